@@ -23,7 +23,7 @@ from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import parse
-from tonnage.scheduling.volumes.packing import PoolPolicy
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 from tonnage.whatif.simulate.disks import PICK_POLICIES, DriverSettings, PickPolicy, StorageSettings
@@ -102,7 +102,7 @@ def _come(world: World, coming: list[Object]) -> None:
 
 def _shuffle_requests(storage: StorageModel, rng: random.Random) -> None:
     """CreateVolume calls of claims that were sent at once reach the driver in an order of chance."""
-    latency_s = storage._settings.rest.create_latency_s
+    latency_s = storage.settings.rest.create_latency_s
     make = storage._make
 
     def later(key: str, uid: str, node_name: str) -> None:

@@ -42,7 +42,7 @@ from tonnage.scheduling.volumes.explain.account_entries import (
     Supply,
 )
 from tonnage.scheduling.volumes.explain.nearest_miss import amount, amounts, placed_badly
-from tonnage.scheduling.volumes.packing import UNBOUNDED
+from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED
 from tonnage.whatif.page import FittedTable, TableColumn, TextPage, named
 
 _HEADS = ("CLAIM", "KIND", "OF", "GROUP", "POOLS", "POLICY", "TAKES", "FIT", "HELD", "SLOTS")

@@ -6,7 +6,8 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import permutations
 
-from tonnage.scheduling.volumes.packing import PoolPolicy, Sizes
+from tonnage.scheduling.volumes.packing.pool_fits import Sizes
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 
 
 def left_after(policy: PoolPolicy, free: Sizes, size: int) -> list[Sizes]:

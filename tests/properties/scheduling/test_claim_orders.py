@@ -8,8 +8,11 @@ from hypothesis import strategies as st
 from order_play import driver_starts, left_after, order_holds, safe_orders
 
 from examples_tried import tries
-from tonnage.scheduling.volumes import packing
-from tonnage.scheduling.volumes.packing import Grade, PoolPolicy, SearchBudget, Sizes, claim_orders, descending
+from tonnage.scheduling.volumes.packing import claim_orders
+from tonnage.scheduling.volumes.packing.claim_orders import next_claim, safe_order
+from tonnage.scheduling.volumes.packing.pool_fits import NO_POOL, SearchBudget, Sizes, descending, fits_one
+from tonnage.scheduling.volumes.packing.pool_grades import Grade, grade_one, grades
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 
 modest = settings(max_examples=tries(150), deadline=None)
 policies = st.sampled_from(PoolPolicy)
@@ -37,10 +40,10 @@ def test_a_group_that_packs_is_ordered_exactly_if_some_order_always_works(
     policy: PoolPolicy, case: tuple[Sizes, Sizes]
 ) -> None:
     pools, sizes = case
-    grade, safe = packing.grade_one(pools, sizes, policy=policy), safe_orders(policy, pools, sizes)
+    grade, safe = grade_one(pools, sizes, policy=policy), safe_orders(policy, pools, sizes)
     assert (grade >= Grade.ORDERED) == bool(safe)
     if grade is Grade.ORDERED:
-        assert packing.safe_order(pools, sizes, policy=policy) in safe
+        assert safe_order(pools, sizes, policy=policy) in safe
     if policy in (PoolPolicy.MOST_FREE, PoolPolicy.BEST_FIT):
         assert grade >= Grade.ORDERED, "a driver that is known makes every packing come true"
 
@@ -52,10 +55,10 @@ def test_claims_that_are_promised_may_come_in_between(
 ) -> None:
     pools, sizes = case
     pools, sizes = descending((*pools[:-1], pools[-1] + sum(promised))), sizes[:3]
-    grade, safe = packing.grade_one(pools, sizes, promised, policy=policy), safe_orders(policy, pools, sizes, promised)
+    grade, safe = grade_one(pools, sizes, promised, policy=policy), safe_orders(policy, pools, sizes, promised)
     assert (grade >= Grade.ORDERED) == bool(safe)
     if grade is Grade.ORDERED:
-        assert packing.safe_order(pools, sizes, promised, policy=policy) in safe
+        assert safe_order(pools, sizes, promised, policy=policy) in safe
 
 
 @modest
@@ -75,13 +78,13 @@ def test_all_objects_at_once_have_an_order_as_each_alone(
 ) -> None:
     sizes = cases[0][1]
     width = max(len(pools) for pools, _ in cases)
-    rows = [pools + (packing.NO_POOL,) * (width - len(pools)) for pools, _ in cases]
+    rows = [pools + (NO_POOL,) * (width - len(pools)) for pools, _ in cases]
     before, claim_orders.MOST_BRANCHES = claim_orders.MOST_BRANCHES, branches  # type: ignore[misc]
     try:
-        found = packing.grades(np.array(rows), sizes, policy=policy)
+        found = grades(np.array(rows), sizes, policy=policy)
     finally:
         claim_orders.MOST_BRANCHES = before  # type: ignore[misc]
-    assert found.tolist() == [packing.grade_one(pools, sizes, policy=policy) for pools, _ in cases]
+    assert found.tolist() == [grade_one(pools, sizes, policy=policy) for pools, _ in cases]
 
 
 @modest
@@ -95,9 +98,9 @@ def test_the_claim_that_goes_first_without_a_safe_order_does_the_least_harm(
     def harm(size: int) -> float:
         place = sizes.index(size)
         after = {descending(left) for start in driver_starts(policy, pools) for left in left_after(policy, start, size)}
-        return sum(not packing.fits_one(left, sizes[:place] + sizes[place + 1 :]) for left in after) / len(after)
+        return sum(not fits_one(left, sizes[:place] + sizes[place + 1 :]) for left in after) / len(after)
 
-    first = packing.next_claim(pools, sizes, policy)
+    first = next_claim(pools, sizes, policy)
     assert harm(first) == min(map(harm, sizes))
     assert first == max(size for size in sizes if harm(size) == harm(first))
 
@@ -106,7 +109,7 @@ def test_a_search_that_gives_up_knows_no_order() -> None:
     """A hundred claims of different sizes: nothing is promised that was not seen to hold."""
     sizes, search = tuple(range(130, 30, -1)), SearchBudget(1)
     search.spend(1)
-    assert packing.safe_order((4_100, 4_000), sizes, (), search) is None
+    assert safe_order((4_100, 4_000), sizes, (), search) is None
     assert search.undecided
 
 
@@ -114,4 +117,4 @@ def test_a_known_order_is_one_the_judge_plays() -> None:
     """Pools 100 and 60: the 40 first strands the 80 wherever it goes to the 100."""
     assert not order_holds(PoolPolicy.MOST_FREE, (100, 60), (40, 80), ())
     assert order_holds(PoolPolicy.MOST_FREE, (100, 60), (80, 40), ())
-    assert packing.safe_order((100, 60), (80, 40)) == (80, 40)
+    assert safe_order((100, 60), (80, 40)) == (80, 40)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from order_play import safe_orders
 
 from examples_tried import tries
-from tonnage.scheduling.volumes.packing import PoolPolicy, descending
+from tonnage.scheduling.volumes.packing.pool_fits import descending
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.whatif.simulate.disks import PICK_POLICIES, PickPolicy
 
 sys.path.append(str(Path(__file__).parents[3] / "perf"))

@@ -12,11 +12,11 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.plugins.node_resources import NodeResourcesFit
-from tonnage.scheduling.volumes import packing
 from tonnage.scheduling.volumes.capacity import reading as reading_module
 from tonnage.scheduling.volumes.capacity.pools import Room
 from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Question, Reading
-from tonnage.scheduling.volumes.packing import MOST_BYTES, UNBOUNDED, Grade, Sizes, descending
+from tonnage.scheduling.volumes.packing.pool_fits import MOST_BYTES, UNBOUNDED, Sizes, descending
+from tonnage.scheduling.volumes.packing.pool_grades import Grade, grade_one
 from tonnage.scheduling.volumes.volume_scores import added, class_score, class_scores
 from tonnage.testing.builders import node, pod
 from tonnage.testing.plugin_calls import filter_results, node_scores
@@ -75,7 +75,7 @@ def grade(room: Room, sizes: Sizes, promised: Sizes) -> Grade:
     """By plain integers; `test_packing_properties.py` compares these with every way there is to place the claims."""
     if not room.pools or sizes[0] > room.claim_limit_beside(promised):
         return Grade.NONE
-    return packing.grade_one(room.pools, sizes, promised)
+    return grade_one(room.pools, sizes, promised)
 
 
 @modest

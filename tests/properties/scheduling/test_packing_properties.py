@@ -16,18 +16,19 @@ from hypothesis import strategies as st
 from order_play import safe_orders
 
 from examples_tried import tries
-from tonnage.scheduling.volumes import packing
-from tonnage.scheduling.volumes.packing import (
+from tonnage.scheduling.volumes.packing import pool_fits, pool_grades
+from tonnage.scheduling.volumes.packing.pool_fits import (
     MOST_BYTES,
     NO_POOL,
-    Grade,
     Ints2D,
-    PoolPolicy,
     Sizes,
     descending,
-    pool_fits,
-    pool_grades,
+    fits,
+    fits_one,
+    place_one,
 )
+from tonnage.scheduling.volumes.packing.pool_grades import Grade, fits_beside_one, grade_one, grades
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 
 modest = settings(max_examples=tries(300), deadline=None)
 few = settings(max_examples=tries(80), deadline=None)
@@ -100,15 +101,15 @@ def matrix(rows: list[Sizes], width: int = 0) -> Ints2D:
 @modest
 @given(pool_rows, groups)
 def test_claims_fit_exactly_when_some_choice_of_pools_holds_them(pools: Sizes, sizes: Sizes) -> None:
-    assert packing.fits_one(pools, sizes) == can_pack(pools, sizes)
-    assert packing.fits_one([*pools, NO_POOL], sizes) == can_pack(pools, sizes)
+    assert fits_one(pools, sizes) == can_pack(pools, sizes)
+    assert fits_one([*pools, NO_POOL], sizes) == can_pack(pools, sizes)
 
 
 @modest
 @given(tight_groups(claims=9, pools=4))
 def test_claims_that_leave_nothing_over_are_judged_exactly(group: tuple[Sizes, Sizes]) -> None:
     pools, sizes = group
-    assert packing.fits_one(pools, sizes) == can_pack(pools, sizes)
+    assert fits_one(pools, sizes) == can_pack(pools, sizes)
 
 
 @modest
@@ -124,7 +125,7 @@ def test_a_placement_that_leaves_nothing_over_is_one_as_well(group: tuple[Sizes,
 
 
 def check_placement(pools: Sizes, sizes: Sizes) -> None:
-    placement = packing.place_one(pools, sizes)
+    placement = place_one(pools, sizes)
     assert (placement is not None) == can_pack(pools, sizes)
     if placement is not None:
         assert len(placement) == len(sizes)
@@ -136,45 +137,45 @@ def check_placement(pools: Sizes, sizes: Sizes) -> None:
 @modest
 @given(pool_rows, groups)
 def test_a_fit_is_guaranteed_exactly_when_no_driver_gets_stuck(pools: Sizes, sizes: Sizes) -> None:
-    assert packing.grade_one(pools, sizes) is slow_grade(pools, sizes)
+    assert grade_one(pools, sizes) is slow_grade(pools, sizes)
 
 
 @modest
 @given(sizes_of(4, 20, least=1), sizes_of(5, 7))
 def test_with_room_to_spare_the_guarantee_is_still_exact(pools: Sizes, sizes: Sizes) -> None:
-    assert packing.grade_one(pools, sizes) is slow_grade(pools, sizes)
+    assert grade_one(pools, sizes) is slow_grade(pools, sizes)
 
 
 @modest
 @given(sizes_of(3, 20), sizes_of(3, 8), sizes_of(3, 8))
 def test_beside_promised_claims_every_grade_is_exact(pools: Sizes, sizes: Sizes, promised: Sizes) -> None:
-    assert packing.fits_beside_one(pools, sizes, promised) == (not sizes or never_stuck(pools, promised, sizes))
+    assert fits_beside_one(pools, sizes, promised) == (not sizes or never_stuck(pools, promised, sizes))
     assume(sizes)
-    assert packing.grade_one(pools, sizes, promised) is slow_grade(pools, sizes, promised)
+    assert grade_one(pools, sizes, promised) is slow_grade(pools, sizes, promised)
 
 
 @modest
 @given(st.integers(0, 40), sizes_of(4, 9, least=1), sizes_of(4, 9))
 def test_in_one_pool_promises_are_subtracted(pool: int, sizes: Sizes, promised: Sizes) -> None:
-    assert packing.fits_beside_one((pool,), sizes, promised) == (sum(sizes) + sum(promised) <= pool)
-    guaranteed = packing.grade_one((pool,), sizes, promised) is Grade.GUARANTEED
+    assert fits_beside_one((pool,), sizes, promised) == (sum(sizes) + sum(promised) <= pool)
+    guaranteed = grade_one((pool,), sizes, promised) is Grade.GUARANTEED
     assert guaranteed == (sum(sizes) + sum(promised) <= pool)
 
 
 @modest
 @given(pool_rows, groups, sizes_of(3, 8))
 def test_guaranteed_implies_possible(pools: Sizes, sizes: Sizes, promised: Sizes) -> None:
-    if packing.grade_one(pools, sizes, promised) is Grade.GUARANTEED:
-        assert packing.fits_one(pools, descending(sizes + promised))
-        assert packing.fits_beside_one(pools, sizes, promised)
+    if grade_one(pools, sizes, promised) is Grade.GUARANTEED:
+        assert fits_one(pools, descending(sizes + promised))
+        assert fits_beside_one(pools, sizes, promised)
 
 
 @modest
 @given(pool_rows, sizes_of(5, 6, least=1))
 def test_a_guarantee_survives_the_loss_of_any_claim(pools: Sizes, sizes: Sizes) -> None:
-    assume(packing.grade_one(pools, sizes) is Grade.GUARANTEED)
+    assume(grade_one(pools, sizes) is Grade.GUARANTEED)
     for place in range(len(sizes)):
-        assert packing.grade_one(pools, sizes[:place] + sizes[place + 1 :]) is Grade.GUARANTEED
+        assert grade_one(pools, sizes[:place] + sizes[place + 1 :]) is Grade.GUARANTEED
 
 
 # -- all objects ------------------------------------------------------------------------------------------------------
@@ -185,9 +186,9 @@ def test_a_guarantee_survives_the_loss_of_any_claim(pools: Sizes, sizes: Sizes) 
 def test_arrays_answer_what_one_object_answers(rows: list[Sizes], sizes: Sizes, width: int) -> None:
     pools = matrix(rows, width)
     before = pools.copy()
-    assert packing.fits(pools, sizes).tolist() == [can_pack(row, sizes) for row in rows]
-    assert packing.grades(pools, sizes).tolist() == [slow_grade(row, sizes) for row in rows]
-    assert packing.grades(pools, sizes).dtype == np.int8
+    assert fits(pools, sizes).tolist() == [can_pack(row, sizes) for row in rows]
+    assert grades(pools, sizes).tolist() == [slow_grade(row, sizes) for row in rows]
+    assert grades(pools, sizes).dtype == np.int8
     assert (pools == before).all()
 
 
@@ -196,8 +197,8 @@ def test_arrays_answer_what_one_object_answers(rows: list[Sizes], sizes: Sizes, 
 def test_arrays_answer_the_same_for_many_claims(grouped: list[tuple[Sizes, Sizes]]) -> None:
     """The claims of one group into the pools of all: some are far too small, some too large, one is just right."""
     rows, sizes = [pools for pools, _ in grouped], grouped[0][1]
-    assert packing.fits(matrix(rows), sizes).tolist() == [can_pack(row, sizes) for row in rows]
-    assert packing.grades(matrix(rows), sizes).tolist() == [packing.grade_one(row, sizes) for row in rows]
+    assert fits(matrix(rows), sizes).tolist() == [can_pack(row, sizes) for row in rows]
+    assert grades(matrix(rows), sizes).tolist() == [grade_one(row, sizes) for row in rows]
 
 
 @pytest.mark.parametrize(("few_arrangements", "many_objects", "most_ways"), [(0, 1, 0), (3, 9, 4), (2, 1, 60)])
@@ -209,8 +210,8 @@ def test_listing_arrangements_and_searching_say_the_same(
     @few
     @given(st.lists(pool_rows, min_size=1, max_size=5), groups)
     def same(rows: list[Sizes], sizes: Sizes) -> None:
-        assert packing.fits(matrix(rows), sizes).tolist() == [can_pack(row, sizes) for row in rows]
-        assert packing.grades(matrix(rows), sizes).tolist() == [slow_grade(row, sizes) for row in rows]
+        assert fits(matrix(rows), sizes).tolist() == [can_pack(row, sizes) for row in rows]
+        assert grades(matrix(rows), sizes).tolist() == [slow_grade(row, sizes) for row in rows]
 
     monkeypatch.setattr(pool_fits, "FEW_ARRANGEMENTS", few_arrangements)
     monkeypatch.setattr(pool_fits, "MANY_OBJECTS", many_objects)
@@ -229,10 +230,10 @@ def test_searches_that_give_up_refuse_and_never_admit(monkeypatch: pytest.Monkey
     def careful(group: tuple[Sizes, Sizes], promised: Sizes) -> None:
         pools, sizes = group
         forget_searches()
-        if packing.fits_one(pools, sizes):
+        if fits_one(pools, sizes):
             assert can_pack(pools, sizes)
-        assert packing.grade_one(pools, sizes, promised) <= slow_grade(pools, sizes, promised)
-        if packing.fits_beside_one(pools, sizes, promised):
+        assert grade_one(pools, sizes, promised) <= slow_grade(pools, sizes, promised)
+        if fits_beside_one(pools, sizes, promised):
             assert never_stuck(pools, promised, sizes)
 
     monkeypatch.setattr(pool_fits, "FIRST_LOOK", 1)
@@ -256,10 +257,10 @@ def test_searches_that_give_up_refuse_and_never_admit(monkeypatch: pytest.Monkey
 def test_sums_beyond_64_bits_are_no_different(pools: list[int], sizes: list[int], promised: list[int]) -> None:
     row, claims, others = descending(pools), descending(sizes), descending(promised)
     grade = slow_grade(row, claims)
-    assert packing.grade_one(row, claims) is grade
-    assert packing.fits_one(row, claims) == (grade > Grade.NONE)
-    assert packing.fits(matrix([row], 3), claims).tolist() == [grade > Grade.NONE]
-    assert packing.grades(matrix([row], 3), claims).tolist() == [grade]
+    assert grade_one(row, claims) is grade
+    assert fits_one(row, claims) == (grade > Grade.NONE)
+    assert fits(matrix([row], 3), claims).tolist() == [grade > Grade.NONE]
+    assert grades(matrix([row], 3), claims).tolist() == [grade]
     if claims:
-        assert packing.grade_one(row, claims, others) is slow_grade(row, claims, others)
-        assert packing.fits_beside_one(row, claims, others) == never_stuck(row, others, claims)
+        assert grade_one(row, claims, others) is slow_grade(row, claims, others)
+        assert fits_beside_one(row, claims, others) == never_stuck(row, others, claims)

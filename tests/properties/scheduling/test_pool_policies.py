@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from order_play import safe_orders
 
 from examples_tried import tries
-from tonnage.scheduling.volumes import packing
-from tonnage.scheduling.volumes.packing import NO_POOL, UNLIMITED, Grade, Ints2D, PoolPolicy, Sizes, descending
+from tonnage.scheduling.volumes.packing.pool_fits import NO_POOL, UNLIMITED, Ints2D, Sizes, descending, fits_one
+from tonnage.scheduling.volumes.packing.pool_grades import Grade, grade_one, grades
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, bad_order
 
 KNOWN = [PoolPolicy.MOST_FREE, PoolPolicy.BEST_FIT, PoolPolicy.FIRST_FIT]
 modest = settings(max_examples=tries(150), deadline=None)
@@ -77,13 +78,13 @@ def matrix(rows: list[Sizes]) -> Ints2D:
 @modest
 @given(known_policies, pool_rows, groups)
 def test_a_grade_is_what_the_driver_does_in_every_order(policy: PoolPolicy, pools: Sizes, sizes: Sizes) -> None:
-    assert packing.grade_one(pools, sizes, policy=policy) is slow_grade(policy, pools, sizes)
+    assert grade_one(pools, sizes, policy=policy) is slow_grade(policy, pools, sizes)
 
 
 @modest
 @given(known_policies, pool_rows, groups)
 def test_what_is_possible_does_not_depend_on_the_policy(policy: PoolPolicy, pools: Sizes, sizes: Sizes) -> None:
-    packs = packing.fits_one(pools, sizes)
+    packs = fits_one(pools, sizes)
     assert any(is_placed for is_placed, _ in plays(policy, pools, sizes)) == packs
 
 
@@ -93,8 +94,8 @@ def test_possible_and_guaranteed_agree_where_the_order_says_nothing(
     policy: PoolPolicy, pools: Sizes, size: int, count: int
 ) -> None:
     """Claims of one size: the policy is then all there is to know."""
-    grade = packing.grade_one(pools, (size,) * count, policy=policy)
-    assert grade is (Grade.GUARANTEED if packing.fits_one(pools, (size,) * count) else Grade.NONE)
+    grade = grade_one(pools, (size,) * count, policy=policy)
+    assert grade is (Grade.GUARANTEED if fits_one(pools, (size,) * count) else Grade.NONE)
 
 
 @settings(max_examples=tries(80), deadline=None)
@@ -104,14 +105,14 @@ def test_promised_claims_are_placed_by_the_policy_too(
 ) -> None:
     if len(sizes) + len(promised) > 4:
         sizes = sizes[: 4 - len(promised)]
-    assert packing.grade_one(pools, sizes, promised, policy=policy) is slow_grade(policy, pools, sizes, promised)
+    assert grade_one(pools, sizes, promised, policy=policy) is slow_grade(policy, pools, sizes, promised)
 
 
 @modest
 @given(known_policies, st.lists(pool_rows, min_size=1, max_size=6), groups)
 def test_all_objects_at_once_are_judged_as_each_alone(policy: PoolPolicy, rows: list[Sizes], sizes: Sizes) -> None:
-    grades = packing.grades(matrix(rows), sizes, policy=policy)
-    assert [Grade(each) for each in grades.tolist()] == [packing.grade_one(row, sizes, policy=policy) for row in rows]
+    found = grades(matrix(rows), sizes, policy=policy)
+    assert [Grade(each) for each in found.tolist()] == [grade_one(row, sizes, policy=policy) for row in rows]
 
 
 @modest
@@ -122,8 +123,8 @@ def test_all_objects_at_once_are_judged_as_each_alone(policy: PoolPolicy, rows: 
 )
 def test_more_claims_than_are_played_at_once_are_judged_alike(policy: PoolPolicy, pools: Sizes, sizes: Sizes) -> None:
     """Never a guarantee that the driver breaks; and with few pools none is missed."""
-    (found,) = packing.grades(matrix([pools]), sizes, policy=policy).tolist()
-    assert Grade(found) is packing.grade_one(pools, sizes, policy=policy)
+    (found,) = grades(matrix([pools]), sizes, policy=policy).tolist()
+    assert Grade(found) is grade_one(pools, sizes, policy=policy)
     if found == Grade.GUARANTEED:
         for claims in [sizes, sizes[::-1], sizes[::2] + sizes[1::2]]:
             driver = ModelDriver(policy, pools)
@@ -138,15 +139,15 @@ def test_more_room_than_the_figures_say_spoils_no_guarantee(
     """A volume may be deleted between a look at the pools and the next."""
     place %= len(pools)
     roomier = descending((*pools[:place], pools[place] + more, *pools[place + 1 :]))
-    if packing.grade_one(pools, sizes, policy=policy) is Grade.GUARANTEED:
-        assert packing.grade_one(roomier, sizes, policy=policy) is Grade.GUARANTEED
+    if grade_one(pools, sizes, policy=policy) is Grade.GUARANTEED:
+        assert grade_one(roomier, sizes, policy=policy) is Grade.GUARANTEED
 
 
 @modest
 @given(known_policies, pool_rows, groups)
 def test_a_bad_order_is_one(policy: PoolPolicy, pools: Sizes, sizes: Sizes) -> None:
     """Told exactly where the fit is not guaranteed, and a driver that is asked in that order ends up as it says."""
-    steps = packing.bad_order(pools, sizes, policy, UNLIMITED)
+    steps = bad_order(pools, sizes, policy, UNLIMITED)
     assert bool(steps) == (slow_grade(policy, pools, sizes) is not Grade.GUARANTEED)
     if not steps:
         return
@@ -163,17 +164,17 @@ def test_a_bad_order_is_one(policy: PoolPolicy, pools: Sizes, sizes: Sizes) -> N
 @modest
 @given(st.sampled_from([PoolPolicy.RANDOM, PoolPolicy.UNKNOWN]), pool_rows, groups)
 def test_a_policy_that_says_nothing_changes_nothing(policy: PoolPolicy, pools: Sizes, sizes: Sizes) -> None:
-    assert packing.grade_one(pools, sizes, policy=policy) is packing.grade_one(pools, sizes)
+    assert grade_one(pools, sizes, policy=policy) is grade_one(pools, sizes)
 
 
 @modest
 @given(known_policies, pool_rows, groups)
 def test_a_known_policy_never_lowers_a_grade(policy: PoolPolicy, pools: Sizes, sizes: Sizes) -> None:
-    assert packing.grade_one(pools, sizes, policy=policy) >= packing.grade_one(pools, sizes)
+    assert grade_one(pools, sizes, policy=policy) >= grade_one(pools, sizes)
 
 
 @pytest.mark.parametrize("policy", KNOWN)
 def test_a_search_that_gives_up_expects_the_worst(policy: PoolPolicy) -> None:
     pools, sizes = (300, 290, 280, 270, 260, 250, 240), tuple(range(130, 117, -1))
-    grade = packing.grade_one(pools, sizes, policy=policy)
+    grade = grade_one(pools, sizes, policy=policy)
     assert grade is not Grade.NONE

@@ -19,7 +19,9 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.configuration.plugin_args import LegacyPools
 from tonnage.scheduling.volumes.capacity.pools import room_of, scored_capacity
 from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Question, Reading
-from tonnage.scheduling.volumes.packing import Grade, PoolPolicy, Sizes
+from tonnage.scheduling.volumes.packing.pool_fits import Sizes
+from tonnage.scheduling.volumes.packing.pool_grades import Grade
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.testing.storage_builders import capacity
 
 GI = 1 << 30

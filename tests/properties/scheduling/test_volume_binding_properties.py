@@ -40,7 +40,7 @@ from tonnage.scheduling.framework import SKIP, Cycle, Judgement
 from tonnage.scheduling.plugins.node_constraints import NodeUnschedulable
 from tonnage.scheduling.plugins.volume_binding import Notes, VolumeBinding
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
-from tonnage.scheduling.volumes.demand import VolumePlan
+from tonnage.scheduling.volumes.demand import Demand, VolumePlan
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import attachment, capacity, claim, driver, pod_with, storage_class, volume
@@ -514,9 +514,10 @@ def told(judgement: Judgement | None, place: int) -> set[str]:
     return {reason for i, reason in enumerate(judgement.reasons) if judgement.bits[place] >> i & 1}
 
 
-def as_planned(plan: VolumePlan) -> tuple[Any, ...]:
+def as_planned(demand: Demand, plan: VolumePlan) -> tuple[Any, ...]:
+    rebuilt = {each.claim.key for each in plan.provisions}
     return (
-        [(each.claim.key, each.volume.name) for each in plan.bound],
+        [(claim.key, volume.name) for claim, volume in demand.bound if volume is not None and claim.key not in rebuilt],
         [(each.claim.key, each.volume.name) for each in plan.static],
         sorted(
             (each.claim.key, each.capacity.key if each.capacity is not None else "", each.is_rebuild)
@@ -551,7 +552,7 @@ def ask(world: World, pod: PodInfo) -> tuple[Cycle, dict[str, Outcome]]:
     feasible = {name: outcome for name, outcome in outcomes.items() if not outcome.reasons}
     for name, outcome in feasible.items():
         plan = notes.fit.plan(notes.demand, cluster.row_of[name])
-        assert as_planned(plan) == as_judged(outcome), name
+        assert as_planned(notes.demand, plan) == as_judged(outcome), name
     if feasible:
         compare_scores(world, cycle, seen, feasible)
     return cycle, outcomes

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tonnage.gates import Gates
-from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, Volume
+from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, only_row, row_count
@@ -45,6 +45,7 @@ from tonnage.scheduling.volumes.attach.volume_ids import (
 from tonnage.scheduling.volumes.demand import volume_sign
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss
+from tonnage.scheduling.volumes.hints import after_claim_change
 
 _Volumes = dict[VolumeId, list[PersistentVolumeClaim | None]]
 """What a pod brings, each volume once, with the claims that stand for it; None for a disk that the pod names itself."""
@@ -86,7 +87,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             (ClusterEvent(EventResource.CSI_NODE, ActionType.UPDATE), self._more_allowed),
             (ClusterEvent(EventResource.POD, ActionType.DELETE), _volumes_freed),
             (ClusterEvent(EventResource.POD, ActionType.ADD), _sharer_came),
-            (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD), _claim_came),
+            (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD), after_claim_change),
             (ClusterEvent(EventResource.VOLUME_ATTACHMENT, ActionType.DELETE), self._detached),
             # Whose slots a claim takes that is still to be made its class says; upstream lets pods sleep.
             (ClusterEvent(EventResource.STORAGE_CLASS, ActionType.ADD | ActionType.DELETE), None),
@@ -169,12 +170,8 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     # -- waking -------------------------------------------------------------------------------------------------------
 
     def _more_allowed(self, pod: PodInfo, event: ClusterEvent, old: CSINode, new: CSINode) -> Hint:
-        """A count went up, none being 0 (KEP-4876). Or a driver came, for pods that were told it was missing, or one
-        without a count, which ends a limit that was remembered.
-
-        Or a limit was taken away: where counts may change, one may go, too. (Upstream lets pods sleep when a limit goes
-        and when a driver comes without a count.)
-        """
+        """A count went up (KEP-4876), a driver came that was missing or has no count, or a limit was taken away.
+        Upstream lets pods sleep when a limit goes and when a driver comes without a count."""
         if self._limits_change and _limited(old) - _limited(new):
             return QUEUE
         before = {each.name: each.allocatable.count or 0 for each in old.spec.drivers}
@@ -185,11 +182,8 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         return NO_HELP
 
     def _detached(self, pod: PodInfo, event: ClusterEvent, old: VolumeAttachment, new: None) -> Hint:
-        """For a pod that names a claim, or has an in-tree disk of the driver that detached.
-
-        With limits that change also for one with ephemeral claims, which upstream lets sleep: the pod that is made for
-        one that was rejected finds the slot of its predecessor taken until that is detached.
-        """
+        """For a pod that names a claim, or has an in-tree disk of the driver that detached; with limits that change
+        also for ephemeral claims, which upstream lets sleep."""
         for volume in pod.pod.spec.volumes:
             if volume.persistent_volume_claim is not None or taken_over_by(volume) == old.spec.attacher != "":
                 return QUEUE
@@ -245,11 +239,8 @@ def _exceeded(cluster: Cluster, brought: _Brought, rows: Rows) -> Mask:
 
 
 def _volumes_of(pod: Pod, storage: Storage) -> _Volumes | str:
-    """The volumes a pod brings, or what is wrong with one of its claims.
-
-    An ephemeral claim that belongs to another pod is an error to upstream, and ends the attempt; here it is the reason
-    that is held against every node.
-    """
+    """The volumes a pod brings, or what is wrong with one of its claims: upstream ends the attempt in an error if an
+    ephemeral claim is another pod's, here every node refuses."""
     found: _Volumes = {}
     for volume in pod.spec.volumes:
         name, claim = volume.claim_name(pod.name), None
@@ -268,23 +259,18 @@ def _volumes_of(pod: Pod, storage: Storage) -> _Volumes | str:
     return found
 
 
-def _may_count(volume: Volume) -> bool:
-    return volume.persistent_volume_claim is not None or volume.ephemeral is not None or taken_over_by(volume) != ""
-
-
 def _volumes_freed(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hint:
     """A pod with volumes that was on a node, or expected there."""
     if not old.spec.node_name and not old.status.nominated_node_name:
         return NO_HELP
-    return QUEUE if any(map(_may_count, old.spec.volumes)) else NO_HELP
+    may_count = any(
+        each.persistent_volume_claim is not None or each.ephemeral is not None or taken_over_by(each)
+        for each in old.spec.volumes
+    )
+    return QUEUE if may_count else NO_HELP
 
 
 def _driver_may_be_missing(pod: PodInfo, event: ClusterEvent, old: CSIDriver, new: CSIDriver | None) -> Hint:
     """Nodes where a driver is not registered were refused for that, and are no longer."""
     is_needed = new is not None and new.spec.prevent_pod_scheduling_if_missing
     return QUEUE if old.spec.prevent_pod_scheduling_if_missing and not is_needed else NO_HELP
-
-
-@for_mounted_claims
-def _claim_came(pod: PodInfo, event: ClusterEvent, old: None, new: PersistentVolumeClaim) -> Hint:
-    return QUEUE if new.key in pod.claim_keys else NO_HELP

@@ -69,7 +69,7 @@ from tonnage.scheduling.volumes.hints import (
     volume_binding_events,
 )
 from tonnage.scheduling.volumes.nominated_volumes import expected_demand, held_by, judge_beside
-from tonnage.scheduling.volumes.packing import Grade
+from tonnage.scheduling.volumes.packing.pool_grades import Grade
 from tonnage.scheduling.volumes.rebuilds import ToldRebuilds, is_node_out_of_use, rows_of_sharers, why_rebuilt
 from tonnage.scheduling.volumes.reservations.holds import CapacityHolds
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
@@ -265,10 +265,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return found.told(cycle.cluster.count, cycle.cluster.clock.now())
 
     def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
-        """Room for volumes is the storage's affair: pods that go give none of it back at once.
-
-        If pods that share a claim with this one go from a row, it passes as long as no others are elsewhere.
-        """
+        """Pods that go give no room for volumes back at once. If sharers of a claim go from a row, this pod passes as
+        long as no others are elsewhere."""
         notes: Notes | None = cycle.state.get(self.name)
         return notes is None or all(len(rows) == 1 for _, rows in notes.demand.sharers)
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, Volume
+from tonnage.objects.core_v1 import Pod, Volume
 from tonnage.objects.meta import Key
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import Rows, among, row_count
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint, for_mounted_claims
+from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
     SKIP,
@@ -36,16 +36,14 @@ from tonnage.scheduling.framework import (
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.demand import new_claims_of, volume_sign
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss, in_use
+from tonnage.scheduling.volumes.hints import after_named_claim_change
 
 Disk = tuple[str, ...]
 """A disk by kind and name. An RBD image is one for each of its monitors, so that any in common is enough."""
 
 
 class MountedDisks:
-    """An observer of a cluster: disk -> row -> how many mounts, and the same for those that write.
-
-    `Cluster.index(MountedDisks)` is the one of a cluster.
-    """
+    """An observer, `cluster.index(MountedDisks)`: disk -> row -> how many mounts, and the same for those that write."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._mounts: dict[Disk, dict[int, int]] = {}
@@ -81,11 +79,6 @@ class MountedDisks:
 def disks_of(pod: Pod) -> list[tuple[tuple[Disk, ...], bool]]:
     """For each such volume of a pod: the disk, by all its names, and whether it is mounted to read only."""
     return [found for volume in pod.spec.volumes if (found := _disk(volume)) is not None]
-
-
-def do_conflict(one: Pod, other: Pod) -> bool:
-    """Whether two pods may not be on one node for a disk they share."""
-    return bool(shared_disks(one, other))
 
 
 def shared_disks(one: Pod, other: Pod) -> list[str]:
@@ -144,7 +137,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         return (
             (ClusterEvent(EventResource.POD, ActionType.DELETE), _given_back),
             (NODE_ADD, None),
-            (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD), _claim_came),
+            (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD), after_named_claim_change),
         )
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:
@@ -208,18 +201,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
 
 
 def _given_back(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hint:
-    """A pod went that had a disk, or mounted a claim, that this one has too.
-
-    Disks know no namespaces. (Upstream forgets that, and lets a pod sleep whose disk another namespace gave back.)
-    """
-    return QUEUE if _do_share(pod, PodInfo(old)) else NO_HELP
-
-
-def _do_share(pod: PodInfo, other: PodInfo) -> bool:
-    """Both have a disk, or mount a claim, that may be for one of them alone."""
-    return do_conflict(pod.pod, other.pod) or not set(pod.named_claims).isdisjoint(other.named_claims)
-
-
-@for_mounted_claims
-def _claim_came(pod: PodInfo, event: ClusterEvent, old: None, new: PersistentVolumeClaim) -> Hint:
-    return QUEUE if any(new.key == key for _, key in pod.named_claims) else NO_HELP
+    """A pod of any namespace went that had a disk, or mounted a claim, that this one has too. Upstream forgets other
+    namespaces."""
+    is_shared = shared_disks(pod.pod, old) or not set(pod.named_claims).isdisjoint(PodInfo(old).named_claims)
+    return QUEUE if is_shared else NO_HELP

@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import Mask, Rows, row_count
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
-from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint, for_mounted_claims
+from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
     SKIP,
@@ -36,11 +36,11 @@ from tonnage.scheduling.framework import (
 )
 from tonnage.scheduling.volumes.demand import new_claims_of, volume_sign
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss, elsewhere
+from tonnage.scheduling.volumes.hints import after_named_claim_change
 
 _LABELS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 _NEW_NAMES: Final = {BETA_ZONE: ZONE, BETA_REGION: REGION}
 _DELIMITER: Final = "__"
-
 Place = tuple[str, frozenset[str]]
 """(label key, the values a node may have)"""
 
@@ -54,7 +54,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return (
             (ClusterEvent(EventResource.STORAGE_CLASS, ActionType.ADD), _class_waits),
             (ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL), None),
-            (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, add_or_update), _is_the_pods),
+            (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, add_or_update), after_named_claim_change),
             (ClusterEvent(EventResource.PERSISTENT_VOLUME, add_or_update), _place_changed),
         )
 
@@ -185,15 +185,6 @@ def _speaks_of_zones(cluster: Cluster, rows: Rows) -> Mask:
 def _class_waits(pod: PodInfo, event: ClusterEvent, old: None, new: StorageClass) -> Hint:
     """Only a class whose volumes wait for their pods lets a pod go on without one."""
     return QUEUE if new.waits_for_consumer else NO_HELP
-
-
-@for_mounted_claims
-def _is_the_pods(
-    pod: PodInfo, event: ClusterEvent, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
-) -> Hint:
-    return (
-        QUEUE if new.namespace == pod.namespace and any(new.name == name for name, _ in pod.named_claims) else NO_HELP
-    )
 
 
 def _place_changed(pod: PodInfo, event: ClusterEvent, old: PersistentVolume | None, new: PersistentVolume) -> Hint:

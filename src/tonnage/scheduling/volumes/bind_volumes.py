@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import BOUND_BY_CONTROLLER, REBUILD_TARGET, SELECTED_NODE
 from tonnage.objects.core_v1.volume import ObjectReference
 from tonnage.objects.meta import Key, Object
@@ -27,7 +27,8 @@ from tonnage.scheduling.cluster.storage import AssumedObjects, OutOfSync, Storag
 from tonnage.scheduling.framework import SUCCESS, Api, Code, Status
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.claim_sequences import NoLongerFits, next_claims
-from tonnage.scheduling.volumes.demand import ClaimSequence, StaticBinding, VolumePlan
+from tonnage.scheduling.volumes.demand import ClaimSequence, VolumePlan
+from tonnage.scheduling.volumes.static_volumes import StaticBinding
 from tonnage.scheduling.volumes.volume_fit import VolumeFit
 from tonnage.scheduling.volumes.volume_reach import reaches
 
@@ -100,11 +101,8 @@ def revert(storage: Storage, assumed: Assumed) -> None:
 
 
 def with_claim_ref(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
-    """The volume as it says whose it is; the same object when it does already. Mirrors GetBindVolumeToClaim.
-
-    The annotation says that nobody asked for this very pair, so that the binder may part it again; a volume that was
-    kept for the claim beforehand goes without.
-    """
+    """The volume as it says whose it is; the same object when it does already. Mirrors GetBindVolumeToClaim: the
+    annotation says that the binder may part the pair again, and a volume kept for the claim goes without."""
     owner = volume.spec.claim_ref
     is_named = owner is not None and (owner.namespace, owner.name) == (claim.namespace, claim.name)
     is_kept = is_named and owner is not None and owner.uid in ("", claim.uid)
@@ -159,11 +157,8 @@ def _restore(kept: AssumedObjects[T], held: dict[Key, T]) -> None:
 
 
 async def write(api: Api, storage: Storage, assumed: Assumed, keys: Collection[Key] | None = None) -> None:
-    """Write what was assumed: every volume, then every claim, or these. Objects that say so already are not touched.
-
-    Raises what the API says, a Conflict when somebody else wrote first. What is not written by then, or by a
-    cancellation, is restored; what is written stays.
-    """
+    """Write every volume that was assumed, then every claim, or these; what the API says already is not written. Raises
+    what the API says. What is not written by then, or by a cancellation, is restored."""
     try:
         for number, (claim, volume) in enumerate([(each.claim, each.volume) for each in assumed.bindings]):
             known = storage.volumes.api(volume.key)
@@ -196,18 +191,17 @@ def _volume_patch(volume: PersistentVolume) -> dict[str, Any]:
 def check(cluster: Cluster, assumed: Assumed, api: Api) -> Status | None:
     """Are all volumes bound, as the informers see it? SUCCESS, an ERROR that ends the wait, or None: not yet."""
     row = cluster.row_of.get(assumed.node_name)
-    node = cluster.nodes[row] if row is not None else None
-    if node is None:
+    if row is None:
         return _failed(f'failed to get node "{assumed.node_name}": node "{assumed.node_name}" not found')
     if api.is_gone(assumed.pod):
         return _failed(f'pod does not exist any more: pod "{assumed.pod.pod.name}" not found')
     for binding in assumed.bindings:
-        answer = _static(cluster, binding, node)
+        answer = _static(cluster, binding, row)
         if answer is not SUCCESS:
             return answer
     for claim in assumed.claims:
         if claim.key not in assumed.unsent:
-            answer = _provisioned(cluster, claim, node)
+            answer = _provisioned(cluster, claim, row)
             if answer is not SUCCESS:
                 return answer
     return None if assumed.unsent else SUCCESS
@@ -216,9 +210,8 @@ def check(cluster: Cluster, assumed: Assumed, api: Api) -> Status | None:
 def is_made(cluster: Cluster, assumed: Assumed, key: Key) -> bool:
     """Whether a claim that was sent has its volume, as the informers see it."""
     row = cluster.row_of.get(assumed.node_name)
-    node = cluster.nodes[row] if row is not None else None
     sent = [claim for claim in assumed.claims if claim.key == key and key not in assumed.unsent]
-    return node is not None and all(_provisioned(cluster, claim, node) is SUCCESS for claim in sent)
+    return row is not None and all(_provisioned(cluster, claim, row) is SUCCESS for claim in sent)
 
 
 def assume_again(storage: Storage, assumed: Assumed) -> None:
@@ -232,7 +225,7 @@ def assume_again(storage: Storage, assumed: Assumed) -> None:
             assumed.claims[number] = assumed.held_claims[claim.key] = now
 
 
-def _static(cluster: Cluster, binding: StaticBinding, node: Node) -> Status | None:
+def _static(cluster: Cluster, binding: StaticBinding, row: int) -> Status | None:
     storage = cluster.storage
     volume, claim = storage.volumes.api(binding.volume.key), storage.claims.api(binding.claim.key)
     if volume is None:
@@ -241,14 +234,14 @@ def _static(cluster: Cluster, binding: StaticBinding, node: Node) -> Status | No
         return _failed(f'failed to check binding: persistentvolumeclaims "{binding.claim.key}" not found')
     if _is_older(volume, binding.volume):
         return None
-    if not _reaches(cluster, volume, node):
-        return _failed(_mismatch(volume, node))
+    if not reaches(cluster, volume, row):
+        return _failed(_mismatch(cluster, volume, row))
     if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
         return _failed(f'ClaimRef got reset for pv "{volume.name}"')
     return SUCCESS if claim.is_bound else None
 
 
-def _provisioned(cluster: Cluster, written: PersistentVolumeClaim, node: Node) -> Status | None:
+def _provisioned(cluster: Cluster, written: PersistentVolumeClaim, row: int) -> Status | None:
     """A claim that is being rebuilt is bound all the while: for it, what was written need only be seen."""
     storage = cluster.storage
     claim = storage.claims.api(written.key)
@@ -258,14 +251,14 @@ def _provisioned(cluster: Cluster, written: PersistentVolumeClaim, node: Node) -
         return None
     if not claim.metadata.annotations:
         return _failed(f'selectedNode annotation reset for PVC "{claim.name}"')
-    if claim.selected_node != node.name:
+    if claim.selected_node != cluster.name(row):
         return _failed(f'provisioning failed for PVC "{claim.name}"')
     if claim.spec.volume_name:
         volume = storage.volumes.api(claim.spec.volume_name)
         if volume is None:  # not seen yet; and if it was deleted, the claim will be unbound in the end
             return None
-        if not _reaches(cluster, volume, node):
-            return _failed(_mismatch(volume, node))
+        if not reaches(cluster, volume, row):
+            return _failed(_mismatch(cluster, volume, row))
     return SUCCESS if claim.is_bound else None
 
 
@@ -274,12 +267,8 @@ def _is_older(known: T, written: T) -> bool:
     return known.metadata.revision < written.metadata.revision
 
 
-def _reaches(cluster: Cluster, volume: PersistentVolume, node: Node) -> bool:
-    return reaches(cluster, volume, cluster.row_of[node.name])
-
-
-def _mismatch(volume: PersistentVolume, node: Node) -> str:
-    return f'pv "{volume.name}" node affinity doesn\'t match node "{node.name}": no matching NodeSelectorTerms'
+def _mismatch(cluster: Cluster, volume: PersistentVolume, row: int) -> str:
+    return f'pv "{volume.name}" node affinity doesn\'t match node "{cluster.name(row)}": no matching NodeSelectorTerms'
 
 
 def _failed(text: str) -> Status:

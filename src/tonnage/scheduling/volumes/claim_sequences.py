@@ -16,16 +16,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.columns import Ints
 from tonnage.scheduling.cluster.storage import Storage
-from tonnage.scheduling.volumes import packing
-from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, identity
-from tonnage.scheduling.volumes.capacity.joint_capacity import members_of
+from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, identity, members_of
 from tonnage.scheduling.volumes.demand import ClaimGroup, ClaimSequence, Demand, counted_bytes
-from tonnage.scheduling.volumes.packing import Grade, Sizes, descending
+from tonnage.scheduling.volumes.packing.claim_orders import next_claim, safe_order
+from tonnage.scheduling.volumes.packing.pool_fits import Sizes, descending
+from tonnage.scheduling.volumes.packing.pool_grades import Grade
 from tonnage.scheduling.volumes.volume_fit import ProvisioningDemand, VolumeFit
 
 
@@ -43,11 +42,8 @@ def has_grades(fit: VolumeFit, unit: ClaimGroup) -> bool:
 def grades_at(
     fit: VolumeFit, demand: Demand | None, provisioning: ProvisioningDemand, rows: npt.NDArray[np.intp]
 ) -> Ints:
-    """The grade of each of these rows, all of which hold the volumes. `demand` where rows differ in what is made there;
-    None where it is `provisioning` on every row.
-
-    Orders are looked for only if no row is guaranteed: else ORDERED is told as POSSIBLE.
-    """
+    """The grade of each of these rows, all of which hold the volumes. `demand`: None where `provisioning` is made on
+    every row. ORDERED is told as POSSIBLE if some row is guaranteed."""
     found = _grades(fit, demand, provisioning, rows, with_order=False)
     return found if found.max() >= Grade.GUARANTEED else _grades(fit, demand, provisioning, rows, with_order=True)
 
@@ -63,11 +59,8 @@ def _grades(
     if demand is None:
         return _of_groups(fit, provisioning, rows, with_order=with_order)
     found: Ints = np.full(len(rows), Grade.GUARANTEED, dtype=np.int64)
-    for left, places, _ in fit.provisioning_demands(demand, demand.rebuilds, rows):
+    for left, places, _ in fit.provisioning_demands(demand, rows):
         found[places] = _of_groups(fit, left, rows[places], with_order=with_order)
-    for place, row, rebuilds in fit.own_rows(demand, rows):
-        left, _, _ = next(fit.provisioning_demands(demand, rebuilds, slice(row, row + 1)))
-        found[place] = _of_groups(fit, left, rows[place : place + 1], with_order=with_order)[0]
     return found
 
 
@@ -89,15 +82,12 @@ class NoLongerFits(Exception):  # it is an answer
 def sequences_at(
     fit: VolumeFit, demand: Demand | None, provisioning: ProvisioningDemand, row: int
 ) -> tuple[ClaimSequence, ...]:
-    """The groups of a pod whose claims are to be sent one after the other on a row. Asked before they are assumed.
-
-    `demand` where rows differ in what is made there; None where it is `provisioning` on every row.
-    """
+    """The groups whose claims are to be sent one after the other on a row. Asked before they are assumed. `demand`:
+    None where `provisioning` is made on every row."""
     if not fit.is_joint or not may_differ(fit, provisioning):
         return ()
     if demand is not None:
-        rebuilds = tuple(each for each in demand.rebuilds if each.row != row)
-        provisioning, _, _ = next(fit.provisioning_demands(demand, rebuilds, slice(row, row + 1)))
+        provisioning, _ = fit.made_at(demand, row)
     return tuple(_sequences(fit, provisioning, row))
 
 
@@ -107,7 +97,11 @@ def _sequences(fit: VolumeFit, provisioning: ProvisioningDemand, row: int) -> It
         if not has_grades(fit, unit):
             continue
         of_unit = [claim for claim, at in zip(provisioning.claims, provisioning.places, strict=True) if at == place]
-        unsent = {claim.key: _bytes(claim, storage) for claim in of_unit if claim.selected_node != node_name}
+        unsent = {
+            claim.key: counted_bytes(claim, storage, is_rebuild=claim.is_bound) or 0
+            for claim in of_unit
+            if claim.selected_node != node_name
+        }
         if not unsent:
             continue
         sequence = ClaimSequence(unit, row, unsent)
@@ -119,10 +113,8 @@ def _sequences(fit: VolumeFit, provisioning: ProvisioningDemand, row: int) -> It
 
 
 def next_claims(fit: VolumeFit, sequence: ClaimSequence, is_shown: Callable[[Key], bool]) -> list[Key]:
-    """The claims of a sequence that are to be sent now, after the volumes of those before were made; none: not yet.
-
-    `is_shown` tells whether the figures show a claim's volume. Raises NoLongerFits.
-    """
+    """The claims that are to be sent now; none: not yet. `is_shown` tells whether figures show a claim's volume. Raises
+    NoLongerFits."""
     if not sequence.unsent:
         return []
     if sequence.order:
@@ -148,7 +140,7 @@ def next_claims(fit: VolumeFit, sequence: ClaimSequence, is_shown: Callable[[Key
         return []  # they were decided before, and one of these claims might take their room
     objects = fit.index.of(sequence.unit.class_name)
     pools = objects.room_of(fit.policy, number).pools
-    size = packing.next_claim(pools, _sizes(sequence), objects.pool_policy, fit.index.search)
+    size = next_claim(pools, _sizes(sequence), objects.pool_policy, fit.index.search)
     return [next(key for key, each in sequence.unsent.items() if each == size)]
 
 
@@ -178,7 +170,7 @@ def _object_at(fit: VolumeFit, sequence: ClaimSequence, number: int) -> CSIStora
 
 def _safe_order(fit: VolumeFit, sequence: ClaimSequence, number: int, own: tuple[Key, ...]) -> list[Key]:
     objects = fit.index.of(sequence.unit.class_name)
-    order = packing.safe_order(
+    order = safe_order(
         objects.room_of(fit.policy, number).pools,
         _sizes(sequence),
         objects.promised_beside(fit.policy, number, own),
@@ -199,10 +191,6 @@ def claims_in_order(order: Sizes, sized: Mapping[Key, int]) -> Iterator[Key]:
 
 def _sizes(sequence: ClaimSequence) -> Sizes:
     return descending(sequence.unsent.values())
-
-
-def _bytes(claim: PersistentVolumeClaim, storage: Storage) -> int:
-    return counted_bytes(claim, storage, is_rebuild=claim.is_bound) or 0
 
 
 def _unsent_by_later_pods(storage: Storage, mine: Collection[Key]) -> Iterator[Key]:

@@ -25,9 +25,10 @@ from tonnage.scheduling.cluster.pod_info import PodInfo, fingerprint
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.framework import Cycle, Status, unresolvable
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
-from tonnage.scheduling.volumes.packing import PoolPolicy, Sizes
+from tonnage.scheduling.volumes.packing.pool_fits import Sizes
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.scheduling.volumes.rebuilds import Rebuild, rebuilds_of
-from tonnage.scheduling.volumes.static_volumes import StaticVolumes
+from tonnage.scheduling.volumes.static_volumes import StaticBinding, StaticVolumes
 
 _STATE = "claims"
 _ONE_POD = "ReadWriteOncePod"
@@ -46,10 +47,7 @@ NO_CLAIMS = PodClaims()
 
 
 def new_claims_of(cycle: Cycle) -> tuple[PersistentVolumeClaim, ...]:
-    """The claims of this attempt's pod if all are new (`PodClaims.are_new`); none if it has none, or others too.
-
-    Most pods that wait for volumes are like this, and most plugins have little to say about them.
-    """
+    """The claims of this attempt's pod if all are new (`PodClaims.are_new`); none if it has none, or others too."""
     if not cycle.pod.has_claims:
         return ()
     found = claims_of(cycle)
@@ -79,7 +77,9 @@ def sorted_claims(pod: PodInfo, storage: Storage) -> PodClaims | Status:
         is_ephemeral = volume.ephemeral is not None
         claim = storage.claims.get(f"{pod.namespace}/{name}")
         if claim is None:
-            return unresolvable(_missing(name, is_ephemeral))
+            missing = f'persistentvolumeclaim "{name}" not found'
+            awaited = f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
+            return unresolvable(awaited if is_ephemeral else missing)
         if problem := _problem(claim, pod.pod, is_ephemeral):
             return unresolvable(problem)
         if claim.is_bound:
@@ -92,12 +92,6 @@ def sorted_claims(pod: PodInfo, storage: Storage) -> PodClaims | Status:
             immediate.append(claim)
     are_new = are_new and not (bound or immediate)
     return PodClaims(tuple(bound), tuple(delayed), tuple(immediate), are_new)
-
-
-def _missing(name: str, is_ephemeral: bool) -> str:
-    if is_ephemeral:
-        return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
-    return f'persistentvolumeclaim "{name}" not found'
 
 
 def _problem(claim: PersistentVolumeClaim, pod: Pod, is_ephemeral: bool) -> str:
@@ -121,8 +115,7 @@ _NOTHING = Quantity.from_int(0)
 
 
 class ClaimGroup(NamedTuple):
-    """Claims of one class, or of several that share their pools (`joint_name`), whose volumes are to be made together:
-    `sizes` in bytes, descending."""
+    """Claims of one class, or of several that share their pools (`joint_name`): `sizes` in bytes, descending."""
 
     class_name: str
     sizes: Sizes
@@ -175,12 +168,8 @@ def by_size(claims: Iterable[PersistentVolumeClaim]) -> list[PersistentVolumeCla
 
 
 def counted_bytes(claim: PersistentVolumeClaim, storage: Storage, *, is_rebuild: bool = False) -> int | None:
-    """The bytes that must be free for a claim; None when nobody checks: no such driver, one that does not publish its
-    capacity, or a claim that does not say how much it wants. With `is_rebuild`, those that its volume has.
-
-    Provisioners publish nothing for Immediate classes unless they are told to (--capacity-for-immediate-binding):
-    without any object of such a class nobody can check either.
-    """
+    """The bytes that must be free for a claim; None when nobody checks: its driver publishes no capacity, nothing is
+    published for its Immediate class, or it does not say how much it wants. With `is_rebuild`, those of its volume."""
     size = size_to_make(claim, storage, is_rebuild=is_rebuild)
     if size is None:
         return None
@@ -195,33 +184,14 @@ def counted_bytes(claim: PersistentVolumeClaim, storage: Storage, *, is_rebuild:
 
 
 def size_to_make(claim: PersistentVolumeClaim, storage: Storage, *, is_rebuild: bool) -> Quantity | None:
-    """How large the volume of a claim is going to be: as asked for, or when it is made anew, as large as it was.
-
-    A claim that asks for more than its volume has waits for the volume to be expanded, which is another matter.
-    """
+    """How large the volume of a claim is going to be: as asked for, or when it is made anew, as large as it was."""
     volume = storage.volumes.get(claim.spec.volume_name) if is_rebuild else None
     return volume.size if volume is not None and volume.size.value() else claim.requested
 
 
-class BoundVolume(NamedTuple):
-    """A claim that has its volume, where it is."""
-
-    claim: PersistentVolumeClaim
-    volume: PersistentVolume
-
-
-class StaticBinding(NamedTuple):
-    """A claim that takes a volume which exists and is free."""
-
-    claim: PersistentVolumeClaim
-    volume: PersistentVolume
-
-
 class Provision(NamedTuple):
-    """A claim whose volume is to be made here, of the room that `capacity` tells of; None where nobody keeps count.
-
-    `is_rebuild`: the claim is bound, its volume is elsewhere, and the driver will make it anew here (KEP-5925).
-    """
+    """A claim whose volume is to be made of what `capacity` tells of; None where nobody keeps count. `is_rebuild`: the
+    claim is bound, and its volume will be made anew here (KEP-5925)."""
 
     claim: PersistentVolumeClaim
     capacity: CSIStorageCapacity | None
@@ -230,10 +200,7 @@ class Provision(NamedTuple):
 
 @dataclass(slots=True)
 class ClaimSequence:
-    """The claims of one group on its chosen node that are sent one after the other, and how far that is.
-
-    Which of them is next says `claim_sequences.py`.
-    """
+    """The claims of one group on its chosen node that are sent one after the other, and how far that is."""
 
     unit: ClaimGroup
     row: int
@@ -256,7 +223,6 @@ class ClaimSequence:
 
 
 class VolumePlan(NamedTuple):
-    bound: tuple[BoundVolume, ...] = ()
     static: tuple[StaticBinding, ...] = ()
     provisions: tuple[Provision, ...] = ()
     sequences: tuple[ClaimSequence, ...] = ()

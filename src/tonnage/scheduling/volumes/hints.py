@@ -20,7 +20,7 @@ pod's claims; one try too many is better than a pod that waits for the flush.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, Final
 
 from tonnage.gates import Gates
@@ -106,7 +106,7 @@ def volume_binding_events(gates: Gates, *, reserves: bool) -> Iterator[EventHint
     yield ClusterEvent(EventResource.STORAGE_CLASS, _COMES_OR_CHANGES), after_class_change
     if enhanced:
         yield ClusterEvent(EventResource.STORAGE_CLASS, ActionType.UPDATE | ActionType.DELETE), after_group_change
-        yield ClusterEvent(EventResource.STORAGE_CLASS, ActionType.UPDATE), after_class_policy_change
+        yield ClusterEvent(EventResource.STORAGE_CLASS, ActionType.UPDATE), after_policy_change
     yield ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, _COMES_OR_CHANGES), after_claim_change
     yield ClusterEvent(EventResource.PERSISTENT_VOLUME, _COMES_OR_CHANGES), after_volume_change
     yield ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL), None
@@ -117,7 +117,7 @@ def volume_binding_events(gates: Gates, *, reserves: bool) -> Iterator[EventHint
         yield ClusterEvent(EventResource.NODE, ActionType.DELETE | ActionType.UPDATE_NODE_TAINT), after_node_leaves
         yield ClusterEvent(EventResource.CSI_DRIVER, ActionType.ALL), after_rebuilding_changes
         yield ClusterEvent(EventResource.CSI_DRIVER, ActionType.UPDATE | ActionType.DELETE), after_capacity_is_off
-        yield ClusterEvent(EventResource.CSI_DRIVER, ActionType.ALL), after_driver_policy_change
+        yield ClusterEvent(EventResource.CSI_DRIVER, ActionType.ALL), after_policy_change
         yield ClusterEvent(EventResource.POD, ActionType.DELETE), after_room_is_given_up
         yield ClusterEvent(EventResource.POD, ActionType.ALL), after_sharer_changes
 
@@ -136,6 +136,14 @@ def after_claim_change(
     pod: PodInfo, event: ClusterEvent, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
 ) -> Hint:
     return QUEUE if new.key in pod.claim_keys else SKIP
+
+
+@for_mounted_claims
+def after_named_claim_change(
+    pod: PodInfo, event: ClusterEvent, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
+) -> Hint:
+    """For plugins that do not judge ephemeral claims."""
+    return QUEUE if any(new.key == key for _, key in pod.named_claims) else SKIP
 
 
 def after_volume_change(pod: PodInfo, event: ClusterEvent, old: PersistentVolume | None, new: PersistentVolume) -> Hint:
@@ -188,51 +196,37 @@ def after_reserved_capacity_change(
     return QUEUE if _may_use(pod, new.storage_class_name) else SKIP
 
 
-def after_group_change(pod: PodInfo, event: ClusterEvent, old: StorageClass, new: StorageClass | None) -> Hint:
-    """A class shares its pools with others than before: what was held of theirs may be free for it, and for them.
+def _for_claims(matters: Callable[[Any, Any], bool]) -> Callable[[PodInfo, ClusterEvent, Any, Any], Hint]:
+    """The hint for pods with claims, whichever those are, where a change from `old` to `new` matters."""
 
-    A bound volume whose class is gone is not rebuilt any more: without affinity it is everywhere.
-    """
-    return QUEUE if pod.has_claims and (new is None or old.capacity_group != new.capacity_group) else SKIP
+    def hint(pod: PodInfo, event: ClusterEvent, old: Any, new: Any) -> Hint:
+        return QUEUE if pod.has_claims and matters(old, new) else SKIP
 
-
-def after_class_policy_change(pod: PodInfo, event: ClusterEvent, old: StorageClass, new: StorageClass) -> Hint:
-    """Volumes of a class go to other pools than was thought: a fit may be sure now, or room beside what is promised.
-
-    Classes that share their pools are judged by what they have in common, so that pods of those are woken as well.
-    """
-    return QUEUE if pod.has_claims and old.pool_policy != new.pool_policy else SKIP
+    return hint
 
 
-def after_driver_policy_change(pod: PodInfo, event: ClusterEvent, old: CSIDriver | None, new: CSIDriver | None) -> Hint:
-    before = old.pool_policy if old is not None else ""
-    now = new.pool_policy if new is not None else ""
-    return QUEUE if pod.has_claims and before != now else SKIP
+def _pool_policy(found: StorageClass | CSIDriver | None) -> str:
+    return found.pool_policy if found is not None else ""
 
 
-def after_node_leaves(pod: PodInfo, event: ClusterEvent, old: Node, new: Node | None) -> Hint:
-    """A node goes out of use or is back: volumes that were made for it may be made anew elsewhere, or stay."""
-    if not pod.has_claims:
-        return SKIP
-    return QUEUE if new is None or is_out_of_use(old) != is_out_of_use(new) else SKIP
-
-
-def after_rebuilding_changes(pod: PodInfo, event: ClusterEvent, old: CSIDriver | None, new: CSIDriver | None) -> Hint:
-    """A volume without affinity goes where it has room; if its driver does not rebuild it, it is everywhere."""
-    return QUEUE if pod.has_claims and rebuilds_volumes(new) != rebuilds_volumes(old) else SKIP
-
-
-def after_capacity_is_off(pod: PodInfo, event: ClusterEvent, old: CSIDriver, new: CSIDriver | None) -> Hint:
-    """Room is no longer looked at: whoever waits for it need not. Upstream leaves pods with claims to the flush."""
-    is_off = old.spec.storage_capacity and (new is None or not new.spec.storage_capacity)
-    return QUEUE if pod.has_claims and is_off else SKIP
+after_group_change = _for_claims(lambda old, new: new is None or old.capacity_group != new.capacity_group)
+"""A class shares its pools with others than before: what was held of theirs may be free for it, and for them. A bound
+volume whose class is gone is not rebuilt any more: without affinity it is everywhere."""
+after_policy_change = _for_claims(lambda old, new: _pool_policy(old) != _pool_policy(new))
+"""Volumes of a class or driver go to other pools than was thought: a fit may be sure now, or room beside what is
+promised. Classes that share their pools are judged by what they have in common: their pods are woken as well."""
+after_node_leaves = _for_claims(lambda old, new: new is None or is_out_of_use(old) != is_out_of_use(new))
+"""A node goes out of use or is back: volumes that were made for it may be made anew elsewhere, or stay."""
+after_rebuilding_changes = _for_claims(lambda old, new: rebuilds_volumes(new) != rebuilds_volumes(old))
+"""A volume without affinity goes where it has room; if its driver does not rebuild it, it is everywhere."""
+after_capacity_is_off = _for_claims(
+    lambda old, new: old.spec.storage_capacity and (new is None or not new.spec.storage_capacity)
+)
+"""Room is no longer looked at: whoever waits for it need not. Upstream leaves pods with claims to the flush."""
 
 
 def after_room_is_given_up(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hint:
-    """A pod that was expected on a node is so no more: what its volumes would have taken is free (KEP-5278).
-
-    One that was there gives nothing back by going: its volumes stay.
-    """
+    """A pod is no longer expected on a node (KEP-5278). One that was there gives nothing back: its volumes stay."""
     return QUEUE if not old.spec.node_name and pod.has_claims and PodInfo(old).has_claims else SKIP
 
 

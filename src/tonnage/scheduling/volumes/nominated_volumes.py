@@ -18,15 +18,13 @@ from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import Status
-from tonnage.scheduling.volumes.capacity.class_capacity import identity
-from tonnage.scheduling.volumes.capacity.joint_capacity import member_of
+from tonnage.scheduling.volumes.capacity.class_capacity import identity, member_of
 from tonnage.scheduling.volumes.demand import Demand, counted_bytes, demand_of, sorted_claims
 from tonnage.scheduling.volumes.volume_fit import NO_ROOM, NO_SPACE, NO_VOLUME, VolumeFit
 
 _MOST_TRIES: Final = 1000
 """So many ways to share groups out over objects are looked at; past that the newcomer is refused."""
 _NEWCOMER: Final = 0
-
 _Part = tuple[PersistentVolumeClaim, ...]
 """The claims of one pod that go to one object."""
 
@@ -45,13 +43,12 @@ def expected_demand(fit: VolumeFit, pod: PodInfo, row: int) -> Demand | None:
     claims, classes = sorted_claims(pod, fit.cluster.storage), fit.cluster.storage.classes
     if isinstance(claims, Status) or any(_is_of_no_class(each, classes) for each in claims.immediate):
         return None
-    demand, one = demand_of(fit.cluster, claims, is_joint=True), slice(row, row + 1)
-    refusal = int(fit.refusals(demand, one)[0])
+    demand = demand_of(fit.cluster, claims, is_joint=True)
+    refusal = int(fit.refusals(demand, slice(row, row + 1))[0])
     if refusal & ~NO_ROOM:
         return None
     if refusal:
-        rebuilds = tuple(each for each in demand.rebuilds if each.row != row)
-        provisioning, _, _ = next(fit.provisioning_demands(demand, rebuilds, one))
+        provisioning, _ = fit.made_at(demand, row)
         for unit in provisioning.units:
             if not fit.index.of(unit.class_name).fits_unheld(fit.policy, unit.sizes, np.array([row]))[0]:
                 return None
@@ -61,8 +58,7 @@ def expected_demand(fit: VolumeFit, pod: PodInfo, row: int) -> Demand | None:
 def judge_beside(fit: VolumeFit, demand: Demand, expected: Sequence[Demand], row: int) -> Beside:
     """Whether a row holds a newcomer's volumes beside those of expected pods. It holds either alone."""
     together, owner_of = _together(fit, demand, expected)
-    rebuilds = tuple(each for each in together.rebuilds if each.row != row)
-    provisioning, _, _ = next(fit.provisioning_demands(together, rebuilds, slice(row, row + 1)))
+    provisioning, _ = fit.made_at(together, row)
     if provisioning.is_hopeless:  # a volume that exists is one pod's
         return Beside(NO_VOLUME)
     chosen: dict[Key, CSIStorageCapacity] = {}
@@ -82,10 +78,8 @@ def judge_beside(fit: VolumeFit, demand: Demand, expected: Sequence[Demand], row
 
 
 def _together(fit: VolumeFit, demand: Demand, expected: Sequence[Demand]) -> tuple[Demand, dict[Key, int]]:
-    """All claims that draw from the newcomer's room, and whose they are. A claim that pods share is the newcomer's.
-
-    Not what the ledger has promised to pods on their way: that is held of the objects already.
-    """
+    """All claims that draw from the newcomer's room, and whose they are. A claim that pods share is the newcomer's;
+    what the ledger has promised is left out, because it is held already."""
     groups, is_promised = fit.index.groups, fit.holds is not None and not fit.holds.keeps_whole_objects
 
     def room(claim: PersistentVolumeClaim) -> Hashable:
@@ -106,10 +100,8 @@ def _together(fit: VolumeFit, demand: Demand, expected: Sequence[Demand]) -> tup
 
 
 def _first_choice(fit: VolumeFit, class_name: str, parts: Mapping[int, _Part], numbers: Sequence[int]) -> int | None:
-    """The first object for the newcomer's part so that all other parts find an object too; None if there is none.
-
-    The newcomer may have no part, because it takes a volume that exists.
-    """
+    """The first object for the newcomer's part, if any, so that all other parts find an object too; None if there is
+    none."""
     objects = fit.index.of(class_name)
 
     def fits(number: int, group: Sequence[_Part]) -> bool:
@@ -133,10 +125,7 @@ def _first_choice(fit: VolumeFit, class_name: str, parts: Mapping[int, _Part], n
 def _share_out(
     parts: Sequence[_Part], numbers: Sequence[int], fits: Callable[[int, Sequence[_Part]], bool]
 ) -> list[int]:
-    """For each part an object, so that every object holds all its parts; nothing if there is no way.
-
-    Earlier parts get the first objects that leave a way for the later ones.
-    """
+    """For each part the first object that leaves a way for the later ones, so that every object holds all its parts."""
     chosen: list[int] = []
     tries = 0
 
@@ -172,11 +161,8 @@ def _is_on_its_way(part: _Part) -> bool:
 
 
 def held_by(fit: VolumeFit, pod: PodInfo, row: int) -> frozenset[Hashable]:
-    """What a pod that is expected on a row holds there. If something of it goes, others may find room.
-
-    Its claims with their bytes; and by class the object that its volumes are made of. Where several objects reach the
-    row, whatever any of them says may leave room in another.
-    """
+    """What an expected pod holds on a row: its claims with their bytes, and by class the objects that reach the row. If
+    any of it changes, others may find room."""
     fit.index.search.renew()  # no decision is under way
     demand = expected_demand(fit, pod, row)
     if demand is None:

@@ -118,10 +118,8 @@ def _home_row(cluster: Cluster, claim: PersistentVolumeClaim, volume: Persistent
 
 
 def _confined_row(cluster: Cluster, volume: PersistentVolume, selected_node: str) -> int | None:
-    """The row of the one node that a set affinity admits, -1 if it admits none; None if it admits several.
-
-    A selected node that is gone counts as admitted if the affinity names it.
-    """
+    """The row of the one node that a set affinity admits, -1 if none, None if several. A selected node that is gone
+    counts as admitted if the affinity names it."""
     rows = np.flatnonzero(reachable(cluster, volume, cluster.all_rows))
     required = volume.spec.node_affinity.required
     if len(rows) == 0 or required is None:
@@ -138,11 +136,8 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 def rows_of_sharers(cycle: Cycle, rebuilds: Iterable[Rebuild]) -> Iterator[tuple[Key, frozenset[int]]]:
-    """The claims that others have in use, each with the rows on which they do: this pod has to go to one of them.
-
-    `rebuilds`: the pod's claims whose volumes may be rebuilt elsewhere. No row at all: a node that is gone has the
-    volume, and nobody gets it for now.
-    """
+    """The claims that others have in use, each with the rows on which they do: this pod has to go to one of them. No
+    row at all: a node that is gone has the volume, and nobody gets it for now."""
     for claim, _ in rebuilds:
         volume = cycle.cluster.storage.volumes.get(claim.spec.volume_name)
         if volume is None:
@@ -164,10 +159,7 @@ def _rows_of(cycle: Cycle, claim: PersistentVolumeClaim, volume: PersistentVolum
 def is_held_on_a_gone_node(
     cluster: Cluster, claim: PersistentVolumeClaim, volume: PersistentVolume, *, without: str
 ) -> bool:
-    """Whether a living pod of a claim, not the one of a uid, has the volume attached to a node that is gone.
-
-    Of a claim that one pod at a time may have (ReadWriteOncePod) too: who counts its pods sees those on nodes.
-    """
+    """Whether a living pod of a claim, not the one of a uid, has the volume attached to a node that is gone."""
     if not _MANY_NODES.isdisjoint((*claim.spec.access_modes, *volume.spec.access_modes)):
         return False
     return any(

@@ -17,7 +17,7 @@ of its class before this one.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -36,7 +36,6 @@ from tonnage.scheduling.volumes.volume_reach import EVERYWHERE, Reaches, RowNumb
 
 SizeKey = tuple[int, Quantity, str]
 """Rounded bytes, exact size, name: orders by exact size, but hardly ever has to compare quantities."""
-
 _FEW: Final = 16
 """So few changes are worked in one by one; with more, everything is sorted anew."""
 
@@ -167,6 +166,13 @@ _NONE: Final = np.iinfo(np.int32).max
 """No volume, while the smallest is looked for."""
 
 
+class StaticBinding(NamedTuple):
+    """A claim that takes a volume which exists and is free."""
+
+    claim: PersistentVolumeClaim
+    volume: PersistentVolume
+
+
 @dataclass(frozen=True, slots=True)
 class Match:
     """Which volumes some claims take on some rows. It stays true to what was asked, whatever changes afterwards."""
@@ -186,6 +192,13 @@ class Match:
                 return stock[left]
             left -= len(stock)
         raise IndexError(f"no volume of this match has the number {number}; there are {sum(map(len, self.stocks))}")
+
+    def bindings(self, place: int) -> Iterator[StaticBinding]:
+        """The claims that take a volume on the row at a place."""
+        for claim, chosen in zip(self.claims, self.chosen, strict=True):
+            number = int(chosen[place])
+            if number >= 0:
+                yield StaticBinding(claim, self.volume(number))
 
 
 class StaticVolumes:
@@ -210,10 +223,7 @@ class StaticVolumes:
         return any(self._free.get(claim.class_name) or self._kept_for(claim) for claim in claims)
 
     def match(self, claims: Sequence[PersistentVolumeClaim], rows: Rows) -> Match:
-        """What these claims take on each of these rows, by the rules above.
-
-        The claims are delayed ones for which no node was selected yet. Rows without a node get some answer or other.
-        """
+        """What these claims, delayed and without a selected node, take on each of these rows, by the rules above."""
         ordered = sorted(claims, key=lambda claim: claim.requested_size) if len(claims) > 1 else claims
         chosen: Ids = np.full((len(ordered), row_count(rows)), -1, dtype=np.int32)
         numbers = _Numbers()
@@ -232,10 +242,8 @@ class StaticVolumes:
         return Match(tuple(ordered), chosen, tuple(numbers.stocks))
 
     def _take_kept(self, kept: Sequence[PersistentVolume], first: int, taken: Ids, takes: Ids, rows: Rows) -> Mask:
-        """Write down where a claim takes a volume kept for it; tells on which rows it may look at free ones instead.
-
-        Which of several such volumes upstream meets first is left to chance; here it is one that can be reached.
-        """
+        """Write down where a claim takes a volume kept for it, one that can be reached; tells on which rows it may look
+        at free ones instead."""
         is_open = np.ones(len(takes), dtype=np.bool_)
         for number, volume in enumerate(kept, start=first):
             is_left = ~(taken == number).any(axis=0)  # gone only where the same claim, mounted twice, has it already

@@ -15,8 +15,8 @@ reserved. Without the gate each claim is on its own, as in kube-scheduler 1.36.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,23 +31,26 @@ from tonnage.scheduling.cluster.node_matching import in_topology
 from tonnage.scheduling.configuration.plugin_args import PoolFit, StorageCapacityArgs
 from tonnage.scheduling.framework import Bits
 from tonnage.scheduling.framework.plugin import SEARCH_ENDED
-from tonnage.scheduling.volumes.capacity.class_annotations import GroupName
-from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
+from tonnage.scheduling.volumes.capacity.class_capacity import (
+    NOTHING,
+    joint_name,
+    member_of,
+    members_of,
+    room_of_members,
+)
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.capacity.joint_capacity import joint_name, member_of, members_of, room_of_members
 from tonnage.scheduling.volumes.capacity.pools import room_of, room_without_gate, scored_capacity
 from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, nothing_held
 from tonnage.scheduling.volumes.demand import (
-    BoundVolume,
     ClaimGroup,
     Demand,
     Provision,
-    StaticBinding,
     VolumePlan,
     by_size,
     counted_bytes,
 )
-from tonnage.scheduling.volumes.packing import Grade, descending
+from tonnage.scheduling.volumes.packing.pool_fits import descending
+from tonnage.scheduling.volumes.packing.pool_grades import Grade
 from tonnage.scheduling.volumes.rebuilds import Rebuild
 from tonnage.scheduling.volumes.reservations.holds import CapacityHolds
 from tonnage.scheduling.volumes.static_volumes import Match, StaticVolumes
@@ -62,7 +65,6 @@ REASONS = (NODE_CONFLICT, BIND_CONFLICT, NOT_ENOUGH_SPACE, VOLUME_GONE, SHARED_E
 _NODE, _BIND, _SPACE, _GONE, _SHARED, _ENDED = (1 << place for place in range(len(REASONS)))
 NO_SPACE, NO_VOLUME, NO_ROOM = _SPACE, _BIND, _SPACE | _ENDED
 """Bits: too little room; nothing to bind; no room, or none that a decision may search for."""
-
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _MOST_BITS = 63
 
@@ -85,14 +87,16 @@ class ProvisioningDemand(NamedTuple):
     is_without_nodes: bool = False
     """No node was selected for any of them."""
 
+    @property
+    def rebuilt(self) -> set[Key]:
+        """Those whose volumes are made anew: they are bound."""
+        return {claim.key for claim in self.claims if claim.is_bound}
+
 
 def capacity_policy(
     cluster: Cluster, args: StorageCapacityArgs, holds: CapacityHolds | None, *, is_joint: bool
 ) -> CapacityPolicy:
-    """How a profile reads capacity objects; without the gate (`is_joint`) as kube-scheduler 1.36 does.
-
-    `holds` tells the index of every object of which something else is held than before.
-    """
+    """How a profile reads capacity objects; without the gate (`is_joint`) as kube-scheduler 1.36 does."""
     if not is_joint:
         return CapacityPolicy(room_without_gate, lambda each: scored_capacity(each, with_pools=False))
     if holds is not None:
@@ -127,10 +131,7 @@ class VolumeFit:
         self._last_made: tuple[tuple[object, ...], ProvisioningDemand | None] = ((), None)
 
     def begin(self) -> None:
-        """Another decision: it may search anew, and what the last one left undecided is asked again.
-
-        What was found is remembered (`packing/pool_fits.py`), so that it gets further.
-        """
+        """Another decision: it may search anew, and what the last one left undecided is asked again."""
         self.index.search.renew()
         if self._undecided_rows:
             self.cluster.note_rows(np.array(sorted(self._undecided_rows), dtype=np.intp))
@@ -140,53 +141,44 @@ class VolumeFit:
 
     def provisioning_demand(self, claims: Sequence[PersistentVolumeClaim]) -> ProvisioningDemand:
         """What it takes to make volumes for these claims."""
-        storage, is_joint = self.cluster.storage, self.is_joint
-        topologies: list[tuple[TopologySelectorTerm, ...]] = []
-        keys: list[str | GroupName] = []
-        names: list[list[str]] = []
-        sizes: list[list[int]] = []
+        storage, groups = self.cluster.storage, self.index.groups
+        topologies: dict[tuple[TopologySelectorTerm, ...], None] = {}
+        units: dict[Hashable, tuple[list[str], list[int]]] = {}
         places: list[int] = []
         order: list[tuple[str, int, tuple[TopologySelectorTerm, ...]]] = []
         is_hopeless = False
-        for claim in claims:
+        for number, claim in enumerate(claims):
             name = claim.class_name
             of_class = storage.classes.get(name)
+            allowed = of_class.allowed_topologies if of_class is not None else ()
             if of_class is None or of_class.provisioner in ("", NO_PROVISIONER):
                 is_hopeless = True
-            elif of_class.allowed_topologies and of_class.allowed_topologies not in topologies:
-                topologies.append(of_class.allowed_topologies)
+            elif allowed:
+                topologies[allowed] = None
             size = counted_bytes(claim, storage, is_rebuild=claim.is_bound)
             if size is None:
                 places.append(-1)
-            elif is_joint and (key := self.index.groups.of(name) or name) in keys:
-                place = keys.index(key)
-                names[place].append(name)
-                sizes[place].append(size)
-                places.append(place)
             else:
-                places.append(len(names))
-                keys.append(key if is_joint else name)
-                names.append([name])
-                sizes.append([size])
-            if not is_joint:
-                order.append((name, places[-1], of_class.allowed_topologies if of_class is not None else ()))
-        units = tuple(
-            [
-                ClaimGroup(joint_name(each), descending(of), self.index.policy_of(each))
-                for each, of in zip(names, sizes, strict=True)
-            ]
+                key = (groups.of(name) or name) if self.is_joint else number
+                names, sizes = units.setdefault(key, ([], []))
+                names.append(name)
+                sizes.append(size)
+                places.append(list(units).index(key))
+            if not self.is_joint:
+                order.append((name, places[-1], allowed))
+        made = [ClaimGroup(joint_name(of), descending(sizes), self.index.policy_of(of)) for of, sizes in units.values()]
+        return ProvisioningDemand(
+            tuple(claims), tuple(places), tuple(made), tuple(topologies), is_hopeless, tuple(order)
         )
-        return ProvisioningDemand(tuple(claims), tuple(places), units, tuple(topologies), is_hopeless, tuple(order))
 
     def all_provisioned(self, demand: Demand) -> ProvisioningDemand:
         """What is to be made where no free volume is taken and every volume that can be rebuilt is."""
         if demand.loose and not demand.pinned and not demand.rebuilds:
             return self._like_the_last(demand.loose)
-        rebuilt = [each.claim for each in demand.rebuilds]
-        return self.provisioning_demand((*demand.pinned, *by_size((*demand.loose, *rebuilt))))
+        return self._all_of(demand, demand.loose, [each.claim for each in demand.rebuilds])
 
     def _like_the_last(self, claims: tuple[PersistentVolumeClaim, ...]) -> ProvisioningDemand:
-        """What claims without a node take. Pods of a workload come one after another and ask for the same: most find it
+        """What claims without a node take. Pods of a workload ask for the same, one after another: most find it
         done."""
         if len(claims) > 1:
             claims = tuple(by_size(claims))
@@ -254,23 +246,11 @@ class VolumeFit:
         """What stands against each row, as bits of `REASONS`."""
         bits = self._bound(demand, rows)
         if not demand.is_settled:
-            bits |= self._unbound(demand, demand.rebuilds, rows)
-            for place, row, left in self.own_rows(demand, rows):
-                one = slice(row, row + 1)
-                bits[place] = (self._bound(demand, one) | self._unbound(demand, left, one))[0]
+            bits |= self._unbound(demand, rows)
         for _, shared in demand.sharers:
             # Where the others are not, nothing else matters.
             bits[~np.isin(row_numbers(rows), list(shared))] = _SHARED
         return bits
-
-    def own_rows(self, demand: Demand, rows: Rows) -> Iterator[tuple[int, int, tuple[Rebuild, ...]]]:
-        """Which of these rows have volumes that would be rebuilt elsewhere: (place, row, what is rebuilt there).
-
-        On its own node a volume stays where it is: such a row is judged and scored without rebuilding it.
-        """
-        for own in {each.row for each in demand.rebuilds}:
-            for place in np.flatnonzero(row_numbers(rows) == own).tolist():
-                yield place, own, tuple(each for each in demand.rebuilds if each.row != own)
 
     def _bound(self, demand: Demand, rows: Rows) -> Bits:
         """The first claim that stands in the way is what is told."""
@@ -282,48 +262,48 @@ class VolumeFit:
             bits[(bits == 0) & ~reachable(self.cluster, volume, rows)] = _NODE
         return bits
 
-    def _unbound(self, demand: Demand, rebuilds: Sequence[Rebuild], rows: Rows) -> Bits:
-        pinned_at = self._pinned_row(demand)
-        if pinned_at is None:
-            return self._loose(demand, rebuilds, rows)
-        bits: Bits = np.full(row_count(rows), _BIND, dtype=np.int64)
-        for place in np.flatnonzero(row_numbers(rows) == pinned_at).tolist():
-            bits[place] = self._loose(demand, rebuilds, slice(pinned_at, pinned_at + 1))[0]
-        return bits
-
-    def _pinned_row(self, demand: Demand) -> int | None:
-        """The row all pinned claims were selected for; -1 when there is none; None when nothing is pinned."""
-        if not demand.pinned:
-            return None
-        nodes = {claim.selected_node for claim in demand.pinned}
-        return self.cluster.row_of.get(nodes.pop(), -1) if len(nodes) == 1 else -1
-
-    def _loose(self, demand: Demand, rebuilds: Sequence[Rebuild], rows: Rows) -> Bits:
+    def _unbound(self, demand: Demand, rows: Rows) -> Bits:
         bits: Bits = np.zeros(row_count(rows), dtype=np.int64)
-        for provisioning, places, _ in self.provisioning_demands(demand, rebuilds, rows):
+        if demand.pinned:
+            nodes = {claim.selected_node for claim in demand.pinned}
+            pinned_at = self.cluster.row_of.get(nodes.pop(), -1) if len(nodes) == 1 else -1
+            is_pinned = row_numbers(rows) == pinned_at
+            bits[~is_pinned] = _BIND
+            bits[is_pinned] = self._to_be_made(demand, row_numbers(rows)[is_pinned])
+            return bits
+        return self._to_be_made(demand, rows)
+
+    def _to_be_made(self, demand: Demand, rows: Rows) -> Bits:
+        bits: Bits = np.zeros(row_count(rows), dtype=np.int64)
+        for provisioning, places, _ in self.provisioning_demands(demand, rows):
             if provisioning.claims:
                 bits[places] = self.refusals_of_provisioning(provisioning, row_numbers(rows)[places])
         return bits
 
     def provisioning_demands(
-        self, demand: Demand, rebuilds: Sequence[Rebuild], rows: Rows
+        self, demand: Demand, rows: Rows
     ) -> Iterator[tuple[ProvisioningDemand, npt.NDArray[np.intp], Match | None]]:
         """What is to be made on which of these rows, after the free volumes that exist there are taken."""
-        rebuilt = [each.claim for each in demand.rebuilds if each in rebuilds]
-        if not self.has_free_volumes(demand):
-            provisioning = self.provisioning_demand((*demand.pinned, *by_size((*demand.loose, *rebuilt))))
-            yield provisioning, np.arange(row_count(rows)), None
-            return
-        match = self.static.match(demand.loose, rows)
-        # Rows on which the same claims find a volume have the same left to be made: one bit a claim tells them apart.
-        bits = np.int64 if len(match.claims) < _MOST_BITS else object  # plain integers have no end, and are slower
-        pattern = np.zeros(row_count(rows), dtype=bits)
-        for place, chosen in enumerate(match.chosen):
-            pattern |= (chosen >= 0).astype(bits) << place
-        for each in np.unique(pattern).tolist():
-            left = [claim for place, claim in enumerate(match.claims) if not each >> place & 1]
-            provisioning = self.provisioning_demand((*demand.pinned, *by_size((*left, *rebuilt))))
-            yield provisioning, np.flatnonzero(pattern == each), match
+        match = self.static.match(demand.loose, rows) if self.has_free_volumes(demand) else None
+        for rebuilds, places in _by_home(demand, rows):
+            rebuilt = [each.claim for each in rebuilds]
+            if match is None:
+                yield self._all_of(demand, demand.loose, rebuilt), places, None
+                continue
+            pattern = _found_on(match, places)
+            for each in np.unique(pattern).tolist():
+                left = [claim for place, claim in enumerate(match.claims) if not each >> place & 1]
+                yield self._all_of(demand, left, rebuilt), places[pattern == each], match
+
+    def made_at(self, demand: Demand, row: int) -> tuple[ProvisioningDemand, Match | None]:
+        """What is to be made on one row, and what is taken there."""
+        provisioning, _, match = next(self.provisioning_demands(demand, slice(row, row + 1)))
+        return provisioning, match
+
+    def _all_of(
+        self, demand: Demand, loose: Iterable[PersistentVolumeClaim], rebuilt: Iterable[PersistentVolumeClaim]
+    ) -> ProvisioningDemand:
+        return self.provisioning_demand((*demand.pinned, *by_size((*loose, *rebuilt))))
 
     def _one_by_one(self, provisioning: ProvisioningDemand, rows: Rows) -> Bits:
         """Each claim on its own, in order; the first that fails on a row is what is told. As kube-scheduler 1.36."""
@@ -346,30 +326,17 @@ class VolumeFit:
 
     def plan(self, demand: Demand, row: int) -> VolumePlan:
         """What a node that passed would do: the choices behind `refusals`."""
-        rebuilds = tuple(each for each in demand.rebuilds if each.row != row)
-        rebuilt = {each.claim.key for each in rebuilds}
-        bound = tuple(
-            BoundVolume(claim, volume)
-            for claim, volume in demand.bound
-            if volume is not None and claim.key not in rebuilt
-        )
-        if demand.is_settled:
-            return VolumePlan(bound)
-        provisioning, _, match = next(self.provisioning_demands(demand, rebuilds, slice(row, row + 1)))
-        static = () if match is None else tuple(_bindings(match, 0))
-        return VolumePlan(bound, static, self.provisions(provisioning, row, rebuilt))
+        provisioning, match = self.made_at(demand, row)
+        static = () if match is None else tuple(match.bindings(0))
+        return VolumePlan(static, self.provisions(provisioning, row))
 
-    def provisions(
-        self, provisioning: ProvisioningDemand, row: int, rebuilt: Collection[Key] = ()
-    ) -> tuple[Provision, ...]:
+    def provisions(self, provisioning: ProvisioningDemand, row: int) -> tuple[Provision, ...]:
         """What each volume to be made on a node would be made of."""
         chosen = self._chosen_at(provisioning, row)
         found = []
         for claim, place in zip(provisioning.claims, provisioning.places, strict=True):
             of = chosen[place] if place >= 0 else None
-            if of is not None:
-                of = member_of(of, claim.class_name)
-            found.append(Provision(claim, of, bool(rebuilt) and claim.key in rebuilt))
+            found.append(Provision(claim, member_of(of, claim.class_name) if of is not None else None, claim.is_bound))
         return tuple(found)
 
     def _chosen_at(self, provisioning: ProvisioningDemand, row: int) -> list[CSIStorageCapacity | None]:
@@ -382,16 +349,32 @@ class VolumeFit:
         return found
 
     def own_claims(self, provisioning: ProvisioningDemand, unit: int) -> tuple[Key, ...]:
-        """Claims for which something may be held already, because a node was selected for one: what is theirs is not in
-        their way."""
+        """Claims whose own holds are not in their way, because a node was selected for one of them."""
         if provisioning.is_without_nodes or self.holds is None:
             return ()
         of_unit = [claim for claim, at in zip(provisioning.claims, provisioning.places, strict=True) if at == unit]
         return tuple(self.holds.own_claims(provisioning.claims, of_unit))
 
 
-def _bindings(match: Match, place: int) -> Iterator[StaticBinding]:
-    for claim, chosen in zip(match.claims, match.chosen, strict=True):
-        number = int(chosen[place])
-        if number >= 0:
-            yield StaticBinding(claim, match.volume(number))
+def _by_home(demand: Demand, rows: Rows) -> Iterator[tuple[Sequence[Rebuild], npt.NDArray[np.intp]]]:
+    """What is rebuilt on which places of these rows: on its home a volume stays where it is."""
+    if not demand.rebuilds:
+        yield (), np.arange(row_count(rows))
+        return
+    numbers = row_numbers(rows)
+    is_home = np.isin(numbers, [each.row for each in demand.rebuilds])
+    if not is_home.all():
+        yield demand.rebuilds, np.flatnonzero(~is_home)
+    for home in {each.row for each in demand.rebuilds}:
+        places = np.flatnonzero(numbers == home)
+        if places.size:
+            yield [each for each in demand.rebuilds if each.row != home], places
+
+
+def _found_on(match: Match, places: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
+    """By place, the claims that find a volume there, a bit each: rows alike in that have the same left to be made."""
+    bits = np.int64 if len(match.claims) < _MOST_BITS else object  # plain integers have no end, and are slower
+    pattern = np.zeros(len(places), dtype=bits)
+    for place, chosen in enumerate(match.chosen):
+        pattern |= (chosen[places] >= 0).astype(bits) << place
+    return pattern

@@ -27,7 +27,6 @@ from tonnage.scheduling.cluster.node_matching import matching
 from tonnage.scheduling.volumes.attach.volume_ids import AWS_EBS, CINDER, GCE_PD, taken_over_by
 
 RowNumbers = npt.NDArray[np.intp]
-
 EVERYWHERE: Final = 0
 """The reach of a volume without node affinity."""
 
@@ -175,7 +174,6 @@ def _wanted_labels(affinity: NodeSelector) -> Iterator[tuple[str, str] | None]:
 
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 """Annotation of a CSINode: the in-tree plugins, with commas between them, that CSI drivers have taken over there."""
-
 _TOPOLOGY: Final = {
     AWS_EBS: ("kubernetes.io/aws-ebs", "topology.ebs.csi.aws.com/zone"),
     GCE_PD: ("kubernetes.io/gce-pd", "topology.gke.io/zone"),

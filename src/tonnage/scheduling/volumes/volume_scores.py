@@ -21,8 +21,7 @@ from tonnage.scheduling.configuration.plugin_args_rules import Shape, along
 from tonnage.scheduling.framework import MAX_SCORE
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
 from tonnage.scheduling.volumes.demand import Demand
-from tonnage.scheduling.volumes.packing import MOST_BYTES
-from tonnage.scheduling.volumes.rebuilds import Rebuild
+from tonnage.scheduling.volumes.packing.pool_fits import MOST_BYTES
 from tonnage.scheduling.volumes.static_volumes import Match
 from tonnage.scheduling.volumes.volume_fit import ProvisioningDemand, VolumeFit
 
@@ -31,8 +30,7 @@ _MOST_TIMES_FULL = MOST_BYTES // _FULL
 
 
 def class_scores(shape: Shape, requested: Ints | int, capacity: Ints) -> Ints:
-    """The score of one class on each row: `requested` bytes of `capacity` bytes, which may be plain integers of any
-    size (`added`)."""
+    """The score of one class on each row; `requested` and `capacity` in bytes may be plain integers of any size."""
     is_over = (capacity == 0) | (requested > capacity)
     # Go's division truncates toward zero; a negative capacity is always over, so that only positive ones are divided.
     if np.result_type(requested, capacity).kind == "i" and np.max(requested, initial=0) <= _MOST_TIMES_FULL:
@@ -117,19 +115,17 @@ class VolumeScores:
 
     def of(self, fit: VolumeFit, demand: Demand, rows: Rows) -> Ints:
         """Rows of a pod that may take volumes which exist, or whose claims are not all alike everywhere."""
-        found = self._of(fit, demand, demand.rebuilds, rows)
-        for place, row, left in fit.own_rows(demand, rows):
-            is_all_there = not (left or demand.loose or demand.pinned or is_out_of_use(fit.cluster.nodes[row]))
-            found[place] = MAX_SCORE if is_all_there else self._of(fit, demand, left, slice(row, row + 1))[0]
-        return found
-
-    def _of(self, fit: VolumeFit, demand: Demand, rebuilds: Sequence[Rebuild], rows: Rows) -> Ints:
         found: Ints = np.zeros(row_count(rows), dtype=np.int64)
-        for provisioning, places, match in fit.provisioning_demands(demand, rebuilds, rows):
+        for provisioning, places, match in fit.provisioning_demands(demand, rows):
             if match is not None and (match.chosen[:, places] >= 0).any():
                 found[places] = self._of_match(match, places)
             elif provisioning.units:
                 found[places] = self.of_provisioning(fit, provisioning, row_numbers(rows)[places])
+        homes = {each.row for each in demand.rebuilds}
+        if len(homes) == 1 and not demand.loose and not demand.pinned:
+            (home,) = homes
+            if home >= 0 and not is_out_of_use(fit.cluster.nodes[home]):
+                found[row_numbers(rows) == home] = MAX_SCORE
         return found
 
     def _of_match(self, match: Match, places: Ints) -> Ints:
@@ -143,7 +139,7 @@ class VolumeScores:
             name = claim.class_name
             asked = claim.requested.value() if claim.requested is not None else 0
             distinct, place = np.unique(numbers, return_inverse=True)
-            sizes = [_bytes_of(match, number) for number in distinct.tolist()]
+            sizes = [match.volume(number).size.value() for number in distinct.tolist()]
             nothing: Ints = np.zeros(len(places), dtype=np.int64)
             requested[name] = added(requested.get(name, nothing), asked)
             capacity[name] = added(capacity.get(name, nothing), np.array(sizes)[place])
@@ -153,8 +149,3 @@ class VolumeScores:
 
 _UNKNOWN = -(1 << 62)
 """Instead of a capacity: no object is there."""
-
-
-def _bytes_of(match: Match, number: int) -> int:
-    size = match.volume(number).spec.capacity.get("storage")
-    return size.value() if size is not None else 0

@@ -15,16 +15,10 @@ from tonnage.scheduling.volumes.capacity import reading as reading_module
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
 from tonnage.scheduling.volumes.capacity.pools import Room
 from tonnage.scheduling.volumes.capacity.reading import REMEMBERED, CapacityPolicy, Held, Question, Reading
-from tonnage.scheduling.volumes.packing import (
-    Grade,
-    Grades,
-    PoolPolicy,
-    SearchBudget,
-    Sizes,
-    descending,
-    fits_beside_one,
-    pool_grades,
-)
+from tonnage.scheduling.volumes.packing import pool_grades
+from tonnage.scheduling.volumes.packing.pool_fits import SearchBudget, Sizes, descending
+from tonnage.scheduling.volumes.packing.pool_grades import Grade, Grades, fits_beside_one
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.testing.storage_builders import capacity
 
 OBJECTS = 200

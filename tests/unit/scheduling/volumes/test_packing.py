@@ -5,16 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tonnage.scheduling.volumes import packing
-from tonnage.scheduling.volumes.packing import (
+from tonnage.scheduling.volumes.packing.pool_fits import (
     MOST_BYTES,
     NO_POOL,
     UNBOUNDED,
-    Grade,
     Ints2D,
     Sizes,
     descending,
+    fits,
+    fits_one,
+    place_one,
 )
+from tonnage.scheduling.volumes.packing.pool_grades import Grade, fits_beside_one, grade_one, grades
 
 GI = 1 << 30
 
@@ -30,9 +32,9 @@ def objects(*rows: Sizes) -> Ints2D:
 
 def both_ways(pools: Sizes, sizes: Sizes) -> bool:
     """The answer for one object, once arrays have said the same."""
-    answer = packing.fits_one(pools, sizes)
-    assert packing.fits(objects(pools), sizes).tolist() == [answer]
-    assert (packing.place_one(pools, sizes) is not None) == answer
+    answer = fits_one(pools, sizes)
+    assert fits(objects(pools), sizes).tolist() == [answer]
+    assert (place_one(pools, sizes) is not None) == answer
     return answer
 
 
@@ -88,13 +90,13 @@ def test_a_plain_capacity_is_one_pool_for_all_claims_together() -> None:
 def test_claims_fit_where_first_fit_decreasing_says_no() -> None:
     # First fit: 5 + 4 in the 10, 4 + 3 in the 9, and 3 is left over. But 4 + 3 + 3 = 10 and 5 + 4 = 9.
     assert both_ways((10, 9), (5, 4, 4, 3, 3))
-    assert packing.place_one((10, 9), (5, 4, 4, 3, 3)) == (1, 0, 1, 0, 0)
+    assert place_one((10, 9), (5, 4, 4, 3, 3)) == (1, 0, 1, 0, 0)
 
 
 def test_three_claims_fit_where_first_fit_decreasing_says_no() -> None:
     # First fit: 6 in the 9, 5 in the 6, and 4 is left over. But 5 + 4 = 9 and 6 = 6.
     assert both_ways((9, 6), (6, 5, 4))
-    assert packing.place_one((9, 6), (6, 5, 4)) == (1, 0, 0)
+    assert place_one((9, 6), (6, 5, 4)) == (1, 0, 0)
 
 
 def test_a_packing_that_leaves_room_in_two_pools_is_found_as_well() -> None:
@@ -104,13 +106,13 @@ def test_a_packing_that_leaves_room_in_two_pools_is_found_as_well() -> None:
 
 def test_a_placement_gathers_claims_in_the_largest_pools() -> None:
     # 70 + 30 in the first, 60 in the second; the third stays whole.
-    assert packing.place_one(gi(100, 60, 60), gi(70, 60, 30)) == (0, 1, 0)
+    assert place_one(gi(100, 60, 60), gi(70, 60, 30)) == (0, 1, 0)
 
 
 def test_every_object_is_judged_by_its_own_pools() -> None:
     # 60 + 40 = 100 | 60 and 40 apart | 60 but no 40 | no pool at all | 99 < 60 + 40
     pools = objects((100,), (60, 40), (60, 39), (), (99,))
-    assert packing.fits(pools, (60, 40)).tolist() == [True, True, False, False, False]
+    assert fits(pools, (60, 40)).tolist() == [True, True, False, False, False]
 
 
 def test_many_claims_of_different_sizes_are_searched_object_by_object() -> None:
@@ -119,31 +121,31 @@ def test_many_claims_of_different_sizes_are_searched_object_by_object() -> None:
     # 15 + 14 + 11 + 10 = 50 and 13 + 12 + 9 + 8 = 42, nothing over. A byte less: 92 > 91. All 92 in one pool.
     # Three pools of 92 bytes in all must be filled to the last one, and one of them gets two claims: 15 + 14 = 29 < 30.
     # With that one 29: 13 + 10 + 9 = 32 and 12 + 11 + 8 = 31.
-    assert packing.fits(pools, sizes).tolist() == [True, False, True, False, True]
+    assert fits(pools, sizes).tolist() == [True, False, True, False, True]
 
 
 def test_an_empty_claim_needs_a_pool_but_no_room() -> None:
     assert both_ways((0,), (0,))
     assert both_ways((5,), (5, 0, 0))
     assert not both_ways((NO_POOL,), (0,))
-    assert not packing.fits_one((), (0,))
-    assert packing.fits(np.empty((2, 0), dtype=np.int64), (0, 0)).tolist() == [False, False]
+    assert not fits_one((), (0,))
+    assert fits(np.empty((2, 0), dtype=np.int64), (0, 0)).tolist() == [False, False]
 
 
 def test_no_claims_fit_everywhere() -> None:
-    assert packing.fits(objects((5,), ()), ()).tolist() == [True, True]
-    assert packing.fits_one((), ())
-    assert packing.place_one((), ()) == ()
-    assert packing.grade_one((), ()) is Grade.GUARANTEED
+    assert fits(objects((5,), ()), ()).tolist() == [True, True]
+    assert fits_one((), ())
+    assert place_one((), ()) == ()
+    assert grade_one((), ()) is Grade.GUARANTEED
 
 
 def test_an_unbounded_pool_never_fills_up() -> None:
     # Four times 4 EiB, and 8 EiB less a byte, the largest claim there can be.
     sizes = (MOST_BYTES, *[1 << 62] * 4)
-    assert packing.fits_one((UNBOUNDED,), sizes)
-    assert packing.place_one((UNBOUNDED, 7), sizes) == (0, 0, 0, 0, 0)
-    assert packing.grade_one((UNBOUNDED, 7), sizes) is Grade.GUARANTEED
-    assert packing.fits_beside_one((UNBOUNDED,), sizes, sizes)
+    assert fits_one((UNBOUNDED,), sizes)
+    assert place_one((UNBOUNDED, 7), sizes) == (0, 0, 0, 0, 0)
+    assert grade_one((UNBOUNDED, 7), sizes) is Grade.GUARANTEED
+    assert fits_beside_one((UNBOUNDED,), sizes, sizes)
     assert not both_ways((MOST_BYTES,), sizes)
 
 
@@ -169,7 +171,7 @@ def test_claims_above_4_exbibytes_and_sums_beyond_64_bits(pools: Sizes, sizes: S
         return tuple(min(each << 60, MOST_BYTES) for each in exbibytes)
 
     assert both_ways(in_bytes(pools), in_bytes(sizes)) is is_packed
-    assert bool(packing.grades(objects(in_bytes(pools)), in_bytes(sizes))[0]) is is_packed
+    assert bool(grades(objects(in_bytes(pools)), in_bytes(sizes))[0]) is is_packed
 
 
 def test_thirty_claims_of_three_sizes_are_decided_exactly() -> None:
@@ -183,8 +185,8 @@ def test_thirty_claims_of_three_sizes_are_decided_exactly() -> None:
 
 
 def grade_both_ways(pools: Sizes, sizes: Sizes) -> Grade:
-    grade = packing.grade_one(pools, sizes)
-    assert packing.grades(objects(pools), sizes).tolist() == [grade]
+    grade = grade_one(pools, sizes)
+    assert grades(objects(pools), sizes).tolist() == [grade]
     return grade
 
 
@@ -195,7 +197,7 @@ def test_a_driver_may_put_the_small_claim_into_the_large_pool() -> None:
 
 def test_where_no_order_is_safe_a_fit_is_only_possible() -> None:
     # 7 first, into the 10: 3 and 8 are left for 5, 3 and 3. Into the 8: 10 and 1, which do not hold 5 + 3 + 3.
-    assert packing.fits_one((10, 8), (7, 5, 3, 3))
+    assert fits_one((10, 8), (7, 5, 3, 3))
     assert grade_both_ways((10, 8), (7, 5, 3, 3)) is Grade.POSSIBLE
 
 
@@ -233,9 +235,9 @@ def test_bytes_that_suffice_but_do_not_add_up_are_no_threat() -> None:
 
 def test_guaranteed_with_promises_counts_them_all() -> None:
     # 40 promised, wherever it goes: 60 and 100 are left, and 60 still finds a pool; 61 + 61 > 40 + 60.
-    assert packing.grade_one((100, 100), (60,), promised=(40,)) is Grade.GUARANTEED
+    assert grade_one((100, 100), (60,), promised=(40,)) is Grade.GUARANTEED
     # 60 and 60 apart shut out 41; were it not there, the promised ones would be safe.
-    assert packing.grade_one((100, 100), (41,), promised=(60, 60)) is Grade.NONE
+    assert grade_one((100, 100), (41,), promised=(60, 60)) is Grade.NONE
 
 
 # -- beside promised claims -------------------------------------------------------------------------------------------
@@ -243,32 +245,32 @@ def test_guaranteed_with_promises_counts_them_all() -> None:
 
 def test_in_one_pool_promised_bytes_are_subtracted() -> None:
     # Story 2 with the ledger: five claims of 20 in 100, not six.
-    assert packing.fits_beside_one(gi(100), gi(20), gi(20, 20, 20, 20))
-    assert not packing.fits_beside_one(gi(100), gi(20), gi(20, 20, 20, 20, 20))
+    assert fits_beside_one(gi(100), gi(20), gi(20, 20, 20, 20))
+    assert not fits_beside_one(gi(100), gi(20), gi(20, 20, 20, 20, 20))
 
 
 def test_new_claims_must_fit_wherever_the_promised_ones_go() -> None:
     # 60 goes into either pool of 100 and leaves the other whole.
-    assert packing.fits_beside_one((100, 100), (100,), (60,))
+    assert fits_beside_one((100, 100), (100,), (60,))
     # Into the 100 it leaves 40 and 60.
-    assert not packing.fits_beside_one((100, 60), (100,), (60,))
+    assert not fits_beside_one((100, 60), (100,), (60,))
 
 
 def test_new_claims_may_be_packed_as_it_suits_them() -> None:
     # The promised 10 leaves 90 and 60 (60 goes into the 60, 50 into the 90) or 100 and 50 (60 into the 100, 50 into the
     # 50). No guarantee: the driver may put 50 into the 100 and 10 into the 60, and nobody has 60 left. 60 before 50 is
     # safe, whenever the 10 comes.
-    assert packing.fits_beside_one((100, 60), (60, 50), (10,))
-    assert packing.grade_one((100, 60), (60, 50), (10,)) is Grade.ORDERED
+    assert fits_beside_one((100, 60), (60, 50), (10,))
+    assert grade_one((100, 60), (60, 50), (10,)) is Grade.ORDERED
 
 
 def test_figures_that_do_not_hold_the_promises_take_nothing_new() -> None:
     # 60 is promised and no pool has room for it: perhaps it is created already, perhaps the pools shrank.
-    assert not packing.fits_beside_one((50, 40), (10,), (60,))
+    assert not fits_beside_one((50, 40), (10,), (60,))
     # The driver may put 60 into the 100 and leave the promised 100 without a pool.
-    assert not packing.fits_beside_one((100, 60, 10), (10,), (100, 60))
+    assert not fits_beside_one((100, 60, 10), (10,), (100, 60))
 
 
 def test_without_promises_the_ledger_asks_what_everybody_asks() -> None:
-    assert packing.fits_beside_one((10, 9), (5, 4, 4, 3, 3), ())
-    assert not packing.fits_beside_one((10, 8), (5, 4, 4, 3, 3), ())
+    assert fits_beside_one((10, 9), (5, 4, 4, 3, 3), ())
+    assert not fits_beside_one((10, 8), (5, 4, 4, 3, 3), ())

@@ -14,7 +14,7 @@ from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.queue.queues import QueueName
 from tonnage.scheduling.volumes.capacity.class_annotations import pool_policy_of
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.packing import PoolPolicy
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 from tonnage.whatif.explain_report import print_volumes

@@ -10,21 +10,16 @@ from hypothesis import strategies as st
 from tonnage.scheduling.configuration.plugin_args import LegacyPools
 from tonnage.scheduling.volumes.capacity.pools import room_of, scored_capacity
 from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Question, Reading, are_seen_to_fit
-from tonnage.scheduling.volumes.packing import (
-    MOST_BYTES,
-    UNBOUNDED,
+from tonnage.scheduling.volumes.packing import pool_grades
+from tonnage.scheduling.volumes.packing.pool_fits import MOST_BYTES, UNBOUNDED, Sizes, descending, fits_all, fits_one
+from tonnage.scheduling.volumes.packing.pool_grades import (
     Grade,
-    PoolPolicy,
-    Sizes,
-    descending,
     fits_beside_one,
-    fits_one,
     is_guaranteed,
+    is_seen_to_fit,
     left_by_promises,
-    pool_grades,
 )
-from tonnage.scheduling.volumes.packing.pool_fits import fits_all
-from tonnage.scheduling.volumes.packing.pool_grades import is_seen_to_fit
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.testing.storage_builders import capacity
 
 claims = st.lists(st.integers(0, 9), min_size=1, max_size=3).map(descending)

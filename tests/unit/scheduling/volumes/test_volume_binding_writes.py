@@ -22,7 +22,8 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import OutOfSync
 from tonnage.scheduling.framework import SUCCESS, Api, Code, Status
 from tonnage.scheduling.volumes.bind_volumes import Assumed, assume, check, revert, with_claim_ref, write
-from tonnage.scheduling.volumes.demand import Provision, StaticBinding, VolumePlan
+from tonnage.scheduling.volumes.demand import Provision, VolumePlan
+from tonnage.scheduling.volumes.static_volumes import StaticBinding
 from tonnage.testing.builders import cluster_of, node
 from tonnage.testing.storage_builders import claim, pod_with, volume
 

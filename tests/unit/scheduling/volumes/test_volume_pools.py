@@ -20,7 +20,7 @@ from tonnage.scheduling.volumes.capacity.pools import (
     room_without_gate,
     scored_capacity,
 )
-from tonnage.scheduling.volumes.packing import UNBOUNDED
+from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim
 

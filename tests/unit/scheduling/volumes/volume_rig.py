@@ -155,7 +155,7 @@ class Rig(InformedEngine):
         """What a node would do, by claim: `bound pv`, `static pv`, `made of object`, `rebuilt of object`."""
         notes: Notes = self.decide(pod).cycle.state[VolumeBinding.name]
         plan = notes.fit.plan(notes.demand, self.cluster.row_of[node_name])
-        found = {each.claim.name: f"bound {each.volume.name}" for each in plan.bound}
+        found = {claim.name: f"bound {volume.name}" for claim, volume in notes.demand.bound if volume is not None}
         found |= {each.claim.name: f"static {each.volume.name}" for each in plan.static}
         for each in plan.provisions:
             of = f" of {each.capacity.name}" if each.capacity is not None else ""

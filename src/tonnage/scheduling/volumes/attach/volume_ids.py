@@ -26,7 +26,6 @@ CINDER: Final = "cinder.csi.openstack.org"
 GCE_PD: Final = "pd.csi.storage.gke.io"
 PORTWORX: Final = "pxd.portworx.com"
 VSPHERE: Final = "csi.vsphere.vmware.com"
-
 _DRIVERS: Final[Mapping[str, str]] = {
     "kubernetes.io/aws-ebs": AWS_EBS,
     "kubernetes.io/azure-disk": AZURE_DISK,
@@ -37,11 +36,9 @@ _DRIVERS: Final[Mapping[str, str]] = {
     "kubernetes.io/vsphere-volume": VSPHERE,
 }
 _NOT_COUNTED: Final = frozenset({AZURE_FILE, VSPHERE})
-
 _ZONE_LABELS: Final = (BETA_ZONE, ZONE)
 _UNSPECIFIED: Final = "UNSPECIFIED"
 _EBS_ID: Final = re.compile(r"vol-[^/]*")
-
 CsiName = tuple[str, str]
 """(driver, volume handle)"""
 

@@ -2,7 +2,7 @@
 
 `tonnage.dev/capacity-group: NAME` on classes of one driver: they draw from the same disks. Their capacity objects for
 the same `nodeTopology` are *siblings*: what is held of one is held of all, and claims of several classes of a group are
-packed together (`joint_capacity.py`). Groups of different drivers are different groups, whatever their names.
+packed together (`class_capacity.py`). Groups of different drivers are different groups, whatever their names.
 
 `tonnage.dev/pool-policy` on a class, else on its CSIDriver: see `packing/pool_policies.py`. An unreadable value is
 `unknown`.
@@ -25,11 +25,10 @@ from tonnage.objects.storage_v1 import (
     StorageClass,
 )
 from tonnage.scheduling.cluster.storage import Storage
-from tonnage.scheduling.volumes.packing import PoolPolicy
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.scheduling.volumes.shelf import Shelf
 
 _log = logs.logger("tonnage.scheduling")
-
 Topology = tuple[tuple[str, str, tuple[str, ...]], ...]
 """A node topology such that those which mean the same are equal."""
 
@@ -124,7 +123,8 @@ class CapacityGroups:
     def _capacity_changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
         key = new.key if new is not None else old.key if old is not None else ""
         place = self._place_of.get(key)
-        if place is not None and old is not None and new is not None and _is_same_place(old, new):
+        is_same = old is not None and new is not None and not is_elsewhere(old, new)
+        if place is not None and new is not None and is_same:
             self._objects.put(place, key, new)  # a refresh: nearly always
             return
         if place is not None:
@@ -142,8 +142,13 @@ def canonical(topology: LabelSelector) -> Topology:
     return tuple(sorted({*labels, *others}))
 
 
-def _is_same_place(old: CSIStorageCapacity, new: CSIStorageCapacity) -> bool:
-    return old.storage_class_name == new.storage_class_name and old.node_topology == new.node_topology
+def is_elsewhere(old: CSIStorageCapacity, new: CSIStorageCapacity) -> bool:
+    """The object is for another class or other nodes than before, or is another object under the same name."""
+    return (
+        old.storage_class_name != new.storage_class_name
+        or old.node_topology != new.node_topology
+        or old.metadata.uid != new.metadata.uid
+    )
 
 
 def _group_of(found: StorageClass | None) -> GroupName | None:
@@ -187,46 +192,37 @@ class PoolPolicies:
         self.on_change: list[Callable[[Collection[str]], None]] = []
         """Called with the classes that have another policy now."""
         self._storage = storage
-        self._of: dict[str, PoolPolicy] = {}
-        """Only those that are known."""
         self._warned: set[tuple[str, str, str]] = set()
         for driver in storage.drivers.values():
-            self._driver_changed(None, driver)
-        for each in storage.classes.values():
-            self._class_changed(None, each)
+            self._warn(driver)
+        for of_class in storage.classes.values():
+            self._warn(of_class)
         storage.on_change(StorageClass, self._class_changed)
         storage.on_change(CSIDriver, self._driver_changed)
 
     def of(self, class_name: str) -> PoolPolicy:
-        return self._of.get(class_name, PoolPolicy.UNKNOWN)
+        return self._policy(self._storage.classes.get(class_name))
+
+    def _policy(self, of_class: StorageClass | None) -> PoolPolicy:
+        driver = self._storage.drivers.get(of_class.provisioner) if of_class is not None else None
+        return pool_policy_of(of_class, driver)
 
     def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
         if new is not None:
             self._warn(new)
-        if known := new or old:
-            self._follow([known.name])
+        if (known := new or old) and self._policy(old) is not self._policy(new):
+            self._tell([known.name])
 
     def _driver_changed(self, old: CSIDriver | None, new: CSIDriver | None) -> None:
         if new is not None:
             self._warn(new)
         if known := new or old:
-            self._follow([each.name for each in self._storage.classes.values() if each.provisioner == known.name])
+            of_driver = [each for each in self._storage.classes.values() if each.provisioner == known.name]
+            self._tell([each.name for each in of_driver if pool_policy_of(each, old) is not pool_policy_of(each, new)])
 
-    def _follow(self, class_names: Iterable[str]) -> None:
-        changed = []
-        for name in class_names:
-            found = self._storage.classes.get(name)
-            driver = self._storage.drivers.get(found.provisioner) if found is not None else None
-            before, now = self.of(name), pool_policy_of(found, driver)
-            if before is now:
-                continue
-            changed.append(name)
-            if now is PoolPolicy.UNKNOWN:
-                del self._of[name]
-            else:
-                self._of[name] = now
-        for listener in self.on_change if changed else ():
-            listener(changed)
+    def _tell(self, class_names: Collection[str]) -> None:
+        for changed in self.on_change if class_names else ():
+            changed(class_names)
 
     def _warn(self, found: StorageClass | CSIDriver) -> None:
         """A slip of the pen makes a fit less sure than it is, and is told once."""

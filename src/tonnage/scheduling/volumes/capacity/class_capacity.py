@@ -1,25 +1,34 @@
 """The capacity objects of one class laid out over nodes, and the question they exist for: where does a group fit?
 
-What an object says is judged once for all nodes it reaches (`reading.py`); the answers are laid out over rows
-by layers, one of which holds for each row the number of an object that reaches it. `index.py` shows a picture,
-and tells of objects and nodes that change.
+What an object says is judged once for all nodes it reaches (`reading.py`); the answers are laid out over rows by
+layers, one of which holds for each row the number of an object that reaches it (`index.py` shows a picture).
+
+Objects of several classes of one capacity group are joined for claims that are packed together: a joined object has
+what the *least* of its members says, is reserved if one of them is, and promised of it is what is promised of any.
+Siblings, of the same topology, are joined. On a node that has none of all classes, whatever reaches it is.
+
+    class "fast"        node-1's 100Gi, 60Gi
+    class "slow"        node-1's  80Gi, 60Gi        class "fast,slow"    node-1's 80Gi, 60Gi
 """
 
 from __future__ import annotations
 
-from bisect import insort
-from collections.abc import Collection, Set
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.objects.meta import Key
+from tonnage.objects.meta import Key, StampedMeta
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, row_count
-from tonnage.scheduling.volumes.capacity.pools import Room
+from tonnage.scheduling.volumes.capacity.class_annotations import Topology, canonical
+from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room
 from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Numbers, Question, Reading
-from tonnage.scheduling.volumes.packing import UNLIMITED, Grade, Grades, PoolPolicy, SearchBudget, Sizes
+from tonnage.scheduling.volumes.packing.pool_fits import UNLIMITED, SearchBudget, Sizes
+from tonnage.scheduling.volumes.packing.pool_grades import Grade, Grades
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 
 _FIRST_OBJECTS = 16
 _FEW_ROWS = 64
@@ -47,8 +56,8 @@ class CapacityEntry:
 
 
 class ClassCapacity:
-    """The objects of one class. A group is asked about by its sizes, descending, as one profile's policy reads them;
-    what is held for the claims of `own` is not in their way."""
+    """The objects of one class. Groups are asked about by their sizes, descending; holds for the claims of `own` do not
+    count."""
 
     def __init__(
         self,
@@ -87,10 +96,8 @@ class ClassCapacity:
         question: Question = Question.FITS,
         is_scored: bool = False,
     ) -> Numbers:
-        """By row, the number of the object that would hold a group: the first of those that do; `NOTHING` if none.
-
-        With `is_scored` the one that is scored: by `policy.scores_best` that with most free bytes.
-        """
+        """By row, the number of the first object that would hold a group, or with `is_scored` of the one that is scored
+        (`CapacityPolicy.scores_best`); `NOTHING` if none."""
         reading = self._reading(policy)
         found: Numbers = np.full(row_count(rows), NOTHING, dtype=np.intp)
         for level, layer in enumerate(self.layers):
@@ -109,10 +116,7 @@ class ClassCapacity:
         return self._reading(policy).scored_by_object(own)[numbers]
 
     def grades(self, policy: CapacityPolicy, sizes: Sizes, rows: Rows, *, with_order: bool) -> Grades:
-        """How sure a group's fit is on each row, of the object that would hold it there; NONE where none would.
-
-        Without `with_order`, ORDERED is told as POSSIBLE.
-        """
+        """How sure a group's fit is on each row, of the object that would hold it there; NONE where none would."""
         question = Question.GRADE_WITH_ORDER if with_order else Question.GRADE
         numbers = self.layers[0][rows] if len(self.layers) == 1 else self.choices(policy, sizes, rows)
         return self._reading(policy).says(question, sizes, numbers)
@@ -176,8 +180,8 @@ class ClassCapacity:
         return numbers[is_wanted]
 
     def leaves_choices(self, policy: CapacityPolicy) -> bool:
-        """Whether some object has several pools, or had. With one pool each there is nothing for a driver to choose:
-        what fits beside what is promised fits for sure."""
+        """Whether some object has several pools, or had. With one pool each, what fits beside promises fits for
+        sure."""
         return bool(self._reading(policy).pools.shape[1] > 1)
 
     def live(self) -> list[CapacityEntry]:
@@ -217,7 +221,7 @@ class ClassCapacity:
             self.rebuild()
             return
         for row in entry.rows.tolist():
-            self._enter(row, entry)
+            self._write_row(row, [*self._entries_at(row), entry])
 
     def put_in(self, entry: CapacityEntry) -> None:
         """Give an object its number and read it; where it is reached from is laid out by whoever calls."""
@@ -253,11 +257,11 @@ class ClassCapacity:
             self.rebuild()
             return
         for row in entry.rows.tolist():
-            self._write_row(row, [number for number in self.numbers_at(row) if number != entry.number])
+            self._write_row(row, [each for each in self._entries_at(row) if each is not entry])
 
     def set_row(self, row: int, reaching: Set[CapacityEntry]) -> None:
         """A node came, went, or has other labels: exactly these objects (of any class) reach it now."""
-        before = [self.entries[number] for number in self.numbers_at(row)]
+        before = self._entries_at(row)
         for entry in before:
             if entry not in reaching:
                 entry.rows = entry.rows[entry.rows != row]
@@ -266,7 +270,7 @@ class ClassCapacity:
             if entry not in before:
                 entry.rows = np.sort(np.append(entry.rows, row))
         if before or mine:
-            self._write_row(row, self._in_order(mine))
+            self._write_row(row, mine)
 
     def rebuild(self) -> None:
         """Lay all objects out over their rows anew."""
@@ -285,18 +289,146 @@ class ClassCapacity:
             layer[rows[depth == level]] = numbers[depth == level]
             self.layers.append(layer)
 
-    def _enter(self, row: int, entry: CapacityEntry) -> None:
-        there = [self.entries[number] for number in self.numbers_at(row)]
-        insort(there, entry, key=lambda each: each.key)
-        self._write_row(row, [each.number for each in there])
+    def _entries_at(self, row: int) -> list[CapacityEntry]:
+        return [self.entries[number] for number in self.numbers_at(row)]
 
-    def _in_order(self, entries: Collection[CapacityEntry]) -> list[int]:
-        return [entry.number for entry in sorted(entries, key=lambda each: each.key)]
-
-    def _write_row(self, row: int, numbers: list[int]) -> None:
+    def _write_row(self, row: int, entries: Collection[CapacityEntry]) -> None:
+        numbers = [entry.number for entry in sorted(entries, key=lambda each: each.key)]
         while len(self.layers) < len(numbers):
             self.layers.append(np.full(self._cluster.capacity, NOTHING, dtype=np.intp))
         for level, layer in enumerate(self.layers):
             if row >= len(layer):
                 layer = self.layers[level] = self._widened(layer)
             layer[row] = numbers[level] if level < len(numbers) else NOTHING
+
+
+_SEPARATOR = ","
+"""Between class names; none has it."""
+
+
+class JoinedCapacity(CSIStorageCapacity):
+    """Objects of different classes taken as one. No server knows it."""
+
+    members: tuple[CSIStorageCapacity, ...] = ()
+
+
+def joint_name(class_names: Sequence[str]) -> str:
+    """What a group of claims of these classes is filed under; of one class its own name."""
+    return _SEPARATOR.join(sorted(set(class_names)))
+
+
+def class_names_in(name: str) -> list[str]:
+    return name.split(_SEPARATOR)
+
+
+def members_of(capacity: CSIStorageCapacity) -> tuple[CSIStorageCapacity, ...]:
+    """The objects that it stands for: itself, unless it is joined."""
+    return capacity.members if isinstance(capacity, JoinedCapacity) else (capacity,)
+
+
+def member_of(capacity: CSIStorageCapacity, class_name: str) -> CSIStorageCapacity:
+    """That of one class."""
+    if not isinstance(capacity, JoinedCapacity):
+        return capacity
+    return next((each for each in members_of(capacity) if each.storage_class_name == class_name), capacity)
+
+
+def room_of_members(capacity: CSIStorageCapacity, room_of: Callable[[CSIStorageCapacity], Room]) -> Room:
+    """What claims may take of all of the members at once: the least of each pool, largest first."""
+    if not isinstance(capacity, JoinedCapacity):
+        return room_of(capacity)
+    rooms = [room_of(each) for each in capacity.members]
+    if not all(room.is_known for room in rooms):
+        return NO_ROOM
+    pools = tuple(min(each) for each in zip(*(room.pools for room in rooms), strict=False))
+    return Room(pools, min(room.claim_limit for room in rooms), min(room.free_bytes for room in rooms))
+
+
+class JointCapacity(ClassCapacity):
+    """The joined objects of some classes, laid out over rows like the objects of one."""
+
+    def __init__(self, cluster: Cluster, parts: Sequence[ClassCapacity], search: SearchBudget = UNLIMITED) -> None:
+        super().__init__(cluster, search)
+        self._parts = parts
+        self.is_stale = True
+        """Objects came or went, or reach other nodes: `follow` is to be called."""
+        self._joined: dict[tuple[str, ...], CapacityEntry] = {}
+        self._by_member: dict[str, list[tuple[str, ...]]] = {}
+
+    def follow(self) -> None:
+        """Join what there is now."""
+        self.is_stale = False
+        wanted = dict(self._combinations())
+        for uids in [uids for uids in self._joined if uids not in wanted]:
+            self.take_out(self._joined.pop(uids))
+        for uids, (members, rows) in wanted.items():
+            entry = self._joined.get(uids)
+            now = [each.capacity for each in members]
+            if entry is None:
+                entry = self._joined[uids] = CapacityEntry(_joined(now), rows)
+                self.put_in(entry)
+            elif any(each is not known for each, known in zip(now, members_of(entry.capacity), strict=True)):
+                entry.capacity = _joined(now)  # an object that went came back, with other figures
+                self.rewrite(entry)
+            entry.rows = rows
+        self._by_member = {}
+        for uids in self._joined:
+            for uid in uids:
+                self._by_member.setdefault(uid, []).append(uids)
+        self.rebuild()
+
+    def member_changed(self, new: CSIStorageCapacity) -> None:
+        """One of the objects says something new about its room."""
+        for uids in self._by_member.get(identity(new), ()):
+            entry = self._joined[uids]
+            members = [new if identity(each) == identity(new) else each for each in members_of(entry.capacity)]
+            entry.capacity = _joined(members)
+            self.rewrite(entry)
+
+    def held_of_member_differs(self, uid: str) -> None:
+        for uids in self._by_member.get(uid, ()):
+            self.held_differs(self._joined[uids])
+
+    def _combinations(self) -> Iterator[tuple[tuple[str, ...], tuple[Sequence[CapacityEntry], npt.NDArray[np.intp]]]]:
+        """One object of each class, and the rows that they are joined for."""
+        by_topology = [_by_topology(part) for part in self._parts]
+        is_joined = np.zeros(self._cluster.capacity, dtype=np.bool_)
+        for topology in by_topology[0]:
+            if all(topology in each for each in by_topology):
+                for members in product(*(each[topology] for each in by_topology)):
+                    is_joined[members[0].rows] = True
+                    yield _uids(members), (members, members[0].rows)
+        is_reached = ~is_joined
+        for part in self._parts:
+            reached = np.zeros(self._cluster.capacity, dtype=np.bool_)
+            for entry in part.live():
+                reached[entry.rows] = True
+            is_reached &= reached
+        odd: dict[tuple[str, ...], tuple[Sequence[CapacityEntry], list[int]]] = {}
+        for row in np.flatnonzero(is_reached).tolist():
+            reaching = [[part.entries[number] for number in part.numbers_at(row)] for part in self._parts]
+            for combination in product(*reaching):
+                odd.setdefault(_uids(combination), (combination, []))[1].append(row)
+        for uids, (entries, rows) in odd.items():
+            yield uids, (entries, np.array(rows, dtype=np.intp))
+
+
+def _by_topology(part: ClassCapacity) -> dict[Topology, list[CapacityEntry]]:
+    found: dict[Topology, list[CapacityEntry]] = {}
+    for entry in part.live():
+        if entry.capacity.node_topology is not None:
+            found.setdefault(canonical(entry.capacity.node_topology), []).append(entry)
+    return found
+
+
+def _uids(members: Sequence[CapacityEntry]) -> tuple[str, ...]:
+    return tuple(identity(each.capacity) for each in members)
+
+
+def _joined(members: Sequence[CSIStorageCapacity]) -> JoinedCapacity:
+    metadata = StampedMeta(name=" + ".join(each.key for each in members), uid="+".join(map(identity, members)))
+    return JoinedCapacity(
+        metadata=metadata,
+        storage_class_name=joint_name([each.storage_class_name for each in members]),
+        members=tuple(members),
+    )

@@ -25,10 +25,21 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import row_numbers
 from tonnage.scheduling.cluster.node_matching import selected
-from tonnage.scheduling.volumes.capacity.class_annotations import CapacityGroups, PoolPolicies, common_policy
-from tonnage.scheduling.volumes.capacity.class_capacity import CapacityEntry, ClassCapacity, identity
-from tonnage.scheduling.volumes.capacity.joint_capacity import JointCapacity, class_names_in
-from tonnage.scheduling.volumes.packing import PoolPolicy, SearchBudget
+from tonnage.scheduling.volumes.capacity.class_annotations import (
+    CapacityGroups,
+    PoolPolicies,
+    common_policy,
+    is_elsewhere,
+)
+from tonnage.scheduling.volumes.capacity.class_capacity import (
+    CapacityEntry,
+    ClassCapacity,
+    JointCapacity,
+    class_names_in,
+    identity,
+)
+from tonnage.scheduling.volumes.packing.pool_fits import SearchBudget
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.scheduling.volumes.shelf import Shelf
 
 _Anchor = tuple[str, str]
@@ -86,8 +97,8 @@ class CapacityIndex:
         return found
 
     def policy_of(self, class_names: Iterable[str]) -> PoolPolicy:
-        """Which pool is taken for claims of these classes, and for those of the classes that share their pools: what is
-        promised to them is there too, and is placed before."""
+        """Which pool is taken for claims of these classes, and of those that share their pools: all are placed
+        there."""
         sharing = (each for name in class_names for each in self.groups.classes_with(name))
         return common_policy(map(self.pool_policies.of, sharing))
 
@@ -213,15 +224,6 @@ class CapacityIndex:
                 topology = entry.capacity.node_topology
                 if topology is not None and _matches(topology, labels):
                     yield entry
-
-
-def is_elsewhere(old: CSIStorageCapacity, new: CSIStorageCapacity) -> bool:
-    """The object is for another class or other nodes than before, or is another object under the same name."""
-    return (
-        old.storage_class_name != new.storage_class_name
-        or old.node_topology != new.node_topology
-        or old.metadata.uid != new.metadata.uid
-    )
 
 
 def _anchors(topology: LabelSelector | None) -> tuple[_Anchor, ...]:

@@ -22,19 +22,16 @@ from tonnage import logs
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIDriver, CSIStorageCapacity
 from tonnage.quantity import InvalidQuantity, Quantity
 from tonnage.scheduling.configuration.plugin_args import LegacyPools
-from tonnage.scheduling.volumes.packing import MOST_BYTES, UNBOUNDED
+from tonnage.scheduling.volumes.packing.pool_fits import MOST_BYTES, UNBOUNDED
 
 VOLUME_REBUILDING = "tonnage.dev/volume-rebuilding"
-
 _log = logs.logger("tonnage.scheduling")
 
 
 class Room(NamedTuple):
-    """What claims may take of one object, jointly: each goes to one of the pools and is of `claim_limit` at most.
-
-    `pools` are free bytes, largest first; none at all means that the object does not say, and nothing fits. Where
-    claims are judged one by one (`Independent`), `free_bytes` are still what one of them and all promises share.
-    """
+    """What claims may take of one object, jointly: each goes to one of the pools, free bytes descending, and is of
+    `claim_limit` at most. No pools: the object does not say, and nothing fits. `free_bytes`: what one claim and all
+    promises share where claims are judged one by one (`Independent`)."""
 
     pools: tuple[int, ...]
     claim_limit: int = UNBOUNDED

@@ -20,19 +20,31 @@ import numpy.typing as npt
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.columns import Changes, Ints, Mask, grown
-from tonnage.scheduling.volumes import packing
 from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room
-from tonnage.scheduling.volumes.packing import (
+from tonnage.scheduling.volumes.packing.pool_fits import (
+    FEW_CLAIMS,
     MOST_BYTES,
     NO_POOL,
+    UNBOUNDED,
     UNLIMITED,
-    Grade,
-    Grades,
     Ints2D,
-    PoolPolicy,
     SearchBudget,
     Sizes,
+    descending,
+    fits,
+    fits_at_a_glance,
 )
+from tonnage.scheduling.volumes.packing.pool_grades import (
+    Grade,
+    Grades,
+    Left,
+    fits_beside_one,
+    grade_one,
+    grades,
+    is_guaranteed,
+    left_by_promises,
+)
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 
 REMEMBERED: Final = 64
 """Questions about groups of different sizes whose answers are kept; a workload has few kinds of pods at a time."""
@@ -43,10 +55,8 @@ _MOST_ROWS_LEFT: Final = 1 << 19
 _HALF: Final = 1 << 62
 """Two figures up to here can be added in 64 bits."""
 _UNKNOWN: Final = -1
-
 Numbers = npt.NDArray[np.intp]
 """Objects by their numbers. -1 (`NOTHING`) may be among them: it stands for the last place of the table, nobody's."""
-
 Held = Sizes | None
 """What is held of an object: promised bytes, descending (mode Ledger); None if all of it is reserved (mode Object)."""
 
@@ -104,7 +114,7 @@ class Reading:
         self._is_reserved: Mask = np.zeros(0, dtype=np.bool_)
         self._promised_bytes: Ints = np.zeros(0, dtype=np.int64)
         self._largest_promised: Ints = np.zeros(0, dtype=np.int64)
-        self._left: dict[int, packing.Left | None] = {}
+        self._left: dict[int, Left | None] = {}
         """By number, what may be left of the pools of an object with promises, where somebody asked."""
         self._rows_left = 0
         self._changes = Changes(0)
@@ -143,7 +153,7 @@ class Reading:
         self._capacities[number], self.rooms[number] = capacity, room
         self.pools[number] = NO_POOL
         self.pools[number, : len(room.pools)] = [max(min(pool, MOST_BYTES), NO_POOL) for pool in room.pools]
-        self._is_unbounded[number] = bool(room.pools) and room.pools[0] >= packing.UNBOUNDED
+        self._is_unbounded[number] = bool(room.pools) and room.pools[0] >= UNBOUNDED
         self._limits[number] = min(room.claim_limit, MOST_BYTES)
         self._told_bytes[number] = self.policy.scored_bytes(capacity) if capacity is not None else 0
         self.write_holds(number)
@@ -174,10 +184,8 @@ class Reading:
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def says(self, question: Question, sizes: Sizes, numbers: Numbers, own: Collection[Key] = ()) -> Grades:
-        """What these objects say to a group, `sizes` descending; NONE for `NOTHING`.
-
-        What is held for the claims of `own` is not in their way.
-        """
+        """What these objects say to a group, `sizes` descending, but for holds for the claims of `own`; NONE for
+        `NOTHING`."""
         answers = self._answers(question, sizes)
         found = answers[numbers]
         is_open = found == _UNKNOWN
@@ -261,12 +269,12 @@ class Reading:
         pools, search, pool_policy, least = room.pools, self.search, self.pool_policy, self.policy.must_be
         if question is Question.GRADE or question is Question.GRADE_WITH_ORDER:
             with_order = question is Question.GRADE_WITH_ORDER
-            found = packing.grade_one(pools, sizes, promised, search, pool_policy, with_order=with_order)
+            found = grade_one(pools, sizes, promised, search, pool_policy, with_order=with_order)
             return found if found >= least else Grade.NONE
         if least is Grade.GUARANTEED:
-            together = packing.descending(sizes + promised) if promised else sizes
-            return Grade.GUARANTEED if packing.is_guaranteed(pools, together, search, pool_policy) else Grade.NONE
-        fits = packing.fits_beside_one(pools, sizes, promised, search, pool_policy)
+            together = descending(sizes + promised) if promised else sizes
+            return Grade.GUARANTEED if is_guaranteed(pools, together, search, pool_policy) else Grade.NONE
+        fits = fits_beside_one(pools, sizes, promised, search, pool_policy)
         return Grade.POSSIBLE if fits else Grade.NONE
 
     def _verdicts(self, question: Question, sizes: Sizes, numbers: Numbers) -> Grades:
@@ -282,9 +290,9 @@ class Reading:
         is_graded = question in (Question.GRADE, Question.GRADE_WITH_ORDER) or least is Grade.GUARANTEED
         if is_graded:
             with_order = question is Question.GRADE_WITH_ORDER
-            found = packing.grades(pools, sizes, self.search, self.pool_policy, with_order=with_order)
+            found = grades(pools, sizes, self.search, self.pool_policy, with_order=with_order)
         else:
-            found = packing.fits(pools, sizes, self.search).astype(np.int8)
+            found = fits(pools, sizes, self.search).astype(np.int8)
         found[self._is_unbounded[numbers]] = Grade.GUARANTEED
         limits = self._limits if question is Question.FITS_UNHELD else self._limits_beside
         found[limits[numbers] < sizes[0]] = Grade.NONE
@@ -319,31 +327,30 @@ class Reading:
             found[place] = self._verdict(question, sizes, number, self.held[number])
 
     def _judge_by_what_is_left(self, sizes: Sizes, numbers: Numbers, found: Grades, places: Numbers) -> Numbers:
-        """Compare a group with all that promises may leave of objects, in one table. Returns the places where that
-        does not say."""
+        """Compare a group with all that promises may leave of objects. Returns the places where that does not say."""
         numbered = zip(places.tolist(), numbers[places].tolist(), strict=True)
         tables = {place: self._left_by_promises(number) for place, number in numbered}
         known = {place: left for place, left in tables.items() if left is not None}
         if not known:
             return places
         counts = np.array([len(left.rows) for left in known.values()])
-        holds = packing.fits_at_a_glance(np.concatenate([left.rows for left in known.values()]), sizes)
+        holds = fits_at_a_glance(np.concatenate([left.rows for left in known.values()]), sizes)
         failing = np.bincount(np.repeat(np.arange(len(counts)), counts)[~holds], minlength=len(counts))
         found[list(known)] = (counts > 0) & (failing == 0)
-        is_final = np.array([left.is_exact for left in known.values()]) & (len(sizes) <= packing.FEW_CLAIMS)
+        is_final = np.array([left.is_exact for left in known.values()]) & (len(sizes) <= FEW_CLAIMS)
         settled = {place for place, is_open in zip(known, (failing > 0) & ~is_final, strict=True) if not is_open}
         return np.array([place for place in tables if place not in settled], dtype=np.intp)
 
-    def _left_by_promises(self, number: int) -> packing.Left | None:
+    def _left_by_promises(self, number: int) -> Left | None:
         """What may be left of an object's pools, see `packing.left_by_promises`, as wide as the table; or None."""
         if number in self._left:
             return self._left[number]
         undecided, pools = self.search.undecided, self.rooms[number].pools
-        found = packing.left_by_promises(pools, self.held[number] or (), self.search, self.pool_policy)
+        found = left_by_promises(pools, self.held[number] or (), self.search, self.pool_policy)
         if found is not None and len(pools) < self.pools.shape[1]:
             rows = np.full((len(found.rows), self.pools.shape[1]), NO_POOL, dtype=np.int64)
             rows[:, : len(pools)] = found.rows
-            found = packing.Left(rows, found.is_exact)
+            found = Left(rows, found.is_exact)
         if self.search.undecided == undecided:
             self._left[number] = found
             self._rows_left += len(found.rows) if found is not None else 0

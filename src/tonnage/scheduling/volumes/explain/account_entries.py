@@ -14,7 +14,7 @@ from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss, amount, elsewhere
-from tonnage.scheduling.volumes.packing import UNBOUNDED
+from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED
 from tonnage.scheduling.volumes.reservations.holds import Hold
 
 BOUND, STATIC, DYNAMIC, REBUILD = "bound", "static", "dynamic", "rebuild"
@@ -39,8 +39,7 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class PlacedStep:
-    """A driver puts a claim into a pool with so many bytes free; None: no pool has room for it. A claim without a name
-    is one that was promised to another pod."""
+    """A driver puts a claim into a pool with so many bytes free; None: no pool has room. No name: a promised claim."""
 
     claim: Key
     size: int
@@ -53,11 +52,8 @@ class PlacedStep:
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """What one capacity object has for all claims of a class together, or of a group of classes.
-
-    `places` are positions of pools by claim, none if it refuses them; `grade` is how sure it is that they fit, holds of
-    others aside.
-    """
+    """What one capacity object has for all claims of a class or capacity group. `places`: positions of pools by claim,
+    none if it refuses them. `grade`: how sure it is that they fit, holds of others aside."""
 
     capacity: CSIStorageCapacity | None = None
     room: Room = NO_ROOM
@@ -128,9 +124,11 @@ class ClaimAccount:
         if supply.reserved_by is not None:
             found["reservedBy"] = {"pod": supply.reserved_by.pod, "since": rfc3339(supply.reserved_by.since)}
         if supply.promised:
-            found["promised"] = [_promise(hold) for hold in supply.promised]
+            found["promised"] = [
+                _hold(hold, size=amount(hold.bytes), since=rfc3339(hold.since)) for hold in supply.promised
+            ]
         if supply.resting:
-            found["resting"] = [_resting(hold) for hold in supply.resting]
+            found["resting"] = [_hold(hold, since=rfc3339(hold.since), why=hold.why) for hold in supply.resting]
         if self.slots is not None:
             found["attach"] = {"driver": self.slots.driver, "used": self.slots.used, "limit": self.slots.limit}
         if told:
@@ -138,17 +136,8 @@ class ClaimAccount:
         return found
 
 
-def _promise(hold: Hold) -> dict[str, Any]:
-    return {
-        "claim": ", ".join(hold.claims),
-        "pod": hold.pod or None,
-        "size": amount(hold.bytes),
-        "since": rfc3339(hold.since),
-    }
-
-
-def _resting(hold: Hold) -> dict[str, Any]:
-    return {"claim": ", ".join(hold.claims), "pod": hold.pod or None, "since": rfc3339(hold.since), "why": hold.why}
+def _hold(hold: Hold, **more: str) -> dict[str, Any]:
+    return {"claim": ", ".join(hold.claims), "pod": hold.pod or None, **more}
 
 
 @dataclass(frozen=True, slots=True)

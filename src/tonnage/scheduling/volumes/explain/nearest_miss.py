@@ -23,9 +23,10 @@ from tonnage.clock import rfc3339
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.quantity import Quantity
 from tonnage.scheduling.configuration.plugin_args import LegacyPools
-from tonnage.scheduling.volumes import packing
 from tonnage.scheduling.volumes.capacity.pools import Room, listed_pools, room_of
-from tonnage.scheduling.volumes.packing import UNBOUNDED, UNLIMITED, PoolPolicy, SearchBudget, Sizes
+from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED, UNLIMITED, SearchBudget, Sizes, fits_one
+from tonnage.scheduling.volumes.packing.pool_grades import fits_beside_one
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.scheduling.volumes.reservations.holds import Hold
 
 _NAMED = 2
@@ -84,10 +85,8 @@ def room_miss(
     pool_policy: PoolPolicy = PoolPolicy.UNKNOWN,
     bad_order: Sequence[Placed] = (),
 ) -> Miss:
-    """Why one object refuses a group of claims, `sizes` and `promised` descending. It does refuse them.
-
-    `search` is that of the decision: what it could not find out is told so, and not searched for now.
-    """
+    """Why one object refuses a group of claims, `sizes` and `promised` descending. What the decision's `search` could
+    not find out is told so."""
     if not room.is_known:
         return Miss(_UNKNOWN, 0, f"capacity object {capacity.key} does not say how much is free")
     undecided = search.undecided
@@ -100,7 +99,7 @@ def room_miss(
     if is_reserved:
         return Miss(_WAITS, 0, _reserved(holds))
     is_too_large = bool(sizes) and sizes[0] > room.claim_limit_beside(promised)
-    if promised and (is_too_large or not packing.fits_beside_one(room.pools, sizes, promised, search, pool_policy)):
+    if promised and (is_too_large or not fits_beside_one(room.pools, sizes, promised, search, pool_policy)):
         if search.undecided != undecided:
             return _not_searched(room, sizes, search)
         return _promised(room, sizes, promised, holds)
@@ -121,7 +120,7 @@ def _lack(room: Room, sizes: Sizes, search: SearchBudget = UNLIMITED) -> Miss | 
     if needed > room.claim_limit:
         told = f"largest volume {amount(room.claim_limit)}, needs {amount(needed)}"
         return Miss(_LACKS, needed - room.claim_limit, told)
-    if largest >= UNBOUNDED or packing.fits_one(room.pools, sizes, search):
+    if largest >= UNBOUNDED or fits_one(room.pools, sizes, search):
         return None
     if needed > largest:
         return Miss(_LACKS, needed - largest, f"largest free pool {amount(largest)}, needs {amount(needed)}")

@@ -25,8 +25,7 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
-from tonnage.scheduling.volumes.capacity.class_capacity import identity
-from tonnage.scheduling.volumes.capacity.joint_capacity import members_of
+from tonnage.scheduling.volumes.capacity.class_capacity import identity, members_of
 from tonnage.scheduling.volumes.demand import Demand
 from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.scheduling.volumes.volume_fit import ProvisioningDemand, VolumeFit
@@ -34,7 +33,6 @@ from tonnage.scheduling.volumes.volume_reach import reachable
 
 _MOST_OBJECTS: Final = 128
 """Holders are looked for on so many objects: a pod that waits for more than that is told of the first of them."""
-
 RowNumbers = npt.NDArray[np.intp]
 
 
@@ -69,10 +67,8 @@ def told_time(at: datetime, now: datetime) -> str:
 
 
 def reserved_room(fit: VolumeFit, demand: Demand, plain: ProvisioningDemand | None, rows: RowNumbers) -> ReservedRoom:
-    """Of rows that were refused for want of free storage, those that wait for a reservation to end.
-
-    `plain` is what is to be made on every row, where that is the same on all of them.
-    """
+    """Of rows that were refused for want of free storage, those that wait for a reservation to end. `plain`: what is to
+    be made on every row, where that is the same on all of them."""
     waiting = 0
     held: dict[str, CSIStorageCapacity] = {}
     for provisioning, places in _demands(fit, demand, plain, rows):
@@ -101,7 +97,7 @@ def _demands(
     if plain is not None:
         yield plain, np.arange(len(rows))
         return
-    for provisioning, places, _ in fit.provisioning_demands(demand, demand.rebuilds, rows):
+    for provisioning, places, _ in fit.provisioning_demands(demand, rows):
         yield provisioning, places
 
 

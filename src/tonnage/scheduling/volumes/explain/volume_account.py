@@ -19,11 +19,9 @@ from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.columns import Mask
 from tonnage.scheduling.cluster.node_matching import in_topology, matching
-from tonnage.scheduling.volumes import packing
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.attach.volume_ids import id_of_claim
-from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, identity
-from tonnage.scheduling.volumes.capacity.joint_capacity import class_names_in, member_of, members_of
+from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, class_names_in, identity, member_of, members_of
 from tonnage.scheduling.volumes.capacity.pools import Room
 from tonnage.scheduling.volumes.claim_sequences import claims_in_order
 from tonnage.scheduling.volumes.demand import Demand, counted_bytes, size_to_make
@@ -40,8 +38,10 @@ from tonnage.scheduling.volumes.explain.account_entries import (
     Supply,
 )
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss, elsewhere, out_of_reach, room_miss
-from tonnage.scheduling.volumes.packing import UNBOUNDED, UNLIMITED, PoolPolicy, Sizes
-from tonnage.scheduling.volumes.rebuilds import Rebuild
+from tonnage.scheduling.volumes.packing.claim_orders import safe_order
+from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED, UNLIMITED, Sizes, descending, place_one
+from tonnage.scheduling.volumes.packing.pool_grades import Grade, grade_one
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, bad_order, placed_by
 from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.scheduling.volumes.static_volumes import Match
 from tonnage.scheduling.volumes.volume_fit import NO_PROVISIONER, ProvisioningDemand, VolumeFit
@@ -62,27 +62,26 @@ class VolumeAccount:
 
     def by_row(self) -> dict[int, NodeAccount]:
         """Every node's account, by its row."""
-        fit, demand = self._fit, self._demand
         rows = np.array(sorted(self._cluster.row_of.values()), dtype=np.intp)
         found: dict[int, NodeAccount] = {}
-        for provisioning, places, match in fit.provisioning_demands(demand, demand.rebuilds, rows):
+        for provisioning, places, match in self._fit.provisioning_demands(self._demand, rows):
             for place in places.tolist():
                 row = int(rows[place])
-                found[row] = self._node(row, demand.rebuilds, provisioning, match, place)
-        for own in {each.row for each in demand.rebuilds if each.row >= 0}:
-            # On its own node a volume stays where it is.
-            rebuilds = tuple(each for each in demand.rebuilds if each.row != own)
-            provisioning, _, match = next(fit.provisioning_demands(demand, rebuilds, slice(own, own + 1)))
-            found[own] = self._node(own, rebuilds, provisioning, match, 0)
+                found[row] = self._node(row, provisioning, match, place)
         return found
 
-    def _node(
-        self, row: int, rebuilds: Sequence[Rebuild], provisioning: ProvisioningDemand, match: Match | None, place: int
-    ) -> NodeAccount:
-        rebuilt = {each.claim.key for each in rebuilds}
-        claims = [self._bound(claim, volume, row) for claim, volume in self._demand.bound if claim.key not in rebuilt]
+    def _node(self, row: int, provisioning: ProvisioningDemand, match: Match | None, place: int) -> NodeAccount:
+        rebuilt = provisioning.rebuilt
+        claims = [
+            ClaimAccount(
+                claim.key, BOUND, _bytes(claim), claim.spec.volume_name, miss=self._unreachable(claim, volume, row)
+            )
+            for claim, volume in self._demand.bound
+            if claim.key not in rebuilt
+        ]
         claims += [
-            ClaimAccount(claim.key, STATIC, _bytes(claim), volume.name) for claim, volume in _static(match, place)
+            ClaimAccount(claim.key, STATIC, _bytes(claim), volume.name)
+            for claim, volume in (match.bindings(place) if match is not None else ())
         ]
         claims += self._made(row, provisioning, rebuilt)
         claims = [self._with_sharers(each, row) for each in claims]
@@ -103,10 +102,6 @@ class VolumeAccount:
         return f"a pod that shares the claim has it attached on {', '.join(gone)}, which is gone"
 
     # -- volumes that exist -------------------------------------------------------------------------------------------
-
-    def _bound(self, claim: PersistentVolumeClaim, volume: PersistentVolume | None, row: int) -> ClaimAccount:
-        miss = self._unreachable(claim, volume, row)
-        return ClaimAccount(claim.key, BOUND, _bytes(claim), claim.spec.volume_name, miss=miss)
 
     def _unreachable(self, claim: PersistentVolumeClaim, volume: PersistentVolume | None, row: int) -> Miss | None:
         if volume is None:
@@ -195,7 +190,7 @@ class VolumeAccount:
         group, miss, pool_policy = self._group(class_name), None, objects.pool_policy
         grade = self._grade(room, sizes, promised, pool_policy)
         bad_order: tuple[PlacedStep, ...] = ()
-        is_unsure = grade in (packing.Grade.POSSIBLE.name.lower(), packing.Grade.ORDERED.name.lower())
+        is_unsure = grade in (Grade.POSSIBLE.name.lower(), Grade.ORDERED.name.lower())
         if pool_policy.is_known and is_unsure:
             bad_order = _bad_order(room, sized, promised, pool_policy)
         if is_refused:
@@ -260,16 +255,14 @@ class VolumeAccount:
         is_too_large = not room.is_known or (sizes and sizes[0] > room.claim_limit_beside(promised))
         search = self._fit.index.search
         undecided = search.undecided
-        grade = (
-            packing.Grade.NONE if is_too_large else packing.grade_one(room.pools, sizes, promised, search, pool_policy)
-        )
-        is_unknown = search.undecided != undecided and grade is packing.Grade.NONE
+        grade = Grade.NONE if is_too_large else grade_one(room.pools, sizes, promised, search, pool_policy)
+        is_unknown = search.undecided != undecided and grade is Grade.NONE
         return "unknown" if is_unknown else grade.name.lower()
 
     def _order(self, room: Room, sized: dict[Key, int], promised: Sizes, pool_policy: PoolPolicy) -> tuple[Key, ...]:
         """The claims in an order that always works; none if there is no such order."""
-        sizes, search = packing.descending(sized.values()), self._fit.index.search
-        order = packing.safe_order(room.pools, sizes, promised, search, pool_policy)
+        sizes, search = descending(sized.values()), self._fit.index.search
+        order = safe_order(room.pools, sizes, promised, search, pool_policy)
         return () if order is None else tuple(claims_in_order(order, sized))
 
     # -- attach slots -------------------------------------------------------------------------------------------------
@@ -298,20 +291,9 @@ def _bytes(claim: PersistentVolumeClaim) -> int | None:
     return claim.requested.value() if claim.requested is not None else None
 
 
-def _static(match: Match | None, place: int) -> Iterator[tuple[PersistentVolumeClaim, PersistentVolume]]:
-    if match is None:
-        return
-    for claim, chosen in zip(match.claims, match.chosen, strict=True):
-        number = int(chosen[place])
-        if number >= 0:
-            yield claim, match.volume(number)
-
-
 def _places(room: Room, sized: dict[Key, int], promised: Sizes, pool_policy: PoolPolicy) -> dict[Key, int]:
-    """By claim, the position of its pool in one packing; promised claims are put away first, for they come first.
-
-    Where it is known how the driver picks pools, it is asked for the largest claims first, if that goes well.
-    """
+    """By claim, the position of its pool in one packing, after the promised claims; as a known driver would place them,
+    the largest first, if that goes well."""
     if room.pools and room.pools[0] >= UNBOUNDED:
         return dict.fromkeys(sized, 0)
     claims = sorted(sized, key=lambda key: -sized[key])
@@ -320,10 +302,10 @@ def _places(room: Room, sized: dict[Key, int], promised: Sizes, pool_policy: Poo
         if by_driver is not None:
             return dict(zip(claims, by_driver[len(promised) :], strict=True))
     free = list(room.pools)
-    for place, size in zip(packing.place_one(room.pools, promised) or (), promised, strict=False):
+    for place, size in zip(place_one(room.pools, promised) or (), promised, strict=False):
         free[place] -= size
     order = sorted(range(len(free)), key=lambda place: -free[place])
-    placed = packing.place_one([free[place] for place in order], tuple(sized[key] for key in claims))
+    placed = place_one([free[place] for place in order], tuple(sized[key] for key in claims))
     return {key: order[place] for key, place in zip(claims, placed or (), strict=False)}
 
 
@@ -331,7 +313,7 @@ def _as_the_driver_does(pools: Sequence[int], sizes: Sequence[int], pool_policy:
     """The pools that a driver takes for claims in this order; None when one of them finds no room."""
     free, found = list(pools), []
     for size in sizes:
-        place = packing.placed_by(pool_policy, tuple(free), size)
+        place = placed_by(pool_policy, tuple(free), size)
         if place is None:
             return None
         free[place] -= size
@@ -341,7 +323,7 @@ def _as_the_driver_does(pools: Sequence[int], sizes: Sequence[int], pool_policy:
 
 def _bad_order(room: Room, sized: dict[Key, int], promised: Sizes, pool_policy: PoolPolicy) -> tuple[PlacedStep, ...]:
     """An order in which a claim finds no room, with the pod's claims by name; of those alike any."""
-    steps = packing.bad_order(room.pools, packing.descending((*sized.values(), *promised)), pool_policy, UNLIMITED)
+    steps = bad_order(room.pools, descending((*sized.values(), *promised)), pool_policy, UNLIMITED)
     left = dict(sized)
     found = []
     for step in steps:

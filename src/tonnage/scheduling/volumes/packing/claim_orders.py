@@ -26,6 +26,7 @@ from tonnage.scheduling.volumes.packing.pool_fits import (
     Sizes,
     descending,
     place_one,
+    without,
 )
 from tonnage.scheduling.volumes.packing.pool_policies import (
     PoolPolicy,
@@ -37,17 +38,14 @@ from tonnage.scheduling.volumes.packing.pool_policies import (
 
 MOST_STEPS: Final = 20_000
 """How often one search puts a claim into a pool; then it gives up, and the fit is called possible."""
-
 MOST_BRANCHES: Final = 256
 """So many choices of pools are played for all objects at once: three claims in sixteen pools, five in four. Beyond,
 objects are searched one by one."""
-
 Pools = tuple[int, ...]
 State = tuple[Pools, Sizes]
 """Free bytes, and the promised claims that are still to come."""
 States = frozenset[State]
 """All that may be the case at one moment."""
-
 _orders: Found[Sizes | None] = Found()
 
 
@@ -74,14 +72,11 @@ def safe_order(
 
 
 def next_claim(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: SearchBudget = UNLIMITED) -> int:
-    """Which claim of a group without a safe order goes first: the one that does the least harm.
-
-    For each claim, look at what its driver's choices may leave of the pools, and count what does not hold the others.
-    The claim with the smallest share of that goes first; of several the largest, which has the fewest pools to go to.
-    """
+    """Which claim of a group without a safe order goes first: the one with the smallest share of driver's choices that
+    leave no room for the others; of several the largest."""
 
     def harm(size: int) -> float:
-        rest = _without(sizes, size)
+        rest = without(sizes, size)
         starts = _starts(tuple(pools), policy)
         after = {descending(free) for start in starts for free in _choices(start, size, policy)}
         return sum(place_one(free, rest, search) is None for free in after) / max(len(after), 1)
@@ -150,7 +145,7 @@ class _Search:
         if not states:  # whatever comes finds room
             return sizes
         for size in dict.fromkeys(sizes):
-            rest = _without(sizes, size)
+            rest = without(sizes, size)
             after = self._placed(states, size, rest)
             if after is None or (after, rest) in failed:
                 continue
@@ -171,10 +166,8 @@ class _Search:
         return self._settled(after, rest)
 
     def _settled(self, states: set[State], rest: Sizes) -> States | None:
-        """These states, and all that follow when promised claims come now; None when one of them finds no room.
-
-        States in which whatever comes finds room are left out, and so are those in which nothing more comes.
-        """
+        """These states, and all that follow when promised claims come now, but for those in which all finds room; None
+        when a promised claim finds none."""
         kept: set[State] = set()
         while states:
             free, promised = states.pop()
@@ -189,7 +182,7 @@ class _Search:
                 self._steps += len(choices) + 1
                 if not choices or self._is_over:
                     return None
-                left = _without(promised, size)
+                left = without(promised, size)
                 states.update((each, left) for each in choices)
         return frozenset(kept)
 
@@ -209,11 +202,6 @@ def _choices(free: Pools, size: int, policy: PoolPolicy) -> Iterator[Pools]:
     for room in dict.fromkeys(free):
         if room >= size:
             yield pools_after(policy, free, free.index(room), size)
-
-
-def _without(sizes: Sizes, size: int) -> Sizes:
-    place = sizes.index(size)
-    return sizes[:place] + sizes[place + 1 :]
 
 
 def _without_empty(sizes: Sizes) -> Sizes:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from math import prod
+from operator import ge
 from typing import Final, Generic, TypeVar
 
 import numpy as np
@@ -26,11 +27,9 @@ import numpy.typing as npt
 from tonnage.scheduling.cluster.columns import Mask
 
 T = TypeVar("T")
-
 MOST_STEPS_A_DECISION: Final = 1_000_000
 """About a quarter of a second. The hardest question that is answered exactly takes 50,000: twenty objects of that kind,
 or thousands of an ordinary one. First-fit-decreasing, which settles most objects, takes none."""
-
 _REMEMBERED: Final = 16_384
 
 
@@ -93,36 +92,27 @@ class Found(Generic[T]):
 
 Sizes = tuple[int, ...]
 """The claims of one group in bytes, descending."""
-
 Ints2D = npt.NDArray[np.int64]
 """[O, P]: a row an object, its pools in bytes, descending, padded with NO_POOL at the end."""
-
 NO_POOL = -1
 """Holds nothing, not even a claim of 0 bytes; a pool of 0 bytes holds that."""
-
 MOST_BYTES = (1 << 63) - 1
 """What a quantity's value stops at, and so does a column of pools. Sums of claims may be more: they are plain integers,
 and more than any pool holds."""
-
 UNBOUNDED = MOST_BYTES + 1
 """A pool that never fills up: room for every claim, whatever it holds already. No quantity says so much, and no column
 can hold it: whoever lays such pools out as columns keeps them apart."""
-
 EXACT_SETS = 1 << 13
 """A search for one object is exact if the claims have no more subsets than this, claims of one size being alike: 13 of
 different sizes, 40 of three sizes; 20 ms at most. Beyond, it keeps the most promising states, for about as long."""
-
 FEW_ARRANGEMENTS = 16
 """So many are compared for all objects at once, without asking first-fit-decreasing first: four different claims."""
-
 FEW_CLAIMS = 4
 """Groups of so many claims never have more."""
-
 SOME_ARRANGEMENTS, SOME_OBJECTS = 256, 8
 MOST_ARRANGEMENTS, MANY_OBJECTS = 5_000, 100
 """So many are compared (six different claims have 203, eight 4,140) when first-fit-decreasing refuses so many objects;
 for fewer objects as many searches cost less."""
-
 FIRST_LOOK = 24
 """How many states a search keeps at its first try. Where a packing exists, that nearly always finds one."""
 
@@ -136,12 +126,8 @@ def descending(sizes: Iterable[int]) -> Sizes:
 
 
 def fits(pools: Ints2D, sizes: Sizes, search: SearchBudget = UNLIMITED) -> Mask:
-    """Which of the O objects can hold all claims at once. No claims fit everywhere.
-
-    Exact, but for two limits. Beyond 13 claims of different sizes (EXACT_SETS) the search for a packing that
-    first-fit-decreasing did not find may give up, and when the steps of `search` are used up there is none: the object
-    is REFUSED though a packing may exist. A pod then waits that might have run, and still none is sent where it cannot.
-    """
+    """Which of the O objects can hold all claims at once. No claims fit everywhere. A no may be wrong beyond 13 claims
+    of different sizes (EXACT_SETS), and when the steps of `search` are used up; a yes never is."""
     if not sizes:
         return np.ones(len(pools), dtype=np.bool_)
     if not pools.shape[1]:
@@ -172,6 +158,12 @@ def fits_at_a_glance(pools: Ints2D, sizes: Sizes) -> Mask:
     return fits(pools, sizes) if len(sizes) <= FEW_CLAIMS else _first_fit_decreasing(pools, sizes)
 
 
+def without(sizes: Sizes, size: int) -> Sizes:
+    """The sizes with one of these less."""
+    place = sizes.index(size)
+    return sizes[:place] + sizes[place + 1 :]
+
+
 def needing_room(sizes: Sizes) -> Sizes:
     """The claims that decide, of at least one: empty ones go where another goes."""
     return tuple(size for size in sizes if size) or sizes[:1]
@@ -179,10 +171,8 @@ def needing_room(sizes: Sizes) -> Sizes:
 
 @lru_cache(maxsize=2048)
 def arrangements(sizes: Sizes, pool_count: int, *, most: int, partial: bool = False) -> tuple[Sizes, ...] | None:
-    """Every way to share the claims out over so many pools: the bytes that come together, descending; fewest first.
-
-    With `partial` every way to share out some of them, or none. None when there are more than `most`.
-    """
+    """Every way to share the claims out over so many pools, or with `partial` some of them: the bytes that come
+    together, descending; fewest first. None when there are more than `most`."""
     found: set[Sizes] = {()}
     for size in sizes:
         wider = set(found) if partial else set()
@@ -233,26 +223,12 @@ def fits_one(pools: Sequence[int], sizes: Sizes, search: SearchBudget = UNLIMITE
         return True
     if not pools:
         return False
-    first = pools[0]
-    if count == 1:
-        return first >= sizes[0] or first >= UNBOUNDED
-    if first >= UNBOUNDED:
-        return True
-    if count > 3:
+    if pools[0] >= UNBOUNDED or count == 1:
+        return pools[0] >= sizes[0] or pools[0] >= UNBOUNDED
+    ways = arrangements(sizes, len(pools), most=FEW_ARRANGEMENTS) if count <= FEW_CLAIMS else None
+    if ways is None:
         return place_one(pools, sizes, search) is not None
-    second = pools[1] if len(pools) > 1 else NO_POOL
-    if count == 2:
-        large, small = sizes
-        return first >= large + small or (first >= large and second >= small)
-    large, middle, small = sizes
-    third = pools[2] if len(pools) > 2 else NO_POOL
-    return (
-        first >= large + middle + small
-        or (first >= large + middle and second >= small)
-        or (first >= large + small and second >= middle)
-        or (first >= max(large, middle + small) and second >= min(large, middle + small))
-        or (first >= large and second >= middle and third >= small)
-    )
+    return any(all(map(ge, pools, sums)) for sums in ways)
 
 
 def fits_all(pools: Ints2D, sizes: Sizes, search: SearchBudget = UNLIMITED) -> bool:
@@ -266,10 +242,8 @@ def fits_all(pools: Ints2D, sizes: Sizes, search: SearchBudget = UNLIMITED) -> b
 
 
 def place_one(pools: Sequence[int], sizes: Sizes, search: SearchBudget = UNLIMITED) -> tuple[int, ...] | None:
-    """For every claim the position of its pool in a packing of all of them, or None when there is none.
-
-    The packing is the one first-fit-decreasing finds, if it does: claims gather in the largest pools.
-    """
+    """For every claim the position of its pool in a packing, that of first-fit-decreasing if it finds one; None when
+    there is none."""
     if sizes and pools and pools[0] >= UNBOUNDED:
         return (0,) * len(sizes)
     placed = _first_fit(pools, sizes)
@@ -352,10 +326,8 @@ def _fill(pools: Sizes, sizes: Sizes, width: int, search: SearchBudget) -> tuple
 
 
 def _is_hopeless(pools: Sizes, sizes: Sizes) -> bool:
-    """The largest claims alone, however many of them, are more in bytes or in number than the pools can take.
-
-    Every pool is taken to hold the smallest of them, as many as go in: no packing places more.
-    """
+    """The largest claims alone, however many, are more in bytes or in number than the pools can take. Every pool is
+    taken to hold the smallest of them, as many as go in."""
     for count in range(1, len(sizes) + 1):
         smallest = sizes[count - 1]
         if sum(sizes[:count]) > sum(pool for pool in pools if pool >= smallest):

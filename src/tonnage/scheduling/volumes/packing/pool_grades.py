@@ -38,6 +38,7 @@ from tonnage.scheduling.volumes.packing.pool_fits import (
     fits_all,
     fits_one,
     needing_room,
+    without,
 )
 from tonnage.scheduling.volumes.packing.pool_policies import (
     PoolPolicy,
@@ -49,10 +50,8 @@ from tonnage.scheduling.volumes.packing.pool_policies import (
 
 MOST_WAYS = 60
 """So many ways to shut out one claim are compared for all objects at once (five different claims have 52), or none."""
-
 MOST_STEPS = 20_000
 """How often one search puts a claim into a pool, about 20 ms; then it gives up and expects the worst of the driver."""
-
 Grades = npt.NDArray[np.int8]
 """[O]: a Grade an object."""
 
@@ -77,10 +76,8 @@ def grades(
     *,
     with_order: bool = True,
 ) -> Grades:
-    """The grade of the claims in each of the O objects: `grade_one` of every row, with nothing promised.
-
-    Without `with_order`, no order is looked for: ORDERED is told as POSSIBLE.
-    """
+    """`grade_one` of each of the O objects, with nothing promised. Without `with_order`, ORDERED is told as
+    POSSIBLE."""
     found = fits(pools, sizes, search).astype(np.int8)
     if len(sizes) < 2 or not pools.shape[1]:
         return found * np.int8(Grade.GUARANTEED)
@@ -129,7 +126,7 @@ def _guaranteed(pools: Ints2D, sizes: Sizes, search: SearchBudget, policy: PoolP
         return is_sure
     ways_to_shut_out: list[tuple[int, tuple[Sizes, ...]]] = []
     for claim in dict.fromkeys(sizes):
-        ways = arrangements(_without(sizes, claim), pools.shape[1], most=MOST_WAYS, partial=True)
+        ways = arrangements(without(sizes, claim), pools.shape[1], most=MOST_WAYS, partial=True)
         if ways is None:
             return np.fromiter((is_guaranteed(row, sizes, search) for row in pools.tolist()), np.bool_, len(pools))
         ways_to_shut_out.append((claim, ways))
@@ -168,7 +165,7 @@ def is_guaranteed(
         return False
     is_sure = not any(
         total - claim >= _bytes_to_shut_out(claim, pools)
-        and _can_be_shut_out(claim, pools, _without(sizes, claim), search)
+        and _can_be_shut_out(claim, pools, without(sizes, claim), search)
         for claim in dict.fromkeys(sizes)
     )
     return is_sure or (policy.is_better_in_every_order and is_always_placed(pools, sizes, policy, search))
@@ -183,12 +180,7 @@ def has_room_to_spare(pools: Sequence[int], sizes: Sizes) -> bool:
 def is_never_shut_out(sizes: Sizes, pools: Sequence[int], others: Sizes, search: SearchBudget) -> bool:
     """None of these claims can be shut out by others and the rest of them. False when a search gives up."""
     together = descending(sizes + others)
-    return not any(_can_be_shut_out(claim, pools, _without(together, claim), search) for claim in dict.fromkeys(sizes))
-
-
-def _without(sizes: Sizes, claim: int) -> Sizes:
-    place = sizes.index(claim)
-    return sizes[:place] + sizes[place + 1 :]
+    return not any(_can_be_shut_out(claim, pools, without(together, claim), search) for claim in dict.fromkeys(sizes))
 
 
 def _bytes_to_shut_out(claim: int, pools: Sequence[int]) -> int:
@@ -213,11 +205,8 @@ def _can_be_shut_out(claim: int, pools: Sequence[int], others: Sizes, search: Se
 
 
 def _can_fill(pools: Sizes, claim: int, sizes: Sizes, search: SearchBudget) -> bool:
-    """Each of these pools can be given some of the claims so that it has room for them and then none for `claim`.
-
-    Pool after pool, largest first, depth first; a pool takes its claims in descending order and no more of them than
-    needed, and of claims alike the first one left. What is left after a pool is tried once.
-    """
+    """Each of these pools can be given some of the claims so that it has room for them and then none for `claim`. Depth
+    first, pool after pool; what is left after a pool is tried once."""
     needed_after = [sum(pools[place + 1 :]) + (len(pools) - place - 1) * (1 - claim) for place in range(len(pools))]
     # (the pool being filled, the bytes in it, the claim it may go on from, claims used as bits, bytes not yet used)
     stack = [(0, 0, 0, 0, sum(sizes))]
@@ -254,10 +243,8 @@ def _can_fill(pools: Sizes, claim: int, sizes: Sizes, search: SearchBudget) -> b
 
 MOST_LEFT: Final = 1_024
 """So many rows are kept of one object; with more, several become one."""
-
 MOST_LEFT_FINELY: Final = 4 * MOST_LEFT
 """The same where that does not settle it."""
-
 MOST_PROMISES: Final = 20
 """Of more promises than so many it is not worked out what they leave, which would take longer than 5 ms."""
 
@@ -299,13 +286,8 @@ def fits_beside_one(
     search: SearchBudget = UNLIMITED,
     policy: PoolPolicy = PoolPolicy.UNKNOWN,
 ) -> bool:
-    """Wherever the driver puts the promised claims, the new ones can then be packed in some way.
-
-    The promised ones go first, in any order, each to any pool with room. Should one of them find none, the answer is
-    no: the figures and the promises do not agree, and what it will take in the end nobody knows. With one pool this is
-    plain subtraction; with nothing promised it is `fits_one`. REFUSES as well when a search gives up: nothing is
-    promised that might not be kept, and the ledger's entries, unlike a pod's claims, go away by themselves.
-    """
+    """Wherever the driver puts the promised claims first, the new ones can then be packed. A no as well when a promised
+    claim may find no room, or a search gives up."""
     if not promised or not sizes:
         return fits_one(pools, sizes, search)
     if not pools or pools[0] < max(sizes[0], promised[0]):
@@ -365,12 +347,8 @@ def grade_one(
     *,
     with_order: bool = True,
 ) -> Grade:
-    """The grade of these claims in one object, its pools descending.
-
-    With promised claims, descending too: GUARANTEED says that the driver can place all of them together whatever it
-    does, ORDERED that it can if the new ones come in a certain order, POSSIBLE that the new ones fit wherever the
-    promised ones go. When a search gives up, the lower grade. Without `with_order`, ORDERED is told as POSSIBLE.
-    """
+    """The grade of these claims in one object, its pools descending. Beside promised claims, GUARANTEED and ORDERED
+    hold for all of them together. When a search gives up, the lower grade."""
     if is_guaranteed(pools, descending(sizes + promised) if promised else sizes, search, policy):
         return Grade.GUARANTEED
     if not fits_beside_one(pools, sizes, promised, search, policy):

@@ -13,7 +13,7 @@ that shuts a claim out, if it is always asked for a claim which that placement h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from itertools import permutations
@@ -23,23 +23,27 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tonnage.scheduling.cluster.columns import Mask
-from tonnage.scheduling.volumes.packing.pool_fits import Found, Ints2D, SearchBudget, Sizes, descending, needing_room
+from tonnage.scheduling.volumes.packing.pool_fits import (
+    Found,
+    Ints2D,
+    SearchBudget,
+    Sizes,
+    descending,
+    needing_room,
+    without,
+)
 
 MOST_STEPS: Final = 60_000
 """How many pools one search looks at; then it gives up and expects the worst."""
-
 _STEPS_A_STATE: Final = 6
 """What it takes beside that to note one more state of the pools."""
-
 FEW_PLAYED: Final = 130
 MOST_PLAYED: Final = 2_000
 MANY_OBJECTS: Final = 64
 """So many placements are played for all objects at once, the more if they are many: four different claims take 64, six
 1,956, four claims in four pools of first-fit 1,536. Beyond, objects are searched one by one."""
-
 _MOST_CLAIMS_PLAYED: Final = 6
 """More than so many are not even counted."""
-
 MOST_POOLS_IN_ORDER: Final = 6
 """First-fit is searched for so many pools that matter, in all their orders; beyond, it is any pool with room."""
 
@@ -75,8 +79,8 @@ class PackedClaim(NamedTuple):
 
 
 def placed_by(policy: PoolPolicy, pools: Sizes, size: int) -> int | None:
-    """The position of the pool that a driver takes, out of pools in its order; None when none has room. Of pools with
-    as much room the first: which of them makes no difference to what is left."""
+    """The position of the pool that a driver takes, out of pools in its order, the first of several alike; None if none
+    has room."""
     roomy = [place for place, free in enumerate(pools) if free >= size]
     if not roomy:
         return None
@@ -101,15 +105,14 @@ def is_always_placed(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, sea
 
 
 def outcomes(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: SearchBudget) -> frozenset[Sizes] | None:
-    """What a driver may leave of the pools, each descending, after all these claims in some order; None when in one of
-    them a claim finds no room, or a search gives up."""
+    """What a driver may leave of the pools, each descending, after all these claims in some order; None when a claim
+    may find no room, or a search gives up."""
     key = tuple(pools)
     return _outcomes.ask((policy, key, sizes), search, lambda search: _left(key, sizes, policy, search), worst=None)
 
 
 def bad_order(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: SearchBudget) -> tuple[PackedClaim, ...]:
-    """An order of claims in which one of them, the last step, finds no room; empty when there is none, or the search
-    gives up."""
+    """An order of claims in which the last finds no room; empty when there is none, or the search gives up."""
     sizes = needing_room(sizes)
     return _failing_order(_that_matter(pools, sizes), sizes, policy, search) or ()
 
@@ -135,8 +138,7 @@ def pools_after(policy: PoolPolicy, free: Sizes, place: int, size: int) -> Sizes
 def _failing_order(
     pools: Sizes, sizes: Sizes, policy: PoolPolicy, search: SearchBudget
 ) -> tuple[PackedClaim, ...] | None:
-    """The steps to a claim without room, the shortest found first depth by depth; () when there is none; None when the
-    search gives up."""
+    """The shortest steps to a claim without room; () when there are none; None when the search gives up."""
     starts = driver_orders(pools, policy)
     if starts is None:
         return None
@@ -158,8 +160,7 @@ def _failing_order(
                 if place is None:
                     search.spend(steps)
                     return (*_steps_to(state, came_by), PackedClaim(size, None))
-                rest = coming.index(size)
-                now = (pools_after(policy, free, place, size), coming[:rest] + coming[rest + 1 :])
+                now = (pools_after(policy, free, place, size), without(coming, size))
                 if now not in came_by:
                     came_by[now] = (state, PackedClaim(size, free[place]))
                     following.append(now)
@@ -205,8 +206,7 @@ def _left(pools: Sizes, sizes: Sizes, policy: PoolPolicy, search: SearchBudget) 
                 if place is None:
                     search.spend(steps)
                     return None
-                rest = coming.index(size)
-                following.add((pools_after(policy, free, place, size), coming[:rest] + coming[rest + 1 :]))
+                following.add((pools_after(policy, free, place, size), without(coming, size)))
                 steps += len(free) + _STEPS_A_STATE
         if steps > MOST_STEPS:
             search.spend(steps)
@@ -248,11 +248,8 @@ def _placements(sizes: Sizes) -> int:
 
 
 def _played(columns: Ints2D, coming: Sizes, policy: PoolPolicy) -> Mask:
-    """In which objects every order of the claims ends well.
-
-    `columns` is [P, O], for most-free and best-fit descending from column to column. An object in which one pool takes
-    all that is to come needs no playing, and one that has failed in one order none in the others.
-    """
+    """In which objects every order of the claims ends well. `columns` is [P, O], for most-free and best-fit
+    descending."""
     largest = columns.max(axis=0) if policy is PoolPolicy.FIRST_FIT else columns[0]
     is_sure: Mask = largest >= sum(coming)
     if len(coming) == 1:
@@ -261,9 +258,8 @@ def _played(columns: Ints2D, coming: Sizes, policy: PoolPolicy) -> Mask:
     for size in dict.fromkeys(coming):
         if not left_idx.size:
             break
-        rest = coming.index(size)
         after = _placed(columns[:, left_idx], size, policy)
-        left_idx = left_idx[_played(after, coming[:rest] + coming[rest + 1 :], policy)]
+        left_idx = left_idx[_played(after, without(coming, size), policy)]
     is_sure[left_idx] = True
     return is_sure
 
@@ -275,13 +271,9 @@ def _placed(columns: Ints2D, size: int, policy: PoolPolicy) -> Ints2D:
         left[0] -= size
     else:
         is_waiting = np.ones(columns.shape[1], dtype=np.bool_)
-        for column in _in_turn(left, policy):
+        # The smallest pool with room is the last of those that descend.
+        for column in left[::-1] if policy is PoolPolicy.BEST_FIT else left:
             takes = is_waiting & (column >= size)
             column -= takes * np.int64(size)
             is_waiting ^= takes
     return left if policy is PoolPolicy.FIRST_FIT else np.sort(left, axis=0)[::-1]
-
-
-def _in_turn(columns: Ints2D, policy: PoolPolicy) -> Iterator[Ints2D]:
-    """The columns as a driver looks at them; the smallest pool with room is the last of those that descend."""
-    yield from (columns[::-1] if policy is PoolPolicy.BEST_FIT else columns)

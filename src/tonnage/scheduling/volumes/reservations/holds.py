@@ -17,22 +17,18 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.volumes.demand import VolumePlan
-from tonnage.scheduling.volumes.packing import Sizes
+from tonnage.scheduling.volumes.packing.pool_fits import Sizes
 from tonnage.scheduling.volumes.reservations.refusals import Refusals
 from tonnage.scheduling.volumes.reservations.server_time import ServerTime
 
 DEFAULT_TIMEOUT_S = 60.0
 """`reservationTimeoutSeconds` where nobody says otherwise."""
-
 AGAIN_S = 5.0
 """What the clock may not end yet is looked at again after this, and the timeout."""
-
 _SET_BACK = timedelta(minutes=1)
 """A server's stamps that go back by more than this are of a clock that was set back."""
-
 WAITS_FOR_REFRESH = "bound; waits for the object to be refreshed"
 RESTS = "rests and keeps nothing back: its volume cannot be made"
-
 REFRESH, FAILURE, DELETION, TIMEOUT, REFUSAL = "refresh", "failure", "deletion", "timeout", "refusal"
 CAUSES = (REFRESH, FAILURE, DELETION, TIMEOUT, REFUSAL)
 """Why something is kept back no longer:
@@ -71,17 +67,13 @@ def pod_of(hold: Hold, pods: Mapping[Key, PodInfo]) -> PodInfo:
 
 
 def is_refresh(version: str, new: CSIStorageCapacity) -> bool:
-    """Whether an object whose figures had this version tells something new about them.
-
-    One from a manifest has no version: whoever hands it in again means it as news.
-    """
+    """Whether an object tells something new about its figures. One from a manifest has no version, and always does."""
     return not version or new.figures_version != version
 
 
 def is_looked_at_anew(capacity: CSIStorageCapacity, before: datetime | None, bound_at: datetime | None) -> bool:
-    """Whether the pools of an object were looked at since a claim was bound, though the server's clock was set back and
-    shows less than it did: there was another look than the one `before`, and either the clock was set back between
-    them, or the new one is later than the claim's own stamp."""
+    """Whether the pools of an object were looked at since a claim was bound, though the server's clock was set back:
+    there was a look other than `before`, earlier than it, or later than the claim's own stamp."""
     looked_at = capacity.checked_at
     if looked_at is None or before is None or looked_at == before:
         return False
@@ -174,7 +166,7 @@ class CapacityHolds(ABC):
     @abstractmethod
     def held(self, members: Sequence[CSIStorageCapacity], own: Collection[Key]) -> Sizes | None:
         """What is held of an object, or of several that are judged as one, but for the claims of `own`: promised bytes,
-        the largest first; None if it is reserved as a whole."""
+        descending; None if it is reserved as a whole."""
 
     @abstractmethod
     def own_claims(self, claims: Iterable[PersistentVolumeClaim], group: Iterable[PersistentVolumeClaim]) -> list[Key]:

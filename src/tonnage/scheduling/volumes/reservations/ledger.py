@@ -25,7 +25,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.demand import VolumePlan
-from tonnage.scheduling.volumes.packing import Sizes, descending
+from tonnage.scheduling.volumes.packing.pool_fits import Sizes, descending
 from tonnage.scheduling.volumes.rebuilds import RebuildProgress, is_on_its_way
 from tonnage.scheduling.volumes.reservations.holds import AGAIN_S, DELETION, FAILURE, TIMEOUT, Hold, as_assumed
 from tonnage.scheduling.volumes.reservations.met_claims import MetClaims
@@ -109,8 +109,7 @@ class Ledger(PromiseBook):
 
     @contextmanager
     def assuming(self, claims: Collection[Key]) -> Iterator[None]:
-        """What is new of these claims is accounted for by `reserve`, and not when they are assumed: else it would be
-        charged to every object first."""
+        """These claims are charged by `reserve`, and not when they are assumed: else to every object first."""
         self._awaited = claims
         try:
             yield
@@ -130,10 +129,8 @@ class Ledger(PromiseBook):
         claims: Sequence[PersistentVolumeClaim],
         timeout_s: float | None = None,
     ) -> None:
-        """Say which object the promises of these claims are charged to, for which pod and by its profile's timeout.
-
-        The claims are assumed already. One that is bound is to be rebuilt.
-        """
+        """Charge the promises of these claims, assumed already, to an object for a pod, by its profile's timeout. A
+        claim that is bound is to be rebuilt."""
         self.reservations_total += 1
         now = self._clock.now()
         for claim in [as_assumed(each, self._storage) for each in claims]:
@@ -163,8 +160,7 @@ class Ledger(PromiseBook):
         return filter(None, map(self._promises.get, claims))
 
     def release(self, pod_uid: str) -> None:
-        """What the pod's claims ask for all the same stays promised. Whether they are restored before or after this
-        makes no difference."""
+        """What the pod's claims ask for all the same stays promised, whether they are restored before or after this."""
         for promise in self._promises.of_pod[pod_uid]:
             if not promise.stands(self._storage.claims.get(promise.key)):
                 self._drop(promise, FAILURE)

@@ -74,8 +74,7 @@ class MetClaims:
             self._meet_bound(claim, volume, self._book.figures.tick)
 
     def meet_volume(self, volume: PersistentVolume) -> None:
-        """A volume that was not there before. If no claim with a node stands for it, it was made all the same: by
-        immediate binding, for a claim of which the news is late, or for one that is gone."""
+        """A volume came that no claim with a node stands for: of immediate binding, or its claim is late or gone."""
         created_at = volume.metadata.creation_timestamp
         age_s = self._server.age_s(created_at) if created_at is not None else self._book.longest_timeout_s
         is_wanted = age_s < self._book.longest_timeout_s and self._is_undecided(volume)
@@ -121,8 +120,8 @@ class MetClaims:
             self._too_old[promise.key] = (promise.claim.uid, promise.made_tick)
 
     def meet_again(self) -> None:
-        """The longest timeout has grown: volumes that were too old before, and that no figure showed since, may be
-        young enough now."""
+        """The longest timeout has grown: volumes that were too old, and that no figure showed since, may be young
+        enough."""
         before, self._too_old = self._too_old, {}
         for key, (uid, tick) in before.items():
             claim = self._storage.claims.get(key)
@@ -170,12 +169,8 @@ class MetClaims:
         return _MetClaim(is_rebuild=False, since=created_at, age_s=age_s)
 
     def _has_just_arrived(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-        """Whether a volume that was rebuilt on the claim's node may be missing in the figures of that node.
-
-        Nothing tells when it arrived. But versions are given out in one order: an object that is older than the
-        volume's last change may have been measured before it. One that changed since for another reason is held for a
-        while without need.
-        """
+        """Whether a volume that was rebuilt on the claim's node may be missing in the figures there: an object older
+        than the volume's last change, by their versions, may have been measured before it."""
         is_marked = bool(claim.rebuild_target) and claim.rebuild_target == claim.selected_node
         if not is_marked or self._book.objects.progress(claim, volume) is not RebuildProgress.ARRIVED:
             return False

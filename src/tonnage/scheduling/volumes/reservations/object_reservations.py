@@ -3,12 +3,9 @@
               reserve                 refresh │ failure │ deletion │ refusal │ timeout
     free ───────────────► reserved ──────────────────────────────────────────────────► free; pods turned away try again
 
-    refresh    the object was published again, whatever it says now; where `tonnage pools` keeps its pools, only if they
-               show the volumes: of a pod's two, one may be made, and shown, long before the other
-    failure    the pod's attempt failed, or the provisioner gave its claims back (removed their selected-node)
-    deletion   the object, the pod or all of the claims are gone
-    refusal    none of the claims can be made, whatever room there is (`refusals.py`)
-    timeout    all claims have been bound for the profile's timeout, and whoever keeps its pools has looked since
+Any refresh will do where a provisioner publishes the object. Where `tonnage pools` keeps its pools, they have to show
+the volumes: of a pod's two, one may be made, and shown, long before the other. The timeout ends a reservation whose
+claims have been bound for as long, once whoever keeps the pools has looked since.
 
 An object is reserved while it has the very resourceVersion it was reserved with, by one pod, or by several that share a
 claim to be made of it. Its siblings in a capacity group are held with it, each until it is refreshed itself. While a
@@ -27,11 +24,12 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.attach.volume_places import MissedTargets
+from tonnage.scheduling.volumes.capacity.class_annotations import is_elsewhere
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
-from tonnage.scheduling.volumes.capacity.index import CapacityIndex, is_elsewhere
+from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, largest_volume
 from tonnage.scheduling.volumes.demand import VolumePlan, size_to_make
-from tonnage.scheduling.volumes.packing import Sizes
+from tonnage.scheduling.volumes.packing.pool_fits import Sizes
 from tonnage.scheduling.volumes.rebuilds import RebuildProgress, is_on_its_way, progress_of
 from tonnage.scheduling.volumes.reservations.holds import (
     AGAIN_S,
@@ -116,17 +114,9 @@ class ReservedObject:
             why = "its volumes are rebuilt; waits for the object to be refreshed"
         elif self.is_bound:
             why = WAITS_FOR_REFRESH
-        return Hold(
-            capacity=self.capacity.key,
-            uid=self.uid,
-            pod=next((each.key for each in self.pods.values()), ""),
-            claims=tuple(each.key for each in self.claims),
-            bytes=self.taken_bytes,
-            since=self.since,
-            why=why,
-            timeout_s=self.timeout_s,
-            is_rebuild=self.is_under_way,
-        )
+        pod, claims = next((each.key for each in self.pods.values()), ""), tuple(each.key for each in self.claims)
+        held = (self.capacity.key, self.uid, pod, claims, self.taken_bytes, self.since, why)
+        return Hold(*held, timeout_s=self.timeout_s, is_rebuild=self.is_under_way)
 
 
 class Reservations(CapacityHolds):
@@ -151,8 +141,8 @@ class Reservations(CapacityHolds):
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def is_reserved(self, capacity: CSIStorageCapacity, own: Collection[Key] = ()) -> bool:
-        """Whether the object is kept back, just as it is, from others than a group of claims for which it is kept
-        (`own`): its figures have the version that it was reserved with."""
+        """Whether the object, with the very version it was reserved with, is kept back from a group of claims
+        (`own`)."""
         found = self._by_object.get(identity(capacity))
         if found is None or found.version != capacity.figures_version:
             return False
@@ -201,13 +191,9 @@ class Reservations(CapacityHolds):
         *,
         is_sibling: bool = False,
     ) -> None:
-        """Keep an object back for the claims whose volumes are to be made of it, by the timeout of the pod's profile.
-
-        The claims are assumed already. Whoever held the object before does no more, unless for a claim that both pods
-        have: then it is held for all their claims. So it is with `is_sibling`, when the volumes are made of an object
-        of the same pools and nobody asked whether this one is free. An object that was refreshed after the decision
-        looked at it is held as it is now: it cannot know of this pod.
-        """
+        """Keep an object back for assumed claims, by the timeout of the pod's profile. Whoever held it before does no
+        more, unless a claim is shared, or this is a sibling of the object that volumes are made of (`is_sibling`): then
+        it is held for all their claims. It is held as it is now, also if it was refreshed after the decision."""
         now = self._storage.capacities.get(capacity.key)
         known = now if now is not None and identity(now) == identity(capacity) else capacity
         before = self._by_object.get(identity(capacity))
@@ -317,9 +303,8 @@ class Reservations(CapacityHolds):
                     self._hold_siblings(sibling)
 
     def _is_shown(self, held: ReservedObject, new: CSIStorageCapacity) -> bool:
-        """Whether a refresh of an object tells what it is held for. Any does where its provisioner publishes it, as the
-        KEP has it. Pools that another keeps do by having fallen by all of it since, or if they were told after all of
-        the volumes were made; and when they come or go, what is left says nothing about before."""
+        """Whether a refresh tells what an object is held for. Any does where its provisioner publishes it (KEP-5925).
+        Pools that another keeps do if they fell by all of it since, or were told after all volumes were made."""
         if new.has_kept_pools != held.capacity.has_kept_pools:
             held.capacity = new
             return False
@@ -405,25 +390,20 @@ class Reservations(CapacityHolds):
                 return
         under_way = []
         for key in held.rebuilds & held.waited.keys():
-            volume = self._storage.volumes.get(claims[key].spec.volume_name)
-            node_name = held.node_of[key]
-            progress = (
-                progress_of(self._cluster, volume, node_name) if volume is not None else RebuildProgress.UNDER_WAY
-            )
+            volume, progress = self._storage.volumes.get(claims[key].spec.volume_name), RebuildProgress.UNDER_WAY
+            if volume is not None:
+                progress = progress_of(self._cluster, volume, held.node_of[key])
             if progress is RebuildProgress.ELSEWHERE and self._lose(held, key, FAILURE):
                 return
             if progress is RebuildProgress.UNDER_WAY:
                 under_way.append(claims[key])
         held.is_under_way = bool(under_way)
-        if (
-            under_way
-            and len(under_way) == len(held.waited)
-            and all(self._is_hopeless(held, each) for each in under_way)
-        ):
+        is_stuck = len(under_way) == len(held.waited) and all(self._is_hopeless(held, each) for each in under_way)
+        if under_way and is_stuck:
             self._end(held, FAILURE)
             return
-        is_bound = all((self._storage.claims.get(key) or claims[key]).is_bound for key in held.waited)
-        is_bound = is_bound and not under_way
+        bound = [(self._storage.claims.get(key) or claims[key]).is_bound for key in held.waited]
+        is_bound = all(bound) and not under_way
         if is_bound and not held.is_bound:
             held.bound_at = self._server.now()
             shown = self._storage.capacities.get(held.capacity.key)
@@ -439,8 +419,6 @@ class Reservations(CapacityHolds):
             return False
         size, now = size_to_make(claim, self._storage, is_rebuild=True), self._storage.capacities.get(held.capacity.key)
         return size is not None and largest_volume(now or held.capacity) < size.value()
-
-    # -- ends ---------------------------------------------------------------------------------------------------------
 
     def _end_all_of(self, pod_uid: str, cause: str) -> None:
         for held in self._by_pod[pod_uid]:

@@ -86,8 +86,8 @@ class PromiseBook(CapacityHolds):
         self._waits.begin(promise.key, self._clock.monotonic() - age_s)
 
     def settle(self, promise: Promise) -> None:
-        """Charge a promise to the objects it is to be charged to now; end it if the one it was charged to shows it, and
-        those that draw from the same pools do too."""
+        """Charge a promise to the objects that do not show it yet; end it if the object it was charged to, and all that
+        share its pools, show it."""
         if promise.is_left_behind or promise.is_rebuild:
             progress = self.objects.progress(promise.claim)
             if progress is RebuildProgress.ELSEWHERE:
@@ -190,8 +190,8 @@ class PromiseBook(CapacityHolds):
         return self._volumes_made
 
     def came_undecided(self, volume: PersistentVolume) -> None:
-        """A volume that nobody decided on, and whose place is not known, takes of the pools that its class shares with
-        others, where they promised some: its fall is not to be taken for another's."""
+        """A volume that nobody decided on takes of the pools that its class shares with others: its fall is not to be
+        taken for that of a promised volume there."""
         of_class, owner = self._storage.classes.get(volume.spec.storage_class_name), volume.spec.claim_ref
         is_promised = owner is not None and self._promises.get(owner.key) is not None
         if of_class is None or of_class.waits_for_consumer or owner is None or not owner.uid or is_promised:
@@ -231,11 +231,8 @@ class PromiseBook(CapacityHolds):
     # -- what is left behind ------------------------------------------------------------------------------------------
 
     def _leave(self, promise: Promise, claim: PersistentVolumeClaim | None) -> Promise | None:
-        """Open the promise that follows one whose claim is this now; None if nothing stays promised.
-
-        It ends when the object shows it or the volume has gone from there. Of a volume that is not known (any more)
-        nothing stays, unless its claim is on the way elsewhere and says that it is.
-        """
+        """Open the promise that follows one whose claim is this now; None if nothing stays promised. Of a volume that
+        is not known nothing stays, unless its claim is on the way elsewhere."""
         made = promise.arrived if promise.made_tick is None else (promise.made_tick, promise.made_at)
         is_sent = claim is not None and _is_sent_elsewhere(promise.claim, claim)
         if made is None or promise.is_left_behind:

@@ -112,20 +112,9 @@ class Promise:
 
     def as_hold(self, capacity: CSIStorageCapacity) -> Hold:
         """What is kept back of one of the objects that it is charged to."""
-        uid = identity(capacity)
-        who = self.pod.key if self.pod is not None else ""
-        is_rebuild = self.is_rebuild and self.made_tick is None
-        return Hold(
-            capacity.key,
-            uid,
-            who,
-            (self.key,),
-            self.charged.get(uid, 0),
-            self.since,
-            self.why,
-            self.timeout_s,
-            is_rebuild,
-        )
+        uid, who = identity(capacity), self.pod.key if self.pod is not None else ""
+        held = (capacity.key, uid, who, (self.key,), self.charged.get(uid, 0), self.since, self.why)
+        return Hold(*held, timeout_s=self.timeout_s, is_rebuild=self.is_rebuild and self.made_tick is None)
 
     def stands(self, claim: PersistentVolumeClaim | None) -> bool:
         return is_still(self.claim, claim)
@@ -141,8 +130,8 @@ def is_still(before: PersistentVolumeClaim, now: PersistentVolumeClaim | None) -
 
 
 def is_news(old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> bool:
-    """Whether a claim of which nothing is kept has to be looked at anew: another one, unbound or bound just now, or
-    marked just now for a rebuild, by whomever."""
+    """Whether a claim without a promise has to be looked at: another one, unbound, just bound, or just marked for a
+    rebuild."""
     if old.uid != new.uid or not (old.is_bound and new.is_bound):
         return True
     is_sent_on = (old.selected_node, old.rebuild_target) != (new.selected_node, new.rebuild_target)

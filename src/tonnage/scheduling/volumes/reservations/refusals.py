@@ -44,7 +44,7 @@ class Refusals:
         return annotated_refusal(claim) or self._told_by_events(claim)
 
     def _told_by_events(self, claim: PersistentVolumeClaim) -> str:
-        events = [each for each in self._of_claim[claim.key] if _is_about(each, claim)]
+        events = [each for each in self._of_claim[claim.key] if each.involved_object.uid in ("", claim.uid)]
         last = max(events, key=_order, default=None)
         if last is None or not is_for_good(last.message):
             return ""
@@ -65,7 +65,8 @@ class Refusals:
         known = new or old
         if known is None:
             return
-        claim = _claim_key(known)
+        about = known.involved_object
+        claim = f"{about.namespace or known.namespace}/{about.name}"
         if new is None:
             self._of_claim.take(claim, known.key)
         else:
@@ -76,15 +77,6 @@ class Refusals:
 
 def _asked(claim: PersistentVolumeClaim) -> object:
     return claim.uid, claim.selected_node, claim.spec
-
-
-def _claim_key(event: Event) -> Key:
-    about = event.involved_object
-    return f"{about.namespace or event.namespace}/{about.name}"
-
-
-def _is_about(event: Event, claim: PersistentVolumeClaim) -> bool:
-    return event.involved_object.uid in ("", claim.uid)
 
 
 def _order(event: Event) -> tuple[float, float, int]:
