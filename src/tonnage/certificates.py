@@ -43,10 +43,7 @@ class Identity:
 
 
 def ensure_identity(folder: Path, hosts: tuple[str, ...], now: datetime) -> Identity:
-    """The CA and a serving certificate for these names and addresses, made or renewed where needed.
-
-    Raises NotOurs for a folder, key or certificate that others own or can write to.
-    """
+    """The CA and a serving certificate for these names and addresses, made or renewed where needed. Raises NotOurs."""
     own_folder(folder)
     ca_cert_path, ca_key_path = folder / "ca.crt", folder / "ca.key"
     cert_path, key_path = folder / "apiserver.crt", folder / "apiserver.key"

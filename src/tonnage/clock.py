@@ -95,10 +95,7 @@ _TURNS: Final = 100
 
 
 class VirtualClock:
-    """Time that stands still until it is moved.
-
-    It counts whole nanoseconds, so that ten sleeps of 0.1 s end exactly where one of 1 s does.
-    """
+    """Time that stands still until it is moved, in whole nanoseconds: ten sleeps of 0.1 s end where one of 1 s does."""
 
     def __init__(self, start: datetime = _START) -> None:
         self._start = _aware(start).astimezone(UTC)
@@ -133,11 +130,8 @@ class VirtualClock:
         self._elapsed_ns = until_ns
 
     async def run_for(self, seconds: float) -> None:
-        """Live through a span: each sleeper wakes at its own instant, and may sleep again within the span.
-
-        Tasks get many turns of the event loop at each instant, also at the first and the last, but nothing here waits
-        for a thread or a socket.
-        """
+        """Live through a span: each sleeper wakes at its own instant, and may sleep again. Nothing waits for a thread
+        or a socket."""
         until_ns = self._until(seconds)
         await _settle()
         while self._sleepers and self._sleepers[0][0] <= until_ns:

@@ -41,10 +41,8 @@ class ConnectionLimits:
 
     @classmethod
     def of_descriptors(cls, descriptors: int) -> ConnectionLimits:
-        """Divide what a process may open: an eighth for its own files (32 to 256), a third of the rest for strangers.
-
-        More than 512 strangers are not served sooner. One address has half of the strangers' share.
-        """
+        """An eighth for the process's own files (32 to 256), a third of the rest for strangers, at most 512, half of it
+        an address."""
         rest = max(descriptors - min(max(descriptors // 8, 32), 256), 16)
         strangers = min(rest // 3, 512)
         return cls(strangers, max(strangers // 2, 1), rest - strangers)
@@ -66,10 +64,7 @@ def raise_descriptor_limit() -> int:
 
 
 def address_of(peername: object) -> str:
-    """Who a connection is counted under: the address, of IPv6 its /64, which one person has whole. Empty: not counted.
-
-    Everybody on this machine shares the loopback address, and so nobody is counted under it.
-    """
+    """Who a connection is counted under: the address, of IPv6 its /64. Empty for loopback, which is not counted."""
     if not isinstance(peername, tuple) or not peername:
         return ""
     try:
@@ -84,10 +79,7 @@ def address_of(peername: object) -> str:
 
 
 class ConnectionBudget(Generic[C]):
-    """The connections of one listener by what is known of them. It decides; whoever asks closes.
-
-    Every dictionary is in the order of time, the oldest first, so that each decision looks at one entry.
-    """
+    """The connections of one listener. It decides; whoever asks closes. Every dictionary has the oldest entry first."""
 
     def __init__(self, limits: ConnectionLimits, now: Callable[[], float]) -> None:
         self.limits = limits

@@ -35,11 +35,8 @@ class Cause:
 
 
 class ApiError(TonnageError):
-    """A refusal as Kubernetes words it: HTTP `code`, machine-readable `reason`, and what it is about.
-
-    `group`, `kind`, `name` and `uid` fill `status.details`; for `kind` upstream puts the plural resource name in every
-    error but Invalid, where it is the kind proper. We keep that.
-    """
+    """A refusal as Kubernetes words it: HTTP `code`, machine-readable `reason`, and what it is about. `kind` is the
+    plural resource name in every error but Invalid, as upstream."""
 
     code: ClassVar[int] = 500
     reason: ClassVar[str] = "InternalError"

@@ -253,9 +253,7 @@ class Gates:
 
 @cache
 def upstream_gates() -> frozenset[str]:
-    """Gates of Kubernetes 1.36 that Tonnage does not have. Configurations of kube-scheduler name them, and whoever
-    brings one over should be told which mean nothing here, not that they are misspelled.
-    """
+    """Gates of Kubernetes 1.36 that Tonnage does not have: whoever brings one over is told that it means nothing."""
     return frozenset(resources.files("tonnage").joinpath("upstream-gates.txt").read_text(encoding="ascii").split())
 
 

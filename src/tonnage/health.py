@@ -48,10 +48,7 @@ async def served(
     gate: Gate | None = None,
     shares_port: bool = False,
 ) -> AsyncIterator[str]:
-    """Listen while the block runs; the address is given. Raises TonnageError when the port is taken.
-
-    `debug` are paths and what they show, as JSON, when somebody looks; `pages` answer for themselves.
-    """
+    """Listen while the block runs; the address is given. `debug` pages are shown as JSON. Raises TonnageError."""
     shown, own = debug or {}, pages or {}
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:

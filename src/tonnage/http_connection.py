@@ -238,10 +238,8 @@ class BadBody(Exception):
 
 
 class LargeResponse(web.Response):
-    """An answer that is written piece by piece, so that no more of it waits in buffers than the peer makes room for.
-
-    `hold` is told its size while it is being taken, and the same below zero afterwards.
-    """
+    """An answer that is written piece by piece, as the peer makes room. `hold` is told its size, and afterwards minus
+    that."""
 
     def __init__(self, hold: Callable[[int], None], *, body: bytes, status: int, headers: Mapping[str, str]) -> None:
         super().__init__(body=body, status=status, headers=headers)

@@ -54,10 +54,7 @@ async def listening(
     grace_s: float = 1.0,
     shares_port: bool = False,
 ) -> AsyncIterator[Listener]:
-    """Listen while the block runs; then take no more, and give what is under way `grace_s` to end. Raises OSError.
-
-    A handler is cancelled when its client hangs up. With `shares_port` others who ask for it may listen there too.
-    """
+    """Listen while the block runs; then take no more, and give what is under way `grace_s` to end. Raises OSError."""
     limits = limits or ConnectionLimits.of_descriptors(raise_descriptor_limit())
     listener = Listener(handler, tls=tls, limits=limits)
     await listener.open(host, port, shares_port=shares_port)

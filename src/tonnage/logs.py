@@ -165,10 +165,8 @@ def _counted(cause: Cause, told: _Told, now: float) -> str:
 
 
 def server_cause(error: str) -> str:
-    """What is wrong with the API server or with our rights there, told by an error; empty for any other error.
-
-    Which object it was about does not matter: who cannot list pods cannot list those of any namespace.
-    """
+    """What is wrong with the API server or with our rights there, whatever object it was about; empty for any other
+    error."""
     if error == "Unauthorized":
         return "The API server does not know who we are (Unauthorized)"
     if error.startswith(_OUT_OF_STEP):
@@ -214,11 +212,8 @@ def configure(
     level: int | str | None = None,
     stream: TextIO | None = None,
 ) -> None:
-    """Send Tonnage's records to stderr, and the libraries' warnings with them; calling it again replaces the first.
-
-    `verbosity` is the number of a `-v` flag: from 4 on, where Kubernetes' programs begin to debug, DEBUG is shown, else
-    INFO. `level` says it directly and wins.
-    """
+    """Send Tonnage's records to stderr, and the libraries' warnings with them. `verbosity` from 4 on shows DEBUG;
+    `level` wins."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.set_name("tonnage")
     handler.setFormatter(JsonLines() if format == "json" else TextLines())

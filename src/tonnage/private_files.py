@@ -66,10 +66,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def require_own_folder(path: Path, *, is_inner: bool = False) -> None:
-    """See to it that a folder is ours alone to write to. Raises as `own_folder` does, FileNotFoundError without one.
-
-    One that `is_inner` lies in a folder that was judged already: nobody else gets there, whatever its own mode.
-    """
+    """See to it that a folder is ours alone to write to. One that `is_inner` lies in a folder already judged."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as exc:
@@ -99,10 +96,7 @@ def require_own_folder(path: Path, *, is_inner: bool = False) -> None:
 
 
 def open_own(path: Path, flags: int, *, mode: int = 0o600) -> int:
-    """A descriptor of a plain file of ours; no link is followed. Raises NotOurs, and OSError as it comes.
-
-    A file that `flags` would cut off is judged before it is cut.
-    """
+    """A descriptor of a plain file of ours, judged before it is cut; no link is followed. Raises NotOurs, OSError."""
     cuts = flags & os.O_TRUNC
     # O_NONBLOCK: a pipe that was planted must not hold us up.
     try:
@@ -142,11 +136,8 @@ def read_own(path: Path) -> bytes:
 
 
 def read_given(path: Path) -> bytes:
-    """The content of a file that a user named and that is trusted. Raises NotOurs, and OSError as it comes.
-
-    Links are followed, since secrets that Kubernetes mounts are links; what they lead to is ours or root's, and nobody
-    else can write to it.
-    """
+    """The content of a file that a user named. Links are followed; what they lead to is ours or root's. Raises NotOurs,
+    OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         found = os.fstat(fd)
@@ -170,11 +161,8 @@ def open_log(path: Path) -> int:
 
 
 def write_private(path: Path, content: bytes, *, durable: bool = True) -> None:
-    """Write a file with mode 0600, whole or not at all; a reader finds the old content or the new.
-
-    Raises NotOurs when what is there is a link or another's, or the folder is another's; OSError as it comes. `durable`
-    has it on disk when this returns, its name as well.
-    """
+    """Write a file with mode 0600, whole or not at all. `durable`: it is on disk when this returns. Raises NotOurs,
+    OSError."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         _require_owner(path.parent, os.fstat(folder), or_root=True)
@@ -199,10 +187,7 @@ def write_private(path: Path, content: bytes, *, durable: bool = True) -> None:
 
 
 def write_new(folder: int, name: str, content: bytes, *, durable: bool = True) -> None:
-    """Write a new file with mode 0600 into an open folder of ours; one of that name is what a death left, and goes.
-
-    `durable` has its content on disk when this returns; its name is when the folder is synced.
-    """
+    """Write a new file with mode 0600 into an open folder of ours; one of that name is what a death left, and goes."""
     fd = _new_file(folder, name)
     try:
         left = memoryview(content)
@@ -215,10 +200,7 @@ def write_new(folder: int, name: str, content: bytes, *, durable: bool = True) -
 
 
 def require_place_for_socket(path: Path) -> None:
-    """See to it that a socket may be put at a path: nothing is there, or a socket of ours. Raises NotOurs.
-
-    The folder is ours or root's; others may write to it, since containers of a pod share sockets in such a folder.
-    """
+    """Raises NotOurs unless nothing, or a socket of ours, is at a path in a folder that is ours or root's."""
     _require_owner(path.parent, path.parent.stat(), or_root=True)
     found = _lstat(path)
     if found is None:

@@ -66,10 +66,8 @@ NOT_NUMERIC: Final = "unable to parse numeric part of quantity"
 
 @total_ordering
 class Quantity:
-    """An exact, immutable amount, equal and ordered by value: `1000m == 1`.
-
-    Made by `parse`, `of`, `from_int` or `from_bytes`. `text` is what `str()` answers; left out, the canonical form.
-    """
+    """An exact, immutable amount, equal and ordered by value: `1000m == 1`. `text` is what `str()` answers, if not
+    canonical."""
 
     __slots__ = ("_format", "_nanos", "_text")
     _nanos: int
@@ -91,11 +89,8 @@ class Quantity:
 
     @classmethod
     def of(cls, value: str | int | float | None, *, field: str = "") -> Quantity:
-        """The quantity a JSON document holds: a string, spaces around it allowed, a bare number, or null for zero.
-
-        A number is read as its text, as upstream does. The shortest text of a float is the one it was written with, but
-        for its exponent: `1e3` arrives here as 1000.0 and is written `1k`.
-        """
+        """The quantity a JSON document holds: a string, spaces around it allowed, a bare number read as its text, or
+        null for zero."""
         if value is None:
             return cls.from_int(0)
         if isinstance(value, str):

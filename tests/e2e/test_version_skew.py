@@ -27,7 +27,7 @@ from tonnage.objects.document import Doc
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIStorageCapacity
 from tonnage.plane.cluster import Plane
 from tonnage.plane.settings import PlaneSettings
-from tonnage.stories import enhancements, gates_off
+from tonnage.stories import enhancements
 from tonnage.stories.objects import claim, pod
 from tonnage.stories.story_runner import StoryRunner
 
@@ -165,7 +165,7 @@ async def test_an_old_scheduler_looks_at_one_claim_at_a_time(skewed: Skewed):
     runner = await skewed.become(scheduler=OLD)
     await skewed.publishes(LISTS)
     async with runner.story("an old scheduler"):
-        await gates_off.claims_are_looked_at_one_by_one(runner)
+        await enhancements.claims_are_looked_at_one_by_one(runner)
     skewed.held()
 
 

@@ -31,8 +31,7 @@ from tonnage.objects.document import Doc, copy, encode
 from tonnage.objects.resources import BY_KIND
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.pools.class_pools import PoolSource, Published
-from tonnage.pools.sources.openebs_lvm import OpenEbsLvm
-from tonnage.pools.sources.openebs_zfs import OpenEbsZfs
+from tonnage.pools.sources.openebs import OpenEbsLvm, OpenEbsZfs
 from tonnage.pools.sources.topolvm import TopoLvm
 
 CRDS = BY_KIND["apiextensions.k8s.io/v1", "CustomResourceDefinition"]
@@ -158,10 +157,7 @@ def read_record_in(folder: Path, data: bytes) -> None:
     path.write_bytes(data)
     path.chmod(0o600)
     try:
-        if isinstance(record, VolumeRecord):
-            found: list[Any] = list(read_records(folder, VolumeRecord))
-        else:
-            found = list(read_records(folder, SnapshotRecord))
+        found = read_records(folder)
     finally:
         path.unlink()
     assert [each.id for each in found] == [record.id]

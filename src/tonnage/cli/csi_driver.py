@@ -38,6 +38,7 @@ from tonnage.csi.address import InvalidAddress, socket_path
 from tonnage.driver import DRIVER_NAME
 from tonnage.driver.node_pools import POLICIES
 from tonnage.driver.state.folder import StateFolder
+from tonnage.driver.state.records import read_records
 from tonnage.driver.state.unknown import QUARANTINE, UnknownContents, quarantine, unknown_contents
 from tonnage.errors import TonnageError
 from tonnage.faults import FaultFile
@@ -216,7 +217,7 @@ def csi_driver_quarantine(state_dir: Path, names: tuple[str, ...], everything: b
         raise TonnageError(f"there is no state folder {state_dir}", hint="name the --state-dir of the driver")
     folder = StateFolder(state_dir)
     try:
-        folder.recover([*folder.volumes(), *folder.snapshots()])  # what calls left is no stranger's: put right first
+        folder.recover(read_records(folder.path))  # what calls left is no stranger's: put right first
         found = unknown_contents(folder.path, in_use=False)
         chosen = found if everything else [_named(folder.path, found, name) for name in dict.fromkeys(names)]
         moved = dict(_moved(folder, chosen))

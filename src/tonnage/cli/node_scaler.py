@@ -44,7 +44,7 @@ def node_scaler(kubeconfig_file: Path | None, template: Path, **sizes: Any) -> N
     from tonnage.nodescaler.node_pool import NodePool
 
     node, storage = template_of(template)
-    asyncio.run(_run(NodePool.of(node, storage=storage, **sizes), kubeconfig_file))
+    asyncio.run(_run(NodePool(template=node, storage=storage, **sizes), kubeconfig_file))
 
 
 def template_of(path: Path) -> tuple[Doc, tuple[Doc, ...]]:

@@ -86,10 +86,8 @@ class CsiClient:
         on_call: OnCall | None = None,
         before_change: Callable[[str], None] | None = None,
     ) -> None:
-        """`before_change` is called with a call's path before each try of one in `CHANGING_CALLS`.
-
-        What it raises is passed on, and nothing is asked: a leader's clients ask there whether they still lead.
-        """
+        """`before_change` is called before each try of one of `CHANGING_CALLS`; what it raises is passed on, and
+        nothing is asked."""
         self.address = address
         self._target = target_of(address)
         self._clock = clock

@@ -49,10 +49,7 @@ def single_access_mode(mode: str, *, single_node_multi_writer: bool) -> csi.Volu
 
 
 def access_mode(modes: Collection[str], *, single_node_multi_writer: bool) -> csi.VolumeCapability.AccessMode.Mode:
-    """CSI's one mode for a volume's several. Mirrors csi-lib-utils' ToCSIAccessMode.
-
-    Raises UnsupportedAccessModes for combinations that CSI has no mode for.
-    """
+    """CSI's one mode for a volume's several. Mirrors csi-lib-utils' ToCSIAccessMode. Raises UnsupportedAccessModes."""
     asked = set(modes)
     if "ReadWriteOncePod" in asked and len(asked) > 1:
         raise UnsupportedAccessModes(

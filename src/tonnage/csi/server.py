@@ -29,11 +29,8 @@ _HINT = "is another driver there, or the folder not writable?"
 async def served(
     address: str, services: Sequence[Register], *, interceptors: Sequence[grpc.aio.ServerInterceptor] = ()
 ) -> AsyncIterator[str]:
-    """Listen while the block runs; the address is given. Raises InvalidAddress, TonnageError when it cannot be had.
-
-    A socket file that is left over from a process that was killed is replaced, as every CSI driver does; anything else
-    in its place, and a socket of another user, is refused.
-    """
+    """Listen while the block runs; the address is given. A socket file that a killed process left is replaced; anything
+    else in its place is refused. Raises InvalidAddress, TonnageError."""
     path = socket_path(address)
     beside = None if path is None else _beside(path)
     server = grpc.aio.server(interceptors=list(interceptors))

@@ -131,10 +131,7 @@ class Core:
         self.folder.save(record)
 
     async def add(self, record: VolumeRecord | SnapshotRecord, source: Path | None = None) -> None:
-        """Make contents, empty or a copy of those at `source`, and their record. Raises StatusError, OSError.
-
-        FAILED_PRECONDITION says that something is in their place that may be data, which from then on counts as used.
-        """
+        """Make contents, empty or a copy of those at `source`, and their record. Raises StatusError, OSError."""
         unknown = next((path for path in self.allocations.unknown_bytes if path.name == record.id), None)
         if unknown is not None:
             raise failed_precondition(
@@ -153,10 +150,8 @@ class Core:
         await self._finish(intent)
 
     async def remove(self, record: VolumeRecord | SnapshotRecord) -> None:
-        """Remove a record and its contents, from disk and then from the allocations.
-
-        Raises StatusError with FAILED_PRECONDITION when what lies there is not what this driver put there: it stays.
-        """
+        """Remove a record and its contents. Raises StatusError when what lies there is not what this driver put there:
+        it stays."""
         try:
             intent = await asyncio.to_thread(self.folder.retire, record)
         except (ForeignContents, NotOurs) as exc:

@@ -18,7 +18,7 @@ from tonnage.driver.core import Core, CsiDriverSettings, RebuildHooks
 from tonnage.driver.injected_faults import InjectedFaults
 from tonnage.driver.state.allocations import Allocations
 from tonnage.driver.state.folder import StateFolder
-from tonnage.driver.state.records import SnapshotRecord, StateFolderError, VolumeRecord, is_node_id
+from tonnage.driver.state.records import StateFolderError, is_node_id, read_records
 from tonnage.driver.state.unknown import UnknownContents, place_of, require_records, unknown_contents
 from tonnage.driver.volumes.create_delete import Snapshots, Volumes
 from tonnage.driver.volumes.publish import Publications, Rebuilder, Stagings
@@ -104,17 +104,14 @@ class Driver:
         faults: FaultFile | None = None,
         hooks: RebuildHooks | None = None,
     ) -> None:
-        """Take up what `state_dir` holds, and put right what interrupted calls left. Raises TonnageError.
-
-        Nothing that may be data is removed: contents that no record names are kept, counted as used, and logged.
-        """
+        """Take up what `state_dir` holds, and put right what interrupted calls left. Raises TonnageError."""
         for node in settings.pools:
             if not is_node_id(node):
                 raise StateFolderError(f'"{node}" cannot be a node id: each node has a folder of its name')
         folder = StateFolder(state_dir)
         try:
             allocations = Allocations(settings.pools)
-            records: list[VolumeRecord | SnapshotRecord] = [*folder.volumes(), *folder.snapshots()]
+            records = read_records(folder.path)
             for record in records:
                 allocations.put(record)
             removed = folder.recover(records)

@@ -127,10 +127,7 @@ def choose(
     rng: random.Random,
     numbers: frozenset[int] | None = None,
 ) -> PoolId | None:
-    """The pool for a volume of this size, out of all pools of these nodes; None when none has room.
-
-    `free_bytes` is by node, then by pool; `numbers` narrows it to those pools of each node.
-    """
+    """The pool for a volume of this size; None when none has room. `numbers` narrows it to those pools of each node."""
     roomy = [(free - size_bytes, pool_id) for pool_id, free in _pools(free_bytes, numbers) if free >= size_bytes]
     if not roomy:
         return None

@@ -62,10 +62,7 @@ class AffinityChange:
 def change_for(
     volume: PersistentVolume, home: str, node: Node | None, placed_elsewhere: str = ""
 ) -> AffinityChange | None:
-    """What has to change about a volume that lives on `home`; None if it is as it should be.
-
-    `node` is the home's Node, None if it is gone; `placed_elsewhere` names the pod that was sent to another node.
-    """
+    """What has to change about a volume that lives on `home`, whose Node may be gone; None if it is as it should be."""
     required = volume.spec.node_affinity.required
     why_free = _why_free(home, node, placed_elsewhere)
     if node is None or why_free:
@@ -99,10 +96,7 @@ def confined_to(node: str) -> Doc:
 
 
 def _admits(required: NodeSelector, node: Node) -> bool:
-    """Whether pods may come to this node. It counts as labelled by its topology, also before it has registered.
-
-    An affinity that somebody wrote in other words, or that takes in more, is theirs and stays.
-    """
+    """Whether pods may come to this node, which counts as labelled by its topology, also before it has registered."""
     return required.matches(node.name, {**node.metadata.labels, TOPOLOGY_KEY: node.name})
 
 

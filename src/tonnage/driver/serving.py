@@ -132,10 +132,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 
 @asynccontextmanager
 async def serve(driver: Driver, *, endpoint: str, node_endpoint_template: str = "") -> AsyncIterator[tuple[str, ...]]:
-    """Open every socket, and close them in order; the addresses, `endpoint` first. Raises TonnageError.
-
-    Work that callers have left behind is finished before this returns.
-    """
+    """Open every socket; the addresses, `endpoint` first. Work that callers left behind is finished. Raises
+    TonnageError."""
     if node_endpoint_template and "{node}" not in node_endpoint_template:
         raise TonnageError(
             f'"{node_endpoint_template}" is one address for all nodes', hint="write {node} where the node's id goes"

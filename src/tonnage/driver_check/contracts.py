@@ -1,7 +1,4 @@
-"""What drivers answered, as plain facts, and whether the facts keep the contracts. Pure.
-
-GetCapacity with pools and rebuilding follow KEP-5925, attach limits KEP-4876, the rest CSI.
-"""
+"""What drivers answered, as plain facts, and whether they keep the contracts of CSI, KEP-5925 and KEP-4876. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""All checks of one driver, in order, and then everything that they made is undone: whatever happens.
-
-Cut off in the middle (Ctrl-C), it undoes what it made and says what could not be; the checks that were reached stand.
-"""
+"""All checks of one driver, in order; then everything that they made is undone, whatever happens, Ctrl-C included."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Every check, by a name that scripts may rely on, and what was found of a driver, check by check.
-
-docs/drivers/writing-a-driver.md has the same table.
-"""
+"""Every check by a name that scripts may rely on (docs/drivers/writing-a-driver.md), and what was found."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ node to come is expected to say, so that a pod whose claims need room there can 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -33,42 +33,6 @@ KINDS: Final[dict[str, type[CSINode] | type[CSIStorageCapacity]]] = {
     "CSIStorageCapacity": CSIStorageCapacity,
 }
 """What a template may hold besides its Node."""
-
-
-class PoolStorage:
-    """The storage of each node of one pool, from documents of `KINDS`."""
-
-    def __init__(self, pool_name: str, docs: tuple[Doc, ...]) -> None:
-        self._pool_name = pool_name
-        self._docs = docs
-
-    def of(self, node_name: str) -> tuple[Object, ...]:
-        """The objects a node's driver will publish."""
-        found: list[Object] = []
-        for number, doc in enumerate(self._docs):
-            if doc["kind"] == "CSINode":
-                found.append(convert(CSINode, {**doc, "metadata": {"name": node_name, "uid": f"to-come-{node_name}"}}))
-            else:
-                found.append(convert(CSIStorageCapacity, self._capacity(doc, node_name, number)))
-        return tuple(found)
-
-    def missing(self, node_name: str, storage: Storage) -> tuple[Object, ...]:
-        """Those of them that nobody has published yet."""
-        return tuple(each for each in self.of(node_name) if not _is_published(each, storage))
-
-    def _capacity(self, doc: Doc, node_name: str, number: int) -> Doc:
-        namespace = dig(doc, "metadata", "namespace") or "default"
-        name = f"{node_name}-to-come-{number}"
-        metadata = {"namespace": namespace, "name": name, "uid": name, "resourceVersion": "1"}
-        return {**doc, "metadata": metadata, "nodeTopology": self._renamed(doc.get("nodeTopology"), node_name)}
-
-    def _renamed(self, value: Any, node_name: str) -> Any:
-        """A selector with the pool's name replaced, among the values of its labels and expressions."""
-        if isinstance(value, dict):
-            return {key: self._renamed(inner, node_name) for key, inner in value.items()}
-        if isinstance(value, list):
-            return [self._renamed(inner, node_name) for inner in value]
-        return node_name if value == self._pool_name else value
 
 
 def _is_published(expected: Object, storage: Storage) -> bool:
@@ -95,11 +59,10 @@ class InvalidPool(TonnageError):
     """A template or limits that no pool can have."""
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True)
 class NodePool:
-    """One template and its limits. `of` checks them."""
+    """One template and its limits; it is named as the template is. Raises InvalidPool."""
 
-    name: str
     template: Doc
     max_nodes: int
     min_nodes: int = 0
@@ -111,47 +74,29 @@ class NodePool:
     """How long it is not ready after that."""
     settle_s: float = 5.0
     """How long a node that is to go takes no new pods before it goes, so that a decision made before that is seen."""
-    storage: PoolStorage = field(default_factory=lambda: PoolStorage("", ()))
-    """What a node's driver will publish."""
+    storage: tuple[Doc, ...] = ()
+    """Documents of `KINDS`: what a node's driver will publish."""
 
-    @classmethod
-    def of(
-        cls,
-        template: Doc,
-        *,
-        max_nodes: int,
-        min_nodes: int = 0,
-        unneeded_s: float = 600.0,
-        provision_s: float = 0.0,
-        ready_s: float = 0.0,
-        settle_s: float = 5.0,
-        storage: tuple[Doc, ...] = (),
-    ) -> NodePool:
-        """A pool named as its template is; `storage` are CSINode and CSIStorageCapacity documents beside the Node.
-
-        Raises InvalidPool.
-        """
-        if template.get("kind") != "Node":
-            raise InvalidPool(f"a template is a Node, and this is kind={template.get('kind')}")
-        name = dig(template, "metadata", "name") or ""
-        if not name or len(name) > _MAX_NAME:
+    def __post_init__(self) -> None:
+        if self.template.get("kind") != "Node":
+            raise InvalidPool(f"a template is a Node, and this is kind={self.template.get('kind')}")
+        self.name: str = dig(self.template, "metadata", "name") or ""
+        if not self.name or len(self.name) > _MAX_NAME:
             raise InvalidPool(
-                f'metadata.name="{name}" names the pool and has {len(name)} characters; it may have 1 to {_MAX_NAME}',
+                f'metadata.name="{self.name}" names the pool and has {len(self.name)} characters; '
+                f"it may have 1 to {_MAX_NAME}",
                 hint="name the template as the pool: its nodes are named NAME-1, NAME-2 and so on",
             )
-        if not 0 <= min_nodes <= max_nodes <= MAX_NODES:
+        if not 0 <= self.min_nodes <= self.max_nodes <= MAX_NODES:
             raise InvalidPool(
-                f"a pool cannot have at least {min_nodes} and at most {max_nodes} nodes",
+                f"a pool cannot have at least {self.min_nodes} and at most {self.max_nodes} nodes",
                 hint=f"give limits with 0 <= min <= max <= {MAX_NODES}",
             )
-        kept = PoolStorage(name, storage)
-        pool = cls(name, template, max_nodes, min_nodes, unneeded_s, provision_s, ready_s, settle_s, kept)
-        if not pool.node(f"{name}-1").status.allocatable:
+        if not self.node(f"{self.name}-1").status.allocatable:
             raise InvalidPool(
-                f"the template of pool {name} offers nothing: status.allocatable is not set",
+                f"the template of pool {self.name} offers nothing: status.allocatable is not set",
                 hint="write what a node has: status.allocatable with cpu, memory and pods",
             )
-        return pool
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -192,6 +137,30 @@ class NodePool:
         said: Mapping[str, str] = dig(self.template, "metadata", "labels") or {}
         own = {key: name if value == self.name else value for key, value in said.items()}
         return {**own, HOSTNAME: name, POOL_LABEL: self.name}
+
+    def storage_of(self, node_name: str) -> tuple[Object, ...]:
+        """The objects a node's driver will publish."""
+        return tuple(self._published(doc, node_name, number) for number, doc in enumerate(self.storage))
+
+    def missing_storage(self, node_name: str, storage: Storage) -> tuple[Object, ...]:
+        """The objects a node's driver will publish and has not published yet."""
+        return tuple(each for each in self.storage_of(node_name) if not _is_published(each, storage))
+
+    def _published(self, doc: Doc, node_name: str, number: int) -> Object:
+        if doc["kind"] == "CSINode":
+            return convert(CSINode, {**doc, "metadata": {"name": node_name, "uid": f"to-come-{node_name}"}})
+        namespace, name = dig(doc, "metadata", "namespace") or "default", f"{node_name}-to-come-{number}"
+        metadata = {"namespace": namespace, "name": name, "uid": name, "resourceVersion": "1"}
+        topology = self._renamed(doc.get("nodeTopology"), node_name)
+        return convert(CSIStorageCapacity, {**doc, "metadata": metadata, "nodeTopology": topology})
+
+    def _renamed(self, value: Any, node_name: str) -> Any:
+        """A selector with the pool's name replaced, among the values of its labels and expressions."""
+        if isinstance(value, dict):
+            return {key: self._renamed(inner, node_name) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self._renamed(inner, node_name) for inner in value]
+        return node_name if value == self.name else value
 
 
 def without_scaler_taints(node: Node) -> Node:

@@ -207,7 +207,7 @@ class _Planner:
 
     def _unpublished(self, name: str) -> tuple[Object, ...]:
         """What the driver of a node will say about its storage, and has not said yet."""
-        return self.pool.storage.missing(name, self._trial.cluster.storage)
+        return self.pool.missing_storage(name, self._trial.cluster.storage)
 
     # -- the nodes to come --------------------------------------------------------------------------------------------
 
@@ -277,7 +277,7 @@ class _Planner:
         self._opened.discard(name)
         for info in self._nominated_by_others.get(name, ()):
             self._trial.cluster.remove_pod(info.uid)
-        for each in self.pool.storage.of(name):
+        for each in self.pool.storage_of(name):
             self._trial.cluster.storage.remove(each)
         self._trial.cluster.remove_node(name)
 

@@ -113,10 +113,7 @@ class NodeScaler:
     # -- one round ----------------------------------------------------------------------------------------------------
 
     async def reconcile(self) -> float:
-        """Take one round towards what the pool's pods need; seconds until something more is due.
-
-        Safe to run at any time and to stop at any point. Raises TonnageError when the server cannot be read or written.
-        """
+        """Take one round towards what the pool's pods need; seconds until more is due. Raises TonnageError."""
         candidates = [pod for pod in self._pods if self.pool.is_named(pod.status.nominated_node_name)]
         ours = await self._proposals.ours(candidates)
         drawn = plan(self._objects(), self.pool, ours, is_backing_off=self._clock.monotonic() < self._refused_until_s)

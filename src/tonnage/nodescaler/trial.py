@@ -67,10 +67,8 @@ class Trial:
         return frozenset(claim.selected_node for claim in claims if claim is not None and claim.selected_node)
 
     def place(self, pod: PodInfo, *, only: str = "") -> str:
-        """Put a pod where it fits, first of all where it is nominated to; the node, or "" when there is none.
-
-        With `only` it goes there or nowhere.
-        """
+        """Put a pod where it fits, first of all where it is nominated to, or `only` there; the node, or "" when there
+        is none."""
         tried = expected_on(pod, only) if only else pod
         attempt = self._engine.place(tried)
         if attempt.exception is not None:

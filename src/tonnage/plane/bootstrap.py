@@ -79,10 +79,7 @@ def _class(name: str, *, is_grouped: bool) -> Doc:
 
 
 async def ensure_starter_objects(client: Client, classes: int = 1, pool_policy: str = "") -> None:
-    """Create what is missing; a second run changes nothing.
-
-    In a cluster that had one class and gets more, the first joins their group, once. Who takes it out again may.
-    """
+    """Create what is missing. In a cluster that had one class and gets more, the first joins their group, once."""
     created = set()
     for doc in starter_objects(classes, pool_policy):
         with suppress(AlreadyExists):

@@ -28,10 +28,8 @@ DASHBOARD_PORT: Final = 8080
 def choose_ports(
     names: Sequence[str], kept: Mapping[str, int], rng: random.Random, *, without: Collection[int] = ()
 ) -> dict[str, int]:
-    """A port for each name: the one it had, if nobody listens there now, else a free one. Raises TonnageError.
-
-    `without` are ports that somebody else is going to have.
-    """
+    """A port for each name: the one it had, if it is free, else another; none of those in `without`. Raises
+    TonnageError."""
     chosen: dict[str, int] = {}
     for name in names:
         candidates = [kept[name]] if name in kept else []
@@ -45,10 +43,7 @@ def choose_ports(
 
 
 def dashboard_port(wanted: int | None, kept: int, rng: random.Random) -> int:
-    """Where the dashboard is served. Raises TonnageError when a port was named and somebody has it.
-
-    One that nobody named is the usual one, else that of the last run, else any that is free: the address is told.
-    """
+    """The port that was asked for; else the usual one, that of the last run, or any free one. Raises TonnageError."""
     if wanted is None and _is_free(DASHBOARD_PORT):
         return DASHBOARD_PORT
     if not wanted:

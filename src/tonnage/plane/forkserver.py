@@ -71,10 +71,7 @@ def _overwrite_arguments(title: bytes) -> None:
 
 
 def own_command() -> list[str]:
-    """The words in front of a command's name, to start this very version of the program.
-
-    A `tonnage.pyz` has unpacked itself into a folder with a `__main__.py`, which Python runs by its name.
-    """
+    """The words in front of a command's name; an unpacked `tonnage.pyz` is a folder with a `__main__.py`."""
     folder = Path(tonnage.__file__).parent.parent
     if (folder / "__main__.py").is_file():
         return [sys.executable, str(folder)]

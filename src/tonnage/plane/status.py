@@ -64,10 +64,8 @@ class PoolStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """A running cluster. `problem` says why nodes and pools are not known; empty when they are.
-
-    `storage` is what the API server says of its store: why it cannot write, which rows are damaged.
-    """
+    """A running cluster. `problem`: why nodes and pools are not known. `storage`: what the API server says of its
+    store."""
 
     data_dir: Path
     pid: int

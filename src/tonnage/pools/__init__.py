@@ -1,6 +1,6 @@
 """`tonnage pools`: pools of drivers that have several on a node and report one number.
 
-    what a driver publishes elsewhere          sources/ (pure, one file a driver)
+    what a driver publishes elsewhere          sources/ (pure, a class a driver)
     its classes, and the nodes                 ──────────────►  free bytes of each pool, by class and node
     the CSIStorageCapacity of its provisioner  wanted.py (pure) ─►  annotations, written by controller.py
 

@@ -8,10 +8,10 @@ published as "0".
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import Resource
@@ -48,6 +48,12 @@ class ClassPools:
     """How the driver chooses among them (`POOL_POLICIES`); empty where there is nothing to choose."""
     problems: tuple[str, ...] = ()
     """What is wrong with the class or with what its driver publishes, for people."""
+
+    @classmethod
+    def of(cls, by_node: Mapping[str, NodePools], policy: str, problems: Iterable[str]) -> Self:
+        """The `policy` is told where some node has several pools."""
+        has_choice = any(len(found.pools) > 1 for found in by_node.values())
+        return cls(by_node, policy if has_choice else "", tuple(dict.fromkeys(problems)))
 
     @property
     def disks(self) -> frozenset[tuple[str, str]]:

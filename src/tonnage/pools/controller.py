@@ -80,10 +80,7 @@ class Silence:
 
 
 class ToldObjects:
-    """The objects in which a driver tells its pools, by what they are about: a node, or what it is called elsewhere.
-
-    An object may be about another node than before: its owner is set after it was made.
-    """
+    """The objects in which a driver tells its pools, by the node they are about, or what it is called elsewhere."""
 
     def __init__(self, found: Iterable[Document] = ()) -> None:
         self._about: dict[str, dict[Key, Doc]] = {}

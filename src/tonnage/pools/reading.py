@@ -12,10 +12,7 @@ from tonnage.quantity import InvalidQuantity, Quantity
 
 
 def bytes_of(told: Any) -> int | None:
-    """An amount of bytes, as a quantity or a plain number; None for what is neither, or less than nothing.
-
-    Of a part of a byte nothing is left: room that is told is rounded down, as sizes that are asked for are rounded up.
-    """
+    """An amount of bytes, a quantity or a plain number, rounded down; None for what is neither, or negative."""
     if isinstance(told, bool) or not isinstance(told, str | int | float) or told == "":
         return None
     try:
@@ -65,10 +62,8 @@ def node_of(doc: Doc) -> str:
 def newest_by_node(
     objects: Iterable[Doc], problems: list[str], names: Mapping[str, str] | None = None
 ) -> dict[str, Doc]:
-    """The object of each node; of several, as an older installation may have left behind, the one written last.
-
-    `names` are nodes by what objects without an owner may be named after.
-    """
+    """The object of each node, the one written last. `names` are nodes by what objects without an owner are named
+    after."""
     found: dict[str, Doc] = {}
     for doc in objects:
         node = node_of(doc)

@@ -26,10 +26,7 @@ class InvalidKeepFree(TonnageError):
 
 @dataclass(frozen=True)
 class KeepFree:
-    """What is left free of each pool, whatever its source says: an amount, or a share of what is free.
-
-    For what a driver takes beside a volume's size: metadata, parity, room for snapshots.
-    """
+    """What is left free of each pool, for metadata, parity or snapshots: an amount, or a share of what is free."""
 
     amount_bytes: int = 0
     percent: float = 0.0

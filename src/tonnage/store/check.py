@@ -55,12 +55,20 @@ class Report:
         if len(self.problems) < MAX_TOLD:
             self.problems.append(problem)
 
+    def judge(self, raw_key: object, revision: int, document: bytes, find_problem: FindProblem | None) -> None:
+        """Is the document what its key says?"""
+        key = raw_key.decode("utf-8", "surrogateescape") if isinstance(raw_key, bytes) else ""
+        problem = find_problem(key, revision, document) if find_problem is not None else None
+        if problem is not None:
+            self.add(f'revision {revision} of "{repr(key)[1:-1]}": {problem}')
+
 
 class Reader(NamedTuple):
-    """A connection that only reads; `is_alone` while no server runs beside it."""
+    """A connection that only reads. `is_alone`: no server runs beside it; then `acknowledged` is what it noted last."""
 
     connection: sqlite3.Connection
     is_alone: bool
+    acknowledged: int
 
 
 def check_folder(folder: Path, find_problem: FindProblem | None = None) -> Report:
@@ -70,7 +78,7 @@ def check_folder(folder: Path, find_problem: FindProblem | None = None) -> Repor
         report = check(reader.connection, path, find_problem)
         # A server that runs is writing it; it has looked at its start.
         lost = lost_commits(wal_of(path)) if reader.is_alone else 0
-        acknowledged = _acknowledged(folder) if reader.is_alone else 0
+        acknowledged = reader.acknowledged
     if report.is_readable and report.revision < acknowledged:
         report.add(f"revision {acknowledged} was acknowledged, and the newest that is there is {report.revision}")
     if lost:
@@ -119,7 +127,7 @@ def reading(folder: Path) -> Iterator[Reader]:
     with ExitStack() as undo:
         try:
             options = "mode=ro"
-            is_alone = _is_free(folder, undo)
+            is_alone, acknowledged = _is_free(folder, undo)
             if is_alone:
                 wal, shm = wal_of(path), path.with_name(f"{LOG_FILE}-shm")
                 if not wal.exists() or not wal.stat().st_size:
@@ -133,32 +141,21 @@ def reading(folder: Path) -> Iterator[Reader]:
             connection.execute("PRAGMA schema_version").fetchone()
         except (sqlite3.Error, OSError, UnicodeDecodeError) as exc:
             raise translated(exc, path) from exc
-        yield Reader(connection, is_alone)
+        yield Reader(connection, is_alone, acknowledged)
 
 
-def _acknowledged(folder: Path) -> int:
+def _is_free(folder: Path, undo: ExitStack) -> tuple[bool, int]:
+    """Does no server run there? Then none does until we are done, and the newest revision it acknowledged is told."""
     try:
         lock = os.open(folder / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
-        return 0
-    try:
-        return acknowledged_in(lock)
-    finally:
-        os.close(lock)
-
-
-def _is_free(folder: Path, undo: ExitStack) -> bool:
-    """Does no server run there? Then none does until we are done."""
-    try:
-        lock = os.open(folder / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return True
+        return True, 0
     undo.callback(os.close, lock)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return False
-    return True
+        return False, 0
+    return True, acknowledged_in(lock)
 
 
 def _check_rows(connection: sqlite3.Connection, report: Report, seal: Seal, find_problem: FindProblem | None) -> None:
@@ -169,11 +166,8 @@ def _check_rows(connection: sqlite3.Connection, report: Report, seal: Seal, find
         if revision <= last:
             report.add(f"revision {revision} comes after revision {last}")
         last = revision
-        if scan.take(row) is None and find_problem is not None:
-            key = raw_key.decode("utf-8", "surrogateescape")
-            problem = find_problem(key, revision, document)
-            if problem is not None:
-                report.add(f'revision {revision} of "{repr(key)[1:-1]}": {problem}')
+        if scan.take(row) is None:
+            report.judge(raw_key, revision, document, find_problem)
     loaded = scan.finish()
     report.objects = len(loaded.records)
     report.revision, report.compacted = loaded.revision, seal.compacted
@@ -189,10 +183,7 @@ def _check_rows_before_checksums(
         report.rows += 1
         heads[raw_key] = bool(deleted)
         report.revision = revision
-        key = raw_key.decode("utf-8", "surrogateescape") if isinstance(raw_key, bytes) else ""
-        problem = find_problem(key, revision, document) if find_problem is not None else None
-        if problem is not None:
-            report.add(f'revision {revision} of "{repr(key)[1:-1]}": {problem}')
+        report.judge(raw_key, revision, document, find_problem)
     report.objects = sum(not deleted for deleted in heads.values())
     row = connection.execute("SELECT revision FROM compaction").fetchone()
     if row is None:
@@ -207,9 +198,8 @@ LEAP = 1_000_000_000
 
 
 def back_up(folder: Path, target: Path, find_problem: FindProblem | None = None) -> Report:
-    """Copy the store in `folder` to the new file `target` (mode 0600); what the check of the copy found, damaged rows
-    included. Raises StoreError when there is no store, `target` exists, or the copy cannot be made whole; then there is
-    no such file."""
+    """Copy the store in `folder` to the new file `target` (mode 0600); what the check of the copy found. Raises
+    StoreError."""
     if os.path.lexists(target):
         raise BackupExists(target)
     draft = target.with_name(f".{target.name}.{os.getpid()}.partial")

@@ -40,9 +40,7 @@ class Retention:
 
 
 class Compactor:
-    """Asks the writer for compactions. Belongs to the loop. `compacted` is where history begins: what is at or before
-    it is gone. `submit` hands a compaction to the writer, `newest` is the newest durable revision, `failed` hears of a
-    compaction that stopped."""
+    """Asks the writer for compactions. Belongs to the loop. What is at or before `compacted` is gone."""
 
     def __init__(
         self,

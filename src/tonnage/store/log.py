@@ -308,9 +308,7 @@ class StoreLog:
             raise StoreCorrupt(self.path, str(found))
 
     def reopen(self) -> list[Row]:
-        """Open the file anew after a failure, as a restart would; the rows found that nobody was told are durable.
-        Everything acknowledged must be there; what the file system has in memory only is written once more by `fold`.
-        Raises StoreError when the file is not well yet."""
+        """Open the file anew after a failure; the rows found that nobody was told are durable. Raises StoreError."""
         with in_our_words(self.path):
             with suppress(sqlite3.Error):
                 self._connection.close()

@@ -48,9 +48,8 @@ class EventType(enum.StrEnum):
 
 
 class StoreEvent(msgspec.Struct, frozen=True):
-    """One write: `record` is the state after it; for DELETE the final state, with the revision of the deletion.
-    `previous` is None for PUT_NEW. `frames` belongs to the readers of events: what one watcher encoded, the next one
-    can send as it is."""
+    """One write: `record` is the state after it, for DELETE the final state. `previous` is None for PUT_NEW. `frames`
+    belongs to the readers of events: what one watcher encoded, the next one can send as it is."""
 
     type: EventType
     record: StoreRecord

@@ -63,10 +63,7 @@ class Reserve:
         self._resize(0)
 
     def lend(self, size: int) -> bool:
-        """Let `size` bytes of the disk be free for a moment: `take` takes them back.
-
-        False once half of the reserve is gone: the rest is for deletions.
-        """
+        """Let `size` bytes be free for a moment; False once half of the reserve is gone: the rest is for deletions."""
         short = size - free_bytes(self.path.parent)
         left = self.size - max(short, 0)
         return short <= 0 or (left >= self._due() // 2 and self._resize(left))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from tonnage.stories import enhancements, gates_off
+from tonnage.stories import enhancements
 from tonnage.stories.story_runner import StoryRunner
 
 Story = Callable[[StoryRunner], Awaitable[None]]
@@ -63,10 +63,10 @@ SUITES: tuple[Suite, ...] = (
         "without: the gates of KEP-5925 and KEP-4876 are off",
         "CSIStorageCapacityV2=false,MutableCSINodeAllocatableCount=false",
         (
-            gates_off.claims_are_looked_at_one_by_one,
-            gates_off.old_figures_are_used_again_and_again,
-            gates_off.a_drained_node_sends_its_pods_anywhere,
-            gates_off.limits_stay_what_they_were,
+            enhancements.claims_are_looked_at_one_by_one,
+            enhancements.old_figures_are_used_again_and_again,
+            enhancements.a_drained_node_sends_its_pods_anywhere,
+            enhancements.limits_stay_what_they_were,
         ),
     ),
 )

@@ -28,7 +28,7 @@ def template(name: str = "burst", **status: Any) -> Doc:
 
 def burst(max_nodes: int = 3, **limits: Any) -> NodePool:
     """A pool named burst; its nodes have 4 cores."""
-    return NodePool.of(template(), max_nodes=max_nodes, **limits)
+    return NodePool(template=template(), max_nodes=max_nodes, **limits)
 
 
 def member(name: str, *taints: str, pool: NodePool | None = None, **metadata: Any) -> Node:

@@ -32,7 +32,7 @@ def test_a_node_is_the_template_under_its_own_name_and_not_ready():
         "annotations": {"a": "b"},
     }
     said["spec"] = {"providerID": "cloud://1", "taints": [{"key": "dedicated", "effect": "NoSchedule"}]}
-    assert NodePool.of(said, max_nodes=1).manifest("burst-1") == {
+    assert NodePool(template=said, max_nodes=1).manifest("burst-1") == {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
@@ -58,14 +58,14 @@ def test_a_node_is_the_template_under_its_own_name_and_not_ready():
 def test_a_node_as_it_will_be_has_the_templates_taints_alone():
     said = template()
     said["spec"] = {"taints": [{"key": "dedicated", "effect": "NoSchedule"}]}
-    node = NodePool.of(said, max_nodes=1).node("burst-1")
+    node = NodePool(template=said, max_nodes=1).node("burst-1")
     assert [taint.key for taint in node.spec.taints] == ["dedicated"]
 
 
 def test_what_a_node_has_is_what_it_offers_unless_it_says_otherwise():
     said = template()
     del said["status"]["allocatable"]
-    assert str(NodePool.of(said, max_nodes=1).node("burst-1").status.allocatable["cpu"]) == "4"
+    assert str(NodePool(template=said, max_nodes=1).node("burst-1").status.allocatable["cpu"]) == "4"
 
 
 @pytest.mark.parametrize(
@@ -79,5 +79,5 @@ def test_what_a_node_has_is_what_it_offers_unless_it_says_otherwise():
 )
 def test_what_cannot_be_a_pool_is_refused(change, limits, told):
     with pytest.raises(InvalidPool) as refused:
-        NodePool.of({**template(), **change}, max_nodes=3, **limits)
+        NodePool(template={**template(), **change}, max_nodes=3, **limits)
     assert refused.value.message == told

@@ -37,7 +37,7 @@ class Stage:
 
     @asynccontextmanager
     async def scaler(self, said: Doc | None = None, max_nodes: int = 2, **limits: Any) -> AsyncIterator[NodeScaler]:
-        pool = NodePool.of(said or template(), max_nodes=max_nodes, **limits)
+        pool = NodePool(template=said or template(), max_nodes=max_nodes, **limits)
         async with NodeScaler(self.client, pool, clock=self.clock, rng=random.Random(1)) as scaler:
             await scaler.wait_synced()
             yield scaler
@@ -194,7 +194,7 @@ async def test_a_node_is_not_removed_when_somebody_was_nominated_to_it_a_moment_
 
 async def test_a_node_is_not_removed_when_a_pod_got_its_volume_there_a_moment_ago(stage: Stage) -> None:
     """The claim has its node, the pod was not nominated, and no informer knows of either."""
-    nodes = PoolNodes(stage.client, NodePool.of(template(), max_nodes=2), stage.clock)
+    nodes = PoolNodes(stage.client, NodePool(template=template(), max_nodes=2), stage.clock)
     assert await nodes.is_free("burst-1")
     selected = {"volume.kubernetes.io/selected-node": "burst-1"}
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
@@ -211,7 +211,7 @@ async def test_a_node_is_not_removed_when_a_pod_got_its_volume_there_a_moment_ag
 
 
 async def test_a_node_that_changed_since_it_was_looked_at_is_not_removed(stage: Stage) -> None:
-    marked = NodePool.of(template(), max_nodes=1).manifest("burst-1")
+    marked = NodePool(template=template(), max_nodes=1).manifest("burst-1")
     marked["spec"]["taints"] = [{"key": TO_BE_DELETED, "effect": "NoSchedule", "value": "0"}]
     await stage.client.create_doc(marked)
     async with stage.scaler() as scaler:
@@ -222,7 +222,7 @@ async def test_a_node_that_changed_since_it_was_looked_at_is_not_removed(stage: 
 
 
 async def test_a_restarted_scaler_goes_on_with_a_removal(stage: Stage) -> None:
-    marked = NodePool.of(template(), max_nodes=1).manifest("burst-1")
+    marked = NodePool(template=template(), max_nodes=1).manifest("burst-1")
     since = str(int(stage.clock.now().timestamp()))
     marked["spec"]["taints"] = [{"key": TO_BE_DELETED, "effect": "NoSchedule", "value": since}]
     await stage.client.create_doc(marked)

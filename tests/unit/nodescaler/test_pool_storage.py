@@ -18,7 +18,7 @@ NO_ROOM = "node(s) did not have enough free storage"
 def pool(**limits: Any) -> NodePool:
     """A pool whose nodes publish 100Gi for the class, and attach two volumes each."""
     storage = (to_doc(csi_node("burst", {"csi.example": 2})), to_doc(capacity(node="burst", free="100Gi")))
-    return NodePool.of(template(), max_nodes=3, storage=storage, **limits)
+    return NodePool(template=template(), max_nodes=3, storage=storage, **limits)
 
 
 def with_claim(name: str, nominated: str = "") -> Pod:
@@ -32,7 +32,7 @@ CLASS = (storage_class(), driver())
 def test_a_pod_that_needs_room_is_planned_for_when_the_template_promises_it():
     objects = [*CLASS, claim("db", "60Gi"), with_claim("db")]
     assert plan(objects, pool()).proposals == {"default/db": "burst-1"}
-    bare = NodePool.of(template(), max_nodes=3)
+    bare = NodePool(template=template(), max_nodes=3)
     assert plan(objects, bare).remaining_unschedulable == {"default/db": NO_ROOM}
     assert plan([*CLASS, claim("db", "101Gi"), with_claim("db")], pool()).remaining_unschedulable == {
         "default/db": NO_ROOM

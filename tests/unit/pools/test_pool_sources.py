@@ -16,8 +16,7 @@ from tonnage.pools.class_pools import ClassPools, PoolSource, Published
 from tonnage.pools.sources import source_of
 from tonnage.pools.sources.command import CommandPools, InvalidOutput, read_output
 from tonnage.pools.sources.nodes import NodeTexts
-from tonnage.pools.sources.openebs_lvm import OpenEbsLvm
-from tonnage.pools.sources.openebs_zfs import OpenEbsZfs
+from tonnage.pools.sources.openebs import OpenEbsLvm, OpenEbsZfs
 from tonnage.pools.sources.topolvm import TopoLvm
 
 GI = 1 << 30

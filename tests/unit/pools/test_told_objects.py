@@ -11,7 +11,7 @@ from tonnage.objects.codec import convert
 from tonnage.objects.meta import Document
 from tonnage.pools.controller import ToldObjects
 from tonnage.pools.reading import bytes_of, newest_by_node
-from tonnage.pools.sources.openebs_zfs import ZFS_NODES
+from tonnage.pools.sources.openebs import ZFS_NODES
 
 
 def zfs_node(name: str, owner: str = "", **metadata: Any) -> Document:

@@ -1,7 +1,4 @@
-"""The Controller service: fields are read, `volumes.create_delete` and `volumes.publish` do the work.
-
-Bound to all nodes it is what a central provisioner speaks to; bound to one node it is a node deployment's.
-"""
+"""The Controller service, of all nodes or of one: fields are read; the work is done in `volumes/`."""
 
 from __future__ import annotations
 

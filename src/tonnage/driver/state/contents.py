@@ -43,10 +43,8 @@ def make(path: Path, access_type: AccessType, size_bytes: int) -> None:
 
 
 def copy(source: Path, path: Path, access_type: AccessType, size_bytes: int) -> None:
-    """The same contents at another path, in a volume of `size_bytes`, on disk when this returns.
-
-    Raises FileExistsError when something is there, ForeignContents when the source is no such volume.
-    """
+    """The same contents at another path, on disk when this returns. Raises FileExistsError, ForeignContents of the
+    source."""
     require(source, access_type)
     if access_type == "block":
         _copy_file(str(source), str(path))
@@ -124,10 +122,8 @@ def remove_empty(path: Path, access_type: AccessType) -> bool:
 
 
 def move(path: Path, to: Path, access_type: AccessType) -> None:
-    """Move contents within a pool, on disk when this returns. Raises FileExistsError when something is there.
-
-    ForeignContents when what is to be moved is no such volume, FileNotFoundError when there is nothing.
-    """
+    """Move contents within a pool, on disk when this returns. Raises FileExistsError, ForeignContents,
+    FileNotFoundError."""
     require(path, access_type)
     if os.path.lexists(to):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(to))

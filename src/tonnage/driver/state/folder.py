@@ -31,7 +31,6 @@ from tonnage.driver.state.records import (
     forget_record,
     intent_of,
     prepare_records,
-    read_records,
     record_path,
     save_record,
 )
@@ -44,10 +43,7 @@ class StateFolder:
     """Everything here blocks and is meant for a thread, but for `contents_path`."""
 
     def __init__(self, path: Path) -> None:
-        """Lock the folder for this process; nothing else is made in it before `prepare`.
-
-        Raises StateFolderError when another driver has it, it cannot be written, or it is somebody else's.
-        """
+        """Lock the folder for this process; nothing else is made in it before `prepare`. Raises StateFolderError."""
         self.path = path.absolute()
         self.intents = Intents(self.path)
         try:
@@ -84,14 +80,6 @@ class StateFolder:
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
-
-    def volumes(self) -> list[VolumeRecord]:
-        """Every volume on record. Raises StateFolderError for a record that cannot be read."""
-        return read_records(self.path, VolumeRecord)
-
-    def snapshots(self) -> list[SnapshotRecord]:
-        """Every snapshot on record. Raises StateFolderError for a record that cannot be read."""
-        return read_records(self.path, SnapshotRecord)
 
     def save(self, record: VolumeRecord | SnapshotRecord) -> None:
         """Make this the record; it is on disk when this returns."""
@@ -132,10 +120,7 @@ class StateFolder:
         self.intents.drop(intent)
 
     def move(self, record: VolumeRecord, moved: VolumeRecord) -> Intent:
-        """Copy contents to where `moved` has them, make it the record, and set the old contents aside.
-
-        What this returns is for `finish`. Raises as `add` does; then the volume is where it was.
-        """
+        """Copy contents to where `moved` has them, make it the record, and set the old contents aside, for `finish`."""
         self._new_place(moved)
         old, copied, removed = self.contents_of(record), intent_of("copy", moved), intent_of("remove", record)
         self.intents.write(copied)
@@ -157,10 +142,8 @@ class StateFolder:
         return removed
 
     def retire(self, record: VolumeRecord | SnapshotRecord) -> Intent:
-        """Set contents aside and forget their record; what this returns is for `finish`.
-
-        Contents that are gone are no hindrance. Raises ForeignContents for what is not this volume's; then it stays.
-        """
+        """Set contents aside, for `finish`, and forget their record. Raises ForeignContents for what is not this
+        volume's."""
         path, intent = self.contents_of(record), intent_of("remove", record)
         aside = self._aside(intent)
         if os.path.lexists(path):
@@ -191,10 +174,8 @@ class StateFolder:
     # -- after a death ------------------------------------------------------------------------------------------------
 
     def recover(self, records: Iterable[VolumeRecord | SnapshotRecord]) -> list[Path]:
-        """Put right what intents say was interrupted; the paths that were removed. Raises NotOurs.
-
-        What is not as its intent says is left, without an intent: from then on it is unknown.
-        """
+        """Put right what intents say was interrupted; the paths that were removed. What is not as its intent says
+        stays."""
         known = {self.contents_of(record): record for record in records}
         removed: list[Path] = []
         for intent in self.intents.all():

@@ -208,11 +208,11 @@ def forget_record(state_dir: Path, record: VolumeRecord | SnapshotRecord) -> Non
     sync_folder(path.parent)
 
 
-def read_records(state_dir: Path, kind: type[R]) -> list[R]:
-    """Every record of a kind, also for one who does not hold the folder. Raises StateFolderError."""
-    folder = state_dir / (VOLUMES if kind is VolumeRecord else SNAPSHOTS)
-    found = (_read(path, kind) for path in sorted(folder.glob("*.json")))
-    return [record for record in found if record is not None]
+def read_records(state_dir: Path) -> list[VolumeRecord | SnapshotRecord]:
+    """Every record, volumes first, also for one who does not hold the folder. Raises StateFolderError."""
+    volumes = (_read(path, VolumeRecord) for path in sorted((state_dir / VOLUMES).glob("*.json")))
+    snapshots = (_read(path, SnapshotRecord) for path in sorted((state_dir / SNAPSHOTS).glob("*.json")))
+    return [record for record in (*volumes, *snapshots) if record is not None]
 
 
 def _read(path: Path, kind: type[R]) -> R | None:

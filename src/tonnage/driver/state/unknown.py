@@ -45,9 +45,7 @@ def unknown_contents(state_dir: Path, *, in_use: bool) -> list[UnknownContents]:
     for intent in Intents(state_dir).all() if in_use else ():
         pool = state_dir / intent.node / f"pool-{intent.pool}"
         named |= {pool / intent.id, pool / intent.aside_name}
-    records: list[VolumeRecord | SnapshotRecord] = [*read_records(state_dir, VolumeRecord)]
-    records += read_records(state_dir, SnapshotRecord)
-    named |= {state_dir / record.node / f"pool-{record.pool}" / record.id for record in records}
+    named |= {state_dir / record.node / f"pool-{record.pool}" / record.id for record in read_records(state_dir)}
     return sorted(
         UnknownContents(path, place, measured_bytes(path))
         for path, place in found

@@ -123,10 +123,8 @@ class Volumes:
             await core.remove(record)
 
     async def expand(self, volume_id: str, required_bytes: int, limit_bytes: int) -> VolumeRecord:
-        """The volume, at least as large as required; it never becomes smaller. Raises StatusError.
-
-        OUT_OF_RANGE says that its pool could never hold it, RESOURCE_EXHAUSTED that it cannot now.
-        """
+        """The volume, at least as large as required. Raises StatusError: OUT_OF_RANGE for never, RESOURCE_EXHAUSTED for
+        not now."""
         core = self._core
         async with core.locks.hold(volume_id):
             record = core.volume(volume_id)

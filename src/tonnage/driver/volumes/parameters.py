@@ -110,10 +110,8 @@ def nodes_within(topology: csi.Topology, nodes: Iterable[str]) -> tuple[str, ...
 
 
 def groups_within(requirement: csi.TopologyRequirement, nodes: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Nodes to try, group after group: each preferred topology in its turn, then the rest of what is allowed.
-
-    What is allowed is what `requisite` says, or every node if it says nothing. No node appears twice.
-    """
+    """Nodes to try, group after group: each preferred topology in its turn, then the rest of the requisite ones, or of
+    all."""
     allowed: tuple[str, ...] = tuple(nodes)
     if requirement.requisite:
         within = {node for topology in requirement.requisite for node in nodes_within(topology, nodes)}

@@ -117,10 +117,8 @@ class Publications:
             return record
 
     async def unpublish(self, volume_id: str, node: str) -> None:
-        """See to it that the volume is not attached to that node, or to none if no node is named.
-
-        What is staged there goes from the record as well: a caller who detaches by force never unstages.
-        """
+        """Detach a volume from a node, or from all; what is staged there goes from the record too, as after a forced
+        detach."""
         core = self._core
         async with core.locks.hold(volume_id):
             record = core.allocations.volumes.get(volume_id)
@@ -263,10 +261,7 @@ def _unlink(path: Path, volume_id: str, *, is_expected: bool) -> None:
 
 
 def _link(path: Path, target: Path) -> None:
-    """Have `path` point to `target`. An empty folder in its place was made by the caller, and makes room.
-
-    Raises StatusError with FAILED_PRECONDITION for anything else that is there: it is somebody's, and stays.
-    """
+    """Have `path` point to `target`; an empty folder makes room. Raises StatusError for anything else that is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if _is_ours(path, target.name):
         if path.readlink() == target:

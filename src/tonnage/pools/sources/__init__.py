@@ -1,12 +1,11 @@
-"""One file a driver, or a way of telling pools. Each keeps the interface of `pools/class_pools.py`."""
+"""A class for each driver, or way of telling pools, on the base of `pools/class_pools.py`."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from tonnage.pools.class_pools import PoolSource
-from tonnage.pools.sources.openebs_lvm import OpenEbsLvm
-from tonnage.pools.sources.openebs_zfs import OpenEbsZfs
+from tonnage.pools.sources.openebs import OpenEbsLvm, OpenEbsZfs
 from tonnage.pools.sources.topolvm import TopoLvm
 
 OF_DRIVERS: Final[tuple[PoolSource, ...]] = (OpenEbsLvm(), OpenEbsZfs(), TopoLvm())

@@ -46,5 +46,4 @@ class NodeTexts(PoolSource):
             pools = tuple(Pool(f"{key}#{number}", free) for number, free in enumerate(found) if free is not None)
             at = field_written_at(node, "metadata", "labels" if self.is_label else "annotations", key)
             by_node[name_of(node)] = NodePools(pools, at)
-        has_choice = any(len(each.pools) > 1 for each in by_node.values())
-        return ClassPools(by_node, self.policy if has_choice else "", tuple(problems))
+        return ClassPools.of(by_node, self.policy, problems)

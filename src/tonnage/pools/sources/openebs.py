@@ -1,8 +1,8 @@
-"""OpenEBS LVM LocalPV: volume groups of a node, from `LVMNode` objects (local.openebs.io/v1alpha1).
+"""The local drivers of OpenEBS: LVM LocalPV (`LVMNode` objects) and ZFS LocalPV (`ZFSNode` objects).
 
-The driver's node agent writes an LVMNode a node, owned by it, when something in it changed. A class says which groups
-it draws from by `volgroup` or `vgpattern`, both regular expressions of Go (the first between ^ and $); with neither,
-every group is meant.
+LVM: the driver's node agent writes an LVMNode a node, owned by it, when something in it changed. A class says which
+groups it draws from by `volgroup` or `vgpattern`, both regular expressions of Go (the first between ^ and $); with
+neither, every group is meant.
 
     thick    the node agent chooses the group with the *least* room that is enough: best-fit. (GetCapacity and the
              driver's own scheduler look at the largest.)
@@ -12,10 +12,17 @@ every group is meant.
 
 Left out, because lvcreate fails there: groups of which a disk is missing, that are read-only, that have as many volumes
 as they may have, and two different groups of one name.
+
+ZFS: a ZFSNode is named by the node's id (its label openebs.io/nodeid, else its name) and owned by the Node. A class
+names one pool by `poolname`, which may be a dataset below it (`tank/k8s`; a quota on it is not seen), or several by
+`poolpattern`, a regular expression of Go. Which of several is taken follows the class's `scheduler`: with
+`SpaceWeighted` the one with the most room. Otherwise it is the one with the least in it, or the fewest volumes, which
+nobody can tell from their free room.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -26,6 +33,8 @@ from tonnage.objects.texts.go_regexp import GoRegexp, InvalidPattern, compile_go
 from tonnage.pools.class_pools import ClassPools, NodePools, Pool, PoolSource, Published
 from tonnage.pools.reading import (
     bytes_of,
+    labels_of,
+    name_of,
     newest_by_node,
     node_of,
     number_of,
@@ -63,9 +72,7 @@ class OpenEbsLvm(PoolSource):
             node: NodePools(tuple(_pools(doc, pattern, is_thin=is_thin, problems=problems)), written_at(doc))
             for node, doc in newest_by_node(published.objects, problems).items()
         }
-        has_choice = any(len(found.pools) > 1 for found in by_node.values())
-        policy = ("unknown" if is_thin else "best-fit") if has_choice else ""
-        return ClassPools(by_node, policy, tuple(dict.fromkeys(problems)))
+        return ClassPools.of(by_node, "unknown" if is_thin else "best-fit", problems)
 
 
 def _pools(doc: Doc, pattern: GoRegexp, *, is_thin: bool, problems: list[str]) -> Iterable[Pool]:
@@ -105,3 +112,54 @@ def _thin_free(name: str, group: Mapping[str, Any]) -> int | None:
     pools = {text_of(pool.get("name")): pool for pool in records(dict(group), "thinPools")}
     pool = pools.get(f"{name}_thinpool")
     return bytes_of((group if pool is None else pool).get("free"))
+
+
+ZFS_DRIVER: Final = "zfs.csi.openebs.io"
+ZFS_NODES: Final = Resource("zfs.openebs.io", "v1", "ZFSNode", "zfsnodes", True, ("zfsnode",))
+NODE_ID: Final = "openebs.io/nodeid"
+
+
+class OpenEbsZfs(PoolSource):
+    """`--source openebs-zfs`."""
+
+    name = "openebs-zfs"
+    drivers = (ZFS_DRIVER,)
+    kind = ZFS_NODES
+    has_agent = True
+
+    def names_of(self, node: Doc) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((name_of(node), labels_of(node).get(NODE_ID, name_of(node)))))
+
+    def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
+        parameters = parameters_of(storage_class)
+        poolname, poolpattern = parameters.get("poolname", ""), parameters.get("poolpattern", "")
+        if poolname and poolpattern:
+            return ClassPools(problems=("parameters: poolname and poolpattern exclude one another; set one of them",))
+        if not poolname and not poolpattern:
+            return ClassPools(problems=("parameters: neither poolname nor poolpattern is set",))
+        try:
+            pattern = compile_go(poolpattern or f"^{re.escape(poolname.partition('/')[0])}$")
+        except InvalidPattern as exc:
+            return ClassPools(problems=(f"parameters.poolpattern: {exc.message}",))
+        ids = {labels_of(node).get(NODE_ID, ""): name_of(node) for node in published.nodes}
+        problems: list[str] = []
+        by_node = {
+            node: NodePools(tuple(_zfs_pools(doc, node, pattern, problems)), written_at(doc))
+            for node, doc in newest_by_node(published.objects, problems, ids).items()
+        }
+        policy = "most-free" if parameters.get("scheduler") == "SpaceWeighted" else "unknown"
+        return ClassPools.of(by_node, policy, problems)
+
+
+def _zfs_pools(doc: Doc, node: str, pattern: GoRegexp, problems: list[str]) -> Iterable[Pool]:
+    seen: set[str] = set()
+    for pool in records(doc, "pools"):
+        name, uuid, free = text_of(pool.get("name")), text_of(pool.get("uuid")), bytes_of(pool.get("free"))
+        identity = uuid or name
+        if not name or identity in seen or not pattern.search(name):
+            continue
+        seen.add(identity)
+        if free is None:
+            problems.append(f"pool {name} of node {node} does not say how much is free")
+            continue
+        yield Pool(identity, free)
