@@ -91,7 +91,6 @@ class WorkloadAnswer:
 
 
 def workload_text(workload: Object) -> str:
-    """A workload as people ask for it."""
     return f"{type(workload).__name__}/{workload.key}"
 
 
@@ -120,19 +119,14 @@ class DecisionSequence:
             starts_at=state.clock.now(),
             memory=state.memory,
         )
-        if state.memory is not None:
-            for mode in state.memory.modes_apart(self.replay.engine):
-                self._say(
-                    f"the scheduler keeps capacity back in mode {mode}, and this configuration does not;"
-                    " give its --config"
-                )
+        for sentence in state.memory.differences(self.replay.engine) if state.memory is not None else ():
+            self._say(sentence)
 
     def is_ours(self, pod: Pod) -> bool:
         """A profile would place the pod, by its name or because any pod is taken."""
         return self._is_default or pod.spec.scheduler_name in self._names
 
     def state_of(self, pod: Pod) -> tuple[PodState, str]:
-        """What a pod is, and its node."""
         if pod.spec.node_name:
             return PodState.BOUND, pod.spec.node_name
         if self._state.memory is not None and (sent_to := self._state.memory.node_of(pod)):

@@ -50,7 +50,6 @@ class Replica:
 
 
 def uid_of(kind: str, namespace: str, name: str) -> str:
-    """A uid that is the same at every run."""
     return stable_uid(f"expansion/{kind} {namespace}/{name}")
 
 
@@ -81,7 +80,6 @@ class ReplicaCopies:
 
 
 def copied(replica: Replica, name: str) -> Replica:
-    """A replica under another name."""
     old, namespace = replica.pod, replica.pod.namespace
     labels = old.metadata.labels
     if labels.get(POD_NAME) == old.name:
@@ -175,11 +173,9 @@ class WorkloadExpander:
         return made, self._replicas(owner, self._present(workload))
 
     def missing(self, workload: Workload) -> int:
-        """How many pods a workload asks for and has not."""
         return max(0, self.wanted(workload) - len(self._present(workload)))
 
     def wanted(self, workload: Workload) -> int:
-        """How many pods a workload asks for."""
         if isinstance(workload, DaemonSet):
             return len(self._daemon_nodes(workload))
         if isinstance(workload, CronJob):

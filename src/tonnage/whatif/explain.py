@@ -46,10 +46,8 @@ def explain_pod(
         engine.delete(pod)
         pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
     if memory is not None:
-        for mode in memory.modes_apart(engine):
-            note(
-                f"the scheduler keeps capacity back in mode {mode}, and this configuration does not; give its --config"
-            )
+        for sentence in memory.differences(engine):
+            note(sentence)
         memory.laid_into(engine, objects, pod)
     return engine.explain(pod)
 
@@ -75,7 +73,6 @@ def decided_on(
 
 
 def score_weights(profile: ResolvedProfile) -> dict[str, int]:
-    """What each plugin's score is multiplied by."""
     return {each.name: each.weight for each in profile.plugins_at(ExtensionPoint.SCORE)}
 
 

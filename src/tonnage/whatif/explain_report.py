@@ -62,7 +62,6 @@ class _Group:
 
 
 def print_volumes(accounts: Iterable[tuple[str, NodeAccount]], page: TextPage, *, max_rows: int) -> None:
-    """Print nodes' accounts, in their order."""
     known = list(accounts)
     groups = list(_grouped(known))
     lines: list[tuple[str, ...]] = []

@@ -54,7 +54,6 @@ class BrokenManifest(TonnageError):
 
 
 def malformed(origin: Origin, struct: Struct, doc: Doc) -> BrokenManifest:
-    """The error for a document that `admit` has refused."""
     path, value, kind = _innermost(struct, doc, "", lambda whole: _admits(struct, whole))
     if isinstance(kind, Scalar) and kind.name == "Quantity" and type(value) in (str, int, float):
         try:

@@ -111,14 +111,12 @@ def read(
     return found
 
 
-def documents_in(
-    sources: Sequence[str], *, stdin: Callable[[], bytes] = lambda: sys.stdin.buffer.read()
-) -> Iterator[tuple[Origin, Resource, Doc]]:
+def documents_in(sources: Sequence[str]) -> Iterator[tuple[Origin, Resource, Doc]]:
     """Every object of these files and folders as it is written, of any kind that an API server of ours serves.
 
     Raises BrokenManifest for a kind that is not served or an object without a name; the server judges the rest.
     """
-    for origin, doc in _all_objects(sources, None, stdin, []):
+    for origin, doc in _all_objects(sources, None, lambda: sys.stdin.buffer.read(), []):
         resource = BY_KIND.get((doc["apiVersion"], doc["kind"]))
         if resource is None:
             problem = f'no matches for kind "{doc["kind"]}" in version "{doc["apiVersion"]}"'

@@ -59,7 +59,6 @@ class FittedTable:
 
     @property
     def natural_width(self) -> int:
-        """How wide it is when no cell is broken."""
         return sum(self._widest(place) for place in range(len(self.columns))) + _GAP * (len(self.columns) - 1)
 
     def lines(self, width: int) -> Iterable[Text]:

@@ -25,7 +25,7 @@ from tonnage.clock import rfc3339
 from tonnage.printable import assembled, text
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.whatif.replay import Replay, ReplayError
-from tonnage.whatif.replay_steps import Advance, ApplyStep, BrokenStep, DeleteStep, FailBinding, Restart, Schedule, Step
+from tonnage.whatif.replay_steps import BrokenStep, Step
 
 MAX_LINES = 8
 """Objects of one step that are named one by one."""
@@ -47,26 +47,25 @@ class StepResult:
 
 def take(run: Replay, number: int, step: Step) -> StepResult:
     """Take one step. Raises ReplayError for one that cannot be taken now."""
-    match step:
-        case Schedule(pod):
-            return StepResult(number, f"schedule {pod}", answer=run.schedule(pod))
-        case FailBinding(pod):
-            return StepResult(
-                number, f"fail_binding {pod}", [f"it is not on its way to {run.fail_binding(pod)} any more"]
-            )
-        case ApplyStep(objects):
-            return StepResult(
-                number, "apply", [f"{type(each).__name__} {each.key} {run.apply(each)}" for each in objects]
-            )
-        case DeleteStep(references):
-            for each in references:
+    kind, value = step
+    match kind:
+        case "schedule":
+            return StepResult(number, f"schedule {value}", answer=run.schedule(value))
+        case "fail_binding":
+            told = [f"it is not on its way to {run.fail_binding(value)} any more"]
+            return StepResult(number, f"fail_binding {value}", told)
+        case "apply":
+            told = [f"{type(each).__name__} {each.key} {run.apply(each)}" for each in value]
+        case "delete":
+            for each in value:
                 run.delete(each.kind, each.namespace, each.name)
-            return StepResult(number, "delete", [f"{each} deleted" for each in references])
-        case Advance(seconds):
-            return StepResult(number, f"advance {seconds:g} s", [f"it is {rfc3339(run.advance(seconds))}"])
-        case Restart():
-            forgotten = [f"forgotten: {pod} on its way to {node}" for pod, node in run.restart()]
-            return StepResult(number, "restart", forgotten or ["no pod was on its way"])
+            told = [f"{each} deleted" for each in value]
+        case "advance":
+            return StepResult(number, f"advance {value:g} s", [f"it is {rfc3339(run.advance(value))}"])
+        case _:
+            told = [f"forgotten: {pod} on its way to {node}" for pod, node in run.restart()]
+            told = told or ["no pod was on its way"]
+    return StepResult(number, kind, told)
 
 
 def taken(run: Replay, steps: Iterable[Step], file: str, note: Callable[[str], object]) -> Iterator[StepResult]:
@@ -81,11 +80,11 @@ def taken(run: Replay, steps: Iterable[Step], file: str, note: Callable[[str], o
             result = take(run, number, step)
         except ReplayError as exc:
             raise BrokenStep(file, number, exc.message, hint=exc.hint) from exc
-        if isinstance(step, Schedule):
-            wanted = run.pod(step.pod).spec.scheduler_name
+        if step.kind == "schedule":
+            wanted = run.pod(step.value).spec.scheduler_name
             if wanted not in names | foreign_names:
                 foreign_names.add(wanted)
-                note(f"{step.pod} asks for schedulerName {wanted}; this is what the default plugins decide")
+                note(f"{step.value} asks for schedulerName {wanted}; this is what the default plugins decide")
         yield result
 
 

@@ -18,7 +18,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tonnage.documents.object_metadata import NameGenerator
 from tonnage.errors import TonnageError, did_you_mean
@@ -26,16 +26,6 @@ from tonnage.objects.meta import Key, Object
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.manifest_errors import GivenText, Origin, documents_of, shown_value
 from tonnage.whatif.manifests import READ, objects_at
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    pod: Key
-
-
-@dataclass(frozen=True, slots=True)
-class ApplyStep:
-    objects: tuple[Object, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,27 +40,11 @@ class StepTarget:
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteStep:
-    objects: tuple[StepTarget, ...]
+class Step(NamedTuple):
+    """One step: its kind, as the file names it, and its value: a pod's key, objects, targets, seconds, or True."""
 
-
-@dataclass(frozen=True, slots=True)
-class FailBinding:
-    pod: Key
-
-
-@dataclass(frozen=True, slots=True)
-class Advance:
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Restart:
-    pass
-
-
-Step = Schedule | ApplyStep | DeleteStep | FailBinding | Advance | Restart
+    kind: str
+    value: Any
 
 
 class BrokenStep(TonnageError):
@@ -108,13 +82,13 @@ class _Reader:
         self._warnings = warnings
         self._names = NameGenerator(random.Random(0))
         self._number = 0
-        self._readers: dict[str, Callable[[Any], Step]] = {
-            "schedule": lambda value: Schedule(self._pod_key("schedule", value)),
-            "apply": self._apply,
-            "delete": self._delete,
-            "fail_binding": lambda value: FailBinding(self._pod_key("fail_binding", value)),
-            "advance": self._advance,
-            "restart": self._restart,
+        self._readers: dict[str, Callable[[str, Any], Any]] = {
+            "schedule": self._pod_key,
+            "apply": self._applied,
+            "delete": self._deleted,
+            "fail_binding": self._pod_key,
+            "advance": self._seconds,
+            "restart": self._true,
         }
 
     def steps(self, data: bytes) -> list[Step]:
@@ -146,7 +120,7 @@ class _Reader:
             told = " and ".join(value)
             raise self._broken(f"a step has exactly one of {kinds}; found {told}", hint="write a dash before each")
         (name, said), *_ = value.items()
-        return self._readers[name](said)
+        return Step(name, self._readers[name](name, said))
 
     def _broken(self, problem: str, *, field: str = "", hint: str | None = None) -> BrokenStep:
         return BrokenStep(self._file, self._number, problem, field=field, hint=hint)
@@ -161,18 +135,18 @@ class _Reader:
             )
         return f"{namespace or 'default'}/{name}"
 
-    def _advance(self, value: Any) -> Advance:
+    def _seconds(self, field: str, value: Any) -> float:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
         if not is_number or value < 0:
             hint = "write a number such as 30, without a unit; time does not go back"
-            raise self._broken(f"advance={shown_value(value)} is not a number of seconds", field="advance", hint=hint)
-        return Advance(float(value))
+            raise self._broken(f"{field}={shown_value(value)} is not a number of seconds", field=field, hint=hint)
+        return float(value)
 
-    def _restart(self, value: Any) -> Restart:
+    def _true(self, field: str, value: Any) -> bool:
         if value is not True:
-            hint = "write restart: true, or leave the step out"
-            raise self._broken(f"restart={shown_value(value)} is not true", field="restart", hint=hint)
-        return Restart()
+            hint = f"write {field}: true, or leave the step out"
+            raise self._broken(f"{field}={shown_value(value)} is not true", field=field, hint=hint)
+        return True
 
     def _items(self, field: str, value: Any) -> Iterator[tuple[str, Any]]:
         """Each item of a list with its place, such as `apply[0]`."""
@@ -181,19 +155,19 @@ class _Reader:
             raise self._broken(problem, field=field, hint="write a dash before each of them")
         return ((f"{field}[{idx}]", item) for idx, item in enumerate(value))
 
-    def _apply(self, value: Any) -> ApplyStep:
+    def _applied(self, field: str, value: Any) -> tuple[Object, ...]:
         made: list[Object] = []
-        for place, item in self._items("apply", value):
+        for place, item in self._items(field, value):
             origin = Origin(self._file, self._number, place, unit="step")
             for manifest in objects_at(origin, {} if item is None else item, self._names, self._warnings):
                 made.append(self._creation.of(manifest, self._warnings))
-        return ApplyStep(tuple(made))
+        return tuple(made)
 
-    def _delete(self, value: Any) -> DeleteStep:
-        found = tuple(self._reference(place, item) for place, item in self._items("delete", value))
+    def _deleted(self, field: str, value: Any) -> tuple[StepTarget, ...]:
+        found = tuple(self._reference(place, item) for place, item in self._items(field, value))
         for each in found:
             self._creation.forget(each.kind, each.name)
-        return DeleteStep(found)
+        return found
 
     def _reference(self, place: str, value: Any) -> StepTarget:
         names = ("kind", "namespace", "name")

@@ -104,9 +104,11 @@ class SchedulerMemory:
         """Where the scheduler has sent a pod that the API does not show there yet; empty when it has not."""
         return next((each.node for each in self.pods if each.uid == pod.uid and not pod.spec.node_name), "")
 
-    def modes_apart(self, engine: Engine) -> list[Reservation]:
-        """Modes in which the scheduler keeps capacity back and this engine does not: it is configured otherwise."""
-        return sorted({each.mode for each in self.held} - engine.held.modes.keys())
+    def differences(self, engine: Engine) -> list[str]:
+        """A sentence for each mode in which the scheduler keeps capacity back and this engine does not."""
+        modes = sorted({each.mode for each in self.held} - engine.held.modes.keys())
+        told = "and this configuration does not; give its --config"
+        return [f"the scheduler keeps capacity back in mode {mode}, {told}" for mode in modes]
 
     def laid_into(self, engine: Engine, objects: Iterable[Object], asked: Pod | None = None) -> None:
         """Let an engine know it, but for what concerns the pod that is asked about: that one is decided as if new."""

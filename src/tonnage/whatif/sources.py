@@ -157,7 +157,6 @@ def scheduler_silent(failure: TonnageError) -> str:
 
 
 def not_listed(kind: str, why: str) -> str:
-    """What is noted about a kind that cannot be read."""
     return f"{kind} objects cannot be listed and count as none: {why}"
 
 

@@ -29,7 +29,6 @@ _MOST_EXPLAINED = 3
 
 
 def print_workloads(answers: Sequence[WorkloadAnswer], weights: Mapping[str, int], page: TextPage) -> None:
-    """Write the answers one below the other."""
     for number, answer in enumerate(answers):
         if number:
             page.blank()

@@ -55,7 +55,6 @@ class Heartbeat:
 
 
 def observe(before: Heartbeat | None, node: Node, lease: Lease | None, now: datetime) -> Heartbeat:
-    """What is known after a look at the node and its lease."""
     ready = node.condition(READY)
     heartbeat = None if ready is None else ready.last_heartbeat_time
     if before is not None and before.uid != node.uid:

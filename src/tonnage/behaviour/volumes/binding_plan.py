@@ -129,7 +129,6 @@ def claim_step(claim: PersistentVolumeClaim, inputs: ClaimInputs) -> ClaimStep:
 
 
 def provisioning_note(provisioner: str) -> Note:
-    """What a claim says while somebody else makes its volume."""
     return Note(
         "Normal",
         "ExternalProvisioning",

@@ -104,7 +104,6 @@ def started_at(job: Job) -> tuple[datetime, str]:
 
 
 def last_success(cron_job: CronJob, jobs: Sequence[Job]) -> datetime | None:
-    """When one of its Jobs last finished well."""
     ends = [
         job.status.completion_time for job in jobs if job.has("Complete") and job.status.completion_time is not None
     ]

@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from tonnage.behaviour.workloads.pod_states import is_available, is_ready, scaled_value
-from tonnage.behaviour.workloads.templates import REVISION_HASH, pod_from_template
+from tonnage.behaviour.workloads.templates import REVISION_HASH, by_age, pod_from_template
 from tonnage.objects import codec
 from tonnage.objects.apps_v1 import DaemonSet, DaemonSetStatus
 from tonnage.objects.core_v1 import Node, Pod
@@ -70,11 +70,8 @@ def tolerations(spec: Mapping[str, Any]) -> list[Doc]:
     wanted = [*_TOLERATED, *([_TOLERATED_WITH_HOST_NETWORK] if spec.get("hostNetwork") else [])]
     added: list[Doc] = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in wanted]
     own = [dict(each) for each in spec.get("tolerations", ())]
-    return [*(each for each in own if _without_time(each) not in added), *added]
-
-
-def _without_time(toleration: Mapping[str, Any]) -> Doc:
-    return {field: value for field, value in toleration.items() if field != "tolerationSeconds"}
+    timeless = [{field: value for field, value in each.items() if field != "tolerationSeconds"} for each in own]
+    return [*(each for each, plain in zip(own, timeless, strict=True) if plain not in added), *added]
 
 
 def template_generation(owner: DaemonSet) -> str:
@@ -157,7 +154,7 @@ class ObservedDaemons:
             if name and not (pod.is_terminal and pod.metadata.is_terminating):
                 by_node.setdefault(name, []).append(pod)
         for found in by_node.values():
-            found.sort(key=_age)
+            found.sort(key=lambda pod: (not pod.spec.node_name, *by_age(pod)))
         ordered = {node.name: node for node in sorted(nodes, key=lambda each: each.name)}
         return cls(owner, ordered, by_node, hashes, now, NodeEligibility.of(owner))
 
@@ -173,7 +170,6 @@ class ObservedDaemons:
 
     @property
     def desired(self) -> list[str]:
-        """The nodes that should have a pod."""
         return [name for name in self.nodes if self.should_run(name)]
 
 
@@ -225,8 +221,7 @@ def _surplus(observed: ObservedDaemons, running: Sequence[Pod]) -> list[Pod]:
     """The pods of one node beyond the oldest; with surge, an old one may stay beside a new one until that is well."""
     if not _allows_surge(observed.owner):
         return list(running[1:])
-    new = [pod for pod in running if observed.is_updated(pod)]
-    old = [pod for pod in running if not observed.is_updated(pod)]
+    new, old = _new_and_old(observed, running)
     surplus = [*new[1:], *old[1:]]
     if new and old and (not is_ready(old[0]) or observed.is_available(new[0])):
         surplus.append(old[0])
@@ -347,9 +342,3 @@ def status_of(observed: ObservedDaemons, collision_count: int) -> DaemonSetStatu
 def _allows_surge(owner: DaemonSet) -> bool:
     strategy = owner.spec.update_strategy
     return strategy.type == "RollingUpdate" and scaled_value(strategy.rolling_update.max_surge, 1, round_up=True) > 0
-
-
-def _age(pod: Pod) -> tuple[bool, float, str]:
-    """Those with a node first, then the older."""
-    created_at = pod.metadata.creation_timestamp
-    return (not pod.spec.node_name, created_at.timestamp() if created_at else 0.0, pod.name)

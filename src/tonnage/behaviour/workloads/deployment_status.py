@@ -38,11 +38,9 @@ def calculate_status(
 ) -> DeploymentStatus:
     """The status by numbers, with `Available`; `Progressing` stays what it was. `sets` are all, old and new."""
     available = sum(each.status.available_replicas for each in sets)
-    is_available = available >= deployment.spec.replicas - max_unavailable(deployment)
-    if is_available:
+    said = ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
+    if available >= deployment.spec.replicas - max_unavailable(deployment):
         said = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
-    else:
-        said = ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
     return DeploymentStatus(
         replicas=sum(each.status.replicas for each in sets),
         updated_replicas=new.status.replicas if new is not None else 0,
@@ -126,7 +124,6 @@ def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
 
 
 def progressed_at(status: DeploymentStatus) -> datetime | None:
-    """What the deadline counts from."""
     was = condition_of(status.conditions, _PROGRESSING)
     return was.last_update_time if was is not None else None
 

@@ -162,7 +162,6 @@ def status_of(
 
 
 def failed_status(budget: PodDisruptionBudget, message: str, now: datetime) -> PodDisruptionBudgetStatus:
-    """The status when nothing can be counted: nothing may go."""
     conditions = _conditions(budget, "SyncFailed", now, budget.status.observed_generation, message=message)
     return msgspec.structs.replace(budget.status, disruptions_allowed=0, conditions=conditions)
 

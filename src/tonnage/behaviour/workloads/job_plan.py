@@ -23,7 +23,6 @@ from tonnage.behaviour.workloads.job_pods import (
     finished_at,
     index_failures,
     index_of,
-    is_active,
     is_failed,
     is_tracked,
     last_failures,
@@ -34,7 +33,7 @@ from tonnage.behaviour.workloads.job_pods import (
     succeeded_indexes,
     superfluous_pods,
 )
-from tonnage.behaviour.workloads.pod_states import is_ready
+from tonnage.behaviour.workloads.pod_states import is_active, is_ready
 from tonnage.behaviour.workloads.replica_set_plan import pods_to_delete
 from tonnage.objects.batch_v1 import Job, JobCondition, JobStatus, UncountedTerminatedPods
 from tonnage.objects.core_v1 import Pod
@@ -186,7 +185,6 @@ def _restarted_too_often(job: Job, pods: Sequence[Pod]) -> bool:
 
 
 def wanted_active(job: Job, count: Count) -> int:
-    """How many pods should run now."""
     completions, parallelism = job.spec.completions, job.spec.parallelism
     if completions is None:  # after the first success no other is begun
         return len(count.active) if count.succeeded else parallelism
@@ -268,7 +266,11 @@ class Accounting:
 
 
 def account(job: Job, pods: Sequence[Pod], count: Count, *, is_ending: bool) -> Accounting:
-    """Enter pods that have ended. `is_ending`: nothing of it runs any more; whoever has not succeeded failed."""
+    """Enter pods that have ended. `is_ending`: nothing of it runs any more; whoever has not succeeded failed.
+
+    A pod keeps its finalizer until its uid stands in the status, and the uid stays there until the finalizer is gone:
+    every pod is counted once, whenever the program is killed. Mirrors trackJobStatusAndRemoveFinalizers.
+    """
     uncounted = job.status.uncounted_terminated_pods or UncountedTerminatedPods()
     succeeded, failed = list(uncounted.succeeded), list(uncounted.failed)
     told = {*succeeded, *failed}
@@ -291,11 +293,9 @@ def account(job: Job, pods: Sequence[Pod], count: Count, *, is_ending: bool) -> 
         job.status, uncounted_terminated_pods=UncountedTerminatedPods(succeeded=tuple(succeeded), failed=tuple(failed))
     )
     if job.spec.is_indexed:
-        status = msgspec.structs.replace(
-            status, succeeded=len(count.done), completed_indexes=written_intervals(count.done)
-        )
-        if job.spec.backoff_limit_per_index is not None:
-            status = msgspec.structs.replace(status, failed_indexes=written_intervals(count.lost))
+        lost = status.failed_indexes if job.spec.backoff_limit_per_index is None else written_intervals(count.lost)
+        done = written_intervals(count.done)
+        status = msgspec.structs.replace(status, succeeded=len(count.done), completed_indexes=done, failed_indexes=lost)
     return Accounting(status, removable)
 
 

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from tonnage.behaviour.workloads.pod_states import is_active
 from tonnage.behaviour.workloads.templates import controller_ref, pod_from_template
 from tonnage.objects.batch_v1 import (
     COMPLETION_INDEX,
@@ -23,12 +24,11 @@ from tonnage.objects.batch_v1 import (
     Job,
     PodFailurePolicy,
     PodFailurePolicyOnExitCodesRequirement,
-    PodFailurePolicyOnPodConditionsPattern,
     SuccessPolicy,
 )
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Pod
-from tonnage.objects.core_v1.pod import ContainerStatus, PodCondition
+from tonnage.objects.core_v1.pod import ContainerStatus
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.texts.decode_budget import whole_number
 from tonnage.objects.texts.index_intervals import IndexSet, read_intervals
@@ -121,17 +121,12 @@ def is_failed(pod: Pod, job: Job) -> bool:
     return not replaces_failed_only(job) and pod.metadata.is_terminating and pod.status.phase != "Succeeded"
 
 
-def is_active(pod: Pod) -> bool:
-    return not pod.is_terminal and not pod.metadata.is_terminating
-
-
 def index_of(pod: Pod) -> int | None:
     """The index of an Indexed Job that it is for; None when it does not say one."""
     return _number(pod.metadata.annotations.get(COMPLETION_INDEX, ""))
 
 
 def index_failures(pod: Pod) -> int:
-    """How often its index had failed before it."""
     return _number(pod.metadata.annotations.get(INDEX_FAILURE_COUNT, "")) or 0
 
 
@@ -161,7 +156,6 @@ def finished_at(pod: Pod) -> datetime | None:
 def match_policy(policy: PodFailurePolicy | None, pod: Pod) -> PolicyMatch:
     """The first rule that matches decides; without one a failure counts."""
     for position, rule in enumerate(policy.rules if policy is not None else ()):
-        told = ""
         if rule.on_exit_codes is not None:
             status = _matching_container(pod, rule.on_exit_codes)
             if status is None or status.state.terminated is None:
@@ -169,7 +163,8 @@ def match_policy(policy: PodFailurePolicy | None, pod: Pod) -> PolicyMatch:
             code = status.state.terminated.exit_code
             told = f"Container {status.name} for pod {pod.key} failed with exit code {code}"
         else:
-            condition = _matching_condition(pod.status.conditions, rule.on_pod_conditions)
+            wanted = {(each.type, each.status) for each in rule.on_pod_conditions}
+            condition = next((each for each in pod.status.conditions if (each.type, each.status) in wanted), None)
             if condition is None:
                 continue
             told = f"Pod {pod.key} has condition {condition.type}"
@@ -188,29 +183,24 @@ def _matching_container(pod: Pod, rule: PodFailurePolicyOnExitCodesRequirement) 
     return None
 
 
-def _matching_condition(
-    conditions: Iterable[PodCondition], patterns: Iterable[PodFailurePolicyOnPodConditionsPattern]
-) -> PodCondition | None:
-    wanted = {(each.type, each.status) for each in patterns}
-    return next((each for each in conditions if (each.type, each.status) in wanted), None)
-
-
 def succeeded_indexes(job: Job, pods: Iterable[Pod]) -> IndexSet:
     """Those that the status names, and those of pods that have succeeded since."""
-    completions = job.spec.completions or 0
-    fresh = [index_of(pod) for pod in pods if pod.status.phase == "Succeeded" and is_tracked(pod)]
-    known = IndexSet(read_intervals(job.status.completed_indexes, completions))
-    return known.with_numbers(index for index in fresh if index is not None and index < completions)
+    fresh = (pod for pod in pods if pod.status.phase == "Succeeded" and is_tracked(pod))
+    return _with_indexes(job, job.status.completed_indexes, fresh)
 
 
 def failed_indexes(job: Job, pods: Iterable[Pod]) -> IndexSet:
     """Those that have failed for good, by the limit of each index or by the policy; none without a limit."""
     if job.spec.backoff_limit_per_index is None:
         return IndexSet()
-    completions = job.spec.completions or 0
-    fresh = [index_of(pod) for pod in pods if is_tracked(pod) and is_index_failed(job, pod)]
-    known = IndexSet(read_intervals(job.status.failed_indexes or "", completions))
-    return known.with_numbers(index for index in fresh if index is not None and index < completions)
+    fresh = (pod for pod in pods if is_tracked(pod) and is_index_failed(job, pod))
+    return _with_indexes(job, job.status.failed_indexes or "", fresh)
+
+
+def _with_indexes(job: Job, known: str, pods: Iterable[Pod]) -> IndexSet:
+    completions, indexes = job.spec.completions or 0, map(index_of, pods)
+    legal = (index for index in indexes if index is not None and index < completions)
+    return IndexSet(read_intervals(known, completions)).with_numbers(legal)
 
 
 def is_index_failed(job: Job, pod: Pod) -> bool:

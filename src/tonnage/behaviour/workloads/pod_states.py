@@ -40,7 +40,6 @@ def ready_since(pod: Pod) -> datetime | None:
 
 
 def with_ready_since(pod: Pod, at: datetime) -> Pod:
-    """The pod as if it had become ready at that time."""
     conditions = tuple(
         msgspec.structs.replace(each, last_transition_time=at) if each.type == "Ready" else each
         for each in pod.status.conditions
@@ -179,7 +178,6 @@ class RejectedPods:
         return min((left_s for left_s in map(self._left_s, times_s) if left_s > 0), default=None)
 
     def forget(self, owner: Key) -> None:
-        """The owner is gone."""
         self._owners.pop(owner, None)
 
     def _note(self, of: _Owner, pod: Pod, uids: frozenset[str]) -> None:

@@ -2,14 +2,11 @@
 
 Two fences hold a rolling update: never more than `replicas + maxSurge` pods, never fewer available ones than
 `replicas - maxUnavailable`. The new set grows up to the first; old sets shrink down to the second, those pods first
-that are of no use anyway. When the Deployment is scaled in the middle of that, all sets are scaled in proportion, so
-that scaling does not hasten the rollout. All here is arithmetic on what the sets say of themselves; a size is only
-asked for when it differs. Mirrors rolling.go, sync.go and util/deployment_util.go of pkg/controller/deployment.
+that are of no use anyway. When the Deployment is scaled in the middle of that, all sets are scaled in proportion.
 
-The name of a ReplicaSet follows from its template: made twice, it is there once. Revisions count up. The set with
-the Deployment's template always has the highest; one that is returned to (`kubectl rollout undo`) gets a new number
-and remembers its old ones. The rest is the Deployment's annotations, copied. Mirrors SetNewReplicaSetAnnotations and
-getNewReplicaSet of pkg/controller/deployment.
+The name of a ReplicaSet follows from its template: made twice, it is there once. The set with the Deployment's template
+always has the highest revision; one that is returned to gets a new number and remembers its old ones. Mirrors
+rolling.go, sync.go and util/deployment_util.go of pkg/controller/deployment.
 """
 
 from __future__ import annotations
@@ -18,11 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tonnage.behaviour.workloads.pod_states import scaled_value
-from tonnage.behaviour.workloads.templates import controller_ref, template_hash
+from tonnage.behaviour.workloads.templates import by_age, controller_ref, template_hash
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet
 from tonnage.objects.codec import to_doc
 from tonnage.objects.document import Doc, copy, same
-from tonnage.objects.meta import Object
 from tonnage.objects.texts.decode_budget import whole_number
 
 POD_TEMPLATE_HASH: Final = "pod-template-hash"
@@ -73,18 +69,18 @@ def fenceposts(max_surge: int | str, max_unavailable: int | str, replicas: int) 
 
 
 def max_surge(deployment: Deployment) -> int:
-    if not is_rolling(deployment):
-        return 0
-    limits = deployment.spec.strategy.rolling_update
-    return fenceposts(limits.max_surge, limits.max_unavailable, deployment.spec.replicas)[0]
+    return _fenceposts_of(deployment)[0]
 
 
 def max_unavailable(deployment: Deployment) -> int:
-    replicas = deployment.spec.replicas
-    if not is_rolling(deployment) or replicas == 0:
-        return 0
+    return min(_fenceposts_of(deployment)[1], deployment.spec.replicas)
+
+
+def _fenceposts_of(deployment: Deployment) -> tuple[int, int]:
     limits = deployment.spec.strategy.rolling_update
-    return min(fenceposts(limits.max_surge, limits.max_unavailable, replicas)[1], replicas)
+    if not is_rolling(deployment):
+        return 0, 0
+    return fenceposts(limits.max_surge, limits.max_unavailable, deployment.spec.replicas)
 
 
 def replicas_annotations(deployment: Deployment) -> dict[str, str]:
@@ -94,12 +90,6 @@ def replicas_annotations(deployment: Deployment) -> dict[str, str]:
 
 
 # -- new and old ------------------------------------------------------------------------------------------------------
-
-
-def by_age(found: Object) -> tuple[float, str]:
-    """Oldest first, ties by name."""
-    created_at = found.metadata.creation_timestamp
-    return (created_at.timestamp() if created_at else 0.0, found.name)
 
 
 def same_template(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -179,14 +169,9 @@ def scaled(deployment: Deployment, new: ReplicaSet | None, olds: Sequence[Replic
     if len(active) <= 1:
         only = active[0] if active else new or max(olds, key=by_age, default=None)
         return {only.name: wanted} if only is not None else {}
-    if new is not None and _is_saturated(deployment, new):
+    if new and new.spec.replicas == _noted(new, DESIRED_REPLICAS) == new.status.available_replicas == wanted:
         return {each.name: 0 for each in active if each is not new}
     return _in_proportion(deployment, active) if is_rolling(deployment) else {}
-
-
-def _is_saturated(deployment: Deployment, new: ReplicaSet) -> bool:
-    wanted = deployment.spec.replicas
-    return new.spec.replicas == _noted(new, DESIRED_REPLICAS) == new.status.available_replicas == wanted
 
 
 def _in_proportion(deployment: Deployment, active: Sequence[ReplicaSet]) -> Sizes:
@@ -285,7 +270,6 @@ def _history(known: str, revision: str) -> str:
 
 
 def new_set(deployment: Deployment, replicas: int, revision: int) -> Doc:
-    """The ReplicaSet for the Deployment's template, with its number in the history."""
     doc = replica_set_for(deployment, replicas)
     doc["metadata"]["annotations"] = annotations_for(deployment, None, revision)
     return doc

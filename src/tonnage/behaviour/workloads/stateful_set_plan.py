@@ -1,12 +1,11 @@
-"""StatefulSet, the decision: what to do next to its pods, in order.
+"""StatefulSet, the decision: who is who by name, and what to do next to its pods, in order.
 
 OrderedReady works on one ordinal at a time: each pod waits until all before it are available, scaling down starts from
 the top when all below are well, and an update replaces from the top. A pod in the way (pending, not ready, on its way
 out) ends the plan; its next change queues the set again. Parallel makes and deletes many at once, and updates one at
 a time just the same. A pod that failed or succeeded is deleted; when it is gone, its ordinal is empty and filled again.
 
-The plan looks at a moment and promises nothing about the next: it is drawn anew after each change. Its cost follows the
-pods that exist, never `spec.replicas`: of empty ordinals it sees the first few only (`empty_ordinals`). Mirrors
+Its cost follows the pods that exist, never `spec.replicas`: of empty ordinals it sees the first few only. Mirrors
 updateStatefulSet of stateful_set_control.go, with the gate MaxUnavailableStatefulSet closed as it is by default.
 """
 
@@ -127,7 +126,9 @@ def owners_to_set(claim: PersistentVolumeClaim, owner: StatefulSet, pod: Pod) ->
     others = tuple(each for each in references if not refers_to(each, owner) and not refers_to(each, pod))
     if has_unexpected_controller(claim, owner, pod):
         return others if len(others) != len(references) else None
-    wanted = tuple(controller_ref(each) for each in _wanted(owner, pod))
+    policy, wanted = owner.spec.persistent_volume_claim_retention_policy, owners_at_creation(owner)
+    if policy.when_scaled == "Delete" and ordinal_of(pod.name) not in ordinals(owner):
+        wanted = (controller_ref(pod),)
     ours = tuple(each for each in references if each not in others)
     is_right = {each.uid for each in ours} == {each.uid for each in wanted} and all(each.controller for each in ours)
     return None if is_right else (*others, *wanted)
@@ -155,14 +156,6 @@ def has_stale_owner_ref(references: Iterable[OwnerReference], owner: Object) -> 
     """A reference to something of that kind and name, with another uid."""
     found = next((each for each in references if refers_to(each, owner)), None)
     return found is not None and found.uid != owner.uid
-
-
-def _wanted(owner: StatefulSet, pod: Pod) -> tuple[Object, ...]:
-    policy = owner.spec.persistent_volume_claim_retention_policy
-    is_scaled_away = ordinal_of(pod.name) not in ordinals(owner)
-    if policy.when_scaled == "Delete" and is_scaled_away:
-        return (pod,)
-    return (owner,) if policy.when_deleted == "Delete" else ()
 
 
 MOST_AT_ONCE: Final = 500

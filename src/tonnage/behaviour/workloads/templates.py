@@ -1,13 +1,12 @@
-"""What is made from templates: pods, claims of generic ephemeral volumes, names, and references to the owner.
+"""What is made from templates: pods, claims of generic ephemeral volumes, names, owner references, and their history.
 
 A template is a document and its pod is a copy of it: no field is lost that nobody here knows. `template_hash` is the
-name that a template gets: the same for the same template on every machine and after every restart, so that who makes
-something named by it finds it again. (The letters differ from those that a Go controller would choose, which hashes
-how Go prints its structs; whoever compares templates compares them, not their hashes.)
+same for the same template on every machine, so that who makes something named by it finds it again. (The letters differ
+from a Go controller's, which hashes how Go prints its structs.)
 
-By the garbage collector's rules, an object that refers to an owner goes when its owner goes. A plain reference says no
-more than that. A controller reference also says who manages the object, of which there is one at most, and blocks a
-deletion of the owner in the foreground until the object is gone.
+A StatefulSet or a DaemonSet keeps each template it ever had as a ControllerRevision: a patch that puts the template
+back, and a number that grows. A template that comes back takes up its old revision with a new number. Mirrors
+GetPodFromTemplate, history/controller_history.go, getStatefulSetRevisions and constructHistory.
 """
 
 from __future__ import annotations
@@ -17,6 +16,8 @@ import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from tonnage.fnv import fnv1, fnv1a
 from tonnage.objects import codec, scheme
@@ -35,16 +36,17 @@ def owner_ref(owner: Object) -> OwnerReference:
 
 
 def controller_ref(owner: Object) -> OwnerReference:
-    """A reference to the controller that made the object. Mirrors NewControllerRef."""
-    resource = scheme.resource_of(type(owner))
-    return OwnerReference(
-        api_version=resource.api_version,
-        kind=resource.kind,
-        name=owner.name,
-        uid=owner.uid,
-        controller=True,
-        block_owner_deletion=True,
-    )
+    """A reference to the controller that made the object, of which there is one at most. Mirrors NewControllerRef.
+
+    It blocks a deletion of the owner in the foreground until the object is gone.
+    """
+    return msgspec.structs.replace(owner_ref(owner), controller=True, block_owner_deletion=True)
+
+
+def by_age(found: Object) -> tuple[float, str]:
+    """Sorts the oldest first, ties by name."""
+    created_at = found.metadata.creation_timestamp
+    return (created_at.timestamp() if created_at else 0.0, found.name)
 
 
 def refers_to(reference: OwnerReference, owner: Object) -> bool:
@@ -64,7 +66,11 @@ _MAX_GENERATED_BASE: Final = 63 - 5
 def pod_from_template(template: Mapping[str, Any], owner: Object) -> Doc:
     """A pod of this owner as its template wants it; who makes it still names it. Mirrors GetPodFromTemplate."""
     wanted = template.get("metadata", {})
-    metadata: Doc = {"generateName": _prefix(owner.name), "namespace": owner.namespace}
+    prefix = f"{owner.name}-"
+    metadata: Doc = {
+        "generateName": owner.name if dns_subdomain(f"{prefix}x") else prefix,
+        "namespace": owner.namespace,
+    }
     metadata |= {field: copy(wanted[field]) for field in ("labels", "annotations", "finalizers") if wanted.get(field)}
     metadata["ownerReferences"] = [codec.to_doc(controller_ref(owner))]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": copy(template.get("spec", {}))}
@@ -94,11 +100,6 @@ def revision_hash(data: Any, collision_count: int) -> str:
 def canonical(value: Any) -> bytes:
     """JSON with sorted fields and no blanks: equal documents are equal bytes."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def _prefix(owner_name: str) -> str:
-    prefix = f"{owner_name}-"
-    return owner_name if dns_subdomain(f"{prefix}x") else prefix
 
 
 def _safe(number: int) -> str:
@@ -138,13 +139,7 @@ class Wanted:
 
 
 def in_order(revisions: Iterable[ControllerRevision]) -> list[ControllerRevision]:
-    """By number, then by age, then by name."""
-
-    def key(each: ControllerRevision) -> tuple[int, float, str]:
-        created_at = each.metadata.creation_timestamp
-        return (each.revision, created_at.timestamp() if created_at else 0.0, each.name)
-
-    return sorted(revisions, key=key)
+    return sorted(revisions, key=lambda each: (each.revision, *by_age(each)))
 
 
 def data_of(owner: Versioned) -> Doc:
@@ -176,7 +171,6 @@ def equal_to(owner: Versioned, ordered: Sequence[ControllerRevision]) -> list[Co
 
 
 def wanted(owner: Versioned, ordered: Sequence[ControllerRevision]) -> Wanted:
-    """Find the owner's template among its revisions."""
     equal = equal_to(owner, ordered)
     number = ordered[-1].revision + 1 if ordered else 1
     if not equal:

@@ -63,7 +63,6 @@ class DisruptionController:
         self._pods.add_handlers(on_add=self._pod_changed, on_update=self._pod_updated, on_delete=self._pod_changed)
 
     async def run(self) -> None:
-        """Work until cancelled."""
         await self._informers.wait_synced()
         await asyncio.gather(self._reconciler.run(), self._stale.run())
 

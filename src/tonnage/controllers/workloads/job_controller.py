@@ -1,12 +1,11 @@
-"""The job controller: pods until enough of them have succeeded, or too many have failed.
+"""The job controller: pods until enough of them have succeeded, or too many have failed; and when finished Jobs go.
 
     sync ──► adopt and release ──► verdict ──► delete or create pods ──► enter those that ended (status)
                                                                               │
              finished, when nothing is left to count ◄── count them (status) ◄┴─ take their finalizers off
 
-What is decided stands in `job_plan`, what is counted in `job_status`. A Job that another controller manages
-(`managedBy`) is left alone. Pods whose Job is gone lose the finalizer that would keep them. Events, reasons and
-conditions are upstream's.
+A Job that another controller manages (`managedBy`) is left alone. Pods whose Job is gone lose the finalizer that would
+keep them. A finished Job goes `ttlSecondsAfterFinished` after its end; setting the clock does not change that.
 """
 
 from __future__ import annotations
@@ -197,8 +196,11 @@ class JobController(WorkloadController[Job, Pod]):
         if has_ended and verdict is not None:
             settled = finished(settled, verdict, now)
         await self._write(stored, settled)
-        if has_ended:
-            self._tell_end(job, settled)
+        if has_ended and settled.conditions[-1].type == "Complete":
+            self._recorder.event(job, "Normal", "Completed", "Complete", "Job completed")
+        elif has_ended:
+            end = settled.conditions[-1]
+            self._recorder.event(job, "Warning", end.reason, "Fail", end.message)
 
     async def _write(self, job: Job, status: JobStatus) -> Job:
         fresh = await write_status(self._client, job, status)
@@ -222,13 +224,6 @@ class JobController(WorkloadController[Job, Pod]):
             return pod.uid
 
         return set(await asyncio.gather(*map(take, pods))) - {""}
-
-    def _tell_end(self, job: Job, status: JobStatus) -> None:
-        end = status.conditions[-1]
-        if end.type == "Complete":
-            self._recorder.event(job, "Normal", "Completed", "Complete", "Job completed")
-        else:
-            self._recorder.event(job, "Warning", end.reason, "Fail", end.message)
 
     # -- pods whose Job is gone ---------------------------------------------------------------------------------------
 
@@ -268,13 +263,11 @@ class JobController(WorkloadController[Job, Pod]):
 
 def _remember_failures(doc: Doc, job: Job, before: Pod | None) -> None:
     """Write on a pod how often its index failed: the pods that did are not kept."""
-    counts = 0 if before is None else index_failures(before)
-    ignored = 0 if before is None else ignored_index_failures(before)
+    counts, ignored = 0, 0
     if before is not None:
-        if match_policy(job.spec.pod_failure_policy, before).counts:
-            counts += 1
-        else:
-            ignored += 1
+        is_counted = match_policy(job.spec.pod_failure_policy, before).counts
+        counts = index_failures(before) + is_counted
+        ignored = ignored_index_failures(before) + (not is_counted)
     annotations = doc["metadata"].setdefault("annotations", {})
     annotations[INDEX_FAILURE_COUNT] = str(counts)
     if ignored:

@@ -59,13 +59,11 @@ class Expectations:
         self._doubts: dict[Key, list[tuple[Cache[Any], Key, str]]] = {}
 
     async def create(self, owner: Key, cache: Cache[T], doc: Doc) -> T:
-        """Create an object, and expect it."""
         made = codec.convert(cache.cls, await self._client.create_doc(doc))
         self.expect_written(owner, cache, made)
         return made
 
     async def patch(self, owner: Key, cache: Cache[T], key: Key, patch: Doc, *, patch_type: PatchType = "merge") -> T:
-        """Change an object, and expect that."""
         patched = await self._client.patch(cache.cls, key, patch, patch_type=patch_type)
         self.expect_written(owner, cache, patched)
         return patched
@@ -130,7 +128,6 @@ class Expectations:
         return not left and owner not in self._doubts
 
     def forget(self, owner: Key) -> None:
-        """The owner is gone."""
         self._expected.pop(owner, None)
         self._doubts.pop(owner, None)
 

@@ -117,7 +117,6 @@ class HistoryControl:
         self._expectations = expectations
 
     async def revisions(self, owner: Versioned) -> list[ControllerRevision]:
-        """The revisions of this owner in their order, after adoptions and releases."""
         selector = owner.spec.selector
         found = await claim_objects(
             self._client, owner, self._revisions_of, lambda each: selects(selector, each.metadata.labels)

@@ -173,5 +173,4 @@ class DrainOutcome:
 
 
 def documents(found: Sequence[msgspec.Struct]) -> list[dict[str, Any]]:
-    """The structs as JSON has them."""
     return msgspec.json.decode(msgspec.json.encode(found), type=list[dict[str, Any]])

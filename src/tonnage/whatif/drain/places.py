@@ -43,7 +43,6 @@ def left_behind(world: World, drained: Collection[str]) -> list[DataLeftBehind]:
 
 
 def lost_data(world: World, pod: Pod) -> Iterator[LostData]:
-    """What ends when this pod goes."""
     for each in pod.spec.volumes:
         if each.empty_dir is not None:
             yield LostData(pod.key, each.name, EMPTY_DIR, None)
@@ -90,7 +89,6 @@ def _homes(world: World, volume: PersistentVolume, pods: list[Pod]) -> set[str]:
 
 
 def kind_of(volume: PersistentVolume) -> str:
-    """What holds the data, in words."""
     if volume.spec.csi is not None:
         return f"volume of {volume.spec.csi.driver}, which does not rebuild"
     if volume.spec.local is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -51,13 +50,6 @@ class OrderSearch:
             "tried": self.tried,
             "complete": self.is_complete,
         }
-
-
-def trials(count: int) -> int:
-    """How many orders may have to be tried."""
-    if count <= ALL_UP_TO:
-        return math.factorial(count) - 1
-    return count * (count + 1) // 2 if count <= GREEDY_UP_TO else 3
 
 
 def search(scene: Scene, given: DrainOutcome, found: OrderSearch, step: Step) -> None:
@@ -225,11 +217,6 @@ class Preview:
         self.is_drained = False
         """What the drain itself does is known."""
 
-    @property
-    def trials(self) -> int:
-        """About how many clusters are made, for a bar."""
-        return 1 + (trials(len(self.nodes)) if self.is_one_by_one else 0)
-
     def run(self, step: Step = lambda amount: None) -> None:
         """Find out everything. A KeyboardInterrupt leaves what is known."""
         rehearsal = Rehearsal(self.scene, explains=True)
@@ -246,7 +233,6 @@ class Preview:
         self.is_partial = False
 
     def document(self) -> dict[str, Any]:
-        """The answer as JSON."""
         found = self.outcome.document()
         found["drained"] = list(self.nodes)
         found["holds"] = self.outcome.holds if self.is_drained else None

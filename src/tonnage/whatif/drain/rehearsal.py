@@ -152,7 +152,6 @@ class Rehearsal:
                 return
 
     def disks(self) -> list[dict[str, Any]]:
-        """The disks as they are now, as JSON."""
         return disk_documents(self.world.storage, self.world.engine.held)
 
     # -- what is done -------------------------------------------------------------------------------------------------
@@ -174,7 +173,6 @@ class Rehearsal:
         return self.outcome
 
     def drain_next(self, name: str) -> None:
-        """The next of several, one after the other."""
         self.outcome.drained = (*self.outcome.drained, name)
         self._read(self._drain((name,)), name)
 

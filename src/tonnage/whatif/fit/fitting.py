@@ -203,7 +203,6 @@ _NODES_SHOWN = 40
 
 
 def show(answer: FitAnswer, out: TextIO) -> None:
-    """Write the answer."""
     page, counted = TextPage(out), answer.counted
     some = "at least " if counted.is_cut else ""
     page.say(text(f"{answer.workload}: {some}{counted.count:,} more {'fits' if counted.count == 1 else 'fit'}", "bold"))

@@ -122,7 +122,6 @@ class Remedies:
         """Of the pod's claims."""
 
     def found(self) -> list[Remedy]:
-        """All that was found, the least first."""
         if self._refusal.held_back:
             return []
         tried = [each for answer in self._refusal.nodes for each in self._by_state(answer)]

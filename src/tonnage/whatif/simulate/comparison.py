@@ -1,8 +1,7 @@
 """Several runs of one scenario side by side, and for any two of them the first decision where they part, explained.
 
-Runs of one seed see the same arrivals. Up to the decision where two of them part they have done the same at the same
-times; so what is explained there is the difference of their rules, and of nothing else. Decisions are not explained as
-they are made, which would double their cost: the two runs are made again, up to that decision.
+Up to the decision where two runs of one seed part they have done the same at the same times; so what is explained there
+is the difference of their rules. To explain it, the two runs are made again, up to that decision.
 """
 
 from __future__ import annotations
@@ -34,26 +33,14 @@ class RunResult:
         waiting = frozenset(pod.key for pod in measured.waiting_pods())
         return cls(run, run_document(measured), measured.decisions, waiting)
 
-    @property
-    def is_partial(self) -> bool:
-        return bool(self.document["partial"])
+
+Pair = tuple[AttemptMade | None, AttemptMade | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Parting:
-    """Where two runs part: what each decides there, None when it has nothing more to decide."""
-
-    number: int
-    one: AttemptMade | None
-    other: AttemptMade | None
-
-
-def first_parting(one: Sequence[AttemptMade], other: Sequence[AttemptMade]) -> Parting | None:
-    """The first decision that differs in its pod, its node or its time; None when all are alike."""
-    for number, (left, right) in enumerate(zip_longest(one, other)):
-        if left != right:
-            return Parting(number, left, right)
-    return None
+def first_parting(one: Sequence[AttemptMade], other: Sequence[AttemptMade]) -> tuple[int, Pair] | None:
+    """The number of the first decision that differs, and both; None where a run has nothing more to decide."""
+    pairs = enumerate(zip_longest(one, other))
+    return next(((number, pair) for number, pair in pairs if pair[0] != pair[1]), None)
 
 
 @dataclass(slots=True)
@@ -66,7 +53,6 @@ class Comparison:
     is_partial: bool = False
 
     def document(self) -> dict[str, Any]:
-        """The answer as JSON (docs/whatif.md)."""
         return {
             "seed": self.seed,
             "partial": self.is_partial,
@@ -119,18 +105,17 @@ def _difference(one: RunResult, other: RunResult, explain: Explain) -> dict[str,
     parting = first_parting(one.decisions, other.decisions)
     if parting is None:
         return found
-    sides = {}
-    decided = (parting.one, parting.other)
+    number, decided = parting
     nodes = [each.node for each in decided if each is not None and each.node]
-    for result, each in zip((one, other), decided, strict=True):
-        explanation = explain(result.run, each)
-        sides[result.run.name] = _side(each, explanation, nodes)
-    first = next(each for each in decided if each is not None)
+    made = [each for each in decided if each is not None]
     found["parting"] = {
-        "decision": parting.number,
-        "at": round(min(each.at_s for each in decided if each is not None), 3),
-        "pod": first.pod,
-        "sides": sides,
+        "decision": number,
+        "at": round(min(each.at_s for each in made), 3),
+        "pod": made[0].pod,
+        "sides": {
+            result.run.name: _side(each, explain(result.run, each), nodes)
+            for result, each in zip((one, other), decided, strict=True)
+        },
     }
     return found
 
@@ -181,7 +166,6 @@ def _why(
 
 
 def _less(mine: Mapping[str, int], theirs: Mapping[str, int]) -> str:
-    """The plugins that made the difference."""
     lost = {plugin: score - theirs.get(plugin, 0) for plugin, score in mine.items() if score > theirs.get(plugin, 0)}
     if not lost:
         return ""

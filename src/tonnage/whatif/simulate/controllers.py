@@ -149,7 +149,6 @@ class Controllers:
         return ""
 
     def _make_successor(self, pod: Pod, claims: Claims) -> None:
-        """What a pod's controller makes once it has gone; nothing for a pod that has none."""
         self._lives += 1
         controller = pod.metadata.controller
         if controller is None:
@@ -223,7 +222,6 @@ def _set_key(pod: Pod) -> Key:
 
 
 def _is_up(pod: Pod) -> bool:
-    """Running and ready, and not on its way out."""
     ready = pod.condition("Ready")
     return pod.status.phase == "Running" and not pod.metadata.is_terminating and (ready is None or ready.is_true)
 

@@ -29,20 +29,18 @@ _SEARCH_STEPS: Final = 10_000
 T = TypeVar("T", bound=Object)
 
 
-def disk_documents(storage: StorageModel, held: HeldCapacity | None, most: int = MOST_DISKS) -> list[dict[str, Any]]:
+def disk_documents(storage: StorageModel, held: HeldCapacity | None) -> list[dict[str, Any]]:
     """The disks of a storage model, of very many the first, with what a scheduler holds of them."""
     promised = _promised(storage, held) if held is not None else {}
-    return [_document(storage, disk, promised.get(disk, {})) for disk in list(storage.disks)[:most]]
+    return [_document(storage, disk, promised.get(disk, {})) for disk in list(storage.disks)[:MOST_DISKS]]
 
 
-def disks_of_objects(
-    objects: Iterable[Object], held: HeldCapacity | None, most: int = MOST_DISKS
-) -> list[dict[str, Any]]:
+def disks_of_objects(objects: Iterable[Object], held: HeldCapacity | None) -> list[dict[str, Any]]:
     """The same for a cluster as its objects tell of it."""
     known = list(objects)
     storage = StorageModel(WorldState(known, WorldSettings(), Watcher(), ()), random.Random(0))
     storage.open(known)
-    return disk_documents(storage, held, most)
+    return disk_documents(storage, held)
 
 
 def _promised(storage: StorageModel, held: HeldCapacity) -> dict[Disk, dict[Key, int]]:

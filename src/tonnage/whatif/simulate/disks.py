@@ -87,7 +87,6 @@ class Disk:
     pools: list[int]
     """Free bytes of each."""
     total_bytes: int = 0
-    lists_pools: bool = True
     objects: list[Key] = field(default_factory=list)
     volumes: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By name: the pool, -1 where that is not known, and the bytes."""
@@ -165,8 +164,7 @@ class Disks:
         if group and shared in self._shared:
             disk = self._shared[shared]
         else:
-            pools = list(listed_pools(capacity))
-            disk = Disk(pools or pools_of_sum(capacity), lists_pools=bool(pools))
+            disk = Disk(list(listed_pools(capacity)) or pools_of_sum(capacity))
             if group:
                 self._shared[shared] = disk
         disk.objects.append(capacity.key)
@@ -249,7 +247,6 @@ def made_volume(
 
 
 def bound_claim(claim: PersistentVolumeClaim, volume_name: str) -> PersistentVolumeClaim:
-    """A claim as it is when its binding is complete."""
     replace = msgspec.structs.replace
     annotations = {**claim.metadata.annotations, BIND_COMPLETED: "yes"}
     spec, status = replace(claim.spec, volume_name=volume_name), replace(claim.status, phase="Bound")

@@ -79,7 +79,6 @@ class Kubelets:
             self._world.agenda.after(0.0, lambda: self.pod_came(pod))
 
     def pod_came(self, pod: Pod) -> None:
-        """A pod was bound: bring its volumes, then start it."""
         if self._world.now(pod) is None:
             return
         node = self._world.get(Node, pod.spec.node_name)

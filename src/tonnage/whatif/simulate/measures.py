@@ -140,7 +140,6 @@ class Measures(Watcher):
         return sum(pod.uid in self._decided and not pod.metadata.is_terminating for pod in there) + self._finished
 
     def waiting_pods(self) -> list[Pod]:
-        """Pods that have no node now."""
         return [pod for pod in self.world.pods() if not pod.spec.node_name and not pod.is_terminal]
 
     def waiting_groups(self) -> list[tuple[str, list[str]]]:
@@ -174,7 +173,6 @@ PERCENTS: Final = (0, *range(5, 100, 5), 99, 100)
 
 
 def run_document(measured: Measures) -> dict[str, Any]:
-    """One run; the fields are a contract."""
     world, took_s = measured.world, sorted(measured.running_after_s)
     counts = world.storage.counts
     refused = measured.node_events.refused if measured.node_events is not None else {}

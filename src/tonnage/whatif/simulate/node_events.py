@@ -130,7 +130,6 @@ class NodeEvents:
             self._world.controllers.replace(pod, "its node is gone")
 
     def join(self, objects: Iterable[Object]) -> None:
-        """A node comes, with its CSINode and its capacity objects."""
         for each in objects:
             self._world.put(each)
 

@@ -177,7 +177,6 @@ class Player:
         return made
 
     def play(self, run: Run, progress: Progress = lambda amount: None) -> Measures:
-        """One run, from beginning to end, or until it is stopped."""
         with rare_collections():
             play = Play(self, run)
             measured = play.to_end(progress)
@@ -315,7 +314,6 @@ class Play:
             make()
 
     def _make(self, workload: Workload, span_s: float | None) -> Pod | None:
-        """The next pod of a workload, with its claims."""
         name = f"{type(workload).__name__}/{workload.key}"
         if name not in self._replicas:
             made, self._replicas[name] = self._expander.more(workload)

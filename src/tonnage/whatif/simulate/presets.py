@@ -20,10 +20,8 @@ class Preset:
 
     args: str
     gates: dict[str, bool]
-    meaning: str
 
     def text(self) -> str:
-        """A KubeSchedulerConfiguration."""
         from tonnage.scheduling.configuration.plugin_args import GROUP_VERSION  # numpy comes with it; help needs none
 
         head = f"apiVersion: {GROUP_VERSION}\nkind: KubeSchedulerConfiguration\n"
@@ -43,10 +41,10 @@ _SCHEDULER_GATES: Final = (
 """The gates that change what a scheduler decides; others are the API server's, the nodes' and the drivers'."""
 
 PRESETS: Final = {
-    "kube-scheduler": Preset("", dict.fromkeys(_SCHEDULER_GATES, False), "kube-scheduler 1.36's rules"),
-    "kep": Preset("reservation: Object, legacyPools: Strict, poolFit: Possible", {}, "KEP-5925 to the letter"),
-    "default": Preset("", {}, "Tonnage's defaults"),
-    "guaranteed": Preset("poolFit: Guaranteed", {}, "only where every choice of pools holds the volumes"),
+    "kube-scheduler": Preset("", dict.fromkeys(_SCHEDULER_GATES, False)),
+    "kep": Preset("reservation: Object, legacyPools: Strict, poolFit: Possible", {}),
+    "default": Preset("", {}),
+    "guaranteed": Preset("poolFit: Guaranteed", {}),
 }
 
 

@@ -33,7 +33,6 @@ Document = Mapping[str, Any]
 
 
 def show(comparison: Comparison, out: TextIO) -> None:
-    """Write the runs as a page."""
     page = TextPage(out)
     documents = {name: result.document for name, result in comparison.results.items()}
     if comparison.is_partial:
@@ -50,13 +49,14 @@ def show(comparison: Comparison, out: TextIO) -> None:
     _print_differences(comparison.differences, page)
 
 
-def sparkline(values: Sequence[float], highest: float | None = None, width: int = _LINE) -> str:
+def sparkline(values: Sequence[float], highest: float | None = None) -> str:
     """Values as bars, the last of each share of them; `highest` is a full bar, else the highest value is."""
     if not values:
         return ""
     top = highest if highest is not None else max(values)
-    picked = [values[min(len(values) - 1, (number + 1) * len(values) // width)] for number in range(width)]
-    picked = picked if len(values) > width else list(values)
+    picked = list(values)
+    if len(values) > _LINE:
+        picked = [values[min(len(values) - 1, (number + 1) * len(values) // _LINE)] for number in range(_LINE)]
     steps = len(_BARS) - 1
     return "".join(_BARS[max(0, min(steps, round(steps * value / top)))] if top else _BARS[0] for value in picked)
 

@@ -146,7 +146,6 @@ class SchedulerLoop:
 
     @property
     def on_their_way(self) -> int:
-        """How many bindings stand still now."""
         return len(self._bindings)
 
     def schedule(self, queued: QueuedPod) -> None:
@@ -234,7 +233,6 @@ class SchedulerLoop:
         self._came_back(binding.queued, binding.status, binding.placement.node)
 
     def _came_back(self, queued: QueuedPod, status: Status, node: str) -> None:
-        """A pod that had a node lost it again."""
         self.why[queued.uid] = f"{node} failed it: {status.message}" if node else status.message
         self._world.watcher.failed(queued.info, node, status)
         self._engine.failed_on(queued, node, status.message)

@@ -260,7 +260,6 @@ class StorageModel:
         return ",".join(topology.match_labels.values()) if topology is not None else ""
 
     def classes_of(self, disk: Disk) -> list[str]:
-        """The classes whose volumes are made on a disk."""
         told = (self._told.get(key) for key in disk.objects)
         return sorted({each.storage_class_name for each in told if each is not None})
 
@@ -286,7 +285,6 @@ class StorageModel:
         return homes[0] if len(homes) == 1 else None
 
     def reach(self) -> Reach:
-        """Which volumes can be used on which nodes, now."""
         if self._reach is None:
             self._reach = Reach(self.objects.all(Node))
         return self._reach

@@ -94,7 +94,6 @@ class VolumeBinder:
         return [now] if now is not None else []
 
     def _bind(self, key: Key, volume_name: str) -> None:
-        """Write the volume's half, then the claim's."""
         claim, volume = self._world.get(PersistentVolumeClaim, key), self._world.get(PersistentVolume, volume_name)
         if claim is None or volume is None or claim.is_bound or claim.spec.volume_name not in ("", volume_name):
             return

@@ -61,7 +61,6 @@ class World(WorldState):
         self._open()
 
     def _open(self) -> None:
-        """Let every part know what there is."""
         self.storage.open(self.objects)
         for pod in self.pods():
             self._keep(pod, is_new=True)

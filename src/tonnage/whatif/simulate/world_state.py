@@ -64,7 +64,6 @@ class Agenda:
             self.now_s = when_s
 
     def take_due(self) -> Work | None:
-        """The next work that is due now, or None."""
         if self._notes and self._notes[0][0] <= self.now_s:
             _, _, work, is_alarm = heapq.heappop(self._notes)
             self.awake -= not is_alarm
@@ -159,7 +158,6 @@ class WorldState:
         return self.get(PersistentVolume, claim.spec.volume_name)
 
     def put(self, new: T) -> T:
-        """Create an object or replace the one of its name."""
         before, now = cast("tuple[Object | None, T]", self.objects.put(new))
         if before is now:
             return now

@@ -91,10 +91,8 @@ def test_another_seed_has_other_arrivals(tmp_path: Path) -> None:
 def test_where_two_runs_part() -> None:
     same, here, there = AttemptMade(0, 0.0, "a", "n"), AttemptMade(1, 1.0, "b", "n"), AttemptMade(1, 1.0, "b", "m")
     assert first_parting([same, here], [same, here]) is None
-    found = first_parting([same, here], [same, there])
-    assert found is not None and (found.number, found.one, found.other) == (1, here, there)
-    found = first_parting([same], [same, there])
-    assert found is not None and (found.one, found.other) == (None, there)
+    assert first_parting([same, here], [same, there]) == (1, (here, there))
+    assert first_parting([same], [same, there]) == (1, (None, there))
 
 
 def test_a_run_that_is_stopped_tells_what_is_known(tmp_path: Path) -> None:
