@@ -41,8 +41,11 @@ class Asked:
     rule: Rule
     zero: Any = ""
 
+    def __call__(self, value: Any, path: str) -> Errors:
+        return self.rule(value, path)
 
-Rules = Mapping[str, Rule | Asked]
+
+Rules = Mapping[str, Rule]
 """A field, or a dotted path of fields, and what it may hold; in the order in which errors are told."""
 
 
@@ -50,12 +53,12 @@ def check(doc: Doc, path: str, rules: Rules) -> Errors:
     """Everything that `rules` finds wrong with the fields of a part of a document."""
     errors: Errors = []
     for field, rule in rules.items():
-        value = dig(doc, *field.split("."))
-        at = f"{path}.{field}" if path else field
-        if isinstance(rule, Asked):
-            errors += rule.rule(rule.zero if value is None else value, at)
-        elif value is not None:
-            errors += rule(value, at)
+        value = dig(doc, *field.split(".")) if "." in field else doc.get(field)
+        if value is None:
+            if not isinstance(rule, Asked):
+                continue
+            value = rule.zero
+        errors += rule(value, f"{path}.{field}" if path else field)
     return errors
 
 
