@@ -87,11 +87,11 @@ def _conflict(name: str, told: str) -> Conflict:
     )
 
 
-def set_condition(pod: Doc, condition: Doc, *, now: str) -> None:
+def set_condition(doc: Doc, condition: Doc, *, now: str) -> None:
     """Put `condition` in the place of the one of its type; its time is `now` unless its status stays.
     UpdatePodCondition.
     """
-    conditions = pod.setdefault("status", {}).setdefault("conditions", [])
+    conditions = doc.setdefault("status", {}).setdefault("conditions", [])
     for idx, was in enumerate(conditions):
         if was.get("type") == condition["type"]:
             is_same = was.get("status") == condition["status"]
@@ -104,7 +104,6 @@ def set_condition(pod: Doc, condition: Doc, *, now: str) -> None:
 _PODS = BY_PLURAL["", "pods"]
 MAX_DISRUPTED_PODS = 2000
 """More evictions than this, unconfirmed by the budget's controller, and no further one is allowed."""
-_UNGUARDED_PHASES = ("Succeeded", "Failed", "Pending")
 _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 _RETRY_AFTER_S = 10
 
@@ -139,12 +138,18 @@ def judge_eviction(
     """Decide about one eviction; `budgets` are those of the namespace. Raises TooManyRequests, Forbidden or
     ManyBudgets.
     """
-    options = _options(eviction, dry_run)
-    if _is_unguarded(pod):
+    options: Doc = copy(eviction.get("deleteOptions", {}))
+    if dry_run and not options.get("dryRun"):
+        options["dryRun"] = list(dry_run)
+    wanted, version = options.get("preconditions", {}), pod["metadata"].get("resourceVersion", "")
+    is_named = "resourceVersion" in wanted
+    nailed = {**options, "preconditions": {**wanted, "resourceVersion": version}}
+    phase, is_going = pod.get("status", {}).get("phase"), "deletionTimestamp" in pod["metadata"]
+    if is_going or phase in ("Succeeded", "Failed", "Pending"):
         # A pending pod may start any moment, and would then be guarded; the others never will.
-        if pod.get("status", {}).get("phase") == "Pending" and "deletionTimestamp" not in pod["metadata"]:
-            return EvictionDecision(_nailed(options, pod), on_conflict=_unless_named(options, OnConflict.JUDGE_AGAIN))
-        return EvictionDecision(options, on_conflict=_unless_named(options, OnConflict.JUDGE_AGAIN))
+        is_nailed = phase == "Pending" and not is_going and not is_named
+        on_conflict = OnConflict.FAIL if is_named else OnConflict.JUDGE_AGAIN
+        return EvictionDecision(nailed if is_nailed else options, on_conflict=on_conflict)
 
     matching = [budget for budget in budgets if _guards(budget, pod)]
     if len(matching) > 1:
@@ -153,9 +158,11 @@ def judge_eviction(
         return EvictionDecision(options)
     budget = matching[0]
     name = budget["metadata"]["name"]
-    if not _is_ready(pod) and _spares_unready(budget):
-        nailed = {**options, "preconditions": {**options.get("preconditions", {}), **_version(pod)}}
-        return EvictionDecision(nailed, budget_name=name, on_conflict=_unless_named(options, OnConflict.TRY_LATER))
+    conditions = pod.get("status", {}).get("conditions", ())
+    is_ready = any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
+    if not is_ready and _spares_unready(budget):
+        on_conflict = OnConflict.FAIL if is_named else OnConflict.TRY_LATER
+        return EvictionDecision(nailed, budget_name=name, on_conflict=on_conflict)
     charged = _charge(budget, pod["metadata"]["name"], now=now)
     return EvictionDecision(options, budget=None if options.get("dryRun") else charged, budget_name=name)
 
@@ -194,17 +201,6 @@ def still_processing(budget_name: str) -> TooManyRequests:
     return _refused(told, retry_after_s=_RETRY_AFTER_S)
 
 
-def _options(eviction: Doc, dry_run: Sequence[str]) -> Doc:
-    options: Doc = copy(eviction.get("deleteOptions", {}))
-    if dry_run and not options.get("dryRun"):
-        options["dryRun"] = list(dry_run)
-    return options
-
-
-def _is_unguarded(pod: Doc) -> bool:
-    return pod.get("status", {}).get("phase") in _UNGUARDED_PHASES or "deletionTimestamp" in pod["metadata"]
-
-
 def _guards(budget: Doc, pod: Doc) -> bool:
     """Does the budget select the pod? One without a selector, or with a broken one, selects nothing."""
     selector = budget.get("spec", {}).get("selector")
@@ -214,11 +210,6 @@ def _guards(budget: Doc, pod: Doc) -> bool:
         return msgspec.convert(selector, LabelSelector).matches(pod["metadata"].get("labels", {}))
     except InvalidSelector:
         return False
-
-
-def _is_ready(pod: Doc) -> bool:
-    conditions = pod.get("status", {}).get("conditions", ())
-    return any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
 
 
 def _spares_unready(budget: Doc) -> bool:
@@ -245,7 +236,8 @@ def _charge(budget: Doc, pod_name: str, *, now: str) -> Doc:
     charged: Doc = copy(budget)
     charged["status"]["disruptionsAllowed"] = allowed - 1
     if allowed == 1:
-        _note_exhaustion(charged["status"], now=now)
+        condition = {"type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods", "message": ""}
+        set_condition(charged, {**condition, "observedGeneration": status.get("observedGeneration", 0)}, now=now)
     charged["status"]["disruptedPods"] = {**status.get("disruptedPods", {}), pod_name: now}
     return charged
 
@@ -265,37 +257,6 @@ def _why_none(name: str, status: Doc) -> str:
     if is_told:
         return f"The disruption budget {name} does not allow evicting pods currently ({reason}): {message}"
     return f"The disruption budget {name} does not allow evicting pods currently"
-
-
-def _note_exhaustion(status: Doc, *, now: str) -> None:
-    conditions = status.setdefault("conditions", [])
-    condition = {
-        "type": "DisruptionAllowed",
-        "status": "False",
-        "reason": "InsufficientPods",
-        "message": "",
-        "observedGeneration": status.get("observedGeneration", 0),
-    }
-    for idx, was in enumerate(conditions):
-        if was.get("type") == "DisruptionAllowed":
-            since = was.get("lastTransitionTime", now) if was.get("status") == "False" else now
-            conditions[idx] = {**condition, "lastTransitionTime": since}
-            return
-    conditions.append({**condition, "lastTransitionTime": now})
-
-
-def _version(pod: Doc) -> Doc:
-    return {"resourceVersion": pod["metadata"].get("resourceVersion", "")}
-
-
-def _nailed(options: Doc, pod: Doc) -> Doc:
-    """The options with the pod's version as precondition, unless the caller named one."""
-    wanted = options.get("preconditions", {})
-    return options if "resourceVersion" in wanted else {**options, "preconditions": {**wanted, **_version(pod)}}
-
-
-def _unless_named(options: Doc, answer: OnConflict) -> OnConflict:
-    return OnConflict.FAIL if "resourceVersion" in options.get("preconditions", {}) else answer
 
 
 def _refused(told: str, *, retry_after_s: int = 0) -> TooManyRequests:
