@@ -112,7 +112,7 @@ def named(rule: Callable[[Any], list[str]]) -> Rule:
 
 def one_of(*allowed: str) -> Rule:
     """A word out of a list, which is told in upstream's order."""
-    return lambda value, path: optional_choice(value, allowed, path)
+    return lambda value, path: [] if value in allowed else [unsupported(path, value, allowed)]
 
 
 def at_most_bytes(limit: int) -> Rule:
@@ -153,18 +153,6 @@ def validate_label_name(key: str, path: str) -> Errors:
 def unsupported(path: str, value: Any, allowed: Sequence[str]) -> FieldError:
     """A word that is not on the list, with the list in upstream's order, which is not always the alphabet's."""
     return FieldError("FieldValueNotSupported", path, value, "supported values: " + ", ".join(map(go_value, allowed)))
-
-
-def choice(value: str, allowed: Sequence[str], path: str) -> Errors:
-    """A word that must be there and be one of `allowed`."""
-    if not value:
-        return [required(path)]
-    return [] if value in allowed else [unsupported(path, value, allowed)]
-
-
-def optional_choice(value: str | None, allowed: Sequence[str], path: str) -> Errors:
-    """A word that may be left out, but is one of `allowed` when it is there."""
-    return [] if value is None or value in allowed else [unsupported(path, value, allowed)]
 
 
 def sentences(path: str, value: Any, wrong: Iterable[str]) -> Errors:

@@ -20,7 +20,7 @@ from tonnage.documents.custom.structural import META_FIELDS, Structural, compile
 from tonnage.documents.custom.validation import ABSENT, Rules, embedded_errors
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors, FieldError, forbidden, invalid, not_supported, required
-from tonnage.objects.field_rules import optional_choice
+from tonnage.objects.field_rules import one_of
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _EMBEDDED, _PRESERVE = "x-kubernetes-embedded-resource", "x-kubernetes-preserve-unknown-fields"
@@ -131,13 +131,13 @@ def _list_and_map_errors(schema: Doc, path: str) -> Errors:
     if map_type is not None:
         if kind != "object":
             errors.append(_type_error(path, kind, f"must be object if {_MAP_TYPE} is specified"))
-        errors += optional_choice(map_type, ("atomic", "granular"), f"{path}.{_MAP_TYPE}")
+        errors += one_of("atomic", "granular")(map_type, f"{path}.{_MAP_TYPE}")
     if list_type is not None:
         if kind != "array":
             errors.append(_type_error(path, kind, f"must be array if {_LIST_TYPE} is specified"))
         elif list_type == "set" and items is not None:
             errors += _set_item_errors(items, f"{path}.items")
-        errors += optional_choice(list_type, ("atomic", "set", "map"), f"{path}.{_LIST_TYPE}")
+        errors += one_of("atomic", "set", "map")(list_type, f"{path}.{_LIST_TYPE}")
     if keys and list_type != "map":
         told = f"must be map if {_KEYS} is non-empty"
         where = f"{path}.{_LIST_TYPE}"

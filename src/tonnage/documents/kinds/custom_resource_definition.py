@@ -29,7 +29,7 @@ from tonnage.documents.strategy import Generation, Strategy, fill
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig, same
 from tonnage.objects.field_errors import Errors, forbidden, invalid, required
-from tonnage.objects.field_rules import choice, unchanged_fields, unsupported
+from tonnage.objects.field_rules import check, needed, one_of, unchanged_fields, unsupported
 
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 APPROVED = "api-approved.kubernetes.io"
@@ -223,7 +223,7 @@ def _spec_errors(spec: Doc, old: Doc | None = None) -> Errors:
         errors.append(invalid("spec.group", group, ",".join(wrong)))
     elif "." not in group:
         errors.append(invalid("spec.group", group, "should be a domain with at least one dot"))
-    errors += choice(spec.get("scope") or "", ("Cluster", "Namespaced"), "spec.scope")
+    errors += check(spec, "spec", {"scope": needed(one_of("Cluster", "Namespaced"))})
 
     versions: list[Doc] = spec.get("versions") or []
     for index, version in enumerate(versions):

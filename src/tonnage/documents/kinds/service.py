@@ -162,13 +162,13 @@ def validate_service(doc: Doc, old: Doc | None = None) -> Errors:
     errors += _validate_type(spec, is_headless)
     errors += _validate_ports(spec.get("ports", []))
     errors += validate_labels(spec.get("selector", {}), "spec.selector")
-    errors += rules.choice(spec["sessionAffinity"], ("ClientIP", "None"), "spec.sessionAffinity")
+    errors += rules.check(spec, "spec", {"sessionAffinity": rules.needed(rules.one_of("ClientIP", "None"))})
     errors += _validate_affinity_timeout(spec)
     errors += _validate_addresses(spec, was)
     kept = set(was.get("externalIPs", ()))
     for idx, address in enumerate(spec.get("externalIPs", ())):
         errors += _validate_external_ip(address, f"spec.externalIPs[{idx}]", kept)
-    errors += rules.choice(spec["type"], _TYPES, "spec.type")
+    errors += rules.check(spec, "spec", {"type": rules.needed(rules.one_of(*_TYPES))})
     errors += _validate_port_clashes(spec)
     errors += _validate_balancer_fields(spec, was)
     return errors + _validate_traffic(spec)
@@ -341,7 +341,7 @@ def _validate_traffic(spec: Doc) -> Errors:
     policy = spec.get("externalTrafficPolicy")
     errors: Errors = []
     if is_externally_accessible(spec):
-        errors += rules.choice(policy or "", ("Cluster", "Local"), "spec.externalTrafficPolicy")
+        errors += rules.check(spec, "spec", {"externalTrafficPolicy": rules.needed(rules.one_of("Cluster", "Local"))})
     elif policy is not None:
         told = "may only be set for externally-accessible services"
         errors.append(invalid("spec.externalTrafficPolicy", policy, told))

@@ -179,8 +179,8 @@ def _validate_resize(policies: list[Doc], path: str, restart_policy: str) -> Err
         if resource in taken:
             errors.append(duplicate(f"{path}[{idx}]", resource))
         taken.add(resource)
-        errors += rules.choice(resource, ("cpu", "memory"), path)
-        errors += rules.choice(restart, ("NotRequired", "RestartContainer"), path)
+        errors += rules.needed(rules.one_of("cpu", "memory"))(resource, path)
+        errors += rules.needed(rules.one_of("NotRequired", "RestartContainer"))(restart, path)
         if restart_policy == "Never" and restart != "NotRequired":
             errors.append(invalid(path, restart, "must be 'NotRequired' when pod `restartPolicy` is 'Never'"))
     return errors

@@ -315,6 +315,6 @@ _NAMES: rules.Rules = {
     "hostAliases": rules.each({"ip": rules.Asked(rules.validate_ip), "hostnames": rules.each(_SUBDOMAIN)}),
     "priorityClassName": rules.if_set(_SUBDOMAIN),
     "runtimeClassName": _SUBDOMAIN,
-    "preemptionPolicy": lambda policy, path: rules.choice(policy, ("PreemptLowerPriority", "Never"), path),
+    "preemptionPolicy": rules.needed(rules.one_of("PreemptLowerPriority", "Never")).rule,
     "overhead": lambda amounts, path: validate_resource_requirements({"limits": amounts}, path),
 }

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 from tonnage.documents.kinds.pods.pod import drop_disabled_pod_fields
 from tonnage.documents.kinds.pods.pod_warnings import spec_warnings, workload_name_warnings
 from tonnage.documents.kinds.workloads.job import default_job_parts, size_warnings, validate_job_spec
 from tonnage.documents.strategy import Generation, Strategy
-from tonnage.objects.document import Doc
+from tonnage.objects.document import Doc, dig
 from tonnage.objects.field_errors import Errors, invalid, required
-from tonnage.objects.field_rules import choice, nonnegative, unsupported
+from tonnage.objects.field_rules import check, needed, nonnegative, one_of, unsupported
 from tonnage.objects.texts.cron_schedule import InvalidSchedule, is_zone, parse_schedule
 
 _AT = "spec.jobTemplate.spec"
@@ -22,23 +23,24 @@ _ZONE_PART = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
 class CronJobStrategy(Strategy):
     generation = Generation.COUNTED
 
+    defaults: ClassVar[Doc] = {
+        "spec": {
+            "concurrencyPolicy": "Allow",
+            "suspend": False,
+            "successfulJobsHistoryLimit": 3,
+            "failedJobsHistoryLimit": 1,
+            "jobTemplate": {"metadata": {}, "spec": {}},
+        }
+    }
+    new_status: ClassVar[Doc] = {}
+
     def default(self, doc: Doc) -> None:
         """The template's own defaults come with the Job that is made of it, those of its pods are there already."""
-        spec: Doc = doc.setdefault("spec", {})
-        if not spec.get("concurrencyPolicy"):
-            spec["concurrencyPolicy"] = "Allow"
-        spec.setdefault("suspend", False)
-        spec.setdefault("successfulJobsHistoryLimit", 3)
-        spec.setdefault("failedJobsHistoryLimit", 1)
-        template = spec.setdefault("jobTemplate", {})
-        template.setdefault("metadata", {})
-        default_job_parts(template.setdefault("spec", {}))
+        super().default(doc)
+        default_job_parts(doc["spec"]["jobTemplate"]["spec"])
 
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
         drop_disabled_pod_fields(_job_spec(new).get("template", {}).get("spec", {}))
-
-    def prepare_create(self, doc: Doc) -> None:
-        doc["status"] = {}
 
     def validate(self, doc: Doc) -> Errors:
         errors = _validate_spec(doc["spec"], None)
@@ -65,22 +67,18 @@ class CronJobStrategy(Strategy):
 
 
 def _job_spec(doc: Doc) -> Doc:
-    found: Doc = doc["spec"].get("jobTemplate", {}).get("spec", {})
-    return found
+    return dig(doc, "spec", "jobTemplate", "spec") or {}
 
 
 def _validate_spec(spec: Doc, was: Doc | None) -> Errors:
     errors = _validate_schedule(spec, had_zone=was is not None and "TZ" in was.get("schedule", ""))
-    errors += nonnegative(spec.get("startingDeadlineSeconds", 0), "spec.startingDeadlineSeconds")
+    errors += check(spec, "spec", {"startingDeadlineSeconds": nonnegative})
     if was is None or spec.get("timeZone") != was.get("timeZone"):
         errors += _validate_zone(spec.get("timeZone"))
-    policy = spec.get("concurrencyPolicy", "")
-    policies = ("Allow", "Forbid", "Replace")
-    errors += choice(policy, policies, "spec.concurrencyPolicy")
+    errors += check(spec, "spec", {"concurrencyPolicy": needed(one_of("Allow", "Forbid", "Replace"))})
     errors += _validate_template(spec.get("jobTemplate", {}), "spec.jobTemplate")
-    for field in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
-        errors += nonnegative(spec.get(field, 0), f"spec.{field}")
-    return errors
+    limits = ("successfulJobsHistoryLimit", "failedJobsHistoryLimit")
+    return errors + check(spec, "spec", dict.fromkeys(limits, nonnegative))
 
 
 def _validate_schedule(spec: Doc, *, had_zone: bool) -> Errors:

@@ -23,7 +23,6 @@ from tonnage.objects.field_rules import (
     immutable,
     nonnegative,
     one_of,
-    optional_choice,
     unchanged_fields,
     unsupported,
 )
@@ -206,7 +205,7 @@ def _validate_managed_by(value: str, path: str) -> Errors:
 
 def _validate_completion_mode(spec: Doc, path: str) -> Errors:
     mode = spec.get("completionMode")
-    errors = optional_choice(mode, ("NonIndexed", "Indexed"), f"{path}.completionMode")
+    errors = check(spec, path, {"completionMode": one_of("NonIndexed", "Indexed")})
     if mode in (None, "NonIndexed"):
         for field in ("backoffLimitPerIndex", "maxFailedIndexes"):
             if field in spec:
