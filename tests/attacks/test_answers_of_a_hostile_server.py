@@ -18,8 +18,9 @@ import pytest
 from tonnage.client import Client, Disconnected
 from tonnage.client.config.connection import KubeconfigCluster, ServerConnection
 from tonnage.client.transport import answer_reader, wire
-from tonnage.client.transport.answer_reader import AnswerReader, HttpAnswer, NotHttp
+from tonnage.client.transport.answer_reader import AnswerReader, NotHttp
 from tonnage.client.transport.connection_pool import Connections, HungUp
+from tonnage.client.transport.wire import HttpResponse
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Node
 
@@ -29,7 +30,7 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 SECOND = OK + b"Content-Length: 6\r\n\r\nforged"
 
 
-def read(data: bytes, *, to_head: bool = False) -> HttpAnswer | None:
+def read(data: bytes, *, to_head: bool = False) -> HttpResponse | None:
     reader = AnswerReader()
     reader.expect(to_head=to_head)
     return reader.feed(data)

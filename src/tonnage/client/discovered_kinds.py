@@ -60,17 +60,26 @@ async def wait_for_served_resources(client: Client, *, clock: Clock, rng: random
 
 async def _served(client: Client) -> AsyncIterator[Resource]:
     for group, version in group_versions():
-        path = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        try:
-            listed = codec.read_doc("APIResourceList", await client.raw("GET", path)).get("resources") or ()
-        except NotFound:
-            continue  # an older server, or one that has the group turned off
-        verbs = {
-            dig(each, "name"): [verb for verb in dig(each, "verbs") or () if isinstance(verb, str)] for each in listed
-        }
-        for row in RESOURCES:
-            if (row.group, row.version) == (group, version) and set(verbs.get(row.plural, ())) >= NEEDED_VERBS:
-                yield row
+        rows = await _api_resources(client, f"/apis/{group}/{version}" if group else f"/api/{version}")
+        names = {row["name"] for row in rows}
+        for resource in RESOURCES:
+            if (resource.group, resource.version) == (group, version) and resource.plural in names:
+                yield resource
+
+
+async def _api_resources(client: Client, path: str) -> list[dict[str, Any]]:
+    """What a server has in a group and version that can be listed, watched and deleted; nothing if it has no such."""
+    try:
+        rows = codec.read_doc("APIResourceList", await client.raw("GET", path)).get("resources")
+    except NotFound:
+        return []  # an older server, one that has the group turned off, or a group that went just now
+    return [row for row in (rows if isinstance(rows, list) else ()) if _has_needed_verbs(row)]
+
+
+def _has_needed_verbs(row: Any) -> bool:
+    verbs = dig(row, "verbs")
+    has_verbs = isinstance(verbs, list) and {verb for verb in verbs if isinstance(verb, str)} >= NEEDED_VERBS
+    return has_verbs and isinstance(dig(row, "name"), str)
 
 
 _RESYNC_S: Final = 30.0
@@ -95,30 +104,16 @@ async def discovered_resources(client: Client) -> tuple[Resource, ...]:
 
 
 async def _resources(client: Client, group: str, version: str) -> list[Resource]:
-    try:
-        listed = codec.read_doc("APIResourceList", await client.raw("GET", f"/apis/{group}/{version}"))
-    except NotFound:
-        return []  # it went between the two questions
-    rows = listed.get("resources")
     return [
         Resource(
             group, version, row["kind"], row["name"], row["namespaced"], singular_name=row.get("singularName") or ""
         )
-        for row in (rows if isinstance(rows, list) else ())
-        if _is_followed(group, row)
+        for row in await _api_resources(client, f"/apis/{group}/{version}")
+        if isinstance(row.get("kind"), str)
+        and isinstance(row.get("namespaced"), bool)
+        and "/" not in row["name"]
+        and (group, row["name"]) not in BY_PLURAL
     ]
-
-
-def _is_followed(group: str, row: Any) -> bool:
-    if not isinstance(row, dict) or not (isinstance(row.get("name"), str) and isinstance(row.get("kind"), str)):
-        return False
-    verbs = row.get("verbs")
-    is_whole = isinstance(row.get("namespaced"), bool) and isinstance(verbs, list) and "/" not in row["name"]
-    return is_whole and _texts(verbs) >= NEEDED_VERBS and (group, row["name"]) not in BY_PLURAL
-
-
-def _texts(verbs: Any) -> set[str]:
-    return {verb for verb in verbs if isinstance(verb, str)}
 
 
 Added = Callable[[Resource, Informer[Object]], None]

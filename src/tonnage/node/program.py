@@ -52,14 +52,11 @@ class NodeProgram:
         self.metrics = metrics
         self.informers = Informers(client)
         self._faults = NodeFaults(faults, clock=clock)
-        pods = self.informers.of(Pod, field_selector=_BOUND_PODS)
-        claims = self.informers.of(PersistentVolumeClaim)
-        volumes = self.informers.of(PersistentVolume)
-        nodes = self.informers.of(Node)
-        csi_nodes = self.informers.of(CSINode)
-        csi_drivers = self.informers.of(CSIDriver)
-        attachments = self.informers.of(VolumeAttachment)
-        self._volumes = volumes
+        of = self.informers.of
+        pods, claims = of(Pod, field_selector=_BOUND_PODS), of(PersistentVolumeClaim)
+        self._volumes = volumes = of(PersistentVolume)
+        nodes, csi_nodes = of(Node), of(CSINode)
+        csi_drivers, attachments = of(CSIDriver), of(VolumeAttachment)
         self._index = PodIndex(pods, frozenset(settings.names), clock=clock)
         caches = NodeCaches(
             pods=self._index,

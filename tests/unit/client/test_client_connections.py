@@ -15,10 +15,10 @@ from examples_tried import tries
 from tonnage.client import Client, Disconnected, NoCredentials
 from tonnage.client.config.connection import KubeconfigCluster, KubeconfigUser, ServerConnection
 from tonnage.client.transport import connection_pool
-from tonnage.client.transport.answer_reader import AnswerReader, HttpAnswer, NotHttp
+from tonnage.client.transport.answer_reader import AnswerReader, NotHttp
 from tonnage.client.transport.connection_pool import Connections, HungUp, NotConnected
 from tonnage.client.transport.http_transport import HttpTransport
-from tonnage.client.transport.wire import Request
+from tonnage.client.transport.wire import HttpResponse, Request
 from tonnage.clock import SystemClock
 from tonnage.objects.core_v1 import Node
 
@@ -26,7 +26,7 @@ NODE = b'{"kind":"Node","metadata":{"name":"n1"}}'
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-def read(*pieces: bytes) -> HttpAnswer | None:
+def read(*pieces: bytes) -> HttpResponse | None:
     reader, answer = AnswerReader(), None
     for piece in pieces:
         assert answer is None, "there was more than one answer"

@@ -136,7 +136,7 @@ class DelegatedAccess:
             reviews = Reviews(first, clock=clock, rng=rng)
             self._tokens = TokenAuthenticator(reviews, ttl_s=settings.token_ttl_s, clock=clock)
         self._authorities = FollowedAuthorities(settings.authorities, first, clock=clock, rng=rng)
-        self._authenticator = DelegatedAuthenticator(lambda: self._authorities.current, self._tokens, clock=clock)
+        self._authenticator = DelegatedAuthenticator(lambda: self._authorities.current, self._tokens, clock)
         self._authorizer = DelegatedAuthorizer(
             Reviews(second, clock=clock, rng=rng) if second is not None else None,
             allow_ttl_s=settings.allow_ttl_s,

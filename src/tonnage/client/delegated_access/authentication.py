@@ -147,15 +147,13 @@ class TokenAuthenticator:
             done.exception()  # whoever waited has it; when all have hung up, nobody needs it
 
 
+@dataclass(frozen=True, slots=True)
 class DelegatedAuthenticator:
     """Recognises whoever sends a request. `authorities` tells whose certificates count now; tokens may be off."""
 
-    def __init__(
-        self, authorities: Callable[[], Authorities], tokens: TokenAuthenticator | None, *, clock: Clock
-    ) -> None:
-        self._authorities = authorities
-        self._tokens = tokens
-        self._clock = clock
+    _authorities: Callable[[], Authorities]
+    _tokens: TokenAuthenticator | None
+    _clock: Clock
 
     async def user_of(self, request: web.BaseRequest) -> User:
         """Raises Unauthenticated."""

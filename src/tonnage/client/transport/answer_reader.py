@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Mapping
 from typing import Final
+
+from tonnage.client.transport.wire import HttpResponse
 
 MAX_HEAD_BYTES: Final = 1 << 16
 """Status line and headers, those of announcements (1xx) included. Ours and upstream's stay below 8 KiB."""
@@ -42,21 +43,6 @@ _LISTS: Final = frozenset(("connection", "transfer-encoding", "content-encoding"
 
 class NotHttp(Exception):
     """What came back cannot be understood, or is more than is taken."""
-
-
-class HttpAnswer:
-    """An HTTP answer; `warnings` are the headers of that name. `closes`: it is the last on its connection."""
-
-    __slots__ = ("body", "closes", "code", "headers", "warnings")
-
-    def __init__(
-        self, code: int, headers: Mapping[str, str], warnings: tuple[str, ...], body: bytes, *, closes: bool = False
-    ) -> None:
-        self.code = code
-        self.headers = headers
-        self.warnings = warnings
-        self.body = body
-        self.closes = closes
 
 
 class AnswerReader:
@@ -93,7 +79,7 @@ class AnswerReader:
         """After an answer: bytes that belong to none."""
         return bool(self._buffer)
 
-    def feed(self, data: bytes) -> HttpAnswer | None:
+    def feed(self, data: bytes) -> HttpResponse | None:
         """The answer, once it is complete. Raises NotHttp."""
         looked_at = max(0, len(self._buffer) - 3)  # an end may have begun in what came before
         self._buffer += data
@@ -108,7 +94,7 @@ class AnswerReader:
             return None
         return self._complete(self._cut(self._missing))
 
-    def end(self) -> HttpAnswer | None:
+    def end(self) -> HttpResponse | None:
         """The server has said all: the answer, if it is one that goes on to the end. Raises NotHttp."""
         if not self._until_end:
             return None
@@ -190,7 +176,7 @@ class AnswerReader:
 
     # -- the body -----------------------------------------------------------------------------------------------------
 
-    def _read_chunks(self) -> HttpAnswer | None:
+    def _read_chunks(self) -> HttpResponse | None:
         """Chunks are a size in hexadecimal, a line end, so many bytes, a line end; the last has size 0."""
         while not self._is_last_chunk:
             if self._missing:
@@ -220,7 +206,7 @@ class AnswerReader:
             self._is_last_chunk = size == 0
         return self._read_trailers()
 
-    def _read_trailers(self) -> HttpAnswer | None:
+    def _read_trailers(self) -> HttpResponse | None:
         """What stands after the last chunk: headers that nobody looks at, and an empty line."""
         if self._buffer.startswith(b"\r\n"):
             end = -2
@@ -234,13 +220,13 @@ class AnswerReader:
             raise NotHttp("what follows the last chunk are no trailers")
         return self._complete(b"".join(self._parts))
 
-    def _complete(self, body: bytes) -> HttpAnswer:
+    def _complete(self, body: bytes) -> HttpResponse:
         coding = self._headers.get("content-encoding", "identity").lower()
         if coding == "gzip" and body:
             body = _inflated(body)
         elif coding not in ("gzip", "identity"):
             raise NotHttp(f"the answer is encoded as {coding[:40]!r}, which was not asked for")
-        answer = HttpAnswer(self._code, self._headers, self._warnings, body, closes=self._closes or self.has_more)
+        answer = HttpResponse(self._code, body, self._headers, self._warnings, closes=self._closes or self.has_more)
         self.expect()
         return answer
 

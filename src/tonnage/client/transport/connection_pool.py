@@ -13,7 +13,8 @@ import ssl
 from collections.abc import Callable
 from typing import cast
 
-from tonnage.client.transport.answer_reader import AnswerReader, HttpAnswer, NotHttp
+from tonnage.client.transport.answer_reader import AnswerReader, NotHttp
+from tonnage.client.transport.wire import HttpResponse
 
 CONNECT_S = 10.0
 """How long a connection may take to be made."""
@@ -71,7 +72,7 @@ class Connections:
         context: ssl.SSLContext | None,
         may_repeat: bool,
         before_write: Callable[[], None] | None = None,
-    ) -> HttpAnswer:
+    ) -> HttpResponse:
         """Send a request and read the answer. Raises NotConnected, HungUp, NotHttp, and what `before_write` raises."""
         async with self._slots:
             connection = self._take(context)
@@ -116,7 +117,7 @@ class Connections:
 
     async def _use(
         self, connection: _Connection, request: bytes, before_write: Callable[[], None] | None
-    ) -> HttpAnswer:
+    ) -> HttpResponse:
         self._busy.add(connection)
         try:
             answer = await connection.exchange(request, before_write)
@@ -140,12 +141,12 @@ class _Connection(asyncio.Protocol):
         self.is_open = False
         self._loop = loop
         self._transport: asyncio.Transport | None = None
-        self._asked: asyncio.Future[HttpAnswer] | None = None
+        self._asked: asyncio.Future[HttpResponse] | None = None
         self._reader = AnswerReader()
         self._failure: Exception | None = None
         self._unread: select.poll | None = None
 
-    async def exchange(self, request: bytes, before_write: Callable[[], None] | None = None) -> HttpAnswer:
+    async def exchange(self, request: bytes, before_write: Callable[[], None] | None = None) -> HttpResponse:
         if self._transport is None or not self.is_open:
             raise self._failure or HungUp(began=False)
         if before_write is not None:
@@ -205,7 +206,7 @@ class _Connection(asyncio.Protocol):
             failure = exc  # such as a client certificate that is refused after the handshake
         self._fail(failure)
 
-    def _finish(self, answer: HttpAnswer) -> None:
+    def _finish(self, answer: HttpResponse) -> None:
         asked, self._asked = self._asked, None
         transport = self._transport
         # An answer before all of the request was taken: the rest of it would be read as the beginning of the next.

@@ -175,7 +175,7 @@ class HttpTransport:
         data = first.encode() + shown.head + extra.encode() + last
         try:
             async with asyncio.timeout(request.timeout_s):
-                answer = await self._pool.exchange(
+                return await self._pool.exchange(
                     data,
                     context=shown.context,
                     may_repeat=request.method == "GET",
@@ -183,7 +183,6 @@ class HttpTransport:
                 )
         except (NotConnected, HungUp, NotHttp, OSError) as exc:  # TimeoutError and ssl.SSLError are OSErrors
             raise failure_of(request, self.server, exc) from exc
-        return HttpResponse(answer.code, answer.body, answer.headers, answer.warnings)
 
     async def _open(self, request: Request, shown: _Shown) -> aiohttp.ClientResponse:
         if self._streams is None:
@@ -233,11 +232,11 @@ class HttpTransport:
             raise NoCredentials(f"the client certificate is of no use any more ({exc})") from exc
 
 
+@dataclass(frozen=True, slots=True)
 class _Stream:
-    def __init__(self, response: aiohttp.ClientResponse, request: Request, server: str) -> None:
-        self._response = response
-        self._request = request
-        self._server = server
+    _response: aiohttp.ClientResponse
+    _request: Request
+    _server: str
 
     @property
     def code(self) -> int:

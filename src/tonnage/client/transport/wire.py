@@ -27,12 +27,16 @@ class Request(msgspec.Struct, frozen=True, eq=False):
 
 
 class HttpResponse(msgspec.Struct, frozen=True, eq=False):
-    """A whole answer; `headers` are looked up by their names in lower case, `warnings` are what the server adds."""
+    """A whole answer; `headers` are looked up by their names in lower case, `warnings` are what the server adds.
+
+    `closes`: it is the last on its connection.
+    """
 
     code: int
     body: bytes
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    closes: bool = False
 
 
 class Stream(Protocol):

@@ -79,7 +79,7 @@ class Attacher(QueueController):
         self._default_fs_type = default_fs_type
         self._reconcile_sync_s = reconcile_sync_s
         self._driver_info = DriverInfo("")
-        self._finalizer = ""
+        self.volume_finalizer = ""
         self._volumes = context.informers.of(PersistentVolume)
         self._csi_nodes = context.informers.of(CSINode)
         self._attachments = context.informers.of(VolumeAttachment)
@@ -108,7 +108,7 @@ class Attacher(QueueController):
     async def run(self) -> None:
         await self._informers.wait_synced()
         self._driver_info = await self._wait_for_driver()
-        self._finalizer = finalizer_name(self._driver_info.name)
+        self.volume_finalizer = finalizer_name(self._driver_info.name)
         _log.info(
             "Driver found",
             driver=self._driver_info.name,
@@ -132,7 +132,7 @@ class Attacher(QueueController):
         self._force_sync.discard(key)
         if attachment.metadata.is_terminating:
             if self._driver_info.controller.publish_unpublish_volume and (
-                is_forced or self._finalizer in attachment.metadata.finalizers
+                is_forced or self.volume_finalizer in attachment.metadata.finalizers
             ):
                 await self._detach(attachment)
         elif is_forced or not attachment.status.attached:
@@ -172,15 +172,11 @@ class Attacher(QueueController):
             volume, node, secrets, self._driver_info.controller, default_fs_type=self._default_fs_type
         )
         # Everything that can be checked has been: from here on only the driver lets go of it.
-        patch = add_finalizer(attachment, self._finalizer, annotations={NODE_ID_ANNOTATION: node})
+        patch = add_finalizer(attachment, self.volume_finalizer, annotations={NODE_ID_ANNOTATION: node})
         if patch is not None:
             attachment = await self._patch(attachment, patch)
         answer = await self._driver.controller_publish(asked)
         return attachment, dict(answer.publish_context)
-
-    @property
-    def volume_finalizer(self) -> str:
-        return self._finalizer
 
     async def finalizers(self, volume: PersistentVolume, node: str) -> tuple[tuple[str, ...], Mapping[str, str]]:
         """Finalizers and annotations for an attachment that is about to be created; nothing when we would refuse it.
@@ -198,12 +194,12 @@ class Attacher(QueueController):
             self._announced_at_s.pop((volume.name, node), None)
             _log.debug("Left to be refused", volume=volume.name, node=node, error=exc.message)
             return (), {}
-        return (self._finalizer,), annotations
+        return (self.volume_finalizer,), annotations
 
     async def _add_volume_finalizer(self, volume: PersistentVolume) -> PersistentVolume:
         """Put the finalizer on a volume, which binder and driver write at the same time."""
         for _ in range(_TRIES):
-            patch = add_finalizer(volume, self._finalizer)
+            patch = add_finalizer(volume, self.volume_finalizer)
             if patch is None:
                 return volume
             try:
@@ -226,7 +222,7 @@ class Attacher(QueueController):
             raise
         # The finalizer goes first: without it a deleted attachment counts as detached, whatever its status says. The
         # other way round, a crash between the two would have the driver asked again.
-        patch = remove_finalizer(attachment, self._finalizer)
+        patch = remove_finalizer(attachment, self.volume_finalizer)
         try:
             if patch is not None:
                 attachment = await self._patch(attachment, patch)
@@ -244,7 +240,7 @@ class Attacher(QueueController):
         if volume is not None and volume.metadata.is_terminating and not self._of_volume(key):
             if (left_s := self._announced_for_s(key)) > 0:
                 return left_s
-            patch = remove_finalizer(volume, self._finalizer)
+            patch = remove_finalizer(volume, self.volume_finalizer)
             if patch is not None:
                 await self._client.patch(PersistentVolume, key, patch)
         return None

@@ -64,14 +64,12 @@ def terminated_patch(pod: Pod, *, now: datetime) -> Doc | None:
     """It is being deleted and its containers have ended; the phase stays, as the pod is about to go."""
     if all(each.state.running is None for each in pod.status.container_statuses):
         return None
-    status = pod.status
-    return _patch(pod, "terminated", phase=status.phase, host_ip=status.host_ip, pod_ip=status.pod_ip, now=now)
+    return _patch(pod, "terminated", phase=pod.status.phase, now=now)
 
 
 def ended_patch(pod: Pod, *, exit_code: int, now: datetime) -> Doc:
     """Its containers have ended by themselves, and the pod with them."""
-    status, phase = pod.status, "Failed" if exit_code else "Succeeded"
-    patch = _patch(pod, "terminated", phase=phase, host_ip=status.host_ip, pod_ip=status.pod_ip, now=now)
+    patch = _patch(pod, "terminated", phase="Failed" if exit_code else "Succeeded", now=now)
     for container in _statuses(patch):
         container["state"]["terminated"] |= {"exitCode": exit_code, "reason": "Error" if exit_code else "Completed"}
     why = {"reason": "PodFailed" if exit_code else "PodCompleted", "message": None}
@@ -85,10 +83,9 @@ def ended_patch(pod: Pod, *, exit_code: int, now: datetime) -> Doc:
 
 def restarted_patch(pod: Pod, *, exit_code: int, now: datetime) -> Doc:
     """Its containers have failed and were started again."""
-    status = pod.status
-    patch = _patch(pod, "running", phase="Running", host_ip=status.host_ip, pod_ip=status.pod_ip, now=now)
+    patch = _patch(pod, "running", phase="Running", now=now)
     for container in _statuses(patch):
-        was = next(each for each in status.container_statuses if each.name == container["name"])
+        was = next(each for each in pod.status.container_statuses if each.name == container["name"])
         since = was.state.running.started_at if was.state.running is not None else None
         ended = {
             "exitCode": exit_code,
@@ -167,11 +164,14 @@ def _patch(
     step: Step,
     *,
     phase: str,
-    host_ip: str,
-    pod_ip: str,
     now: datetime,
+    host_ip: str | None = None,
+    pod_ip: str | None = None,
     seen_at: datetime | None = None,
 ) -> Doc:
+    """The whole status at a step; addresses are those that the pod has unless others are given."""
+    host_ip = pod.status.host_ip if host_ip is None else host_ip
+    pod_ip = pod.status.pod_ip if pod_ip is None else pod_ip
     status: Doc = {
         "phase": phase,
         "observedGeneration": pod.metadata.generation,

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from tonnage.client.cache import Cache
-from tonnage.client.http import Client
 from tonnage.client.written_objects import add_finalizer
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import ApiError, NotFound, TonnageError
@@ -22,7 +20,6 @@ from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttributesClass
 from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart, SecretUnavailable, read_secret
 from tonnage.provisioner.driver_probe import missing_capability
-from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.provisioner.volumes import topology
 from tonnage.provisioner.volumes.create_volume import (
     InvalidClaim,
@@ -161,13 +158,8 @@ def snapshot_source(
     return csi.VolumeContentSource(snapshot=csi.VolumeContentSource.SnapshotSource(snapshot_id=str(handle)))
 
 
-class DataSources:
+class DataSources(ProvisionerPart):
     """Finds what claims are filled from."""
-
-    def __init__(self, client: Client, claims: Cache[PersistentVolumeClaim], options: ProvisionerOptions) -> None:
-        self._client = client
-        self._claims = claims
-        self._options = options
 
     async def content(
         self, claim: PersistentVolumeClaim, source: Source, storage_class: StorageClass
@@ -234,7 +226,7 @@ class Preparation(ProvisionerPart):
     def __init__(self, context: ProvisionerContext) -> None:
         super().__init__(context)
         self._csi_nodes = context.caches.csi_nodes
-        self._sources = DataSources(context.client, context.caches.claims, context.options)
+        self._sources = DataSources(context)
 
     async def request_for(
         self, claim: PersistentVolumeClaim, storage_class: StorageClass, selected_node: str

@@ -41,8 +41,8 @@ from tonnage.provisioner.volumes.topology import is_accessible
 from tonnage.quantity import Quantity
 
 
-class BoundClaims(ProvisionerPart):
-    """The bound claims of one driver, as one controller sees them; in node-deployment mode those of its node."""
+class BoundClaimController(ProvisionerPart):
+    """Changes volumes of bound claims: which are ours, what was written of each, and what was refused."""
 
     def __init__(self, context: ProvisionerContext) -> None:
         super().__init__(context)
@@ -50,12 +50,12 @@ class BoundClaims(ProvisionerPart):
         self._refused: set[Key] = set()
         self._outdated: dict[Key, set[str]] = {}  # states that we have written over; caches lag behind
 
-    def find(self, key: Key) -> tuple[PersistentVolumeClaim, PersistentVolume] | None:
+    def _find(self, key: Key) -> tuple[PersistentVolumeClaim, PersistentVolume] | None:
         """A claim and its volume; None when it is nothing to us, or when a newer state of it is on its way."""
         claim = self._claims.get(key)
         volume = self._volumes.get(claim.spec.volume_name) if claim is not None else None
         if claim is None or volume is None or not self._is_ours(claim, volume):
-            self.forget(key)
+            self._forget(key)
             return None
         if claim.metadata.resource_version in self._outdated.get(key, ()):
             return None
@@ -71,15 +71,7 @@ class BoundClaims(ProvisionerPart):
             and is_accessible(volume.spec.node_affinity, self._own_topology)
         )
 
-    def was_refused(self, key: Key) -> bool:
-        """The driver's last word about it was a no that ends the attempt."""
-        return key in self._refused
-
-    def pause_s(self, key: Key, attempt: Hashable) -> float:
-        """What is left of the pause after a failure of this very attempt; 0.0 when it may be tried."""
-        return self._backoff.left_s(key, attempt)
-
-    def failed(self, key: Key, attempt: Hashable, failure: TonnageError) -> float:
+    def _pause_after(self, key: Key, attempt: Hashable, failure: TonnageError) -> float:
         """The pause before the next attempt; what can never work is tried rarely."""
         code = failure.code if isinstance(failure, CsiError) else None
         at_least_s = self._options.retry_max_s if code is not None and is_infeasible(code) else 0.0
@@ -89,15 +81,15 @@ class BoundClaims(ProvisionerPart):
             self._refused.discard(key)
         return self._backoff.failed(key, attempt, at_least_s=at_least_s)
 
-    def succeeded(self, key: Key) -> None:
+    def _succeeded(self, key: Key) -> None:
         self._backoff.forget(key)
         self._refused.discard(key)
 
-    def forget(self, key: Key) -> None:
-        self.succeeded(key)
+    def _forget(self, key: Key) -> None:
+        self._succeeded(key)
         self._outdated.pop(key, None)
 
-    async def write(self, claim: PersistentVolumeClaim, patch: Doc) -> PersistentVolumeClaim:
+    async def _write(self, claim: PersistentVolumeClaim, patch: Doc) -> PersistentVolumeClaim:
         """Write a step of the status; the claim as it is then. Raises Conflict when it has changed since."""
         if not patch:
             return claim
@@ -110,19 +102,18 @@ class BoundClaims(ProvisionerPart):
 _log = logs.logger("tonnage.provisioner")
 
 
-class ExpansionController(ProvisionerPart):
+class ExpansionController(BoundClaimController):
     """Expands the volumes of one driver; in node-deployment mode those of its node."""
 
     def __init__(self, context: ProvisionerContext) -> None:
         super().__init__(context)
-        self._bound = BoundClaims(context)
         self.work = context.queue("expansion", self.reconcile)
         self.work.follow(self._claims)
         self.work.follow(self._volumes, lambda volume: (volume.spec.claim_ref.key,) if volume.spec.claim_ref else ())
 
     async def reconcile(self, key: Key) -> float | None:
         """Expand one claim's volume to the size it asks for."""
-        found = self._bound.find(key)
+        found = self._find(key)
         if found is None:
             return None
         claim, volume = found
@@ -136,12 +127,12 @@ class ExpansionController(ProvisionerPart):
             claim,
             volume,
             by_controller=self._driver_info.controller.expand_volume,
-            was_refused=self._bound.was_refused(key),
+            was_refused=key in self._refused,
         )
         if size is None or not self._is_allowed(claim):
-            self._bound.forget(key)
+            self._forget(key)
             return None
-        return self._bound.pause_s(key, (volume.uid, size)) or await self._expand(claim, volume, size)
+        return self._backoff.left_s(key, (volume.uid, size)) or await self._expand(claim, volume, size)
 
     def _is_allowed(self, claim: PersistentVolumeClaim) -> bool:
         """Its class allows it. The server sees to that where it has the admission for it; what it let begin goes on."""
@@ -152,25 +143,25 @@ class ExpansionController(ProvisionerPart):
 
     async def _expand(self, claim: PersistentVolumeClaim, volume: PersistentVolume, size: Quantity) -> float | None:
         """One attempt; the pause before the next, if there has to be one."""
-        claim = await self._bound.write(claim, steps.begun(claim, size, self._clock.now()))
+        claim = await self._write(claim, steps.begun(claim, size, self._clock.now()))
         told = f"External resizer is resizing volume {volume.name}"
         self._recorder.event(claim, "Normal", "Resizing", "Resizing", told)
         try:
             size, by_node = await self._ask(volume, size)
         except (CsiError, SecretUnavailable, InvalidClaim) as exc:
             return await self._failed(claim, volume, size, exc)
-        self._bound.succeeded(claim.key)
+        self._succeeded(claim.key)
         before = claim.status.capacity.get("storage")
         volume = await self._client.patch(
             PersistentVolume, volume.name, steps.grown(volume, size, before, by_node=by_node)
         )
         self._refresher.refresh_volume(volume)
         if by_node:
-            await self._bound.write(claim, steps.left_to_node(claim, self._clock.now()))
+            await self._write(claim, steps.left_to_node(claim, self._clock.now()))
             told = "Require file system resize of volume on node"
             self._recorder.event(claim, "Normal", "FileSystemResizeRequired", "Resizing", told)
         else:
-            await self._bound.write(claim, steps.finished(claim, size))
+            await self._write(claim, steps.finished(claim, size))
             self._recorder.event(claim, "Normal", "VolumeResizeSuccessful", "Resizing", "Resize volume succeeded")
         _log.info("Expanded", claim=claim.key, volume=volume.name, size=size, by_node=by_node)
         return None
@@ -207,9 +198,9 @@ class ExpansionController(ProvisionerPart):
         is_final = isinstance(failure, CsiError) and steps.is_final(failure.code)
         is_infeasible = isinstance(failure, CsiError) and steps.is_infeasible(failure.code)
         # The pause first: our own write wakes us at once.
-        pause_s = self._bound.failed(claim.key, (volume.uid, size), failure)
+        pause_s = self._pause_after(claim.key, (volume.uid, size), failure)
         if is_final:
-            await self._bound.write(claim, steps.refused(claim, told, self._clock.now(), infeasible=is_infeasible))
+            await self._write(claim, steps.refused(claim, told, self._clock.now(), infeasible=is_infeasible))
         return pause_s
 
 
@@ -258,52 +249,51 @@ def _patch(claim: PersistentVolumeClaim, status: Doc) -> Doc:
     return {"metadata": {"resourceVersion": claim.metadata.resource_version}, "status": status}
 
 
-class ModificationController(ProvisionerPart):
+class ModificationController(BoundClaimController):
     """Changes the volumes of one driver; in node-deployment mode those of its node."""
 
     def __init__(self, context: ProvisionerContext) -> None:
         super().__init__(context)
-        self._bound = BoundClaims(context)
         self.work = context.queue("modification", self.reconcile)
         self.work.follow(self._claims)
 
     async def reconcile(self, key: Key) -> float | None:
         """Change one claim's volume to the class it asks for."""
-        found = self._bound.find(key)
+        found = self._find(key)
         if found is None:
             return None
         claim, volume = found
-        target = target_class(claim, was_refused=self._bound.was_refused(key))
+        target = target_class(claim, was_refused=key in self._refused)
         if not target:
-            self._bound.forget(key)
+            self._forget(key)
             return None
-        return self._bound.pause_s(key, (volume.uid, target)) or await self._modify(claim, volume, target)
+        return self._backoff.left_s(key, (volume.uid, target)) or await self._modify(claim, volume, target)
 
     async def _modify(self, claim: PersistentVolumeClaim, volume: PersistentVolume, target: str) -> float | None:
         now = self._clock.now()
         try:
             wanted = await self._client.get(VolumeAttributesClass, target)
         except NotFound:
-            await self._bound.write(claim, progress(claim, target, PENDING, now))
+            await self._write(claim, progress(claim, target, PENDING, now))
             told = f'VolumeAttributesClass "{target}" not found'
             self._recorder.event(claim, "Warning", "VolumeModifyFailed", "Modifying", told)
             return _LOOK_AGAIN_S
         if wanted.driver_name != self._driver_info.name:
             told = f"VAC {target} is for driver {wanted.driver_name}, and the volume is of {self._driver_info.name}"
-            await self._bound.write(claim, progress(claim, target, INFEASIBLE, now, told))
+            await self._write(claim, progress(claim, target, INFEASIBLE, now, told))
             self._recorder.event(claim, "Warning", "VolumeModifyFailed", "Modifying", told)
             return None
-        claim = await self._bound.write(claim, progress(claim, target, IN_PROGRESS, now))
+        claim = await self._write(claim, progress(claim, target, IN_PROGRESS, now))
         told = f"external resizer is modifying volume {claim.name} with vac {target}"
         self._recorder.event(claim, "Normal", "VolumeModify", "Modifying", told)
         try:
             await self._ask(volume, wanted)
         except (CsiError, SecretUnavailable) as exc:
             return await self._failed(claim, volume, target, exc)
-        self._bound.succeeded(claim.key)
+        self._succeeded(claim.key)
         patch: Doc = {"spec": {"volumeAttributesClassName": target}}
         await self._client.patch(PersistentVolume, volume.name, patch)
-        await self._bound.write(claim, done(claim, target))
+        await self._write(claim, done(claim, target))
         told = f"external resizer modified volume {claim.name} with vac {target} successfully"
         self._recorder.event(claim, "Normal", "VolumeModifySuccessful", "Modifying", told)
         _log.info("Modified", claim=claim.key, volume=volume.name, attributes=target)
@@ -331,7 +321,7 @@ class ModificationController(ProvisionerPart):
         self._recorder.event(claim, "Warning", "VolumeModifyFailed", "Modifying", told)
         is_never = isinstance(failure, CsiError) and is_infeasible(failure.code)
         # The pause first: our own write wakes us at once.
-        pause_s = self._bound.failed(claim.key, (volume.uid, target), failure)
+        pause_s = self._pause_after(claim.key, (volume.uid, target), failure)
         status = INFEASIBLE if is_never else IN_PROGRESS
-        await self._bound.write(claim, progress(claim, target, status, self._clock.now(), told))
+        await self._write(claim, progress(claim, target, status, self._clock.now(), told))
         return pause_s
