@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from support.processes import ApiServerProcess, start_cluster
-from tonnage.apiserver.authentication.signing_key import SigningKey, ensure_signing_key
+from tonnage.apiserver.authentication.service_account_tokens import SigningKey, ensure_signing_key
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 ISSUER = "https://kubernetes.default.svc.cluster.local"

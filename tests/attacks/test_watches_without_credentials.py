@@ -19,7 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from support.eventually import eventually
 from support.processes import ApiServerProcess
-from tonnage.apiserver.authentication.signing_key import ensure_signing_key
+from tonnage.apiserver.authentication.service_account_tokens import ensure_signing_key
 
 CORE = "/api/v1/namespaces/default"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from tonnage.apiserver import event_loop
 from tonnage.apiserver.event_loop import on_loop
@@ -25,7 +25,6 @@ from tonnage.keyed import KeyedLocks
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.store import KeyMissing, StaleRevision, Store, StoreRecord
-from tonnage.store.state import resource_of
 
 _QUOTAS = BY_PLURAL["", "resourcequotas"]
 _TRIES = 16
@@ -125,46 +124,17 @@ class QuotaAdmission:
                 return
 
 
-_SHARED: Final = frozenset({"namespaces", "priorityclasses.scheduling.k8s.io", "storageclasses.storage.k8s.io"})
-"""Every new pod or claim asks for objects of these kinds, which are few and hardly change. Admission takes words and
-numbers alone from them and never a part of the document, so one decoded document serves all."""
-_MAX_KEPT: Final = 1024
-"""More are decoded each time: nobody has so many classes, and of namespaces few are busy at a time."""
-_MAX_KEPT_BYTES: Final = 8 * 1024
-"""Larger documents are not kept; classes and namespaces have a few hundred bytes."""
-
-
 class StoreLister:
-    """Reads the store on the loop, wherever admission runs. Keeps decoded documents while their records are newest."""
+    """Reads the store on the loop, wherever admission runs."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._kept: dict[str, tuple[StoreRecord, Doc]] = {}
-        for resource in _SHARED:
-            store.follow(f"{resource}/", self._forget)
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Doc | None:
         key = resource.key(namespace, name)
         record = on_loop(lambda: self._store.get(key))
-        return None if record is None else self._decoded(record)
+        return decode(record.document) if record is not None else None
 
     def list(self, resource: Resource, namespace: str = "") -> Iterator[Doc]:
         prefix = f"{resource.store_prefix}{namespace}/" if namespace else resource.store_prefix
-        for record in on_loop(lambda: self._store.list(prefix)):
-            yield self._decoded(record)
-
-    def _forget(self, record: StoreRecord, *, is_deleted: bool) -> None:
-        self._kept.pop(record.key, None)
-
-    def _decoded(self, record: StoreRecord) -> Doc:
-        if resource_of(record.key) not in _SHARED or len(record.document) > _MAX_KEPT_BYTES:
-            doc: Doc = decode(record.document)
-            return doc
-        kept = self._kept.get(record.key)
-        if kept is not None and kept[0] is record:
-            return kept[1]
-        doc = decode(record.document)
-        if len(self._kept) >= _MAX_KEPT:
-            self._kept.clear()
-        self._kept[record.key] = (record, doc)
-        return doc
+        return (decode(record.document) for record in on_loop(lambda: self._store.list(prefix)))

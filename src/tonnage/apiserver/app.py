@@ -30,7 +30,7 @@ from tonnage.apiserver.options import LONG_QUERY_CHARS, boolean, read_selectors
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Location, Response, is_about, locate, verb_of
 from tonnage.apiserver.responses import warning_headers
-from tonnage.apiserver.verbs import deleting, patching, reading, reviews, subresources, writing
+from tonnage.apiserver.verbs import patching, reading, reviews, subresources, writing
 from tonnage.apiserver.verbs.subresources import refuse_container_request
 from tonnage.apiserver.verbs.watching import Watching
 from tonnage.documents.access.attributes import Attributes, attributes_of, forbidden
@@ -54,8 +54,8 @@ _VERBS: dict[str, Verb] = {
     "create": writing.create,
     "update": writing.update,
     "patch": patching.patch,
-    "delete": deleting.delete,
-    "deletecollection": deleting.delete_collection,
+    "delete": writing.delete,
+    "deletecollection": writing.delete_collection,
 }
 _OPEN_TO_ALL = frozenset(health_checks.KINDS)
 _STEPS = _OPEN_TO_ALL | {"api", "apis", "metrics", "openapi", "version", ".well-known"}

@@ -134,7 +134,8 @@ class AuditedRequest:
 
 def event_of(asked: AuditedRequest, stage: str, outcome: AuditedAnswer, at: datetime) -> Doc:
     """The event of one stage; fields in upstream's order."""
-    attributes = asked.attributes
+    attributes, user, decision = asked.attributes, asked.user, asked.decision
+    spoken_for = attributes.user if attributes is not None else None
     event: Doc = {
         "kind": "Event",
         "apiVersion": API_VERSION,
@@ -143,25 +144,21 @@ def event_of(asked: AuditedRequest, stage: str, outcome: AuditedAnswer, at: date
         "stage": stage,
         "requestURI": _SECRET_IN_QUERY.sub(r"\1REDACTED", asked.uri),
         "verb": attributes.verb if attributes is not None else asked.method.lower(),
-        "user": _user_info(asked.user or (attributes.user if attributes is not None else None)),
+        "user": _user_info(user or spoken_for),
+        "impersonatedUser": _user_info(spoken_for) if spoken_for and user and spoken_for != user else None,
+        "sourceIPs": list(asked.source_ips) or None,
+        "userAgent": cut(asked.user_agent) or None,
+        "objectRef": _object_reference(attributes) if attributes is not None and attributes.resource else None,
+        "responseStatus": _status(outcome),
+        "requestReceivedTimestamp": rfc3339_micro(asked.received_at),
+        "stageTimestamp": rfc3339_micro(at),
     }
-    if attributes is not None and asked.user is not None and attributes.user != asked.user:
-        event["impersonatedUser"] = _user_info(attributes.user)
-    if asked.source_ips:
-        event["sourceIPs"] = list(asked.source_ips)
-    if asked.user_agent:
-        event["userAgent"] = cut(asked.user_agent)
-    if attributes is not None and attributes.resource:
-        event["objectRef"] = _object_reference(attributes)
-    event["responseStatus"] = _status(outcome)
-    event["requestReceivedTimestamp"] = rfc3339_micro(asked.received_at)
-    event["stageTimestamp"] = rfc3339_micro(at)
-    if asked.decision is not None:
+    if decision is not None:
         event["annotations"] = {
-            "authorization.k8s.io/decision": "allow" if asked.decision.allowed else "forbid",
-            "authorization.k8s.io/reason": asked.decision.reason,
+            "authorization.k8s.io/decision": "allow" if decision.allowed else "forbid",
+            "authorization.k8s.io/reason": decision.reason,
         }
-    return event
+    return {field: value for field, value in event.items() if value is not None}
 
 
 def cut(user_agent: str) -> str:

@@ -155,27 +155,26 @@ async def cluster_roles_aggregated(registry: Registry, rng: random.Random) -> As
     def note(record: StoreRecord, *, is_deleted: bool) -> None:
         changed.set()
 
+    async def follow() -> None:
+        backoff = Backoff(clock=registry.clock, rng=rng)
+        while True:
+            await changed.wait()
+            changed.clear()
+            try:
+                if await aggregate(registry):
+                    backoff.reset()
+                    continue
+                _log.warning("ClusterRoles gather rules from one another without coming to rest")
+            except StoreClosed:
+                return
+            except (ApiError, StoreError) as exc:
+                _log.error("ClusterRoles cannot be aggregated: %s", exc.message)
+            changed.set()
+            await registry.clock.sleep(backoff.next_s())
+
     registry.store.follow(CLUSTER_ROLES.store_prefix, note)
-    async with in_background(_follow(registry, changed, rng), "aggregation of ClusterRoles"):
+    async with in_background(follow(), "aggregation of ClusterRoles"):
         yield
-
-
-async def _follow(registry: Registry, changed: asyncio.Event, rng: random.Random) -> None:
-    backoff = Backoff(clock=registry.clock, rng=rng)
-    while True:
-        await changed.wait()
-        changed.clear()
-        try:
-            if await aggregate(registry):
-                backoff.reset()
-                continue
-            _log.warning("ClusterRoles gather rules from one another without coming to rest")
-        except StoreClosed:
-            return
-        except (ApiError, StoreError) as exc:
-            _log.error("ClusterRoles cannot be aggregated: %s", exc.message)
-        changed.set()
-        await registry.clock.sleep(backoff.next_s())
 
 
 _POLICY_OPTIONS = WriteOptions(manager="kube-apiserver")

@@ -170,43 +170,36 @@ class DefinitionLifecycle:
 
         await self._registry.change(CRDS, "", name, change, _OPTIONS, subresource="status")
 
-    async def close(self) -> None:
-        """Leave off; what is not done is begun again by the next start."""
-        tasks = list(self._deletions.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-@asynccontextmanager
-async def definitions_followed(
-    lifecycle: DefinitionLifecycle, registry: Registry, rng: random.Random
-) -> AsyncIterator[None]:
-    """Settle what is there before the block begins, and inside it whatever changes."""
-    after = registry.store.revision
-    await lifecycle.try_to_settle()
-    try:
-        async with in_background(_follow(lifecycle, registry, after, rng), "definitions of custom resources"):
-            yield
-    finally:
-        await lifecycle.close()
-
-
-async def _follow(lifecycle: DefinitionLifecycle, registry: Registry, after: int, rng: random.Random) -> None:
-    backoff = Backoff(clock=registry.clock, rng=rng)
-    while True:
-        watch = registry.store.watch(CRDS.store_prefix, after=after)
+    @asynccontextmanager
+    async def followed(self) -> AsyncIterator[None]:
+        """Settle what is there before the block begins, and inside it whatever changes."""
+        after = self._registry.store.revision
+        await self.try_to_settle()
         try:
-            while True:
-                await watch.next_batch()
-                while not await lifecycle.try_to_settle():
-                    await registry.clock.sleep(backoff.next_s())
-                backoff.reset()
-        except StoreClosed:
-            return
-        except StoreError as exc:  # it fell behind; what it missed is looked at now
-            _log.warning("Definitions of custom resources are followed anew: %s", exc.message)
-        finally:
-            watch.close()
-        after = registry.store.revision
-        await lifecycle.try_to_settle()
+            async with in_background(self._follow(after), "definitions of custom resources"):
+                yield
+        finally:  # what is not done is begun again by the next start
+            tasks = list(self._deletions.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self, after: int) -> None:
+        store, clock = self._registry.store, self._registry.clock
+        backoff = Backoff(clock=clock, rng=self._rng)
+        while True:
+            watch = store.watch(CRDS.store_prefix, after=after)
+            try:
+                while True:
+                    await watch.next_batch()
+                    while not await self.try_to_settle():
+                        await clock.sleep(backoff.next_s())
+                    backoff.reset()
+            except StoreClosed:
+                return
+            except StoreError as exc:  # it fell behind; what it missed is looked at now
+                _log.warning("Definitions of custom resources are followed anew: %s", exc.message)
+            finally:
+                watch.close()
+            after = store.revision
+            await self.try_to_settle()

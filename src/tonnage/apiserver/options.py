@@ -1,7 +1,7 @@
 """Query parameters, read as upstream reads CreateOptions, ListOptions and their kin.
 
 A parameter nobody knows is passed over, as upstream does; one that is known and wrong is a 400 or a 422 that names it.
-DeleteOptions, which may also come as a body, are in `verbs/deleting.py`.
+DeleteOptions, which may also come as a body, are in `verbs/writing.py`.
 """
 
 from __future__ import annotations

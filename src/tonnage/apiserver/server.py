@@ -32,7 +32,6 @@ from tonnage.apiserver.bootstrap import (
     publish_address,
     taken_when_there_is_room,
 )
-from tonnage.apiserver.custom_lifecycle import definitions_followed
 from tonnage.apiserver.event_expiry import EVENT_TTL_S, events_expired
 from tonnage.apiserver.event_loop import lag_measured
 from tonnage.apiserver.registry import Registry
@@ -142,7 +141,7 @@ async def serve(
             stack.callback(registry.workers.close)
             await enter(lag_measured(application.metrics.loop_lag.observe))
             await enter(in_background(application.end_orphaned_watches(), "watches without credentials"))
-            await enter(definitions_followed(application.lifecycle, registry, rng))
+            await enter(application.lifecycle.followed())
             await enter(events_expired(registry, clock, settings.event_ttl_s))
             await enter(cluster_roles_aggregated(registry, rng))
             await enter(token_secrets_filled(registry, credentials.authenticator.accounts.key, ca_pem, rng))

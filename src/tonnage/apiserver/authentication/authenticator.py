@@ -3,8 +3,8 @@
     client certificate, then bearer token: the tokens of a file, then those of ServiceAccounts
 
 Credentials that prove nothing are refused (401) even where nobody would have needed any; a request without credentials
-is nobody's (`None`), and what that may do is `app`'s to say. Nothing of a body has been read by then, and a token of a
-file is looked up by its hash or its digest, so that time tells nothing about the tokens there are.
+is nobody's (`None`). A token of a file is looked up by its digest, so that time tells nothing about the tokens there
+are.
 """
 
 from __future__ import annotations
@@ -32,17 +32,12 @@ class Authenticator:
     ) -> None:
         self._users = {_digest(token.encode()): with_authenticated(user) for token, user in tokens.items()}
         self._certificates = certificates
-        # As nearly every client writes it. A string is found by its hash, which nobody outside can know.
-        self._by_header = {f"Bearer {token}": self._users[_digest(token.encode())] for token in tokens}
         self.accounts = accounts
 
     def authenticate(self, headers: Mapping[str, str], certificate: bytes | None = None) -> User | None:
         """The user of a request; None without credentials. `certificate` (DER) counts before a token. Raises
         Unauthorized.
         """
-        header = headers.get("Authorization", "")
-        if not certificate and (known := self._by_header.get(header)) is not None:
-            return known
         refused: Exception | None = None
         if certificate and self._certificates is not None:
             try:
@@ -52,7 +47,7 @@ class Authenticator:
             else:
                 if user is not None:
                     return with_authenticated(user)
-        token = bearer_token(header)
+        token = bearer_token(headers.get("Authorization", ""))
         if token:
             try:
                 return self.authenticate_token(token, self.accounts.audiences)[0]

@@ -21,8 +21,7 @@ import yaml
 
 from tonnage.apiserver.authentication.authenticator import Authenticator
 from tonnage.apiserver.authentication.client_certificates import ClientCertificates, read_client_ca
-from tonnage.apiserver.authentication.service_account_tokens import ServiceAccountTokens
-from tonnage.apiserver.authentication.signing_key import ensure_signing_key
+from tonnage.apiserver.authentication.service_account_tokens import ServiceAccountTokens, ensure_signing_key
 from tonnage.apiserver.settings import DEFAULT_ISSUER
 from tonnage.certificates import ensure_identity
 from tonnage.clock import Clock

@@ -69,15 +69,12 @@ class Operation:
     """One method on one path. `body` is None for reads and for PATCH, whose body is its content type's affair."""
 
     path: str
-    method: str
-    action: str
+    verb: _Verb
     id: str
     summary: str
     kind: Struct
     result: Struct
-    codes: tuple[int, ...] = (200,)
-    parameters: tuple[str, ...] = ()
-    body: Struct | None = None
+    body: Struct | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,18 +138,8 @@ def _operation(
         if verb == "deletecollection" or not returns_deleted(resource):
             result = schema_of("meta", "v1", "Status")
     about = f"{resource.kind}'s {subresource}" if subresource else kind.name
-    return Operation(
-        path,
-        described.method,
-        described.action,
-        id=_id(resource, described.word, subresource, everywhere),
-        summary=f"{described.does} {about}",
-        kind=kind,
-        result=result,
-        codes=described.codes,
-        parameters=described.parameters,
-        body=body,
-    )
+    name = _id(resource, described.word, subresource, everywhere)
+    return Operation(path, described, name, f"{described.does} {about}", kind, result, body)
 
 
 def _id(resource: Resource, word: str, subresource: str, everywhere: bool) -> str:
@@ -248,7 +235,7 @@ def _paths(
     for resource in resources:
         for operation in operations(resource):
             item = paths[operation.path]
-            item[operation.method] = described(operation, resource)
+            item[operation.verb.method] = described(operation, resource)
             item["parameters"] = [
                 {"name": name, "in": "path", "required": True, "description": text, **type_of_parameters}
                 for name, text in about.items()
@@ -264,7 +251,7 @@ def _common(operation: Operation, resource: Resource) -> Doc:
         "tags": [f"{group}_{resource.version}"],
         "description": operation.summary,
         "operationId": operation.id,
-        "x-kubernetes-action": operation.action,
+        "x-kubernetes-action": operation.verb.action,
         "x-kubernetes-group-version-kind": types.group_version_kind(operation.kind),
     }
 
@@ -275,21 +262,21 @@ _PHRASES = {200: "OK", 201: "Created", 202: "Accepted"}
 def _operation_v3(operation: Operation, resource: Resource) -> Doc:
     answer = types.V3.ref(operation.result.full_name)
     made = _common(operation, resource)
-    if operation.parameters:
+    if operation.verb.parameters:
         made["parameters"] = [
             {"name": name, "in": "query", "description": QUERY[name][1], "schema": {"type": QUERY[name][0]}}
-            for name in operation.parameters
+            for name in operation.verb.parameters
         ]
-    if operation.method == "patch":
+    if operation.verb.method == "patch":
         body = types.V3.ref(types.PATCH)
         content = {kind: {"schema": body} for kind in patch_types(resource)}
         made["requestBody"] = {"content": content, "required": True}
     elif operation.body is not None:
         body = types.V3.ref(operation.body.full_name)
-        made["requestBody"] = {"content": {"*/*": {"schema": body}}, "required": operation.method != "delete"}
+        made["requestBody"] = {"content": {"*/*": {"schema": body}}, "required": operation.verb.method != "delete"}
     made["responses"] = {
         str(code): {"description": _PHRASES[code], "content": {"application/json": {"schema": answer}}}
-        for code in operation.codes
+        for code in operation.verb.codes
     } | {"401": {"description": "Unauthorized"}}
     return made
 
@@ -308,18 +295,20 @@ def _document_v2(custom: Custom) -> Doc:
 
 def _operation_v2(operation: Operation, resource: Resource) -> Doc:
     made = _common(operation, resource)
-    is_patch = operation.method == "patch"
+    is_patch = operation.verb.method == "patch"
     made |= {"consumes": list(patch_types(resource)) if is_patch else ["*/*"], "produces": ["application/json"]}
     parameters: list[Doc] = [
         {"name": name, "in": "query", "description": QUERY[name][1], "type": QUERY[name][0]}
-        for name in operation.parameters
+        for name in operation.verb.parameters
     ]
     if is_patch or operation.body is not None:
         schema = types.V2.ref(types.PATCH if operation.body is None else operation.body.full_name)
-        parameters.append({"name": "body", "in": "body", "required": operation.method != "delete", "schema": schema})
+        parameters.append(
+            {"name": "body", "in": "body", "required": operation.verb.method != "delete", "schema": schema}
+        )
     made["parameters"] = parameters
     made["responses"] = {
         str(code): {"description": _PHRASES[code], "schema": types.V2.ref(operation.result.full_name)}
-        for code in operation.codes
+        for code in operation.verb.codes
     } | {"401": {"description": "Unauthorized"}}
     return made

@@ -21,7 +21,6 @@ from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Response
 from tonnage.apiserver.selection import Matches, matcher, scope
 from tonnage.apiserver.stored_documents import is_served_as_stored
-from tonnage.apiserver.verbs.writing import respond
 from tonnage.documents.go_text import syntax_error
 from tonnage.errors import BadRequest, Expired
 from tonnage.objects.document import Doc
@@ -98,6 +97,12 @@ async def get(registry: Registry, call: Call) -> Response:
         raise status.resource_version_too_large(asked, registry.store.revision)
     record = registry.read(call.resource, call.namespace, call.name)
     return await respond(registry, call, record.document)
+
+
+async def respond(registry: Registry, call: Call, document: bytes, *, code: int = 200) -> Response:
+    """One object in the form that was asked for."""
+    shape = partial(responses.of_object, call, document, now=registry.clock.now(), code=code)
+    return await registry.work(event_loop.is_large(document), shape)
 
 
 async def list_(registry: Registry, call: Call) -> Response:

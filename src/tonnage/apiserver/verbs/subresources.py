@@ -15,9 +15,10 @@ from tonnage.apiserver import bodies, event_loop, responses, status
 from tonnage.apiserver.options import WriteOptions, write_options
 from tonnage.apiserver.registry import Change, Registry
 from tonnage.apiserver.requests import Call, Response
-from tonnage.apiserver.verbs import deleting, writing
+from tonnage.apiserver.verbs import writing
 from tonnage.apiserver.verbs.patching import read_patch
-from tonnage.apiserver.verbs.writing import check_name, read_body, respond
+from tonnage.apiserver.verbs.reading import respond
+from tonnage.apiserver.verbs.writing import check_name, read_body
 from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.kinds.namespace import finalize
@@ -100,7 +101,7 @@ async def _judge(registry: Registry, call: Call, pod: Doc, eviction: Doc, option
 
 async def _carry_out(registry: Registry, call: Call, decision: EvictionDecision) -> None:
     """Charge the budget, mark the pod, delete it. Raises Conflict or _BudgetMoved when the judgement is too old."""
-    wanted = deleting.from_document(decision.options, [])
+    wanted = writing.from_document(decision.options, [])
     if decision.budget is not None:
         charged = decision.budget
         seen = charged["metadata"]["resourceVersion"]

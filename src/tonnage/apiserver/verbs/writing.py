@@ -1,19 +1,34 @@
-"""create and update (POST and PUT), and what every verb that writes has in common."""
+"""create, update, delete and deletecollection, and what every verb that writes has in common."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 from tonnage.apiserver import bodies, event_loop, responses, status
-from tonnage.apiserver.options import WriteOptions, write_options
+from tonnage.apiserver.options import (
+    WriteOptions,
+    boolean,
+    dry_run_errors,
+    integer,
+    list_options,
+    values,
+    write_options,
+)
 from tonnage.apiserver.registry import Change, Registry, Written
 from tonnage.apiserver.requests import Call, Response
+from tonnage.apiserver.verbs.reading import respond, respond_list, select
 from tonnage.documents.access.attributes import Attributes, forbidden
+from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.custom.custom_resource import CustomResource
+from tonnage.documents.deletion import check_preconditions
 from tonnage.documents.kinds.event import to_stored
-from tonnage.errors import NotFound
-from tonnage.objects.document import Doc, copy, encode
-from tonnage.objects.resources import Resource
+from tonnage.documents.schema import schema_of
+from tonnage.errors import BadRequest, NotFound
+from tonnage.objects import field_errors
+from tonnage.objects.document import Doc, copy, decode, encode
+from tonnage.objects.field_rules import unsupported
+from tonnage.objects.resources import Resource, returns_deleted
 
 _REPEATED_OWNERS = (
     ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may "
@@ -102,12 +117,6 @@ async def respond_written(registry: Registry, call: Call, written: Written) -> R
     return await respond(registry, call, written.document, code=201 if written.created else 200)
 
 
-async def respond(registry: Registry, call: Call, document: bytes, *, code: int = 200) -> Response:
-    """One object in the form that was asked for."""
-    shape = partial(responses.of_object, call, document, now=registry.clock.now(), code=code)
-    return await registry.work(event_loop.is_large(document), shape)
-
-
 def check_name(call: Call, doc: Doc) -> None:
     """Body and URL must speak of the same object; a namespace means nothing to a kind that has none."""
     meta = doc.get("metadata", {})
@@ -153,3 +162,115 @@ async def _read_own(registry: Registry, call: Call, options: WriteOptions) -> tu
     if bodies.media_type(call.content_type) == bodies.PROTOBUF:  # of which a few bytes may have been many objects
         is_large = is_large or event_loop.is_large(encode(doc))
     return doc, is_large
+
+
+_POLICIES = ("Foreground", "Background", "Orphan")
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """How a deletion is meant; empty `propagation` leaves it to the object."""
+
+    grace_s: int | None = None
+    propagation: str = ""
+    uid: str | None = None
+    resource_version: str | None = None
+    dry_run: bool = False
+
+    async def remove(self, registry: Registry, resource: Resource, namespace: str, name: str) -> Written:
+        """Delete one object so. Raises NotFound, Conflict."""
+
+        def check(doc: Doc) -> None:
+            check_preconditions(resource, doc["metadata"], uid=self.uid, resource_version=self.resource_version)
+
+        return await registry.remove(
+            resource,
+            namespace,
+            name,
+            grace_s=self.grace_s,
+            propagation=self.propagation,
+            check=check,
+            dry_run=self.dry_run,
+        )
+
+
+async def delete(registry: Registry, call: Call) -> Response:
+    """DELETE one object."""
+    options, resource = await _options(registry, call), call.resource
+    written = await options.remove(registry, resource, call.namespace, call.name)
+    if written.removed and not returns_deleted(resource):
+        uid = decode(written.document)["metadata"]["uid"]
+        return responses.of_document(call, status.success(resource, call.name, uid))
+    return await respond(registry, call, written.document)
+
+
+async def delete_collection(registry: Registry, call: Call) -> Response:
+    """DELETE everything the selectors choose; what went away meanwhile is no error. Ends at the first refusal."""
+    options = await _options(registry, call)
+    records, at, _ = await select(registry, call, list_options(call.query, watch=False))
+    shown: list[bytes] = []
+    for record in records:
+        meta = decode(record.document)["metadata"]
+        try:
+            await options.remove(registry, call.resource, meta.get("namespace", ""), meta["name"])
+        except NotFound:
+            continue
+        shown.append(record.document)
+    return await respond_list(registry, call, shown, {"resourceVersion": str(at)})
+
+
+async def _options(registry: Registry, call: Call) -> DeleteOptions:
+    is_large = bodies.is_large(call.body, call.content_type)
+    return await registry.work(is_large, lambda: read_options(call))
+
+
+def read_options(call: Call) -> DeleteOptions:
+    """DeleteOptions come in the body, or in the query when there is no body. Raises BadRequest, Invalid."""
+    if call.body.strip():
+        return from_document(_document(call), values(call.query, "dryRun"))
+    query = call.query
+    said = {
+        "gracePeriodSeconds": integer(query, "gracePeriodSeconds"),
+        "propagationPolicy": query.get("propagationPolicy"),
+        "orphanDependents": boolean(query, "orphanDependents"),
+    }
+    return _checked(said, values(query, "dryRun"))
+
+
+def from_document(doc: Doc, dry_run: list[str]) -> DeleteOptions:
+    """A DeleteOptions document, as DELETE and eviction carry it. Raises BadRequest, Invalid."""
+    try:
+        admit(schema_of("meta", "v1", "DeleteOptions"), doc)
+    except Malformed as exc:
+        raise BadRequest(exc.message) from exc
+    return _checked(doc, doc.get("dryRun", []) or dry_run)
+
+
+def _document(call: Call) -> Doc:
+    if call.body.strip() == b"null":
+        return {}
+    media = bodies.media_type(call.content_type) or "application/json"
+    doc = bodies.read_document(call.body, media, must_be="DeleteOptions")
+    kind = doc.get("kind") or "DeleteOptions"
+    if kind != "DeleteOptions":
+        raise BadRequest(f'no kind "{kind}" is registered for version "{doc.get("apiVersion")}" in scheme "tonnage"')
+    return doc
+
+
+def _checked(said: Doc, dry_run: list[str]) -> DeleteOptions:
+    policy, orphans = said.get("propagationPolicy"), said.get("orphanDependents")
+    errors = []
+    if policy is not None and orphans is not None:
+        told = "orphanDependents and deletionPropagation cannot be both set"
+        errors.append(field_errors.invalid("propagationPolicy", policy, told))
+    elif policy is not None and policy not in _POLICIES:
+        errors.append(unsupported("propagationPolicy", policy, (*_POLICIES, "nil")))
+    errors += dry_run_errors(dry_run)
+    if errors:
+        raise status.invalid_options("DeleteOptions", errors)
+    if orphans is not None:
+        policy = "Orphan" if orphans else "Background"
+    wanted = said.get("preconditions", {})
+    return DeleteOptions(
+        said.get("gracePeriodSeconds"), policy or "", wanted.get("uid"), wanted.get("resourceVersion"), bool(dry_run)
+    )

@@ -83,11 +83,11 @@ def wanted_user(headers: Sequence[tuple[str, str]]) -> User | None:
 def impersonate(asked: Attributes, wanted: User, authorizer: Authorizer) -> User:
     """The user that the request is, from here on. Raises Forbidden."""
     first: Forbidden | None = None
-    for mode in _MODES:
-        if not mode.applies(wanted, asked.user):
+    for mode, applies in _MODES:
+        if not applies(wanted, asked.user):
             continue
         try:
-            return mode.impersonated(asked, wanted, authorizer)
+            return _Attempt(mode, asked, wanted, authorizer).impersonated()
         except Forbidden as exc:
             first = first or exc
     assert first is not None, "the last mode applies to everybody"
@@ -95,75 +95,78 @@ def impersonate(asked: Attributes, wanted: User, authorizer: Authorizer) -> User
 
 
 @dataclass(frozen=True, slots=True)
-class _Mode:
-    """One way to be allowed to speak for another; without a name it is the old one."""
+class _Attempt:
+    """One way to be allowed to speak for another; a mode without a name is the old one."""
 
-    name: str
-    applies: Callable[[User, User], bool]
+    mode: str
+    asked: Attributes
+    wanted: User
+    authorizer: Authorizer
 
-    def impersonated(self, asked: Attributes, wanted: User, authorizer: Authorizer) -> User:
-        if self.name:
-            self._check(replace(asked, verb=f"impersonate-on:{self.name}:{asked.verb}"), authorizer)
-        user = self._by_name(asked.user, wanted, authorizer)
-        if wanted.uid:
-            self._check(self._about(asked.user, "uids", wanted.uid, group=_API), authorizer)
-        self._check_groups(asked.user, wanted.groups, authorizer)
-        self._check_extra(asked.user, wanted.extra, authorizer)
+    def impersonated(self) -> User:
+        if self.mode:
+            self._check(replace(self.asked, verb=f"impersonate-on:{self.mode}:{self.asked.verb}"))
+        user = self._by_name()
+        if self.wanted.uid:
+            self._check(self._about("uids", self.wanted.uid, group=_API))
+        self._check_groups()
+        self._check_extra()
         if user.name == ANONYMOUS:
             return _in_group(user, UNAUTHENTICATED)
         return user if UNAUTHENTICATED in user.groups else _in_group(user, AUTHENTICATED)
 
-    def _by_name(self, requester: User, wanted: User, authorizer: Authorizer) -> User:
-        asked, user = self._about(requester, "users", wanted.name), wanted
-        node, account = _node_of(wanted.name), split_service_account(wanted.name)
-        if self.name and node:
-            asked, user = replace(asked, resource="nodes", name=node), replace(wanted, groups=(NODES,))
+    def _by_name(self) -> User:
+        user = self.wanted
+        asked = self._about("users", user.name)
+        node, account = _node_of(user.name), split_service_account(user.name)
+        if self.mode and node:
+            asked, user = replace(asked, resource="nodes", name=node), replace(user, groups=(NODES,))
         elif account is not None:
             asked = replace(asked, resource="serviceaccounts", namespace=account[0], name=account[1])
-            if not wanted.groups:
-                user = replace(wanted, groups=service_account_groups(account[0]))
-        self._check(asked, authorizer)
+            if not user.groups:
+                user = replace(user, groups=service_account_groups(account[0]))
+        self._check(asked)
         return user
 
-    def _check_groups(self, requester: User, groups: Sequence[str], authorizer: Authorizer) -> None:
-        about = self._about(requester, "groups", "")
-        if self.name and "" in groups:
+    def _check_groups(self) -> None:
+        about, groups = self._about("groups", ""), self.wanted.groups
+        if self.mode and "" in groups:
             raise forbidden(about, "impersonating the empty string group is not allowed")
-        if self.name and MASTERS in groups:
+        if self.mode and MASTERS in groups:
             raise forbidden(replace(about, name=MASTERS), "impersonating the system:masters group is not allowed")
-        if self.name and len(groups) >= _MANY and self._allows(replace(about, name="*"), authorizer):
+        if self.mode and len(groups) >= _MANY and self._allows(replace(about, name="*")):
             return
         for group in groups:
-            self._check(replace(about, name=group), authorizer)
+            self._check(replace(about, name=group))
 
-    def _check_extra(self, requester: User, extra: Mapping[str, tuple[str, ...]], authorizer: Authorizer) -> None:
-        about = self._about(requester, "userextras", "", group=_API)
-        if self.name and (problem := _problem_of(extra)):
+    def _check_extra(self) -> None:
+        about, extra = self._about("userextras", "", group=_API), self.wanted.extra
+        if self.mode and (problem := _problem_of(extra)):
             raise forbidden(about, problem)
         is_many = len(extra) >= _MANY or sum(map(len, extra.values())) >= _MANY
-        if self.name and is_many and self._allows(replace(about, subresource="*", name="*"), authorizer):
+        if self.mode and is_many and self._allows(replace(about, subresource="*", name="*")):
             return
         for key, values in extra.items():
             for value in values:
-                self._check(replace(about, subresource=key, name=value), authorizer)
+                self._check(replace(about, subresource=key, name=value))
 
-    def _about(self, requester: User, resource: str, name: str, *, group: str = "") -> Attributes:
-        verb = f"impersonate:{self.name}" if self.name else "impersonate"
+    def _about(self, resource: str, name: str, *, group: str = "") -> Attributes:
+        verb = f"impersonate:{self.mode}" if self.mode else "impersonate"
         # The old way has users and groups in the core group, the new ones have everything in one.
-        return Attributes(requester, verb, group or (_API if self.name else ""), "v1", resource, name=name)
+        return Attributes(self.asked.user, verb, group or (_API if self.mode else ""), "v1", resource, name=name)
 
-    def _allows(self, asked: Attributes, authorizer: Authorizer) -> bool:
-        return authorizer.authorize(self._judged(asked)).allowed
+    def _allows(self, asked: Attributes) -> bool:
+        return self.authorizer.authorize(self._judged(asked)).allowed
 
-    def _check(self, asked: Attributes, authorizer: Authorizer) -> None:
+    def _check(self, asked: Attributes) -> None:
         asked = self._judged(asked)
-        decision = authorizer.authorize(asked)
+        decision = self.authorizer.authorize(asked)
         if not decision.allowed:
             raise forbidden(asked, ": ".join(filter(None, (decision.evaluation_error, decision.reason))))
 
     def _judged(self, asked: Attributes) -> Attributes:
         """A ServiceAccount's right to its own node is a right to any, since which one it is has been seen to."""
-        if self.name != "associated-node":
+        if self.mode != "associated-node":
             return asked
         user = replace(asked.user, extra={_NODE_KEYS: tuple(sorted(asked.user.extra))})
         return replace(asked, user=user, name="*" if asked.verb == "impersonate:associated-node" else asked.name)
@@ -188,12 +191,12 @@ def _is_own_node(wanted: User, requester: User) -> bool:
     return is_named_alone and _is_account(requester) and requester.extra.get(_NODE_NAME) == (node,)
 
 
-_MODES: Final = (
-    _Mode("associated-node", _is_own_node),
-    _Mode("arbitrary-node", lambda wanted, _: _has_only_name(wanted) and bool(_node_of(wanted.name))),
-    _Mode("serviceaccount", lambda wanted, _: _has_only_name(wanted) and _is_account(wanted)),
-    _Mode("user-info", lambda wanted, _: not _node_of(wanted.name) and not _is_account(wanted)),
-    _Mode("", lambda wanted, _: True),
+_MODES: Final[tuple[tuple[str, Callable[[User, User], bool]], ...]] = (
+    ("associated-node", _is_own_node),
+    ("arbitrary-node", lambda wanted, _: _has_only_name(wanted) and bool(_node_of(wanted.name))),
+    ("serviceaccount", lambda wanted, _: _has_only_name(wanted) and _is_account(wanted)),
+    ("user-info", lambda wanted, _: not _node_of(wanted.name) and not _is_account(wanted)),
+    ("", lambda wanted, _: True),
 )
 
 

@@ -25,21 +25,12 @@ _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED = "x-kubernetes-embedded-resource"
 _INT_OR_STRING_WORD = "x-kubernetes-int-or-string"
 _ROOT, _ITEM, _FIELD = "at the root", "for specified array items", "for specified object fields"
-_FORBIDDEN_INSIDE: tuple[tuple[str, str], ...] = (
-    ("type", "must be empty to be structural"),
-    ("additionalProperties", "must be undefined to be structural"),
-    ("default", "must be undefined to be structural"),
-    ("title", "must be empty to be structural"),
-    ("description", "must be empty to be structural"),
-    ("nullable", "must be false to be structural"),
-    (_PRESERVE, "must be false to be structural"),
-    (_EMBEDDED, "must be false to be structural"),
-    (_INT_OR_STRING_WORD, "must be false to be structural"),
-    ("x-kubernetes-list-map-keys", "must be empty to be structural"),
-    ("x-kubernetes-list-type", "must be undefined to be structural"),
-    ("x-kubernetes-map-type", "must be undefined to be structural"),
-    ("x-kubernetes-validations", "must be empty to be structural"),
-)
+_FORBIDDEN_INSIDE = {
+    "empty": ("type", "title", "description", "x-kubernetes-list-map-keys", "x-kubernetes-validations"),
+    "undefined": ("additionalProperties", "default", "x-kubernetes-list-type", "x-kubernetes-map-type"),
+    "false": ("nullable", _PRESERVE, _EMBEDDED, _INT_OR_STRING_WORD),
+}
+"""What each keyword must be in a schema within `allOf` and its kin."""
 
 
 def step(name: str) -> str:
@@ -65,7 +56,6 @@ class Structural:
     items: Structural | None = None
     preserves_unknown: bool = False
     is_embedded: bool = False
-    is_int_or_string: bool = False
     list_type: str = ""
     list_map_keys: tuple[str, ...] = ()
     map_type: str = ""
@@ -92,7 +82,6 @@ def compile_schema(schema: Doc | None) -> Structural:
         items=compile_schema(items) if isinstance(items, dict) else None,
         preserves_unknown=bool(schema.get("x-kubernetes-preserve-unknown-fields")),
         is_embedded=bool(schema.get("x-kubernetes-embedded-resource")),
-        is_int_or_string=bool(schema.get("x-kubernetes-int-or-string")),
         list_type=schema.get("x-kubernetes-list-type") or "",
         list_map_keys=tuple(schema.get("x-kubernetes-list-map-keys") or ()),
         map_type=schema.get("x-kubernetes-map-type") or "",
@@ -220,10 +209,10 @@ def _nested(schema: Doc, path: str, *, skip_any_of: bool = False) -> Errors:
         errors += _nested(items, f"{path}.items")
     for name, below in _properties(schema).items():
         errors += _nested(below, f"{path}.properties[{step(name)}]")
-    for word, told in _FORBIDDEN_INSIDE:
-        said: Any = schema.get(word)
-        if said is not None and (said is not False):
-            errors.append(forbidden(f"{path}.{word}", told))
+    for nothing, words in _FORBIDDEN_INSIDE.items():
+        for word in words:
+            if schema.get(word) is not None and schema[word] is not False:
+                errors.append(forbidden(f"{path}.{word}", f"must be {nothing} to be structural"))
     if "metadata" in _properties(schema):
         errors.append(forbidden(f"{path}.properties[metadata]", "must not be specified in a nested context"))
     return errors

@@ -10,8 +10,7 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tonnage.apiserver.authentication.service_account_tokens import ServiceAccountTokens
-from tonnage.apiserver.authentication.signing_key import SigningKey
+from tonnage.apiserver.authentication.service_account_tokens import ServiceAccountTokens, SigningKey
 from tonnage.clock import VirtualClock, rfc3339
 from tonnage.documents.access.service_account_tokens import ACCOUNTS, BoundObject, InvalidToken, Kubernetes, claims_of
 from tonnage.objects.document import Doc, encode

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
-from tonnage.apiserver.authentication.signing_key import SigningKey, ensure_signing_key
+from tonnage.apiserver.authentication.service_account_tokens import SigningKey, ensure_signing_key
 from tonnage.documents.access.service_account_tokens import InvalidToken
 from tonnage.errors import TonnageError
 
