@@ -23,7 +23,7 @@ from told_decisions import comparable
 
 from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.volumes.attach.volume_places import MissedTargets
+from tonnage.scheduling.volumes.attach.volume_places import VolumePlaces
 
 COUNT = int(os.environ.get("TONNAGE_HISTORIES", "24"))
 FIRST = int(os.environ.get("TONNAGE_FIRST_HISTORY", "0"))
@@ -94,11 +94,11 @@ def knows_the_same(lived: Engine, fresh: Engine) -> bool:
 
 
 def missed_targets(engine: Engine) -> set[tuple[str, str]]:
-    if not engine.cluster.has_index(MissedTargets):
+    if not engine.cluster.has_index(VolumePlaces):
         return set()
-    known = engine.cluster.index(MissedTargets)
+    known = engine.cluster.index(VolumePlaces)
     volumes, nodes = engine.cluster.storage.volumes, [each.name for each in engine.cluster.nodes if each is not None]
-    return {(volume.name, name) for volume in volumes for name in nodes if known.has(volume.name, name)}
+    return {(volume.name, name) for volume in volumes for name in nodes if known.is_missed(volume.name, name)}
 
 
 def holds_of(engine: Engine, mode: str) -> set[tuple[str, tuple[str, ...], int]]:

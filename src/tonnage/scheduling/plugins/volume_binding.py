@@ -53,7 +53,7 @@ from tonnage.scheduling.framework import (
 )
 from tonnage.scheduling.volumes import bind_volumes
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
-from tonnage.scheduling.volumes.attach.volume_places import MissedTargets, VolumePlaces
+from tonnage.scheduling.volumes.attach.volume_places import VolumePlaces
 from tonnage.scheduling.volumes.bind_volumes import Assumed, Sending
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.claim_sequences import grades_at, may_differ, sequences_at
@@ -71,11 +71,10 @@ from tonnage.scheduling.volumes.hints import (
 from tonnage.scheduling.volumes.nominated_volumes import expected_demand, held_by, judge_beside
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
 from tonnage.scheduling.volumes.rebuilds import ToldRebuilds, is_node_out_of_use, rows_of_sharers, why_rebuilt
-from tonnage.scheduling.volumes.reservations.holds import CapacityHolds
+from tonnage.scheduling.volumes.reservations.holds import CapacityHolds, ServerTime
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.scheduling.volumes.reservations.refusals import Refusals
-from tonnage.scheduling.volumes.reservations.server_time import ServerTime
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
 from tonnage.scheduling.volumes.volume_fit import (
     NOT_ENOUGH_SPACE,
@@ -145,15 +144,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         """How many bound claims were reclassified, each counted once a node: what KEP-5925's metric counts."""
 
     def indexes(self) -> Iterable[type]:
-        yield from (
-            CapacityIndex,
-            StaticVolumes,
-            AttachedVolumes,
-            MissedTargets,
-            VolumePlaces,
-            ToldRebuilds,
-            TopologyKeys,
-        )
+        yield from (CapacityIndex, StaticVolumes, AttachedVolumes, VolumePlaces, ToldRebuilds, TopologyKeys)
         if self.reservation in HOLDS_BY_MODE:
             yield from (Refusals, ServerTime, HOLDS_BY_MODE[self.reservation])
 

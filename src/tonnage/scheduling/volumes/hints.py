@@ -24,14 +24,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, Final
 
 from tonnage.gates import Gates
-from tonnage.objects.core_v1 import (
-    Node,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    Pod,
-    class_name_in,
-    is_out_of_use,
-)
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, class_name_in, is_out_of_use
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster

@@ -35,7 +35,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import Cycle
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
-from tonnage.scheduling.volumes.attach.volume_places import MissedTargets, VolumePlaces
+from tonnage.scheduling.volumes.attach.volume_places import VolumePlaces
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
 from tonnage.scheduling.volumes.volume_reach import reachable
 
@@ -111,7 +111,7 @@ def _home_row(cluster: Cluster, claim: PersistentVolumeClaim, volume: Persistent
     selected = claim.selected_node
     if attached := cluster.index(VolumePlaces).attached_to(volume.name):
         return cluster.row_of.get(selected if selected in attached else min(attached), -1)
-    is_missed = not selected or cluster.index(MissedTargets).has(volume.name, selected)
+    is_missed = not selected or cluster.index(VolumePlaces).is_missed(volume.name, selected)
     if volume.home and (is_missed or not is_on_its_way(claim, volume)):
         return cluster.row_of.get(volume.home, -1)
     return -1 if is_missed else cluster.row_of.get(selected, -1)

@@ -19,6 +19,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -226,20 +227,27 @@ class StaticVolumes:
         """What these claims, delayed and without a selected node, take on each of these rows, by the rules above."""
         ordered = sorted(claims, key=lambda claim: claim.requested_size) if len(claims) > 1 else claims
         chosen: Ids = np.full((len(ordered), row_count(rows)), -1, dtype=np.int32)
-        numbers = _Numbers()
+        stocks: dict[tuple[str, str], Sequence[PersistentVolume]] = {}
+
+        def first_of(kind: str, name: str, stock: Sequence[PersistentVolume]) -> int:
+            """The number of a stock's first volume; numbers run through the stocks one after the other."""
+            stocks.setdefault((kind, name), stock)
+            before = takewhile(lambda each: each != (kind, name), stocks)
+            return sum(len(stocks[each]) for each in before)
+
         for place, claim in enumerate(ordered):
             taken, takes = chosen[:place], chosen[place]
             is_open: Mask | bool = True  # whether it may look at free volumes
             if kept := self._kept_for(claim):
-                is_open = self._take_kept(kept, numbers.first("claim", claim.key, kept), taken, takes, rows)
+                is_open = self._take_kept(kept, first_of("claim", claim.key, kept), taken, takes, rows)
             name = claim.class_name
             if np.any(is_open) and (free := self._free.get(name)):
                 free.settle()
-                first = numbers.first("class", name, free.volumes)
+                first = first_of("class", name, free.volumes)
                 rivals = taken[[earlier.class_name == name for earlier in ordered[:place]]] if place else taken
                 found = self._smallest_free(free, claim, first, rivals, rows)
                 np.add(found, first, out=takes, where=is_open & (found != _NONE))
-        return Match(tuple(ordered), chosen, tuple(numbers.stocks))
+        return Match(tuple(ordered), chosen, tuple(stocks.values()))
 
     def _take_kept(self, kept: Sequence[PersistentVolume], first: int, taken: Ids, takes: Ids, rows: Rows) -> Mask:
         """Write down where a claim takes a volume kept for it, one that can be reached; tells on which rows it may look
@@ -316,24 +324,6 @@ class StaticVolumes:
                 free.remove(volume.name)
         else:
             self._kept.take(owner.key, volume.name)
-
-
-class _Numbers:
-    """Gives the volumes of a match their numbers, stock by stock."""
-
-    def __init__(self) -> None:
-        self.stocks: list[Sequence[PersistentVolume]] = []
-        self._first: dict[tuple[str, str], int] = {}
-        self._next = 0
-
-    def first(self, kind: str, name: str, stock: Sequence[PersistentVolume]) -> int:
-        """The number of the first volume of a stock; the same each time the stock is named."""
-        found = self._first.get((kind, name))
-        if found is None:
-            found = self._first[kind, name] = self._next
-            self._next += len(stock)
-            self.stocks.append(stock)
-        return found
 
 
 def _is_kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:

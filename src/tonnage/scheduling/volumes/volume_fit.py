@@ -41,14 +41,7 @@ from tonnage.scheduling.volumes.capacity.class_capacity import (
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.capacity.pools import room_of, room_without_gate, scored_capacity
 from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, nothing_held
-from tonnage.scheduling.volumes.demand import (
-    ClaimGroup,
-    Demand,
-    Provision,
-    VolumePlan,
-    by_size,
-    counted_bytes,
-)
+from tonnage.scheduling.volumes.demand import ClaimGroup, Demand, Provision, VolumePlan, by_size, counted_bytes
 from tonnage.scheduling.volumes.packing.pool_fits import descending
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
 from tonnage.scheduling.volumes.rebuilds import Rebuild

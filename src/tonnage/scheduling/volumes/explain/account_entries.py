@@ -13,7 +13,7 @@ from tonnage.clock import rfc3339
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room
-from tonnage.scheduling.volumes.explain.nearest_miss import Miss, amount, elsewhere
+from tonnage.scheduling.volumes.explain.nearest_miss import Miss, PlacedStep, amount, elsewhere
 from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED
 from tonnage.scheduling.volumes.reservations.holds import Hold
 
@@ -35,19 +35,6 @@ class Slots:
             return None
         more = f", needs {self.new} more" if self.new > 1 or self.used < self.limit else ""
         return elsewhere(f"attach slots {self.used} of {self.limit} used{more} ({self.driver})")
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedStep:
-    """A driver puts a claim into a pool with so many bytes free; None: no pool has room. No name: a promised claim."""
-
-    claim: Key
-    size: int
-    pool_bytes: int | None
-
-    def document(self) -> dict[str, Any]:
-        pool = amount(self.pool_bytes) if self.pool_bytes is not None else None
-        return {"claim": self.claim or None, "size": amount(self.size), "pool": pool}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
-from typing import Final, Protocol
+from typing import Any, Final
 
 from tonnage.clock import rfc3339
+from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.quantity import Quantity
 from tonnage.scheduling.configuration.plugin_args import LegacyPools
@@ -35,14 +36,17 @@ MOST_AMOUNTS: Final = 40
 """Sizes of pools that are told one by one; a server may list a hundred thousand."""
 
 
-class Placed(Protocol):
-    """A claim that a driver puts into a pool with so many bytes free, None for no pool."""
+@dataclass(frozen=True, slots=True)
+class PlacedStep:
+    """A driver puts a claim into a pool with so many bytes free; None: no pool has room. No name: a promised claim."""
 
-    @property
-    def size(self) -> int: ...
+    claim: Key
+    size: int
+    pool_bytes: int | None
 
-    @property
-    def pool_bytes(self) -> int | None: ...
+    def document(self) -> dict[str, Any]:
+        pool = amount(self.pool_bytes) if self.pool_bytes is not None else None
+        return {"claim": self.claim or None, "size": amount(self.size), "pool": pool}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -83,7 +87,7 @@ def room_miss(
     is_reserved: bool,
     search: SearchBudget = UNLIMITED,
     pool_policy: PoolPolicy = PoolPolicy.UNKNOWN,
-    bad_order: Sequence[Placed] = (),
+    bad_order: Sequence[PlacedStep] = (),
 ) -> Miss:
     """Why one object refuses a group of claims, `sizes` and `promised` descending. What the decision's `search` could
     not find out is told so."""
@@ -163,7 +167,7 @@ def _promised(room: Room, sizes: Sizes, promised: Sizes, holds: Sequence[Hold]) 
     return Miss(_WAITS, max(taken + together - free, 0), told)
 
 
-def placed_badly(pool_policy: str, steps: Sequence[Placed]) -> str:
+def placed_badly(pool_policy: str, steps: Sequence[PlacedStep]) -> str:
     """What a driver does when it is asked in an order that goes wrong: most-free puts 60Gi into the pool of 100Gi, …"""
     taken = [f"{amount(each.size)} into the pool of {amount(each.pool_bytes)}" for each in steps if each.pool_bytes]
     told = f"{pool_policy} puts {', then '.join(taken)}, " if taken else f"{pool_policy}: "

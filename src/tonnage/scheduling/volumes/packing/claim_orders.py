@@ -28,13 +28,7 @@ from tonnage.scheduling.volumes.packing.pool_fits import (
     place_one,
     without,
 )
-from tonnage.scheduling.volumes.packing.pool_policies import (
-    PoolPolicy,
-    driver_orders,
-    is_roomy,
-    placed_by,
-    pools_after,
-)
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, driver_orders, is_roomy, placed_by, pools_after
 
 MOST_STEPS: Final = 20_000
 """How often one search puts a claim into a pool; then it gives up, and the fit is called possible."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from math import prod
@@ -33,16 +34,17 @@ or thousands of an ordinary one. First-fit-decreasing, which settles most object
 _REMEMBERED: Final = 16_384
 
 
+@dataclass(slots=True, eq=False)
 class SearchBudget:
     """The steps of one decision. `limit` None: as many as it takes."""
 
-    __slots__ = ("_left", "limit", "undecided")
+    limit: int | None = MOST_STEPS_A_DECISION
+    undecided: int = 0
+    """How many questions were answered with no because the steps were used up."""
+    _left: int = 0
 
-    def __init__(self, limit: int | None = MOST_STEPS_A_DECISION) -> None:
-        self.limit = limit
-        self._left = limit or 0
-        self.undecided = 0
-        """How many questions were answered with no because the steps were used up."""
+    def __post_init__(self) -> None:
+        self.renew()
 
     @property
     def is_spent(self) -> bool:

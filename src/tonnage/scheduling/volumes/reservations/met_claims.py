@@ -9,7 +9,7 @@
     a young volume whose claim has no node, or is not known (yet)
                                                             made, and need not show yet: where its affinity says
 
-How old a volume is, the server's clock says (`server_time.py`).
+How old a volume is, the server's clock says (`ServerTime`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tonnage.objects.meta import Key
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.rebuilds import RebuildProgress, is_on_its_way
+from tonnage.scheduling.volumes.reservations.holds import ServerTime
 from tonnage.scheduling.volumes.reservations.promise_book import PromiseBook
 from tonnage.scheduling.volumes.reservations.promises import Promise
-from tonnage.scheduling.volumes.reservations.server_time import ServerTime
 
 _LONGEST_S: Final = 3600.0
 """Volumes that are older than this are not looked at again, however long a profile's timeout is."""

@@ -23,7 +23,7 @@ from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.volumes.attach.volume_places import MissedTargets
+from tonnage.scheduling.volumes.attach.volume_places import VolumePlaces
 from tonnage.scheduling.volumes.capacity.class_annotations import is_elsewhere
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
@@ -415,7 +415,7 @@ class Reservations(CapacityHolds):
 
     def _is_hopeless(self, held: ReservedObject, claim: PersistentVolumeClaim) -> bool:
         """A rebuild that was refused, and does not fit as the object stands."""
-        if not self._cluster.index(MissedTargets).has(claim.spec.volume_name, held.node_of[claim.key]):
+        if not self._cluster.index(VolumePlaces).is_missed(claim.spec.volume_name, held.node_of[claim.key]):
             return False
         size, now = size_to_make(claim, self._storage, is_rebuild=True), self._storage.capacities.get(held.capacity.key)
         return size is not None and largest_volume(now or held.capacity) < size.value()

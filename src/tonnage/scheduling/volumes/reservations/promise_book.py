@@ -28,14 +28,7 @@ from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.pools import largest_volume
 from tonnage.scheduling.volumes.demand import counted_bytes
 from tonnage.scheduling.volumes.rebuilds import RebuildProgress
-from tonnage.scheduling.volumes.reservations.holds import (
-    DELETION,
-    FAILURE,
-    REFRESH,
-    REFUSAL,
-    CapacityHolds,
-    Hold,
-)
+from tonnage.scheduling.volumes.reservations.holds import DELETION, FAILURE, REFRESH, REFUSAL, CapacityHolds, Hold
 from tonnage.scheduling.volumes.reservations.promised_objects import PromisedObjects
 from tonnage.scheduling.volumes.reservations.promises import EVER, Charges, Decided, Promise, Promises
 

@@ -32,7 +32,7 @@ from tonnage.objects.storage_v1 import INCLUDED_CLAIMS, CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import row_numbers
 from tonnage.scheduling.cluster.storage import Storage
-from tonnage.scheduling.volumes.attach.volume_places import MissedTargets
+from tonnage.scheduling.volumes.attach.volume_places import VolumePlaces
 from tonnage.scheduling.volumes.capacity.class_annotations import is_elsewhere
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
@@ -139,15 +139,6 @@ class Refresh(NamedTuple):
     cannot be compared, and when they were measured is not known."""
 
 
-class _Candidate(NamedTuple):
-    """A volume that falls may pay for: a promise's, or one that nobody decided on."""
-
-    order: int
-    volume: UnshownVolume
-    promise: Promise | None
-    key: Key
-
-
 class Figures:
     """What the refreshes of objects told; by `identity`, their uid."""
 
@@ -236,19 +227,20 @@ class Figures:
         falls, uid = self._falls.get(identity(capacity)), identity(capacity)
         if not falls:
             return []
-        found = list[_Candidate]()
+        found = list[tuple[int, UnshownVolume, Promise | None, Key]]()
         for each in unshown:
             size = self._size(each)
             if each.is_unsent and not each.is_made:
                 continue
             if size is not None and not self._is_told_by_name(capacity, each):
-                found.append(_Candidate(each.order, UnshownVolume(size, each.decided, each.is_made), each, each.key))
+                found.append((each.order, UnshownVolume(size, each.decided, each.is_made), each, each.key))
         for key, (order, size, _) in self._undecided.get(uid, {}).items():
-            found.append(_Candidate(order, UnshownVolume(size, EVER, is_made=True), None, key))
-        found.sort(key=lambda each: each.order)
-        paid = falls.pay([each.volume for each in found], has_pools=len(told_pools(capacity)) > 1)
-        self._forget_undecided(uid, [found[place].key for place in paid if found[place].promise is None])
-        return [promise for place in paid if (promise := found[place].promise) is not None]
+            found.append((order, UnshownVolume(size, EVER, is_made=True), None, key))
+        found.sort(key=lambda each: each[0])
+        places = falls.pay([volume for _, volume, _, _ in found], has_pools=len(told_pools(capacity)) > 1)
+        paid = [found[place] for place in places]
+        self._forget_undecided(uid, [key for _, _, promise, key in paid if promise is None])
+        return [promise for _, _, promise, _ in paid if promise is not None]
 
     def _forget_undecided(self, uid: str, paid: Sequence[Key]) -> None:
         undecided, refresh = self._undecided.get(uid, {}), self._last.get(uid)
@@ -431,4 +423,4 @@ class PromisedObjects:
 
     def is_refused(self, claim: PersistentVolumeClaim) -> bool:
         """Whether the node that a claim's volume is on its way to could not attach it."""
-        return self._cluster.index(MissedTargets).has(claim.spec.volume_name, claim.selected_node)
+        return self._cluster.index(VolumePlaces).is_missed(claim.spec.volume_name, claim.selected_node)
