@@ -33,11 +33,30 @@ class NetworkPolicyStrategy(Strategy):
             for port in rule.get("ports", ()):
                 port.setdefault("protocol", "TCP")
 
-    def validate(self, doc: Doc) -> Errors:
-        return validate_network_policy(doc)
-
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_network_policy(new, old)
+        return self.validate(new, old)
+
+    def validate(self, doc: Doc, old: Doc | None = None) -> Errors:
+        spec = doc.get("spec", {})
+        was: Doc = old.get("spec", {}) if old is not None else {}
+        lenient = bool(validate_label_selector(was.get("podSelector"), ""))
+        kept = frozenset(text for _, text in _ranges(was))
+        errors = validate_label_selector(spec.get("podSelector"), "spec.podSelector", allow_invalid_values=lenient)
+        for direction, peers in _RULES:
+            for idx, rule in enumerate(spec.get(direction, [])):
+                at = f"spec.{direction}[{idx}]"
+                for number, port in enumerate(rule.get("ports", [])):
+                    errors += _validate_port(port, f"{at}.ports[{number}]")
+                for number, peer in enumerate(rule.get(peers, [])):
+                    errors += _validate_peer(peer, f"{at}.{peers}[{number}]", lenient, kept)
+        types = spec.get("policyTypes", [])
+        if len(types) > len(_TYPES):
+            return [*errors, invalid("spec.policyTypes", types, "may not specify more than two policyTypes")]
+        return errors + [
+            unsupported(f"spec.policyTypes[{idx}]", each, _TYPES)
+            for idx, each in enumerate(types)
+            if each not in _TYPES
+        ]
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         """Ranges that are legal, and not written as they should be. Mirrors GetWarningsForCIDR."""
@@ -47,27 +66,6 @@ class NetworkPolicyStrategy(Strategy):
             for path, text in _ranges(new.get("spec", {}))
             if ":" in text and (network := _network(text)) is not None and str(network) != text
         ]
-
-
-def validate_network_policy(doc: Doc, old: Doc | None = None) -> Errors:
-    spec = doc.get("spec", {})
-    was: Doc = old.get("spec", {}) if old is not None else {}
-    lenient = bool(validate_label_selector(was.get("podSelector"), ""))
-    kept = frozenset(text for _, text in _ranges(was))
-    errors = validate_label_selector(spec.get("podSelector"), "spec.podSelector", allow_invalid_values=lenient)
-    for direction, peers in _RULES:
-        for idx, rule in enumerate(spec.get(direction, [])):
-            at = f"spec.{direction}[{idx}]"
-            for number, port in enumerate(rule.get("ports", [])):
-                errors += _validate_port(port, f"{at}.ports[{number}]")
-            for number, peer in enumerate(rule.get(peers, [])):
-                errors += _validate_peer(peer, f"{at}.{peers}[{number}]", lenient, kept)
-    types = spec.get("policyTypes", [])
-    if len(types) > len(_TYPES):
-        return [*errors, invalid("spec.policyTypes", types, "may not specify more than two policyTypes")]
-    return errors + [
-        unsupported(f"spec.policyTypes[{idx}]", each, _TYPES) for idx, each in enumerate(types) if each not in _TYPES
-    ]
 
 
 def _ranges(spec: Doc) -> Iterator[tuple[str, str]]:

@@ -61,8 +61,29 @@ class ServiceStrategy(Strategy):
         doc["status"] = {"loadBalancer": {}}
         settle_addresses(doc["spec"])
 
-    def validate(self, doc: Doc) -> Errors:
-        return validate_service(doc)
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        return self.validate(new, old)
+
+    def validate(self, doc: Doc, old: Doc | None = None) -> Errors:
+        spec = doc["spec"]
+        was = old["spec"] if old is not None else {}
+        is_headless = spec.get("clusterIPs") == ["None"]
+        errors = _validate_kept(spec, was) if old is not None else []
+        if not spec.get("ports") and not is_headless and spec["type"] != "ExternalName":
+            errors.append(required("spec.ports"))
+        errors += _validate_type(spec, is_headless)
+        errors += _validate_ports(spec.get("ports", []))
+        errors += validate_labels(spec.get("selector", {}), "spec.selector")
+        errors += rules.check(spec, "spec", {"sessionAffinity": rules.needed(rules.one_of("ClientIP", "None"))})
+        errors += _validate_affinity_timeout(spec)
+        errors += _validate_addresses(spec, was)
+        kept = set(was.get("externalIPs", ()))
+        for idx, address in enumerate(spec.get("externalIPs", ())):
+            errors += _validate_external_ip(address, f"spec.externalIPs[{idx}]", kept)
+        errors += rules.check(spec, "spec", {"type": rules.needed(rules.one_of(*_TYPES))})
+        errors += _validate_port_clashes(spec)
+        errors += _validate_balancer_fields(spec, was)
+        return errors + _validate_traffic(spec)
 
     def prepare_update(self, new: Doc, old: Doc) -> None:
         super().prepare_update(new, old)
@@ -79,9 +100,6 @@ class ServiceStrategy(Strategy):
             ]:
                 for port in ports:
                     port.pop("nodePort", None)
-
-    def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_service(new, old)
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
         """What a load balancer reports. Mirrors ValidateLoadBalancerStatus."""
@@ -150,28 +168,6 @@ def settle_addresses(spec: Doc, was: Doc | None = None) -> None:
         spec["clusterIPs"] = [spec["clusterIP"]]
     if spec["type"] != "ExternalName":
         fill(spec, {"ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"})
-
-
-def validate_service(doc: Doc, old: Doc | None = None) -> Errors:
-    spec = doc["spec"]
-    was = old["spec"] if old is not None else {}
-    is_headless = spec.get("clusterIPs") == ["None"]
-    errors = _validate_kept(spec, was) if old is not None else []
-    if not spec.get("ports") and not is_headless and spec["type"] != "ExternalName":
-        errors.append(required("spec.ports"))
-    errors += _validate_type(spec, is_headless)
-    errors += _validate_ports(spec.get("ports", []))
-    errors += validate_labels(spec.get("selector", {}), "spec.selector")
-    errors += rules.check(spec, "spec", {"sessionAffinity": rules.needed(rules.one_of("ClientIP", "None"))})
-    errors += _validate_affinity_timeout(spec)
-    errors += _validate_addresses(spec, was)
-    kept = set(was.get("externalIPs", ()))
-    for idx, address in enumerate(spec.get("externalIPs", ())):
-        errors += _validate_external_ip(address, f"spec.externalIPs[{idx}]", kept)
-    errors += rules.check(spec, "spec", {"type": rules.needed(rules.one_of(*_TYPES))})
-    errors += _validate_port_clashes(spec)
-    errors += _validate_balancer_fields(spec, was)
-    return errors + _validate_traffic(spec)
 
 
 def _validate_type(spec: Doc, is_headless: bool) -> Errors:

@@ -63,11 +63,29 @@ class StatefulSetStrategy(WorkloadStrategy):
         # MaxUnavailableStatefulSet is closed on a stock server.
         new["spec"].get("updateStrategy", {}).get("rollingUpdate", {}).pop("maxUnavailable", None)
 
-    def validate(self, doc: Doc) -> Errors:
-        return validate_stateful_set(doc)
+    def validate(self, doc: Doc, *, is_update: bool = False) -> Errors:
+        """A StatefulSet; what may not change is not judged again on an update."""
+        spec = doc["spec"]
+        policy = ("OrderedReady", "Parallel")
+        errors = check(
+            spec, "spec", {"podManagementPolicy": Asked(must_be(lambda value: value in policy, _POLICY_TOLD))}
+        )
+        errors += validate_stateful_set_strategy(spec.get("updateStrategy", {}), "spec.updateStrategy")
+        errors += check(spec, "spec", _RETENTION)
+        if not is_update:
+            for idx, claim in enumerate(spec.get("volumeClaimTemplates", ())):
+                errors += validate_claim_spec(claim.get("spec", {}), f"spec.volumeClaimTemplates[{idx}].spec")
+        errors += check(spec, "spec", dict.fromkeys(("replicas", "minReadySeconds", "ordinals.start"), nonnegative))
+        if not is_update:
+            errors += check(spec, "spec", {"serviceName": if_set(named(names.dns_label))})
+        errors += validate_selector(spec, "statefulset", "")
+        template = _with_claim_volumes(spec)
+        errors += validate_match(spec, template)
+        errors += validate_pod_template(template, "spec.template")
+        return errors + validate_always_running(spec.get("template", {}), "StatefulSet")
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        errors = validate_stateful_set(new, is_update=True)
+        errors = self.validate(new, is_update=True)
         fixed, was = (
             {field: value for field, value in each["spec"].items() if field not in _MUTABLE_STATEFUL_SET}
             for each in (new, old)
@@ -111,26 +129,6 @@ _RETENTION: Rules = dict.fromkeys(
     (f"persistentVolumeClaimRetentionPolicy.{field}" for field in ("whenDeleted", "whenScaled")),
     Asked(one_of("Retain", "Delete")),
 )
-
-
-def validate_stateful_set(doc: Doc, *, is_update: bool = False) -> Errors:
-    """A StatefulSet; what may not change is not judged again on an update."""
-    spec = doc["spec"]
-    policy = ("OrderedReady", "Parallel")
-    errors = check(spec, "spec", {"podManagementPolicy": Asked(must_be(lambda value: value in policy, _POLICY_TOLD))})
-    errors += validate_stateful_set_strategy(spec.get("updateStrategy", {}), "spec.updateStrategy")
-    errors += check(spec, "spec", _RETENTION)
-    if not is_update:
-        for idx, claim in enumerate(spec.get("volumeClaimTemplates", ())):
-            errors += validate_claim_spec(claim.get("spec", {}), f"spec.volumeClaimTemplates[{idx}].spec")
-    errors += check(spec, "spec", dict.fromkeys(("replicas", "minReadySeconds", "ordinals.start"), nonnegative))
-    if not is_update:
-        errors += check(spec, "spec", {"serviceName": if_set(named(names.dns_label))})
-    errors += validate_selector(spec, "statefulset", "")
-    template = _with_claim_volumes(spec)
-    errors += validate_match(spec, template)
-    errors += validate_pod_template(template, "spec.template")
-    return errors + validate_always_running(spec.get("template", {}), "StatefulSet")
 
 
 def _with_claim_volumes(spec: Doc) -> Doc:
