@@ -19,7 +19,7 @@ from tonnage.documents.validation.metadata import FIELD_MANAGER_MAX_BYTES, valid
 from tonnage.errors import BadRequest, Conflict
 from tonnage.objects import field_errors
 from tonnage.objects.document import decode, dig
-from tonnage.objects.field_rules import unsupported
+from tonnage.objects.field_errors import unsupported
 from tonnage.objects.meta import InvalidRevision, parse_revision
 from tonnage.objects.scheme import resource_of
 from tonnage.objects.selectors import FieldSelector, InvalidSelector, LabelMatcher, label_matcher
@@ -52,7 +52,7 @@ def write_options(call: Call, *, is_apply: bool = False) -> WriteOptions:
     errors = dry_run_errors(dry_run)
     validation = query.get("fieldValidation", "") or "Warn"
     if validation not in _POLICIES:
-        errors.append(field_errors.not_supported("fieldValidation", validation, ("", *_POLICIES)))
+        errors.append(field_errors.unsupported("fieldValidation", validation, sorted(("", *_POLICIES))))
     manager = query.get("fieldManager", "")
     errors += validate_field_manager(manager, "fieldManager")
     force = boolean(query, "force")
@@ -77,7 +77,7 @@ def _manager_of(user_agent: str) -> str:
 
 
 def dry_run_errors(asked: list[str]) -> field_errors.Errors:
-    return [] if set(asked) <= {"All"} else [field_errors.not_supported("dryRun", asked, ("All",))]
+    return [] if set(asked) <= {"All"} else [field_errors.unsupported("dryRun", asked, ("All",))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,7 @@ from tonnage.documents.deletion import check_preconditions
 from tonnage.errors import BadRequest, Cause, Conflict, Forbidden, TooManyRequests
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy
-from tonnage.objects.field_errors import Errors, go_value, invalid, invalid_object, required
-from tonnage.objects.field_rules import unsupported
+from tonnage.objects.field_errors import Errors, go_value, invalid, invalid_object, required, unsupported
 from tonnage.objects.resources import BY_PLURAL
 from tonnage.objects.selectors import InvalidSelector, LabelSelector
 

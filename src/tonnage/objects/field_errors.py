@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -40,7 +41,7 @@ class FieldError:
     reason: str
     field: str
     value: Any
-    detail: str
+    detail: str = ""
 
     @property
     def body(self) -> str:
@@ -66,33 +67,23 @@ def go_value(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
+invalid = partial(FieldError, "FieldValueInvalid")
+type_invalid = partial(FieldError, "FieldValueTypeInvalid")
+duplicate = partial(FieldError, "FieldValueDuplicate")
+not_found = partial(FieldError, "FieldValueNotFound")
+
+
 def required(field: str, detail: str = "") -> FieldError:
     return FieldError("FieldValueRequired", field, "", detail)
 
 
-def invalid(field: str, value: Any, detail: str) -> FieldError:
-    return FieldError("FieldValueInvalid", field, value, detail)
-
-
-def type_invalid(field: str, value: Any, detail: str) -> FieldError:
-    return FieldError("FieldValueTypeInvalid", field, value, detail)
-
-
-def duplicate(field: str, value: Any) -> FieldError:
-    return FieldError("FieldValueDuplicate", field, value, "")
-
-
-def not_supported(field: str, value: Any, supported: Iterable[str]) -> FieldError:
-    choices = ", ".join(go_value(choice) for choice in sorted(supported))
-    return FieldError("FieldValueNotSupported", field, value, f"supported values: {choices}" if choices else "")
-
-
-def not_found(field: str, value: Any) -> FieldError:
-    return FieldError("FieldValueNotFound", field, value, "")
-
-
 def forbidden(field: str, detail: str) -> FieldError:
     return FieldError("FieldValueForbidden", field, "", detail)
+
+
+def unsupported(field: str, value: Any, allowed: Iterable[str]) -> FieldError:
+    """A word that is not on the list, with the list in upstream's order, which is not always the alphabet's."""
+    return FieldError("FieldValueNotSupported", field, value, "supported values: " + ", ".join(map(go_value, allowed)))
 
 
 def too_long(field: str, max_length: int) -> FieldError:

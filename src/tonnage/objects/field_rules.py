@@ -19,14 +19,13 @@ from tonnage.objects import names
 from tonnage.objects.document import Doc, dig, same
 from tonnage.objects.field_errors import (
     Errors,
-    FieldError,
     duplicate,
     forbidden,
-    go_value,
     invalid,
     required,
     too_long,
     too_many,
+    unsupported,
 )
 from tonnage.objects.texts.decode_budget import whole_number
 
@@ -148,11 +147,6 @@ NEGATIVE = "must be greater than or equal to 0"
 
 def validate_label_name(key: str, path: str) -> Errors:
     return [invalid(path, key, sentence) for sentence in names.label_key(key)]
-
-
-def unsupported(path: str, value: Any, allowed: Sequence[str]) -> FieldError:
-    """A word that is not on the list, with the list in upstream's order, which is not always the alphabet's."""
-    return FieldError("FieldValueNotSupported", path, value, "supported values: " + ", ".join(map(go_value, allowed)))
 
 
 def sentences(path: str, value: Any, wrong: Iterable[str]) -> Errors:

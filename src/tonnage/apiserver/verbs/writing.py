@@ -27,7 +27,7 @@ from tonnage.documents.schema import schema_of
 from tonnage.errors import BadRequest, NotFound
 from tonnage.objects import field_errors
 from tonnage.objects.document import Doc, copy, decode, encode
-from tonnage.objects.field_rules import unsupported
+from tonnage.objects.field_errors import unsupported
 from tonnage.objects.resources import Resource, returns_deleted
 
 _REPEATED_OWNERS = (

@@ -19,7 +19,7 @@ from tonnage.documents.custom.pruning import coerce_value, prune_value
 from tonnage.documents.custom.structural import META_FIELDS, Structural, compile_schema, step, structural_errors
 from tonnage.documents.custom.validation import ABSENT, Rules, embedded_errors
 from tonnage.objects.document import Doc, copy
-from tonnage.objects.field_errors import Errors, FieldError, forbidden, invalid, not_supported, required
+from tonnage.objects.field_errors import Errors, FieldError, forbidden, invalid, required, unsupported
 from tonnage.objects.field_rules import one_of
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
@@ -101,7 +101,7 @@ def _own_keyword_errors(schema: Doc, path: str, context: _Context) -> Errors:
     errors: Errors = []
     kind = schema.get("type", "")
     if kind and kind not in TYPES:
-        errors.append(not_supported(f"{path}.type", kind, TYPES))
+        errors.append(unsupported(f"{path}.type", kind, TYPES))
     has_default = schema.get("default") is not None and context.no_defaults is not None
     is_list = isinstance(schema.get("items"), list) and bool(schema["items"])
     is_embedded = context.in_metadata and bool(schema.get(_EMBEDDED))
@@ -216,7 +216,7 @@ def _rule_errors(schema: Doc, path: str) -> Errors:
             told = "messageExpression must be non-empty if specified"
             errors.append(required(f"{where}.messageExpression", told))
         if "reason" in rule and rule["reason"] not in _REASONS:
-            errors.append(not_supported(f"{where}.reason", rule["reason"], _REASONS))
+            errors.append(unsupported(f"{where}.reason", rule["reason"], sorted(_REASONS)))
         field = rule.get("fieldPath", "")
         if field and not field.strip():
             errors.append(invalid(f"{where}.fieldPath", field, "must be non-empty if specified"))

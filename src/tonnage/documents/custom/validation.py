@@ -37,8 +37,8 @@ from tonnage.objects.field_errors import (
     too_long,
     too_many,
     type_invalid,
+    unsupported,
 )
-from tonnage.objects.field_rules import unsupported
 from tonnage.objects.texts.go_regexp import GoRegexp, compile_go
 
 _SORTED = msgspec.json.Encoder(order="sorted")

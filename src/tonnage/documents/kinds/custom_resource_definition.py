@@ -28,8 +28,8 @@ from tonnage.documents.custom.schema_rules import walk_schema
 from tonnage.documents.strategy import Generation, Strategy, fill
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig, same
-from tonnage.objects.field_errors import Errors, forbidden, invalid, required
-from tonnage.objects.field_rules import check, needed, one_of, unchanged_fields, unsupported
+from tonnage.objects.field_errors import Errors, forbidden, invalid, required, unsupported
+from tonnage.objects.field_rules import check, needed, one_of, unchanged_fields
 
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 APPROVED = "api-approved.kubernetes.io"

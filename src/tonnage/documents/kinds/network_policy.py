@@ -9,8 +9,8 @@ from tonnage.documents.strategy import Generation, Strategy
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, forbidden, go_value, invalid, required
-from tonnage.objects.field_rules import parse_ip, sentences, unsupported, validate_cidr
+from tonnage.objects.field_errors import Errors, forbidden, go_value, invalid, required, unsupported
+from tonnage.objects.field_rules import parse_ip, sentences, validate_cidr
 
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _TYPES = ("Ingress", "Egress")

@@ -17,7 +17,7 @@ from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.resources import NOT_POSITIVE, round_amounts, validate_resource_quantity
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig
-from tonnage.objects.field_errors import Errors, FieldError, duplicate, forbidden, go_value, invalid
+from tonnage.objects.field_errors import Errors, duplicate, forbidden, go_value, invalid
 from tonnage.objects.field_rules import check, is_dual_stack, needed, validate_cidr, validate_label_name
 
 _SYSTEM_INFO = (
@@ -146,7 +146,7 @@ def _validate_taints(taints: list[Doc]) -> Errors:
         if (key, effect) in seen:
             shown = internal("Taint", taint)
             told_twice = "taints must be unique by key and effect pair"
-            errors.append(FieldError(duplicate(path, shown).reason, path, shown, told_twice))
+            errors.append(duplicate(path, shown, told_twice))
         seen.add((key, effect))
     return errors
 

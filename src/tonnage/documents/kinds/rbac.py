@@ -10,8 +10,8 @@ from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, invalid, required
-from tonnage.objects.field_rules import Asked, Rules, check, named, needed, one_of, sentences, unsupported
+from tonnage.objects.field_errors import Errors, invalid, required, unsupported
+from tonnage.objects.field_rules import Asked, Rules, check, named, needed, one_of, sentences
 from tonnage.objects.resources import RBAC
 
 _SUBJECTS = ("ServiceAccount", "User", "Group")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Set
 
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, FieldError, duplicate, forbidden, invalid, not_found, required
+from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, not_found, required
 from tonnage.objects.field_rules import NEGATIVE
 from tonnage.quantity import InvalidQuantity, Quantity
 
@@ -205,7 +205,7 @@ def _validate_claims(claims: list[Doc], path: str, claim_names: Set[str]) -> Err
             seen.add(key)
         if name not in claim_names:
             told = f"must be one of the names in pod.spec.resourceClaims{choices}"
-            errors.append(FieldError(not_found(at, name).reason, at, name, told))
+            errors.append(not_found(at, name, told))
     return errors
 
 

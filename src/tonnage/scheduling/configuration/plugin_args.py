@@ -32,8 +32,8 @@ import msgspec
 from tonnage.clock import format_duration
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import NodeAffinity, TopologySpreadConstraint
-from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required
-from tonnage.objects.field_rules import unsupported, validate_label_name
+from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required, unsupported
+from tonnage.objects.field_rules import validate_label_name
 from tonnage.scheduling.configuration.plugin_args_rules import (
     MAX_SHAPE_SCORE,
     ResourceSpec,

@@ -24,8 +24,7 @@ import msgspec
 
 from tonnage.clock import parse_duration
 from tonnage.errors import TonnageError, did_you_mean
-from tonnage.objects.field_errors import FieldError, go_value
-from tonnage.objects.field_rules import unsupported
+from tonnage.objects.field_errors import FieldError, go_value, unsupported
 from tonnage.objects.meta import Record
 from tonnage.objects.texts.decode_budget import MAX_DEPTH, Budget, BudgetExceeded, file_limits
 from tonnage.objects.texts.json_text import measure

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, invalid, required
+from tonnage.objects.field_errors import Errors, invalid, required, unsupported
 from tonnage.quantity import Quantity
 
 _OF_BOTH = ("metadata.name", "metadata.namespace", "metadata.uid")
@@ -56,7 +56,7 @@ def validate_field_ref(reference: Doc, path: str, allowed: Sequence[str] = _ENV_
             return rules.sentences(path, key, names.qualified_name(key))
         told = f"field label does not support subscript: {field}"
     elif field in _KNOWN_FIELDS:
-        return [] if field in allowed else [rules.unsupported(f"{path}.fieldPath", field, allowed)]
+        return [] if field in allowed else [unsupported(f"{path}.fieldPath", field, allowed)]
     else:
         told = f"field label not supported: {field}"
     return [invalid(f"{path}.fieldPath", field, f"error converting fieldPath: {told}")]
@@ -71,7 +71,7 @@ def validate_resource_field_ref(reference: Doc, path: str, *, needs_container: b
     elif not resource:
         errors.append(required(f"{path}.resource"))
     elif resource not in _RESOURCE_FIELDS and not resource.startswith(_HUGE_PAGE_FIELDS):
-        errors.append(rules.unsupported(f"{path}.resource", resource, _RESOURCE_FIELDS))
+        errors.append(unsupported(f"{path}.resource", resource, _RESOURCE_FIELDS))
     divisor = Quantity.of(reference.get("divisor"))
     if not divisor.is_zero():
         errors += _validate_divisor(resource, str(divisor), f"{path}.divisor")

@@ -17,7 +17,7 @@ from tonnage.documents.validation.selectors import (
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, same
-from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required
+from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required, unsupported
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -83,7 +83,7 @@ def _validate_toleration(toleration: Doc, path: str) -> Errors:
     else:
         # Lt and Gt are known, but their gate is closed on a stock server; the list then tells of them all the same.
         known = ("Equal", "Exists", "Lt", "Gt") if operator in ("Lt", "Gt") else ("Equal", "Exists")
-        errors.append(rules.unsupported(f"{path}.operator", operator, known))
+        errors.append(unsupported(f"{path}.operator", operator, known))
     return errors + rules.check(toleration, path, {"effect": rules.if_set(TAINT_EFFECT)})
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from tonnage.documents.validation.internal_form import internal
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required, too_long
-from tonnage.objects.field_rules import Rules, check, descending_path, each, forbid_fields, one_of, unsupported, within
+from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required, too_long, unsupported
+from tonnage.objects.field_rules import Rules, check, descending_path, each, forbid_fields, one_of, within
 
 _PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
 _SYSCTL_PATTERN = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"

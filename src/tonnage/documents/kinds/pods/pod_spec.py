@@ -36,7 +36,16 @@ from tonnage.documents.validation.resources import is_huge_pages, validate_resou
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, not_found, required, too_long
+from tonnage.objects.field_errors import (
+    Errors,
+    duplicate,
+    forbidden,
+    invalid,
+    not_found,
+    required,
+    too_long,
+    unsupported,
+)
 
 MIRROR = "kubernetes.io/config.mirror"
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -213,7 +222,7 @@ def _validate_pod_level(spec: Doc, path: str, pod: Surroundings) -> Errors:
 def _validate_pod_level_name(name: str, path: str) -> Errors:
     errors = validate_resource_name(name, path)
     if not errors and not is_pod_level_resource(name):
-        errors.append(rules.unsupported(path, name, ("cpu", "hugepages-", "memory")))
+        errors.append(unsupported(path, name, ("cpu", "hugepages-", "memory")))
     return errors
 
 

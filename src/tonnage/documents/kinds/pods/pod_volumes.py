@@ -22,7 +22,7 @@ from tonnage.documents.validation.volume_sources import (
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, duplicate, forbidden, go_value, invalid, required
+from tonnage.objects.field_errors import Errors, duplicate, forbidden, go_value, invalid, required, unsupported
 from tonnage.quantity import Quantity
 
 # Of several sources the first in this order is judged, the others are refused.
@@ -218,9 +218,9 @@ def _azure_disk(disk: Doc, path: str) -> Errors:
     managed = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
     blob = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"
     if kind == "Managed" and not uri.startswith("/subscriptions/"):
-        errors.append(rules.unsupported(f"{path}.diskURI", uri, (managed,)))
+        errors.append(unsupported(f"{path}.diskURI", uri, (managed,)))
     if kind not in (None, "Managed") and not uri.startswith("https://"):
-        errors.append(rules.unsupported(f"{path}.diskURI", uri, (blob,)))
+        errors.append(unsupported(f"{path}.diskURI", uri, (blob,)))
     return errors
 
 

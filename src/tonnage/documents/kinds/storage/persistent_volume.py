@@ -24,7 +24,7 @@ from tonnage.objects import names
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS
 from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.document import Doc, copy
-from tonnage.objects.field_errors import Errors, forbidden, invalid, required
+from tonnage.objects.field_errors import Errors, forbidden, invalid, required, unsupported
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 VOLUME_MODES = ("Block", "Filesystem")
@@ -163,7 +163,7 @@ def validate_volume_spec(
 
 def validate_access_modes(modes: list[str], path: str) -> Errors:
     """Known modes; ReadWriteOncePod stands alone. Shared with claims."""
-    errors = [rules.unsupported(path, mode, ACCESS_MODES) for mode in modes if mode not in ACCESS_MODES]
+    errors = [unsupported(path, mode, ACCESS_MODES) for mode in modes if mode not in ACCESS_MODES]
     if "ReadWriteOncePod" in modes and any(mode != "ReadWriteOncePod" for mode in modes if mode in ACCESS_MODES):
         errors.append(forbidden(path, "may not use ReadWriteOncePod with other access modes"))
     return errors
@@ -172,7 +172,7 @@ def validate_access_modes(modes: list[str], path: str) -> Errors:
 def _validate_capacity(capacity: dict[str, str], path: str) -> Errors:
     errors = [] if capacity else [required(path)]
     if capacity.keys() != {"storage"}:
-        errors.append(rules.unsupported(path, internal("ResourceList", capacity or None), ("storage",)))
+        errors.append(unsupported(path, internal("ResourceList", capacity or None), ("storage",)))
     for name, text in capacity.items():
         errors += validate_basic_resource(text, f"{path}[{name}]")
         errors += validate_positive_quantity(text, f"{path}[{name}]")

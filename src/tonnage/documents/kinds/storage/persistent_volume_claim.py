@@ -18,7 +18,7 @@ from tonnage.objects import names
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS, class_name_in
 from tonnage.objects.core_v1.persistent_volume import RESIZE_STATUSES
 from tonnage.objects.document import Doc, copy, dig
-from tonnage.objects.field_errors import Errors, forbidden, invalid, required
+from tonnage.objects.field_errors import Errors, forbidden, invalid, required, unsupported
 from tonnage.quantity import Quantity
 
 _LEGACY_SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
@@ -55,7 +55,7 @@ class PersistentVolumeClaimStrategy(Strategy):
             errors += _validate_resource_key(name, path)
             if resize_status not in RESIZE_STATUSES:
                 # Upstream shows the key here, not the value that is wrong.
-                errors.append(rules.unsupported(path, name, sorted(RESIZE_STATUSES)))
+                errors.append(unsupported(path, name, sorted(RESIZE_STATUSES)))
         path = "status.allocatedResources"
         for name, text in status.get("allocatedResources", {}).items():
             key_errors = _validate_resource_key(name, path)
@@ -260,5 +260,5 @@ def _validate_attributes_class_change(spec: Doc, before: Doc, status: Doc) -> Er
 def _validate_resource_key(name: str, path: str) -> Errors:
     errors = rules.sentences(path, name, names.qualified_name(name))
     if not errors and is_native(name) and name != "storage":
-        errors.append(rules.unsupported(path, name, ("storage",)))
+        errors.append(unsupported(path, name, ("storage",)))
     return errors

@@ -10,8 +10,8 @@ from tonnage.documents.kinds.pods.pod_warnings import spec_warnings, workload_na
 from tonnage.documents.kinds.workloads.job import default_job_parts, size_warnings, validate_job_spec
 from tonnage.documents.strategy import Generation, Strategy
 from tonnage.objects.document import Doc, dig
-from tonnage.objects.field_errors import Errors, invalid, required
-from tonnage.objects.field_rules import check, needed, nonnegative, one_of, unsupported
+from tonnage.objects.field_errors import Errors, invalid, required, unsupported
+from tonnage.objects.field_rules import check, needed, nonnegative, one_of
 from tonnage.objects.texts.cron_schedule import InvalidSchedule, is_zone, parse_schedule
 
 _AT = "spec.jobTemplate.spec"

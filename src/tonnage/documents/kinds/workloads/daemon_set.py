@@ -15,7 +15,7 @@ from tonnage.documents.kinds.workloads.workload import (
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import field_rules as rules
 from tonnage.objects.document import Doc, same
-from tonnage.objects.field_errors import Errors, invalid, required
+from tonnage.objects.field_errors import Errors, invalid, required, unsupported
 from tonnage.objects.texts.decode_budget import whole_number
 
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
@@ -80,7 +80,7 @@ def validate_daemon_set_strategy(strategy: Doc, path: str) -> Errors:
         return []
     if kind != "RollingUpdate":
         shown = shown_strategy(kind, rolling, ("MaxUnavailable", "MaxSurge"))
-        return [rules.unsupported(path, shown, ("RollingUpdate", "OnDelete"))]
+        return [unsupported(path, shown, ("RollingUpdate", "OnDelete"))]
     if rolling is None:
         return [required(f"{path}.rollingUpdate")]
     out, extra = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)

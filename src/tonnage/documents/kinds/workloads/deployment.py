@@ -15,8 +15,8 @@ from tonnage.documents.kinds.workloads.workload import (
 )
 from tonnage.documents.strategy import keep
 from tonnage.objects.document import Doc, same
-from tonnage.objects.field_errors import Errors, forbidden, invalid, required
-from tonnage.objects.field_rules import amount_of, at_most_all, check, count_or_percent, nonnegative, unsupported
+from tonnage.objects.field_errors import Errors, forbidden, invalid, required, unsupported
+from tonnage.objects.field_rules import amount_of, at_most_all, check, count_or_percent, nonnegative
 
 _PARTS_OF_REPLICA_SET = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 

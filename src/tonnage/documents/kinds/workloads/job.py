@@ -17,15 +17,8 @@ from tonnage.documents.kinds.workloads.workload import WorkloadStrategy, parsed_
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
-from tonnage.objects.field_errors import Errors, invalid, required, too_long
-from tonnage.objects.field_rules import (
-    check,
-    immutable,
-    nonnegative,
-    one_of,
-    unchanged_fields,
-    unsupported,
-)
+from tonnage.objects.field_errors import Errors, invalid, required, too_long, unsupported
+from tonnage.objects.field_rules import check, immutable, nonnegative, one_of, unchanged_fields
 
 CONTROLLER_UID, JOB_NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
 OLD_CONTROLLER_UID, OLD_JOB_NAME = "controller-uid", "job-name"

@@ -17,8 +17,8 @@ from tonnage.documents.kinds.pods.pod_warnings import spec_warnings, workload_na
 from tonnage.documents.strategy import Generation, Strategy, fill
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, forbidden, invalid, required
-from tonnage.objects.field_rules import Asked, Rules, check, immutable, nonnegative, unsupported
+from tonnage.objects.field_errors import Errors, forbidden, invalid, required, unsupported
+from tonnage.objects.field_rules import Asked, Rules, check, immutable, nonnegative
 from tonnage.objects.selectors import InvalidSelector, LabelSelector
 
 MISMATCH = "`selector` does not match template `labels`"
