@@ -182,9 +182,8 @@ CONDITIONS = [
 UNNAMED = {
     "client/recorder.py": frozenset[str](),
     "controllers/controller_context.py": frozenset[str](),
-    "controllers/volumes/persistent_volume_binder.py": frozenset[
-        str
-    ](),  # hands on Notes, which are read where they are made
+    # Hands on Notes, which are read where they are made.
+    "controllers/volumes/persistent_volume_binder.py": frozenset[str](),
     "controllers/nodes/node_lifecycle.py": frozenset(("RegisteredNode", "RemovingNode", "NodeNotReady")),
     "controllers/workloads/cron_job_controller.py": frozenset(
         (
@@ -208,7 +207,9 @@ UNNAMED = {
     "controllers/workloads/stateful_sets.py": frozenset(
         f"{how}{verb}" for how in ("Successful", "Failed") for verb in ("Create", "Update", "Delete")
     ),
-    "behaviour/volumes/binding_plan.py": frozenset(("VolumeMismatch",)),
+    "behaviour/volumes/binding_plan.py": frozenset(
+        ("VolumeMismatch", "VolumeUnknownReclaimPolicy", "VolumeFailedDelete", "VolumeFailedRecycle")
+    ),
     "driver/rebuilding.py": frozenset(("AffinityUnset", "AffinitySet", "AffinityImmutable", "VolumeRebuilt")),
     "node/pods/worker.py": frozenset(
         (

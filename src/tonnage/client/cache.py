@@ -83,7 +83,6 @@ class Cache(Generic[T]):
         return self.add_handlers(on_add=handler, on_update=lambda _, new: handler(new), on_delete=handler)
 
     def remove_handlers(self, registration: HandlerRegistration[T]) -> None:
-        """Call these handlers no more."""
         self._handlers = tuple(each for each in self._handlers if each is not registration)
 
     def replace(self, state: Iterable[T], *, rewound: bool = False) -> None:
@@ -120,7 +119,6 @@ class Cache(Generic[T]):
         self._notify_added(new)
 
     def remove(self, key: Key) -> None:
-        """Delete an object, if it is known."""
         old = self._objects.pop(key, None)
         if old is not None:
             self._notify_deleted(old)

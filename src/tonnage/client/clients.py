@@ -102,7 +102,6 @@ class Clients:
         await self.close()
 
     async def close(self) -> None:
-        """Hang up, all of them."""
         await asyncio.gather(self.work.close(), self.telling.close(), self.leases.close())
 
 

@@ -148,7 +148,6 @@ class DiscoveredKinds:
         self._reconciler.add("kinds")
 
     async def run(self) -> None:
-        """Follow kinds as they come and go, until cancelled."""
         self.look()
         try:
             await self._reconciler.run()

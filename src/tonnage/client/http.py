@@ -118,7 +118,6 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Hang up; streams that are open end."""
         await self._caller.transport.close()
 
     def give_way_while(self, is_busy: Callable[[], bool]) -> None:

@@ -152,7 +152,6 @@ class Informer(Cache[T]):
         await self._synced.wait()
 
     def start(self) -> None:
-        """Begin to follow, in a task of its own."""
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name=f"informer {self.name}")
 

@@ -133,7 +133,6 @@ class InformerView(Cache[T]):
         return self._informer.resource_version
 
     def close(self) -> None:
-        """Call the handlers of this view no more."""
         self._informer.remove_handlers(self._registration)
 
 
@@ -153,10 +152,8 @@ class InformerScope:
         return view
 
     async def wait_synced(self) -> None:
-        """Return when all informers of the program know their state."""
         await self._informers.wait_synced()
 
     def close(self) -> None:
-        """Call no handler of this scope any more."""
         for view in self._views.values():
             view.close()

@@ -111,7 +111,6 @@ class LeaderElector:
 
     @property
     def leader(self) -> str:
-        """Who holds the lease, as far as we have seen."""
         return self._seen.holder_identity
 
     @property

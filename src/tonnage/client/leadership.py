@@ -85,7 +85,6 @@ class Leadership:
 
     @property
     def is_leading(self) -> bool:
-        """Writes may leave now."""
         return not self.is_over and self._is_leading
 
     @property

@@ -75,8 +75,6 @@ class ReadMetrics(Collector):
 
 
 def show_leadership(registry: CollectorRegistry, electors: Callable[[], Iterable[LeaderElector]]) -> None:
-    """Show which of these leases the program holds."""
-
     def families() -> Iterable[Metric]:
         family = GaugeMetricFamily(
             "leader_election_master_status",
@@ -225,7 +223,6 @@ class QueueMetrics:
             self._worked_s.observe(self._now() - since)
 
     def closed(self) -> None:
-        """Nothing is taken any more."""
         self.waiting_since.clear()
 
     def retried(self) -> None:

@@ -29,8 +29,6 @@ class NotLetIn(TonnageError):
 
 
 class ProgramPages:
-    """One program, asked over one connection."""
-
     def __init__(self, endpoint: Endpoint, *, clock: Clock, user: KubeconfigUser | None = None) -> None:
         """`user` is who asks; else nobody does."""
         connection = ServerConnection(

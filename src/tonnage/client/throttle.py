@@ -24,8 +24,6 @@ _SHORTEST_WAIT_S = 0.001
 
 
 class Limit(Protocol):
-    """Says when a request may be sent."""
-
     async def take(self) -> None:
         """Return when one more request may be sent."""
         ...
@@ -44,7 +42,6 @@ class TokenBucket:
         self._filled_at = clock.monotonic()
 
     def take_now(self) -> bool:
-        """Take a token if one is there."""
         self._fill()
         if self._tokens < 1:
             return False

@@ -135,7 +135,6 @@ class WorkQueue(Generic[K]):
         self._failures.pop(key, None)
 
     def failures(self, key: K) -> int:
-        """How often it was retried since it was forgotten."""
         return self._failures.get(key, 0)
 
     async def wait_idle(self) -> None:

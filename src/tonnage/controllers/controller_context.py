@@ -132,12 +132,10 @@ def claims_of_pod(pod: Pod) -> tuple[Key, ...]:
 
 
 def node_of_pod(pod: Pod) -> tuple[str, ...]:
-    """The node that a pod is bound to."""
     return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
 def claim_of_volume(volume: PersistentVolume) -> tuple[Key, ...]:
-    """The claim that a volume's `claimRef` names."""
     return () if volume.spec.claim_ref is None else (volume.spec.claim_ref.key,)
 
 

@@ -136,7 +136,6 @@ class GarbageCollector(QueueController):
         self._enqueue({item.uid for item in self.graph if self.graph.needs_processing(item)})
 
     def put(self, item: Item) -> None:
-        """An informer has shown an object, new or changed."""
         known = self.graph.get(item.uid)
         if known == item:
             return

@@ -173,8 +173,6 @@ CONTROLLERS: Final[tuple[ControllerDescriptor, ...]] = (
 
 
 class UnknownController(TonnageError):
-    """`--controllers` names a controller that does not exist."""
-
     def __init__(self, name: str) -> None:
         self.name = name
         names = [each.name for each in CONTROLLERS]

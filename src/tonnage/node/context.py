@@ -125,7 +125,6 @@ class NodeFaults:
         return self._active("node-removed", node) is not None
 
     def is_idle(self, node: str) -> bool:
-        """It does nothing: stopped, or not there."""
         return self.is_removed(node) or self._active("node-stopped", node) is not None
 
     async def delay_or_stop(self, node: str) -> None:
@@ -183,7 +182,6 @@ class NodeContext:
 
     @property
     def is_idle(self) -> bool:
-        """It is to do nothing: stopped or removed on request."""
         return self.faults.is_idle(self.node)
 
     async def delay_or_stop(self) -> None:

@@ -87,7 +87,6 @@ class Drivers:
         """Drivers that were here and are not: their entries are to be taken out of the CSINode, then `unregistered`."""
 
     def get(self, name: str) -> InstalledDriver:
-        """An installed driver. Raises DriverNotFound."""
         for driver in self._by_address.values():
             if driver.name == name:
                 return driver

@@ -21,8 +21,6 @@ _UPDATE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10
 
 
 class NodeMetrics:
-    """The metrics of one process with its nodes."""
-
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
         self._updates = Counter(

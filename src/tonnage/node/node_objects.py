@@ -146,7 +146,6 @@ def new_lease(node: Node, settings: NodeSettings, *, now: datetime) -> Doc:
 
 
 def renewal(name: str, settings: NodeSettings, *, now: datetime) -> Doc:
-    """What a renewal writes, as a merge patch."""
     return {
         "spec": {
             "holderIdentity": name,

@@ -109,7 +109,6 @@ class NodeProgram:
         await self.informers.stop()
 
     async def run(self) -> None:
-        """Be all nodes until cancelled."""
         await self.informers.wait_synced()
         self._is_running = True
         async with asyncio.TaskGroup() as tasks:

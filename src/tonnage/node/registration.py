@@ -40,8 +40,6 @@ _FIRST_S, _MAX_S = 1.0, 300.0
 
 
 class RefusedDrivers:
-    """The drivers of one node that could not be registered."""
-
     def __init__(self, node: str, *, clock: Clock, rng: random.Random) -> None:
         self._node = node
         self._backoff = KeyedBackoff(clock=clock, rng=rng, first_s=_FIRST_S, max_s=_MAX_S)
@@ -81,8 +79,6 @@ _log = logs.logger(__name__)
 
 
 class Registration(NodePart):
-    """Registers one node and keeps it registered."""
-
     def __init__(self, context: NodeContext, drivers: Drivers) -> None:
         super().__init__(context)
         self._leases = context.leases

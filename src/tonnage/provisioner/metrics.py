@@ -19,8 +19,6 @@ _WORK_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
 
 
 class ProvisionerMetrics:
-    """Counts what a provisioner does."""
-
     def __init__(self, registry: CollectorRegistry) -> None:
         of_claims, of_volumes = ("class", "source"), ("class",)
 
@@ -111,7 +109,6 @@ class Ages(NamedTuple):
 
 
 def register_ages(registry: CollectorRegistry, ages: Callable[[], Ages]) -> None:
-    """Show how old what is published is."""
     _register(
         registry,
         (

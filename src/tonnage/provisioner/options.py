@@ -21,8 +21,6 @@ class NodeDeployment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisionerOptions:
-    """How volumes are made, deleted and expanded."""
-
     volume_name_prefix: str = "pvc"
     volume_name_uuid_length: int = -1
     """How much of the claim's uid, without dashes, goes into a volume's name; -1 is all of it, with dashes."""

@@ -46,8 +46,6 @@ class ExecPlugin:
 
 @dataclass(frozen=True, slots=True)
 class Impersonation:
-    """Whom the server is asked to take us for."""
-
     user: str = ""
     uid: str = ""
     groups: tuple[str, ...] = ()

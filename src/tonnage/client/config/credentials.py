@@ -53,8 +53,6 @@ class PluginAnswer:
 
 
 class ExecCredentials:
-    """One plugin, and what it gave last."""
-
     def __init__(self, plugin: ExecPlugin, cluster: KubeconfigCluster, *, clock: Clock) -> None:
         self._plugin = plugin
         self._cluster = cluster
@@ -377,5 +375,4 @@ class _File:
         return self.content().decode(errors="replace").strip()
 
     def forget(self) -> None:
-        """Read again next time, whatever the age."""
         self._read_at = float("-inf")

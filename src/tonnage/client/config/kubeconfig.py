@@ -70,8 +70,6 @@ class KubeconfigEntry:
 
 
 class Context(msgspec.Struct):
-    """Which user of which cluster."""
-
     cluster: str = ""
     user: str = ""
     namespace: str = ""

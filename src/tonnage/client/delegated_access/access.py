@@ -70,7 +70,6 @@ class DelegatedAuthorizer:
         self._known: ExpiringCache[bytes, AccessAnswer] = ExpiringCache(_CACHE_SIZE, clock=clock)
 
     async def may(self, user: User, verb: str, path: str) -> AccessAnswer:
-        """Raises ReviewFailed when the API server does not say."""
         if user.is_master:
             return AccessAnswer(True)
         if self._reviews is None:

@@ -71,7 +71,6 @@ class AnswerReader:
 
     @property
     def has_begun(self) -> bool:
-        """Something of an answer has come."""
         return bool(self._code or self._announcements or self._buffer)
 
     @property

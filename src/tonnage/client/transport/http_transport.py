@@ -36,7 +36,6 @@ _LOOK = "is the API server running, and does the kubeconfig name its address?"
 
 
 def failure_of(request: Request, server: str, exc: Exception) -> Disconnected:
-    """The error for a request that got no whole answer."""
     method, url = request.method, server + request.path.partition("?")[0]
     was_sent = not isinstance(exc, NotConnected | aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
     cause = exc.__cause__ if isinstance(exc, NotConnected) and exc.__cause__ is not None else exc

@@ -40,8 +40,6 @@ class HttpResponse(msgspec.Struct, frozen=True, eq=False):
 
 
 class Stream(Protocol):
-    """An answer that comes piece by piece."""
-
     @property
     def code(self) -> int: ...
 
@@ -61,9 +59,7 @@ class Transport(Protocol):
     """Carries requests to one server. Raises Disconnected, Untrusted and NoCredentials."""
 
     @property
-    def server(self) -> str:
-        """The server's URL, for messages."""
-        ...
+    def server(self) -> str: ...
 
     async def send(self, request: Request) -> HttpResponse: ...
 

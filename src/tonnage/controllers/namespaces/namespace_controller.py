@@ -117,8 +117,6 @@ _log = logs.logger(__name__)
 
 
 class NamespaceController(QueueController):
-    """Empties namespaces that are being deleted."""
-
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._ages = StampAges(context.clock)

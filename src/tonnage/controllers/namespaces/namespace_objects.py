@@ -30,7 +30,6 @@ _log = logs.logger(__name__)
 
 
 def service_account(namespace: str) -> Doc:
-    """The identity of pods that name none."""
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
@@ -39,7 +38,6 @@ def service_account(namespace: str) -> Doc:
 
 
 def root_ca(namespace: str, ca_pem: bytes) -> Doc:
-    """What pods verify the API server with."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

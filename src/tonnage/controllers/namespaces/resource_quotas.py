@@ -30,8 +30,6 @@ _log = logs.logger(__name__)
 
 
 class ResourceQuotaController(QueueController):
-    """Counts what the namespaces with quotas hold."""
-
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._quotas = context.informers.of(ResourceQuota)

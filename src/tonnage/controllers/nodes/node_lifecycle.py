@@ -63,8 +63,6 @@ class NodeLifecycleConfiguration:
 
 
 class NodeLifecycleController(QueueController):
-    """Watches over all nodes."""
-
     def __init__(self, context: ControllerContext, *, configuration: NodeLifecycleConfiguration | None = None) -> None:
         super().__init__(context)
         self._ages = StampAges(context.clock, most=1 << 14)

@@ -57,13 +57,10 @@ def out_of_service_terminating(pods: Iterable[Pod], nodes: Mapping[str, Node]) -
 
 
 def unscheduled_terminating(pods: Iterable[Pod]) -> list[Pod]:
-    """Terminating pods that never had a node."""
     return [pod for pod in pods if pod.metadata.is_terminating and not pod.spec.node_name]
 
 
 class PodGCController(QueueController):
-    """Deletes the pods that are left over."""
-
     def __init__(
         self,
         context: ControllerContext,

@@ -50,8 +50,6 @@ _log = logs.logger(__name__)
 
 
 class TaintEvictionController(QueueController):
-    """Evicts pods from tainted nodes."""
-
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._pods = context.informers.of(Pod)

@@ -22,8 +22,6 @@ _log = logs.logger("tonnage.ephemeral-claims")
 
 
 class EphemeralVolumeController(QueueController):
-    """Makes the claims of pods until it is cancelled."""
-
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._deduplicated = DeduplicatingRecorder(context.recorder, context.clock)

@@ -180,8 +180,6 @@ _log = logs.logger("tonnage.claims")
 
 
 class PersistentVolumeBinder(QueueController):
-    """Binds claims and volumes until it is cancelled."""
-
     def __init__(self, context: ControllerContext, *, sync_period_s: float = SYNC_PERIOD_S) -> None:
         super().__init__(context)
         self._sync_period_s = sync_period_s
@@ -261,7 +259,6 @@ class PersistentVolumeBinder(QueueController):
     # -- volumes ------------------------------------------------------------------------------------------------------
 
     async def reconcile_volume(self, key: Key) -> float | None:
-        """Take the next step for one volume."""
         volume = self._bindings.volumes.get(key)
         if volume is None:
             return None

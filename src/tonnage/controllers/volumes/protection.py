@@ -26,8 +26,6 @@ _log = logs.logger("tonnage.protection")
 
 
 class ProtectionController(QueueController):
-    """Protects claims and volumes until it is cancelled."""
-
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._claims = context.informers.of(PersistentVolumeClaim)
@@ -134,8 +132,6 @@ VAC_PROTECTION = "kubernetes.io/vac-protection"
 
 
 class AttributesClassProtection(QueueController):
-    """Protects classes of attributes until it is cancelled."""
-
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._classes = context.informers.of(VolumeAttributesClass)
@@ -177,7 +173,6 @@ class AttributesClassProtection(QueueController):
 
 
 def classes_of_claim(claim: PersistentVolumeClaim) -> Iterator[str]:
-    """Each once."""
     target = claim.status.modify_volume_status
     named = {
         claim.spec.volume_attributes_class_name or "",

@@ -47,7 +47,6 @@ class VolumesAttachedUpdater(QueueController):
         nodes.add_handlers(on_add=lambda node: self._queue.add(node.name), on_update=self._node_changed)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Write one node's list as the attachments are."""
         node = self._written.get(key)
         if node is not None:
             await self._write(node)
@@ -131,14 +130,12 @@ class VolumeUsers:
         return sorted(users, key=lambda pod: (str(pod.metadata.creation_timestamp), pod.key))
 
     def needed_by(self, pod: Pod) -> list[str]:
-        """The names of the volumes that a pod with a node mounts."""
         if not pod.spec.node_name:
             return []
         claims = (self._claims.get(key) for key in claims_of_pod(pod))
         return [claim.spec.volume_name for claim in claims if claim is not None and claim.spec.volume_name]
 
     def needed_on(self, node: str) -> set[str]:
-        """The names of the volumes that the pods of a node mount."""
         return {name for pod in self._pods_on(node) for name in self.needed_by(pod)}
 
 

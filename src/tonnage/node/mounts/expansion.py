@@ -46,8 +46,6 @@ _FAILURE: Final = "VolumeResizeFailed"
 
 
 class Expander(NodePart):
-    """Expands the mounted volumes of one node."""
-
     def __init__(self, context: NodeContext, paths: MountPaths, drivers: Drivers, *, secrets: Secrets) -> None:
         super().__init__(context)
         self._paths = paths

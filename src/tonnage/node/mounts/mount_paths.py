@@ -59,8 +59,6 @@ class MountRecord:
 
 @dataclass(frozen=True, slots=True)
 class MountPaths:
-    """The paths of one node."""
-
     root: Path
 
     def staging(self, record: MountRecord) -> Path:

@@ -158,8 +158,6 @@ MOUNTED: Final = MountOutcome()
 
 
 class PodMounter(NodePart):
-    """Mounter for the pods of one node."""
-
     def __init__(
         self, context: NodeContext, mounter: Mounter, limits: AttachLimitUpdater, in_use: VolumesInUse
     ) -> None:

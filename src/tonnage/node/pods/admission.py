@@ -20,8 +20,6 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class NodeAdmission(NodePart):
-    """Admits the pods of one node."""
-
     def __init__(self, context: NodeContext) -> None:
         super().__init__(context)
         self._admitted = AdmittedPods()
@@ -61,7 +59,6 @@ class NodeAdmission(NodePart):
 
 
 def _has_started(pod: Pod) -> bool:
-    """A kubelet has admitted it before."""
     return pod.status.start_time is not None
 
 

@@ -140,7 +140,6 @@ def kept_running(pod: Pod) -> tuple[Container, ...]:
 
 
 def unready(pod: Pod, now: datetime) -> list[str]:
-    """The names of the running containers that are not ready yet."""
     return [
         each.name for each in kept_running(pod) if not has_passed(readiness_delay_s(each), started_at(pod, each), now)
     ]

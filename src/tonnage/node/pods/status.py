@@ -82,7 +82,6 @@ def ended_patch(pod: Pod, *, exit_code: int, now: datetime) -> Doc:
 
 
 def restarted_patch(pod: Pod, *, exit_code: int, now: datetime) -> Doc:
-    """Its containers have failed and were started again."""
     patch = _patch(pod, "running", phase="Running", now=now)
     for container in _statuses(patch):
         was = next(each for each in pod.status.container_statuses if each.name == container["name"])

@@ -62,8 +62,6 @@ _log = logs.logger(__name__)
 
 
 class PodWorker(NodePart):
-    """Looks after the pods of one node."""
-
     def __init__(
         self,
         context: NodeContext,
@@ -107,7 +105,6 @@ class PodWorker(NodePart):
         return None
 
     async def unstage(self, volume: str) -> None:
-        """Undo the staging of a volume that nobody has or wants."""
         await self._unstage(volume)
         await self.report_in_use()
 

@@ -67,8 +67,6 @@ class CapacitySettings:
 
 
 class CapacityController:
-    """Publishes what one driver says about its room."""
-
     def __init__(
         self,
         client: Client,
@@ -132,7 +130,6 @@ class CapacityController:
             register_ages(registry, self.ages)
 
     async def run(self) -> None:
-        """Publish until cancelled."""
         for informer in self._informers:
             await informer.wait_synced()
         # Before the first look at any object: which of them nobody needs is known only now.

@@ -45,8 +45,6 @@ MOST: Final = 64
 
 
 class Included(NamedTuple):
-    """Which volumes a report includes."""
-
     claims: tuple[str, ...] = ()
     """Uids of claims whose volumes were made lately."""
     until: datetime | None = None

@@ -62,7 +62,6 @@ class PublishedCapacities:
             known[found.uid] = found
 
     def forget(self, found: CSIStorageCapacity) -> None:
-        """It is gone."""
         key = key_of(found)
         known = self._by_item.get(key, {})
         known.pop(found.uid, None)

@@ -33,8 +33,6 @@ _log = logs.logger("tonnage.provisioner")
 
 
 class ClaimProtection:
-    """Puts the finalizer on claims and takes it off."""
-
     def __init__(self, client: Client) -> None:
         self._client = client
 
@@ -135,7 +133,6 @@ class RefusedClaims:
         await self._write(claim, refusal_text(claim, told) if is_for_good(told) else None)
 
     async def made(self, claim: PersistentVolumeClaim) -> None:
-        """The claim has its volume after all."""
         await self._write(claim, None)
 
     async def _write(self, claim: PersistentVolumeClaim, text: str | None) -> None:

@@ -159,7 +159,6 @@ def made_bytes(request: csi.CreateVolumeRequest, made: csi.Volume) -> int:
 def persistent_volume(
     asked: Prepared, made: csi.Volume, driver_info: DriverInfo, options: ProvisionerOptions, *, identity: str
 ) -> PersistentVolume:
-    """The volume that a driver made, for its claim."""
     claim, storage_class = asked.claim, asked.storage_class
     provisioner_secret = asked.provisioner_secret or SecretReference()
     annotations = {

@@ -70,7 +70,6 @@ class DeletionController(ProvisionerPart):
             self.work.follow(self._attachments, lambda each: (each.spec.source.persistent_volume_name,))
 
     async def reconcile(self, key: Key) -> float | None:
-        """Do with one volume what its reclaim policy asks."""
         volume = self._volumes.get(key)
         if volume is None or not is_responsible(volume, self._driver_info.name):
             self._backoff.forget(key)

@@ -93,7 +93,6 @@ def is_final(code: Code) -> bool:
 
 
 def is_infeasible(code: Code) -> bool:
-    """Whether the same can never work."""
     return code in _INFEASIBLE
 
 
@@ -133,7 +132,6 @@ def finished(claim: PersistentVolumeClaim, size: Quantity) -> Doc:
 
 
 def refused(claim: PersistentVolumeClaim, told: str, now: datetime, *, infeasible: bool) -> Doc:
-    """The driver said no."""
     condition = _condition(CONTROLLER_ERROR, now, f"failed to expand pvc with {told}")
     status: Doc = {"conditions": _merged(claim, [condition], keeps_old=True)}
     if infeasible:

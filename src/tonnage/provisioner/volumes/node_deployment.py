@@ -53,8 +53,6 @@ def delay_s(tries: int, deployment: NodeDeployment, rng: random.Random) -> float
 
 
 class Ownership(ProvisionerPart):
-    """Decides for one node's provisioner."""
-
     def __init__(self, context: ProvisionerContext, deployment: NodeDeployment, preparation: Preparation) -> None:
         super().__init__(context)
         self._deployment = deployment

@@ -159,8 +159,6 @@ def snapshot_source(
 
 
 class DataSources(ProvisionerPart):
-    """Finds what claims are filled from."""
-
     async def content(
         self, claim: PersistentVolumeClaim, source: Source, storage_class: StorageClass
     ) -> csi.VolumeContentSource:
@@ -221,8 +219,6 @@ def _bytes(size: Quantity | None) -> int:
 
 
 class Preparation(ProvisionerPart):
-    """Puts requests together for one driver."""
-
     def __init__(self, context: ProvisionerContext) -> None:
         super().__init__(context)
         self._csi_nodes = context.caches.csi_nodes

@@ -48,8 +48,6 @@ _log = logs.logger("tonnage.provisioner")
 
 
 class ProvisionController(ProvisionerPart):
-    """Makes the volumes of one driver's claims."""
-
     def __init__(
         self,
         context: ProvisionerContext,

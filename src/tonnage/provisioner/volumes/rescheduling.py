@@ -144,13 +144,11 @@ class Rescheduling(ProvisionerPart):
         return version
 
     def refused(self, claim: PersistentVolumeClaim, node: str, told: str) -> None:
-        """Note that a node has no room for a claim."""
         refusal = self._refusals.setdefault(claim.uid, _Refusal(claim))
         refusal.claim = claim
         refusal.told_by_node[node] = told
 
     def made(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> None:
-        """Note that a claim has its volume."""
         self._refusals.pop(claim.uid, None)
         self._made[claim.uid] = volume
 

@@ -112,7 +112,6 @@ class ExpansionController(BoundClaimController):
         self.work.follow(self._volumes, lambda volume: (volume.spec.claim_ref.key,) if volume.spec.claim_ref else ())
 
     async def reconcile(self, key: Key) -> float | None:
-        """Expand one claim's volume to the size it asks for."""
         found = self._find(key)
         if found is None:
             return None
@@ -258,7 +257,6 @@ class ModificationController(BoundClaimController):
         self.work.follow(self._claims)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Change one claim's volume to the class it asks for."""
         found = self._find(key)
         if found is None:
             return None
