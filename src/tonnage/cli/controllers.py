@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.cli.flags.election_flags import checked_times, lease_place_options, lease_time_options
+from tonnage.cli.flags.election_flags import Election, check_times, lease_place_options, lease_time_options
 from tonnage.cli.flags.go_flags import GoCommand, switch
 from tonnage.cli.options import (
     COUNTED,
@@ -21,7 +21,6 @@ from tonnage.cli.options import (
 )
 from tonnage.cli.output import say_all
 from tonnage.cli.running import (
-    Election,
     check_endpoint,
     connected,
     connection_of,
@@ -133,11 +132,7 @@ def _election_of(flags: Flags) -> Election:
         renew_deadline_s=flags["leader_elect_renew_deadline"] or default.renew_deadline_s,
         retry_period_s=flags["leader_elect_retry_period"] or default.retry_period_s,
     )
-    checked_times(
-        lease_duration_s=found.lease_duration_s,
-        renew_deadline_s=found.renew_deadline_s,
-        retry_period_s=found.retry_period_s,
-    )
+    check_times(found)
     return found
 
 

@@ -88,9 +88,6 @@ def explain(
         raise SystemExit(DOES_NOT_FIT)
 
 
-# -- pods -------------------------------------------------------------------------------------------------------------
-
-
 def _explain_pods(cluster: ClusterQuestion, pod_keys: Sequence[str], output: str) -> bool:
     from tonnage.whatif.explain import decided_on, find_pod
 
@@ -132,9 +129,6 @@ def _split(pod_key: str, cluster: ClusterQuestion) -> str:
     if not name or "/" in namespace or pod_key.startswith("/"):
         raise click.UsageError(f'--pod "{pod_key}": write namespace/name')
     return f"{namespace or cluster.namespace}/{name}"
-
-
-# -- workloads --------------------------------------------------------------------------------------------------------
 
 
 def _explain_workloads(cluster: ClusterQuestion, names: Sequence[str], output: str) -> bool:
@@ -199,9 +193,6 @@ def _sequence(cluster: ClusterQuestion, state: ClusterState) -> DecisionSequence
         foreign=cluster.foreign,
         note=partial(say, "note"),
     )
-
-
-# -- pods that wait ---------------------------------------------------------------------------------------------------
 
 
 def _explain_pending(cluster: ClusterQuestion, output: str) -> bool:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from tonnage.cli.flags import access_flags, serving_flags
+from tonnage.cli.flags.election_flags import Election
 from tonnage.cli.flags.go_flags import FILE
 from tonnage.cli.options import AT_LEAST_ONE, NOT_NEGATIVE, Flags, Option, duration, options, setting
 from tonnage.cli.output import echo
@@ -64,17 +65,6 @@ def connection_of(wanted: Path | None, master: str = "") -> ServerConnection:
     if wanted is None and "KUBECONFIG" not in os.environ and kubeconfig.is_possible():
         return kubeconfig.load_in_cluster()
     return kubeconfig.load(wanted)
-
-
-@dataclass(frozen=True, slots=True)
-class Election:
-    """Leader election: whether there is one, and its times in seconds."""
-
-    is_on: bool
-    lease_duration_s: float = 15.0
-    renew_deadline_s: float = 10.0
-    retry_period_s: float = 2.0
-    release_on_cancel: bool = True
 
 
 @dataclass(slots=True)

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from tonnage.cli.options import DURATION, Option, options
+
+if TYPE_CHECKING:
+    from tonnage.scheduling.configuration.configuration import LeaderElection
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """Leader election: whether there is one, and its times in seconds."""
+
+    is_on: bool
+    lease_duration_s: float = 15.0
+    renew_deadline_s: float = 10.0
+    retry_period_s: float = 2.0
+    release_on_cancel: bool = True
+
 
 lease_time_options: Final = options(
     *(
@@ -42,14 +58,14 @@ def lease_place_options(name: str) -> Option:
     )
 
 
-def checked_times(*, lease_duration_s: float, renew_deadline_s: float, retry_period_s: float) -> None:
+def check_times(times: Election | LeaderElection) -> None:
     """lease duration > renew deadline > 1.2 retry periods, as client-go asks for. Raises UsageError."""
     from tonnage.client.leader import check_retry_period
     from tonnage.client.leadership import InvalidLeaseTimes, check_lease_times
 
     try:
-        check_lease_times(lease_duration_s=lease_duration_s, renew_deadline_s=renew_deadline_s)
-        check_retry_period(renew_deadline_s=renew_deadline_s, retry_period_s=retry_period_s)
+        check_lease_times(lease_duration_s=times.lease_duration_s, renew_deadline_s=times.renew_deadline_s)
+        check_retry_period(renew_deadline_s=times.renew_deadline_s, retry_period_s=times.retry_period_s)
     except InvalidLeaseTimes as exc:
         hint = f" ({exc.hint})" if exc.hint else ""
         raise click.UsageError(

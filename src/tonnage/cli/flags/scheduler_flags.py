@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from tonnage.cli.flags import election_flags
+from tonnage.cli.flags.election_flags import check_times
 from tonnage.cli.flags.go_flags import ignored, refused, switch
 from tonnage.cli.options import COUNTED, DURATION, Flags, options, setting
 
@@ -101,11 +101,7 @@ def configured(configuration: Configuration, flags: Flags) -> tuple[Configuratio
             )
     election = _elected(configuration.leader_election, flags)
     if election.leader_elect:
-        election_flags.checked_times(
-            lease_duration_s=election.lease_duration_s,
-            renew_deadline_s=election.renew_deadline_s,
-            retry_period_s=election.retry_period_s,
-        )
+        check_times(election)
         for name in ("resource_name", "resource_namespace"):
             if not getattr(election, name):
                 raise click.UsageError(f"--leader-elect-{name.replace('_', '-')} is empty: name the lease")

@@ -93,8 +93,6 @@ class Touched:
                 self.volume(name)
         self._labels.clear()
 
-    # -- kind by kind -------------------------------------------------------------------------------------------------
-
     def _node(self, old: Node | None, new: Node | None) -> None:
         for node in (old, new):
             if node is not None:

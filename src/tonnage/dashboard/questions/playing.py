@@ -195,9 +195,6 @@ def _configuration(given: GivenFiles, asking: Asking) -> Configuration:
     return parse(text, source=str(given.config), known_plugins=known, gates=asking.gates)
 
 
-# -- replay -----------------------------------------------------------------------------------------------------------
-
-
 def _replay(given: GivenFiles, asking: Asking, configuration: Configuration, film: Film, notes: list[str]) -> None:
     creation = asking.creation()
     state = from_files(given.manifests, creation)
@@ -286,9 +283,6 @@ def _telling(chosen: NodeAnswer, other: NodeAnswer) -> str:
     apart = {name: score - other.scores.get(name, 0) for name, score in chosen.scores.items()}
     name = max(apart, key=lambda each: apart[each], default="")
     return f" ({name}: {chosen.scores[name]} to {other.scores.get(name, 0)})" if name and apart[name] > 0 else ""
-
-
-# -- simulate ---------------------------------------------------------------------------------------------------------
 
 
 def _simulate(

@@ -96,9 +96,6 @@ def _about(key: Key, pod: Pod | None, objects: KnownObjects) -> list[ObjectRefer
     return found
 
 
-# -- the pod ----------------------------------------------------------------------------------------------------------
-
-
 def _told(pod: Pod, objects: KnownObjects, memory: SchedulerMemory) -> dict[str, Any]:
     owner, requests = pod.metadata.controller, PodInfo(pod).requests
     return {
@@ -152,9 +149,6 @@ def _condition(each: Condition) -> dict[str, Any]:
     }
 
 
-# -- its claims -------------------------------------------------------------------------------------------------------
-
-
 def _claim(key: Key, objects: KnownObjects, collections: Collections, memory: SchedulerMemory) -> dict[str, Any]:
     claim = objects.claims.get(key)
     if claim is None:
@@ -191,9 +185,6 @@ def _attachments(claim: PersistentVolumeClaim, objects: KnownObjects) -> list[di
             }
         )
     return found
-
-
-# -- Events -----------------------------------------------------------------------------------------------------------
 
 
 def _first_at(event: Event) -> datetime:

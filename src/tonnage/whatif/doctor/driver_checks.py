@@ -240,9 +240,6 @@ def class_findings(facts: Facts) -> Iterator[Finding]:
     yield from _policies(facts)
 
 
-# -- the same disks ---------------------------------------------------------------------------------------------------
-
-
 def _shared(facts: Facts, driver: str, classes: Sequence[StorageClass]) -> Iterator[Finding]:
     """Sets of classes that tell equal figures wherever two of them tell any, and are not one group already."""
     told = {each.name: _figures(facts, driver, each.name) for each in classes}
@@ -309,9 +306,6 @@ def _free_name(driver: str, taken: set[str]) -> str:
     )
 
 
-# -- groups -----------------------------------------------------------------------------------------------------------
-
-
 def _groups(facts: Facts) -> Iterator[Finding]:
     by_name: dict[str, list[StorageClass]] = {}
     for each in facts.classes.values():
@@ -333,9 +327,6 @@ def _groups(facts: Facts) -> Iterator[Finding]:
             )
 
 
-# -- how pools are picked ---------------------------------------------------------------------------------------------
-
-
 def _policies(facts: Facts) -> Iterator[Finding]:
     annotated: list[tuple[str, str, StorageClass | CSIDriver]] = [
         *(("storageclass", each.provisioner, each) for _, each in sorted(facts.classes.items())),
@@ -350,9 +341,6 @@ def _policies(facts: Facts) -> Iterator[Finding]:
                 f"or whatever the driver does: {', '.join(POOL_POLICIES)}",
                 driver=driver,
             )
-
-
-# -- binding ----------------------------------------------------------------------------------------------------------
 
 
 def _is_local(facts: Facts, driver: str) -> bool:

@@ -153,9 +153,6 @@ def _kept_fields(objects: Iterable[Object]) -> set[str]:
     return found
 
 
-# -- permissions ------------------------------------------------------------------------------------------------------
-
-
 async def _access(client: Client, permissions: Iterable[Permission]) -> list[GrantedAccess]:
     slots = asyncio.Semaphore(_MOST_AT_ONCE)
 

@@ -145,9 +145,6 @@ def compare_running(
         step(1)
 
 
-# -- told -------------------------------------------------------------------------------------------------------------
-
-
 def switch_findings(found: SwitchComparison) -> Iterable[Finding]:
     if found.stops_waiting:
         count = len(found.stops_waiting)

@@ -152,9 +152,6 @@ def common_place(refusals: Sequence[CauseOfPod], zone_of: Mapping[str, str]) -> 
     return refusals[0].cause.where or _place(sorted(names), zone_of)
 
 
-# -- words ------------------------------------------------------------------------------------------------------------
-
-
 def sentence(cause: PendingCause, pods: int, owners: Sequence[str], needs: Mapping[str, int], where: str) -> str:
     """What so many pods of these workloads wait for."""
     who = count_text(pods, "pod")

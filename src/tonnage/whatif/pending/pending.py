@@ -155,8 +155,6 @@ class PendingQuestion:
         sort_key = next(iter(self.sequence.replay.engine.profiles.values())).sort_key
         return sorted(found, key=lambda pod: sort_key(PodInfo(pod), 0.0))
 
-    # -- deciding -----------------------------------------------------------------------------------------------------
-
     def decide(self, step: Callable[[float], object] = lambda amount: None) -> None:
         """Decide on every pod that waits; `step` is told of each."""
         owners = _Owners(self.state)
@@ -209,8 +207,6 @@ class PendingQuestion:
         profile = next(iter(self.sequence.replay.engine.profiles.values()))
         return NodePlaces(zones, {each.name: number for number, each in enumerate(profile.pipeline.filter)})
 
-    # -- helping ------------------------------------------------------------------------------------------------------
-
     def try_changes(self, step: Callable[[float], object] = lambda amount: None) -> None:
         """Try what might help the pods that wait; `step` is told of each try, and of 0 now and then within one."""
         tried = [each for each in self._decided if each.cause.kind not in _NEVER_TRIED]
@@ -236,8 +232,6 @@ class PendingQuestion:
             if found is not None:
                 self._helps.append(found)
                 helped.update(found.pods)
-
-    # -- answering ----------------------------------------------------------------------------------------------------
 
     def answer(self) -> PendingAnswer:
         helps = sorted(self._helps, key=lambda each: (-len(each.pods), each.rank, each.change))
