@@ -1,11 +1,8 @@
 """What bindings do at the API server: writes, waits for what others do there, events for people.
 
-The real thing behind `framework.Api`. What is written is a patch of what changes, locked by the resourceVersion that
-the change is based on: somebody else's change in between is a Conflict, the attempt fails, the next is based on it.
-
-A binding that is refused because another has bound the pod, or deleted it, raises PodIsOver. One that got no answer may
-have been carried out. Its room is not given back before that is known: the pod is read, for as long as it takes, and
-only one that has no node counts as not bound.
+What is written is a patch, locked by the resourceVersion that the change is based on. A binding that is refused because
+another has bound the pod, or deleted it, raises PodIsOver. One that got no answer may have been carried out: the pod is
+read, for as long as it takes, and only one that has no node counts as not bound.
 """
 
 from __future__ import annotations

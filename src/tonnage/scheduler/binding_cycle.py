@@ -3,13 +3,8 @@
     PreBindPreFlight ─► nominated? ─► Permit? ─► PreBind ─► Bind ─► PostBind
        └────────────────────── any failure ─────────────────┴─► unreserve, forget, try again later
 
-Bindings run concurrently with decisions and with one another. A pod is assumed before its binding starts and stays so
-until the informer confirms it, so a decision made meanwhile counts it. A failed binding gives back everything that was
-kept for it, in reverse order. While its pod waits, for a Permit plugin or for its volumes, a binding rests
-(bindings_under_way.py), and others are told where it goes (nominations.py); a pod with nothing to wait for costs one
-call, the binding's.
-
-Errors say who ran into them, in upstream's words: `running PreBind plugin "VolumeBinding": …`.
+A pod is assumed before its binding starts and stays so until the informer confirms it. While its pod waits, a binding
+rests (bindings_under_way.py), and others are told where it goes (nominations.py). Errors are in upstream's words.
 """
 
 from __future__ import annotations

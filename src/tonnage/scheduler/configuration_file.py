@@ -1,14 +1,8 @@
 """What a person configured and installed: the configuration file, the plugins of other packages, and the lease.
 
-What a file may say is in `scheduling/configuration/`; opening it touches the disk, and that happens here alone. Plugins
-are found by the Python entry-point group `tonnage.plugins`: the name of an entry point is the plugin's, its object the
-class (`scheduling/plugins/registry.py` says what it is made with).
-
-Two schedulers must not wait for each other's lease by accident. kube-scheduler holds the lease
-kube-system/kube-scheduler for as long as it lives. A second scheduler that asks for the same lease waits for ever, says
-nothing, and its pods stay pending. So that lease is for who serves the same pods: those of `default-scheduler`. The
-other way round, two schedulers with leases of their own that both serve `default-scheduler` work at the same time on
-the same pods.
+kube-scheduler holds the lease kube-system/kube-scheduler for as long as it lives: a second scheduler that asks for it
+waits for ever. So that lease is for who serves `default-scheduler`. The other way round, two schedulers with leases of
+their own that both serve `default-scheduler` work at the same time on the same pods.
 """
 
 from __future__ import annotations

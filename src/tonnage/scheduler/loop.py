@@ -5,17 +5,10 @@
                         │                             ▼
                         └── nothing fits ──► PostFilter ──► queue, condition, event
 
-What an attempt is stands in `scheduling/engine`; here is what follows from it in the cluster. One loop, one thread:
-decisions see a cluster that does not change under them, and none waits for the network. The loop gives way to the event
-loop after every few attempts, so that informers and bindings keep up, and pops nothing while too many bindings call the
-API server (bindings_under_way.py): between pop and attempt nothing is awaited. Where others are preempted, that runs
-beside it too (preemption_executor.py).
-
-Whatever raises in the work for one pod, the loop goes on: see `_broke`.
-
-Told to stop, it lets calls under way finish. Pods that wait for their volumes do not hold it up: what was kept for them
-is given back, and what was written about them is there for the scheduler that comes next. When its leadership is over
-it drops everything instead, calls under way too: their connections are cut, and nothing more is written about them.
+One loop, one thread: decisions see a cluster that does not change under them, and none waits for the network. It gives
+way to the event loop after every few attempts, and pops nothing while too many bindings call the API server. Whatever
+raises in the work for one pod, the loop goes on (`_broke`). Told to stop, it lets calls under way finish and gives back
+what was kept for pods that wait; when its leadership is over it drops everything.
 """
 
 from __future__ import annotations

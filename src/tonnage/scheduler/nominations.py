@@ -8,21 +8,10 @@
     it goes to X and is bound at once  nothing                          nothing
     an attempt fails                   what is there stays              it is emptied, unless preemption was not tried
 
-On, nobody's proposal is ever taken away, as the KEP has it: whoever made it sees to it. (kube-scheduler 1.36 goes on
-emptying the field, with the gate on as well.) What is held for it in memory is another matter: that is the queue's
-`nominator`, which lets go of what cannot come true. A node where a pod failed after the decision is passed over for a
-while, nominated or not (`scheduling/queue/failed_nodes.py`). The binding itself empties the field in the API.
-
-A write that fails is tried again, and the binding waits for it:
-
-    written ◄── yes ── answered well? ── no ──► TRIES so far? ── no ──► pause, again
-                            │                        │ yes
-                            │ refused for good       ▼
-                            ▼                   the binding goes on; the write is tried again beside it, until the
-                       the binding goes on      pod is about to be bound, or is not to be
-
-A server that is away or busy comes back, and claims wait for the same server. One that never takes the write (no right
-to pods/status, an admission plugin that objects) must not keep pods from running.
+On, nobody's proposal is ever taken away (kube-scheduler 1.36 goes on emptying the field). What is held for it in memory
+is the queue's `nominator`. A write that fails is tried again, and the binding waits for it, `TRIES` times; then the
+binding goes on, and the write is tried again beside it until the pod is about to be bound. A server that never takes
+the write must not keep pods from running.
 """
 
 from __future__ import annotations

@@ -5,14 +5,9 @@
                                        ▼
                           noted, the newest a pod ──► written a few at a time, by a client that has a limit of its own
 
-Telling must not hold up placing: thousands of pods that fit nowhere are thousands of conditions, and they go last. A
-condition that waits to be written is replaced by a newer one, forgotten when its pod is placed or gone, and dropped and
-counted when `MAX_PENDING` wait already: the pod's next attempt says it again. It is looked up when its turn comes
-whether it says something new; a pod that fails for the same reason a hundred times costs one write. The write is locked
-by the pod's resourceVersion, so that it cannot reach a pod that was bound in the meantime. One that fails is repeated
-after a pause: a pod that nothing helps is not tried again for minutes, and nobody would know why it waits.
-
-Events are aggregated by the recorder. None of it may break scheduling: what cannot be written is logged.
+Telling must not hold up placing. A condition that waits is replaced by a newer one, forgotten when its pod is placed or
+gone, and dropped and counted when `MAX_PENDING` wait already. It is written if it says something new then, locked by
+the pod's resourceVersion, and repeated after a pause if that fails. What cannot be written is logged.
 """
 
 from __future__ import annotations

@@ -4,11 +4,9 @@
       queue ────────┐ attempt ───────────┐ queue ───┐ attempt ──────────────┐ bind ───────────────────┤
                       decide ───┐                     decide ──┐ reserve ───┘   prebind ────┐ …
 
-A trace begins when a pod that is new was first queued and ends when it is bound or gone. Attributes follow
-OpenTelemetry's conventions for Kubernetes; what is ours begins with `tonnage.`. Texts of a cluster are cut to what
-their kind may be long. For a pod that is not sampled nothing is worked out.
-
-`Tracer` is the seam to what brings spans to a collector. Times are seconds since 1970.
+A trace begins when a new pod was first queued and ends when it is bound or gone. Attributes follow OpenTelemetry's
+conventions for Kubernetes; ours begin with `tonnage.`. `Tracer` is the seam to a collector. Times are seconds since
+1970.
 """
 
 from __future__ import annotations

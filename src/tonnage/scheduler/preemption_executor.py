@@ -7,15 +7,10 @@
                                          │ one cannot be deleted                                             ▲
                                          └──────────────────────────────────────────────────────────────────┘
 
-The nomination comes first: a scheduler that dies in between leaves a plan that the next one follows, not victims that
-went for nothing. Until the end a PreEnqueue plugin holds the pod back, for if it were tried again it would look for
-more victims; an event that should have woken it meanwhile is made up for at the end. When something fails it is tried
-again, after its backoff, and may choose anew. Whatever happens it is let go.
-
-A victim that is not bound yet need not be deleted: its attempt fails, and it queues up again. One that is gone, or on
-its way out already, costs nothing. Mirrors the Executor of kube-scheduler 1.36, messages included; what is ours is that
-the nomination is written first, and that the informer's word on the victims is awaited: a decision made before it
-arrives would see pods that do not go, and take others as well.
+Until the end a PreEnqueue plugin holds the pod back; when something fails it is tried again, after its backoff. A
+victim that is not bound yet need not be deleted: its attempt fails. Mirrors the Executor of kube-scheduler 1.36,
+messages included; ours are that the nomination is written first, and that the informer's word on the victims is
+awaited.
 """
 
 from __future__ import annotations

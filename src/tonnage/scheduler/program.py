@@ -3,17 +3,8 @@
     async with Program(client, configuration, ...) as program:      # informers follow, nothing is placed yet
         await program.run()                                        # places pods until cancelled
 
-Nothing is placed before every informer is in step: a scheduler that does not know all pods would give room away twice.
-With leader election the informers follow from the start, and only the leader runs the loop. One that follows another
-leader fetches the state anew first, because its watches may lag behind what the other bound last.
-
-At raised verbosity (-v 4) the scheduler logs, pod by pod, what it considered for the pod's volumes.
-
-    I… tonnage.scheduler.volumes] "Considered for volumes" pod="shop/db" kind="dynamic" object="kube-system/n1-pools"
-       pools=["100Gi","60Gi"] claims=["shop/data"] fits=false reason="largest free pool 100Gi, needs 120Gi" …
-
-One line an object and outcome, so many at most an attempt. At normal verbosity nothing of it is computed. Whatever goes
-wrong in it is told, and changes nothing about the attempt.
+Nothing is placed before every informer is in step. With leader election only the leader runs the loop; one that follows
+another leader fetches the state anew first. At -v 4 the scheduler logs what it considered for each pod's volumes.
 """
 
 from __future__ import annotations

@@ -1,16 +1,11 @@
 """What happens in a cluster, in the words that decide who is tried again.
 
-A pod that was turned away waits until something happens that the plugins which refused it care for. `ClusterEvent` is
-the word for "something": which resource, and what was done to it. A plugin registers masks of it, each with an optional
-hint that looks closer (`framework.Plugin.events`); an event that was seen is as specific as can be, and `covers` says
-whether a mask includes it. Who asks the hints is `queue/waking.py`.
+A plugin registers masks of `ClusterEvent`, each with an optional hint that looks closer (`framework.Plugin.events`); an
+event that was seen is as specific as can be, and `covers` says whether a mask includes it. `changes_of(old, new)` reads
+the events off the objects themselves, and answers nothing when nothing changed that a scheduler could care for.
 
-The second half reads the events off the objects themselves: `changes_of(old, new)` says what an informer's "it was
-this, now it is that" means. It is pure, and it answers nothing when nothing changed that a scheduler could care for, so
-that a node's heartbeat costs nobody anything.
-
-Words and masks are upstream's (EventResource and ActionType of k8s.io/kube-scheduler/framework). Left out are the
-resources of dynamic resource allocation and of pod groups, which Tonnage does not schedule by.
+Words and masks are upstream's (EventResource and ActionType of k8s.io/kube-scheduler/framework), without those of
+dynamic resource allocation and pod groups.
 """
 
 from __future__ import annotations

@@ -2,12 +2,9 @@
 
     request = max( containers + sidecars,  each init container + the sidecars started before it ) + overhead
 
-Pod-level resources, where set, stand for the containers' sum of that resource. While a pod is being resized in place
-its node may still hold the old amount, or have granted more already: the largest of what is asked for, granted and in
-force counts, and what was asked for does not if the node has said that it never will (upstream's PodRequests).
-
-Sums are exact and rounded up once, at the end. Scores use a second figure that assumes something for containers that
-say nothing (100m, 200Mi), so that a node full of silent pods does not look empty.
+Pod-level resources, where set, stand for the containers' sum. While a pod is resized in place, the largest of what is
+asked for, granted and in force counts. Sums are rounded up once, at the end. Scores assume something for containers
+that say nothing (100m, 200Mi), so that a node full of silent pods does not look empty.
 """
 
 from __future__ import annotations

@@ -1,17 +1,13 @@
 """The cluster as columns: one row a node, one array a fact.
 
-Objects come in as events; each changes the rows it touches and no others, and is noted in `changes`, which is how a
-decision knows what it may reuse (decision/answer_cache.py). What a node says of itself is noted in `node_changes` as
-well: pods come and go far more often than nodes change, and much of a decision looks at the node alone. An update that
-changes nothing a plugin reads, such as a node's heartbeat or a pod's new condition, is no change.
-
     rows     0        1        2        3
     names    node-1   node-2   (gone)   node-4        exists  [T, T, F, T]
     cpu      4000     8000     0        4000          a removed node leaves a hole that the next new node fills
 
-Pods bound to a node that is not known wait in `orphans` and are invisible, as upstream has it, until the node comes.
-Observers (`residents.py` is one) are told of every pod that comes and goes, so that they can keep counts of their own;
-they and whatever else is derived from the cluster are its indexes, which engine/indexes.py adds in one order.
+Each event changes the rows it touches, noted in `changes` (and in `node_changes` where the node itself changed), which
+is how a decision knows what it may reuse. An update that changes nothing a plugin reads is no change. Pods bound to an
+unknown node wait in `orphans`, invisible, until the node comes. Observers are told of every pod that comes and goes;
+they and whatever else is derived from the cluster are its indexes (engine/indexes.py).
 """
 
 from __future__ import annotations

@@ -1,17 +1,8 @@
 """Which pods a selector means, as a value: comparable, hashable, and found without asking all of them.
 
 `PodMatcher` is what spread constraints and affinity terms have in common: some namespaces, and requirements on labels.
-Matchers that are written alike are equal, so that what is known for one of them serves every pod that carries it.
-
-`MatcherIndex` answers the opposite question, which of very many matchers may mean a given pod. Each is filed under a
-label that it insists on, so that a pod only meets those that ask for one of its own labels:
-
-    default   app=web        ─► matchers of namespace "default" that require app=web
-    default   (no label)     ─► those that insist on no label: Exists, NotIn, an empty selector
-    (any)     app=web        ─► those that choose namespaces by their labels
-
-`Namespaces` knows which namespaces a selector of namespaces chooses. It keeps the answers of selectors that were asked
-about; a namespace that comes, goes or changes its labels is judged again for each of them, and no other namespace is.
+`MatcherIndex` finds the matchers that may mean a given pod: each is filed under a label that it insists on.
+`Namespaces` keeps which namespaces a selector of namespaces chooses.
 """
 
 from __future__ import annotations

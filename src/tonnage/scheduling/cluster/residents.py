@@ -1,22 +1,10 @@
 """How many of the pods that are there does a selector mean, and on which rows?
 
 Asked for the first time, a selector gets a tally; from then on every pod that comes or goes is counted in the tallies
-that mean it, so that a decision reads an array and scans nothing. Two things keep both sides cheap:
+that mean it, so that a decision reads an array. Pods with the same namespace and labels are one group, which a selector
+is asked about once. `cluster.index(Residents)` starts counting when a plugin first asks.
 
-    pods ──► lookalikes ◄──► tallies
-
-Pods with the same namespace and labels are one group, for no selector can tell them apart: a selector is asked about a
-group once, and a pod's coming costs one look-up and one addition for each tally that means it. Groups are found by
-namespace and label, tallies through a `MatcherIndex`. A tally is forgotten with the last pod that it means, and the
-tallies asked for least recently are forgotten when there are too many.
-
-`cluster.index(Residents)` is the one observer of this kind that a cluster has. It starts counting when a plugin first
-asks, and a cluster where no pod has constraints never pays for it. The terms that residents carry themselves are
-counted in `affinity_terms.py`.
-
-`RowCounts` keeps how many of something there are on which rows. A cluster has thousands of rows and thousands of things
-worth counting, most of them on a few rows only. So rows and counts stand side by side, packed, and a thing costs what
-it occupies; a decision reads both as arrays, without a copy.
+`RowCounts` keeps how many of something there are on which rows, packed side by side:
 
     rows    [ 4, 17, 2 ]        three rows have any
     counts  [ 1,  3, 1 ]        row 17 has three

@@ -1,21 +1,13 @@
 """Everything that is known about storage: claims, volumes, classes, drivers, attach limits, capacity, attachments.
 
-    informer / manifest ──► put, remove ──► Storage ──► listeners (indexes, reservations)
-
-Objects are kept by key as they are; what is derived from them is kept by views of the cluster (`Cluster.view`), which
-listen here: the capacity index, the free static volumes, the attached volumes, reservations and the ledger. Claims and
-volumes also have an assumed state (`AssumedObjects`). Listeners are told after the object is stored, as (old, new),
-None for "not there"; for claims and volumes that is the state decisions see.
-
-Between a decision and the informer's word, the next decision must see what was decided: that a volume is kept for a
-claim, that a claim has its node. So the changed object is *assumed*: `get` answers with it at once, `api` with what the
-informer knows.
+Indexes listen here: they are told after the object is stored, as (old, new), None for "not there". Between a decision
+and the informer's word, the next decision must see what was decided about claims and volumes. So the changed object is
+*assumed*: `get` answers with it at once, `api` with what the informer knows.
 
     assume ──► put      the informer delivers a newer version: that is the truth now
           └──► restore  it is not going to happen: back to what the informer knows
 
-Versions are the API's resourceVersion, compared as numbers; an object without one (a manifest) is older than any other
-and may always be replaced. Mirrors upstream's assume cache.
+An object without a resourceVersion (a manifest) is older than any other. Mirrors upstream's assume cache.
 """
 
 from __future__ import annotations

@@ -1,22 +1,13 @@
 """KubeSchedulerConfiguration v1: the file that says how this scheduler works, read strictly.
 
-    configuration = load("scheduler.yaml")
-    profile = configuration.profiles[0]
-    profile.plugins_at("filter")                # ((name, weight), …) in the order they run
-    profile.args_of(NodeResourcesFitArgs)       # typed, with defaults
+A file that kube-scheduler 1.36 accepts is accepted unchanged and means the same (tests/parity holds us to it). Two
+exceptions: a file with extenders is refused, and StorageCapacityScoring is on unless it is switched off. What is
+accepted without effect is said in `notes`.
 
-A file that kube-scheduler 1.36 accepts is accepted unchanged and means the same: the same defaults, the same plugins in
-the same order, the same refusals in the same words (tests/parity holds us to it). Two exceptions: a file with extenders
-is refused, because we have none, and StorageCapacityScoring is on unless it is switched off. What is accepted without
-effect is said in `notes`.
-
-The way of a file: text -> document (`text`) -> records (`strict_decoding`) -> defaults and rules
-(here, `profile` and `plugin_args`) -> plugins of each profile (`profile_plugins`). Each step tells all it does not like
-before the next one starts.
-
-`ConfigurationFile` is the file as it was read. `with_defaults` mirrors SetDefaults_KubeSchedulerConfiguration and
-`rule_problems` ValidateKubeSchedulerConfiguration (pkg/scheduler/apis/config of 1.36, with component-base's sections),
-sentence by sentence.
+The way of a file: text -> document -> records (`strict_decoding`) -> defaults and rules (here, `profile` and
+`plugin_args`) -> plugins of each profile (`profile_plugins`). Each step tells all it does not like before the next one
+starts. `with_defaults` mirrors SetDefaults_KubeSchedulerConfiguration, `rule_problems`
+ValidateKubeSchedulerConfiguration.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
 """The arguments of plugins: what `pluginConfig` may say, what is meant when it says nothing, and what is wrong.
 
-One class for each plugin that takes arguments. A file is read into it as it stands (`configuration_reading`), then
-`with_defaults` fills in what upstream's defaulting does (pkg/scheduler/apis/config/v1/defaults.go of 1.36), then
-`errors` judges the result. What a plugin gets has gone through all three. Shared rules stand in `plugin_args_rules`.
-
-`StorageCapacityArgs` are ours: how storage capacity is packed and reserved. They stand in a pluginConfig entry of their
-own, which the volume plugins read; there is no plugin of that name, so that kube-scheduler ignores the entry and one
-file can serve both:
+One class for each plugin that takes arguments. `with_defaults` fills in what upstream's defaulting does, then `errors`
+judges the result. `StorageCapacityArgs` are ours, in a pluginConfig entry of their own that kube-scheduler ignores:
 
     pluginConfig:
     - name: StorageCapacity
@@ -17,8 +12,7 @@ file can serve both:
         legacyPools: Strict
         poolFit: Possible
 
-These three are the letter of KEP-5925. The defaults are `Ledger`, `Bounded` and `Prefer`: they wait for no refresh,
-turn nothing away that runs today, and send pods where their volumes fit most surely (docs/decisions/004 and 005).
+These three are the letter of KEP-5925; the defaults are `Ledger`, `Bounded` and `Prefer` (docs/decisions/004 and 005).
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
 """Which plugins a profile runs, in which order and with what weight.
 
-A profile in a file says only what differs from the default set. `merged` puts the two together as upstream's defaulting
-does (pkg/scheduler/apis/config/v1/default_plugins.go), `expanded` spreads `multiPoint` over the extension points as its
-framework does (framework/runtime, expandMultiPointPlugins). The order of the result, point by point:
+`merged` puts a profile and the default set together (default_plugins.go), `expanded` spreads `multiPoint` over the
+extension points (expandMultiPointPlugins). The order of the result, point by point:
 
     1. plugins named at the point that multiPoint has too, in the point's order (they override it);
     2. the other multiPoint plugins that take part there, unless the point disables them, in the order of the default
        set, then of the file;
     3. plugins that the point alone names.
 
-A weight is the one at `score`, else that of `multiPoint`, else 1. So a plugin that the file names again without a
-weight counts once, whatever its default weight was; that is upstream's rule, and it surprises people.
+A weight is the one at `score`, else that of `multiPoint`, else 1, whatever the default weight was.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """What row-local plugins said, remembered by what they could see of the pod.
 
     node_constraints  ──►  NodeOnlyAnswer   what node-only plugins say; asked again when a row's node changes
-    signature         ──►  Answer           that, and what other row-local plugins say; asked again when a row changes
+    signature         ──►  RowAnswers       that, and what other row-local plugins say; asked again when a row changes
 
-An equal pod finds its answer and asks about the rows that changed since, which is usually the one that took the pod
-before it. A pod that differs only in how much it asks for still finds its NodeOnlyAnswer. Both are kept for the latest
-few kinds of pods. A row that did not pass and did not change does not pass now, so that an answer's scores are kept for
-the rows that pass: its `total` is `UNFIT` on all others, and the best row is the one with the highest total.
+An equal pod finds its answer and asks about the rows that changed since, usually the one that took the pod before it.
+Scores are kept for the rows that pass: `total` is `UNFIT` on all others, and the best row has the highest total.
 """
 
 from __future__ import annotations

@@ -1,20 +1,11 @@
 """Why a pod does not fit: for every node the plugin that refused it, and its reasons; for the pod one sentence.
 
     0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s). preemption: …
-
-The first plugin in order to object to a node is the one that counts. A node with two reasons counts in both. Items are
-sorted as text. A refusal by PreFilter speaks for all nodes at once, without numbers. What plugins have to add for
-people (`FilterPlugin.refusal_note`) follows as a sentence of its own, before what preemption adds.
-
-Pods that are nominated to a node, and so hold the room that a pod was refused, are named beside the reason:
-
     0/2 nodes are available: 2 Insufficient cpu. Room on a is held for default/job (nominated by kueue since …).
 
-A node is told of only where a nomination is what refused it: without the pods that are expected there it would do.
-
-Filters write a table of filter results, decisions read it. For every row it holds the first plugin, in the profile's
-order, that objects to it, that plugin's reasons as bits, and whether preemption could help. Plugins may be entered in
-any order: the one that comes first in the profile wins.
+The first plugin in the profile's order to object to a node is the one that counts. A node with two reasons counts in
+both. A refusal by PreFilter speaks for all nodes at once. What plugins add for people (`FilterPlugin.refusal_note`)
+follows, then what preemption adds, then whose nominations hold the room without which a node would do.
 """
 
 from __future__ import annotations

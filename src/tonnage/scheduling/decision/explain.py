@@ -1,14 +1,8 @@
-"""Why there, why not there: a decision with everything it was made from.
+"""Why there, why not there: a decision with everything it was made from, as plain data in the form scripts rely on.
 
-`explain` decides as the scheduler would and then tells, for every node, who refused it and why, or how it scored. The
-answer is plain data (`Explanation.document`), in the form the command line promises to scripts.
-
-A node that failed the pod after an earlier decision fits and is passed over for a while; it is shown with why, and
-without a score.
-
-Two kinds of pods get a fuller answer than the scheduler needs. One that is held back before it is queued (scheduling
-gates) is told so, with what would be decided otherwise. One that is nominated to a node where it fits goes there
-without anybody else being asked; the others are asked here, for the account.
+A node that failed the pod after an earlier decision is shown with why, and without a score. A pod that is held back
+before it is queued is told so, with what would be decided otherwise. For one that is nominated to a node where it fits,
+the other nodes are asked too, for the account.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Pods that are nominated to nodes, counted in on all of their nodes at once.
 
-A row is judged as if the pods that are nominated to it were there. Putting them there and asking every filter anew
-costs a tenth of a millisecond a row, and after a burst of preemptions there are thousands. But most pods change nothing
-for most others except for the resources that they take (`takes_only_resources`). Where that is so for all pods of a
-row, it is a matter of arithmetic, which NodeResourcesFit does (`SumsFilter`):
+A row is judged as if the pods that are nominated to it were there. Most pods change nothing for most others except for
+the resources that they take; where that is so for all pods of a row, NodeResourcesFit does the arithmetic
+(`SumsFilter`):
 
     left[r] = allocatable[r] - requested[r] - nominated[r]          refused where it is less than the pod asks for
 

@@ -1,9 +1,7 @@
 """DefaultPreemption: when a pod fits nowhere, find a node where it would fit without some lesser pods.
 
-The search is `scheduling/preemption/preemption.py`. What is found is carried out elsewhere and takes a while: the
-victims are deleted, and until that is done the pod is not to be tried again, or it would look for another node with
-other victims. Whoever carries it out tells the engine when that begins and ends; in between PreEnqueue holds the pod
-back.
+The search is `scheduling/preemption/preemption.py`. While the victims are being deleted, PreEnqueue holds the pod back,
+or it would look for another node with other victims; whoever carries it out tells the engine when that begins and ends.
 """
 
 from __future__ import annotations

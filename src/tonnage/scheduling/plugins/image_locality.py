@@ -3,11 +3,8 @@
     sum    = over the pod's images: size on this node * (nodes that have it) / (all nodes)
     score  = 100 * (clamp(sum, low, high) - low) / (high - low),  low = 23 MB, high = 1000 MB a container
 
-The share of nodes damps the score of an image that only one node has, lest all pods run there. Upstream takes an
-image's size from the first node it saw it on; we take each node's own.
-
-Replicas have the same images, and nodes seldom change theirs: the scores of the latest few combinations lie ready until
-one of their images, or the number of nodes, changes.
+The share of nodes damps the score of an image that only one node has. Upstream takes an image's size from the first
+node it saw it on; we take each node's own. Scores of the latest few combinations are kept until an image changes.
 """
 
 from __future__ import annotations

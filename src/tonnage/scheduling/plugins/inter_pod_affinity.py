@@ -1,8 +1,7 @@
 """InterPodAffinity: pods that want to be with other pods, or away from them, and the pods that are there and say so.
 
 A term speaks of topologies: the nodes that share a value of its key. So every rule becomes a small table by label
-value, and is looked up for all nodes at once. Which pods a term means is counted in `residents.py`, which terms the
-residents carry in `affinity_terms.py`.
+value, and is looked up for all nodes at once.
 
 Filter, in upstream's order, the first that holds against a node is its reason:
 
@@ -12,11 +11,8 @@ Filter, in upstream's order, the first that holds against a node is its reason:
 3. Required anti-affinity of residents: the same, seen from the other side.
 
 Score: the weights of the preferences that come true, the pod's own and those of residents, those of anti-affinity
-negative; a resident's required affinity is worth `hardPodAffinityWeight`.
-
-One thing differs from upstream. There, a namespaceSelector made of NotIn and DoesNotExist only matches every namespace
-when the incoming pod carries it, because it is asked once more without any labels
-(mergeAffinityTermNamespacesIfNotEmpty changes a copy). Here it means the namespaces it selects.
+negative; a resident's required affinity is worth `hardPodAffinityWeight`. Unlike upstream's, a namespaceSelector made
+of NotIn and DoesNotExist only means the namespaces it selects.
 """
 
 from __future__ import annotations

@@ -1,17 +1,12 @@
 """PodTopologySpread: pods of a kind lie evenly over hostnames, zones, or whatever the nodes are labelled with.
 
-The nodes that share a value of a constraint's topology key are a domain. `residents.py` counts the pods to spread
-among; `spread/constraints.py` knows what a pod is held to, and makes a table by label value of both, which is looked up
-here for all nodes at once.
-
 Filter (DoNotSchedule): a node passes if, in its domain, matching pods + 1 if the pod matches itself - the fewest in any
 domain <= maxSkew. Domains are those of the nodes that have the keys of all hard constraints and count by the inclusion
-policies; with fewer of them than minDomains, the fewest are taken to be 0. The first constraint in order to object
-gives a node its reason.
+policies; with fewer of them than minDomains, the fewest are taken to be 0.
 
 Score (ScheduleAnyway): the sum over constraints of `count * ln(domains + 2) + maxSkew - 1`, rounded, the fewer the
-better. Here domains are those of the feasible nodes; a hostname counts the pods of its node alone, whatever the
-policies say. A feasible node without one of the keys scores 0, unless the constraints are the system's defaults.
+better. Here domains are those of the feasible nodes; a hostname counts the pods of its node alone. A feasible node
+without one of the keys scores 0, unless the constraints are the system's defaults.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Somebody else's plugin joins through the Python entry-point group `tonnage.plugins`: the name is the plugin's, the
 object its class, a `framework.Plugin` that is made with its raw arguments from `pluginConfig` (None when there are
-none). Finding entry points reads the disk, so the program does that and hands the classes to `assemble`.
+none).
 """
 
 from __future__ import annotations

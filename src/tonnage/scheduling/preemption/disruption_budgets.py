@@ -1,15 +1,9 @@
 """PodDisruptionBudgets as preemption sees them: who would break which promise by going.
 
-    cluster.index(DisruptionBudgets).put(budget)        remove(budget)
-
-A budget allows so many disruptions of the pods it means, as its status says; who keeps that number true is the
-disruption controller. Pods that are asked about together use it up in their order, and each that finds nothing left
-violates it. A pod counts in all the budgets that mean it; one that a budget lists as disrupted was counted there
-already.
-
-Mirrors filterPodsWithPDBViolation: a selector that is absent, empty or makes no sense means nobody, and nobody means a
-pod without labels. Which pods a budget means changes seldom, and `meaning_tick` moves when it does, so that answers by
-label may be kept; how much it allows changes all the time.
+A budget allows so many disruptions of the pods it means, as its status says. Pods that are asked about together use it
+up in their order; one that a budget lists as disrupted was counted there already. Mirrors filterPodsWithPDBViolation: a
+selector that is absent, empty or makes no sense means nobody, and nobody means a pod without labels. `meaning_tick`
+moves when other pods are meant than before.
 """
 
 from __future__ import annotations

@@ -5,13 +5,9 @@
                                └─ anything else: one by one, by trying                        (victims.py)
                             ─► the cheapest                                                   (victims.py)
 
-Mirrors the Evaluator of kube-scheduler 1.36 with its DefaultPreemption, messages included. Nothing is done here: the
-answer names a node and its victims, and the cluster is afterwards as it was before.
-
-Rows that sums decide are all considered, where upstream takes a sample. Trying is dear, so that rows which have to be
-tried are, as upstream has it, taken from a random one on, until there are `min_candidates` and one of them violates no
-PodDisruptionBudget; those that sums gave count. Of so many rows or fewer, all are tried. A pod with hundreds of
-affinity terms makes every question dear: its rows are tried as long as `MAX_TERMS_ASKED` lasts; the answer says so.
+Mirrors the Evaluator of kube-scheduler 1.36 with its DefaultPreemption, messages included. Nothing is done here. Rows
+that have to be tried are taken from a random one on, until there are `min_candidates` and one of them violates no
+PodDisruptionBudget; those that sums gave count.
 """
 
 from __future__ import annotations

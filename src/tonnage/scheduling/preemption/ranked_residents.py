@@ -5,22 +5,9 @@
     1      web   0        (nobody)       (nobody)
     2      batch -10      (nobody)       (nobody)
 
-The pods below some priority are the last ones of each column, so that one pass over the slots meets them in order of
-importance. `NOBODY` in a slot has a priority that nothing is above.
-
-What pods say lies in columns by pod already (`ResidentColumns`); `catch_up` puts the rows that changed in order,
-all of them at once. Amounts are kept for the resources that were asked for. Pods that no selector can tell apart are
-`kin`, so that a selector is asked about each kind once (`BudgetsByKind`).
-
-`ResidentColumns` has every pod that is on a node as a line of numbers:
-
-    number   row   priority   start   cpu    memory          a pod keeps its number while it stays;
-    0        17    1000       …       500    …               the number of one that went is given to the next
-    1        -1                                              (free)
-
-Written when a pod comes or goes, for a microsecond each, so that a preemption reads arrays and never the pods
-themselves. Amounts of CPU and memory are there from the beginning, those of
-other resources from when somebody first asks.
+`ResidentColumns` has every pod that is on a node as a line of numbers, written when it comes or goes; `catch_up` puts
+the rows that changed in order. Amounts are kept for the resources that were asked for. Pods that no selector can tell
+apart are `kin`.
 """
 
 from __future__ import annotations

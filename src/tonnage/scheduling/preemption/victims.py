@@ -1,15 +1,12 @@
-"""Who has to go from one node: the exact answer, by trying.
+"""Who has to go from one node: the exact answer, by trying. Mirrors SelectVictimsOnNode.
 
     all pods of lower priority go ─► does the pod fit? ─► they come back, the dearest first, each if the pod still fits
 
-Those whose going would violate a PodDisruptionBudget come back before all others. Who does not come back is a victim.
-Mirrors SelectVictimsOnNode.
+Those whose going would violate a PodDisruptionBudget come back before all others. The pods are taken out of the cluster
+itself and put back when all is done, so that every plugin answers as it always does.
 
-The pods are taken out of the cluster itself and put back when all is done, so that every plugin, also somebody else's,
-answers as it always does; PreFilter is run anew for each question, for plugins count pods there. That costs some tens
-of microseconds a question. Where sums decide, `candidates_by_sums.py` gives the same answer for all rows at once.
-
-The cheapest of several candidates is found by these, the next only where all before it are equal:
+The cheapest of several candidates is found by these, the next only where all before it are equal
+(pickOneNodeForPreemption):
 
     1. the fewest victims that go against a PodDisruptionBudget
     2. the least important victim, where each node is known by its most important one (its priority)
@@ -17,8 +14,6 @@ The cheapest of several candidates is found by these, the next only where all be
     4. the fewest victims
     5. the latest start, where each node is known by the earliest among its victims of the highest priority
     6. the first row
-
-Mirrors pickOneNodeForPreemption. Its last resort is the order of a Go map; ours repeats.
 """
 
 from __future__ import annotations

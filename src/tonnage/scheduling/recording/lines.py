@@ -2,15 +2,10 @@
 
     {"recording":1,"tonnage":"VERSION","seed":42,"configuration":"…","featureGates":"…","at":12.5,"nowUs":…}
     {"op":"add","at":12.5,"nowUs":…,"object":{"kind":"Node",…}}
-    {"op":"open","at":13.0,"nowUs":…}
-    {"op":"pop","at":13.1,"nowUs":…,"uid":"…"}
     {"op":"attempt","at":13.1,"nowUs":…,"uid":"…","key":"shop/db-0","node":"node-3"}
 
-Every line has the two times that the engine was told: `at` in seconds of the monotonic clock, `nowUs` in microseconds
-since 1970. They stand still while an engine works, so that a repetition is told the very same ones.
-
-Objects are those that decisions read, in the fields that a scheduler knows of: no Secret, no container's environment.
-What `kubectl apply` and the server write about who wrote what (last-applied-configuration, managedFields) is left out.
+`at` is in seconds of the monotonic clock, `nowUs` in microseconds since 1970; both stand still while an engine works.
+Objects are those that decisions read, in the fields that a scheduler knows of, without who wrote what.
 """
 
 from __future__ import annotations

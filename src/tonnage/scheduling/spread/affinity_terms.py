@@ -1,12 +1,8 @@
 """The affinity terms that pods carry: read from a pod, and counted for the pods that are there.
 
-`terms_of(pod)` reads the four lists of a pod's spec into matchers (pod_matching.py). Upstream's defaults: with neither
-namespaces nor a selector of them, a term means the pod's own namespace; without a label selector it means no pod. Its
-`matchLabelKeys` are not looked at, because the API server has merged them into the label selector.
-
-`CarriedTerms` knows which terms the residents of a cluster carry, and on which rows. Terms written alike are one, with
-a count by row, so that ten thousand replicas with one anti-affinity term are one question to an incoming pod. Which
-terms concern a pod is found through an index by label; a pod that concerns none of them learns so in a microsecond.
+Upstream's defaults: with neither namespaces nor a selector of them, a term means the pod's own namespace; without a
+label selector it means no pod. Terms written alike are one, with a count by row, and are found through an index by
+label.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Spread constraints as decisions see them: what a pod asks for itself, or what its scheduler asks of every pod.
 
-A pod with constraints of its own is held to those alone. One without any gets the profile's defaults, if a Service or
-the controller that owns the pod selects it: then that selector says among which pods it is spread. The system defaults
-are upstream's: mildly over hostnames, more mildly over zones, and never a reason to refuse a node.
-
-A domain is the nodes that share a value of a constraint's topology key. A hard constraint becomes a table of refusals
-(`refusals`), a soft one a table of costs (`costs`); both are tables by label value, looked up for all nodes at once.
-The plugin with the formulas is `plugins/pod_topology_spread.py`.
+A pod without constraints of its own gets the profile's defaults, if a Service or the controller that owns it selects
+it. A domain is the nodes that share a value of a constraint's topology key. A hard constraint becomes a table of
+refusals, a soft one a table of costs, by label value. The formulas: `plugins/pod_topology_spread.py`.
 """
 
 from __future__ import annotations
