@@ -8,6 +8,7 @@ read, for as long as it takes, and only one that has no node counts as not bound
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from tonnage import logs
@@ -52,20 +53,18 @@ class BindingApi(Api, Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False)
 class LiveBindingApi:
     """An API server, by its client. `newest` gives a pod as the informer knows it, None when it is gone."""
 
-    def __init__(
-        self, client: Client, waits: PreBindWaits, events: Events, newest: Callable[[Key], Pod | None]
-    ) -> None:
-        self._client = client
-        self._waits = waits
-        self._events = events
-        self._newest = newest
+    client: Client
+    waits: PreBindWaits
+    events: Events
+    newest: Callable[[Key], Pod | None]
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         try:
-            await self._client.bind(pod.key, node_name, uid=pod.pod.metadata.uid)
+            await self.client.bind(pod.key, node_name, uid=pod.pod.metadata.uid)
         except Disconnected as exc:
             if not exc.in_doubt or not await self._was_bound(pod, node_name):
                 raise
@@ -83,34 +82,34 @@ class LiveBindingApi:
 
     async def _was_bound(self, pod: PodInfo, node_name: str) -> bool:
         """Whether a binding without an answer was carried out. Waits for a server that is away."""
-        backoff = Backoff(clock=self._client.clock, rng=self._client.rng, max_s=_LOOK_EVERY_S)
+        backoff = Backoff(clock=self.client.clock, rng=self.client.rng, max_s=_LOOK_EVERY_S)
         while True:
             try:
-                found = await self._client.get(Pod, pod.key)
+                found = await self.client.get(Pod, pod.key)
                 return found.metadata.uid == pod.pod.metadata.uid and found.spec.node_name == node_name
             except NotFound:
                 return False
             except Disconnected as exc:
                 _log.warning("Cannot find out whether a pod was bound", pod=pod.key, node=node_name, error=exc.message)
-            await self._client.clock.sleep(backoff.next_s())
+            await self.client.clock.sleep(backoff.next_s())
 
     async def patch(self, current: T, patch: Mapping[str, Any]) -> T:
         lock = {"resourceVersion": current.metadata.resource_version}
-        return await self._client.patch(
+        return await self.client.patch(
             type(current), current.key, {**patch, "metadata": {**patch.get("metadata", {}), **lock}}
         )
 
     async def settled(self, check: Check, timeout_s: float, about: Iterable[Topic] = ()) -> Status:
-        return await self._waits.settled(check, timeout_s, about)
+        return await self.waits.settled(check, timeout_s, about)
 
     async def pod(self, key: Key) -> Pod | None:
         try:
-            return await self._client.get(Pod, key)
+            return await self.client.get(Pod, key)
         except NotFound:
             return None
 
     def is_gone(self, pod: PodInfo) -> bool:
-        return is_over(pod, self._newest(pod.key))
+        return is_over(pod, self.newest(pod.key))
 
     def event(self, regarding: Object, reason: str, action: str, note: str) -> None:
-        self._events.event(regarding, "Normal", reason, action, note)
+        self.events.event(regarding, "Normal", reason, action, note)

@@ -73,11 +73,6 @@ async def prepare(context: SchedulerContext, placement: Placement, due: Sequence
     return status
 
 
-async def bind(context: SchedulerContext, placement: Placement) -> Status:
-    """Bind the pod. Never raises, as `prepare`."""
-    return await _bind(placement, _PodApi(context, placement))
-
-
 async def _pre_bind(context: SchedulerContext, placement: Placement, due: Sequence[PreBindPlugin], api: Api) -> Status:
     """Let the PreBind plugins that have something to do for the pod do it, one after another."""
     for plugin in due:
@@ -91,7 +86,9 @@ async def _pre_bind(context: SchedulerContext, placement: Placement, due: Sequen
     return Status()
 
 
-async def _bind(placement: Placement, api: Api) -> Status:
+async def bind(context: SchedulerContext, placement: Placement) -> Status:
+    """Bind the pod. Never raises, as `prepare`."""
+    api = _PodApi(context, placement)
     for binder in placement.profile.bind:
         status = await _answer(binder.bind, placement, binder.name, api)
         if status.code is not Code.SKIP:

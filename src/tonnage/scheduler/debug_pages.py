@@ -24,6 +24,23 @@ from tonnage.scheduling.volumes.attach.attached_volumes import NO_LIMIT, Attache
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, largest_volume
 from tonnage.scheduling.volumes.reservations.holds import CAUSES
 
+_ENDED: Final = (
+    "Reservations that ended, by cause: refresh (the object shows it), failure (the attempt failed, or its "
+    "claims are sent elsewhere), deletion (of pod, claims, volume or object), timeout, refusal (the volume "
+    "cannot be made, whatever room there is)."
+)
+_HELD_OBJECTS: Final = "Capacity objects of which something is kept back now."
+_HELD_BYTES: Final = "Bytes kept back now for volumes that capacity objects do not show yet."
+_OLDEST: Final = "How long ago the oldest reservation of capacity was made that still stands; 0 when none does."
+_OVERDUE: Final = (
+    "Reservations that are older than reservationTimeoutSeconds, volumes that are being rebuilt left out: "
+    "their volumes take long to be made, or their capacity object is not refreshed."
+)
+_TIMEOUT: Final = (
+    "The reservationTimeoutSeconds of the most patient profile: how long a reservation lasts after its "
+    "volume was made, if the capacity object does not show it."
+)
+
 
 class CapacityReservations:
     """Everything kept back in a cluster, in any mode, as a report."""
@@ -77,55 +94,17 @@ class CapacityReservations:
             (cause,): float(sum(view.ended[cause] for view in self._held.modes.values()))
             for cause in (CAUSES if self._held.modes else ())
         }
-        return (
-            counter("volume_binding_capacity_reservations", "Reservations of capacity that were made.", (), {(): made}),
-            counter(
-                "volume_binding_capacity_reservation_resets",
-                "Reservations that ended because their object was published again.",
-                (),
-                {(): refreshed},
-            ),
-            counter(
-                "volume_binding_capacity_reservations_ended",
-                "Reservations that ended, by cause: refresh (the object shows it), failure (the attempt failed, or its "
-                "claims are sent elsewhere), deletion (of pod, claims, volume or object), timeout, refusal (the volume "
-                "cannot be made, whatever room there is).",
-                ("cause",),
-                ended,
-            ),
-            gauge(
-                "volume_binding_capacity_held_objects",
-                "Capacity objects of which something is kept back now.",
-                ("mode",),
-                objects,
-            ),
-            gauge(
-                "volume_binding_capacity_held_bytes",
-                "Bytes kept back now for volumes that capacity objects do not show yet.",
-                ("mode",),
-                bytes_held,
-            ),
-            gauge(
-                "tonnage_reservation_oldest_age_seconds",
-                "How long ago the oldest reservation of capacity was made that still stands; 0 when none does.",
-                ("mode",),
-                oldest_s,
-            ),
-            gauge(
-                "tonnage_reservations_overdue",
-                "Reservations that are older than reservationTimeoutSeconds, volumes that are being rebuilt left out: "
-                "their volumes take long to be made, or their capacity object is not refreshed.",
-                ("mode",),
-                overdue,
-            ),
-            gauge(
-                "tonnage_reservation_timeout_seconds",
-                "The reservationTimeoutSeconds of the most patient profile: how long a reservation lasts after its "
-                "volume was made, if the capacity object does not show it.",
-                ("mode",),
-                timeout_s,
-            ),
+        yield counter(
+            "volume_binding_capacity_reservations", "Reservations of capacity that were made.", (), {(): made}
         )
+        told = "Reservations that ended because their object was published again."
+        yield counter("volume_binding_capacity_reservation_resets", told, (), {(): refreshed})
+        yield counter("volume_binding_capacity_reservations_ended", _ENDED, ("cause",), ended)
+        yield gauge("volume_binding_capacity_held_objects", _HELD_OBJECTS, ("mode",), objects)
+        yield gauge("volume_binding_capacity_held_bytes", _HELD_BYTES, ("mode",), bytes_held)
+        yield gauge("tonnage_reservation_oldest_age_seconds", _OLDEST, ("mode",), oldest_s)
+        yield gauge("tonnage_reservations_overdue", _OVERDUE, ("mode",), overdue)
+        yield gauge("tonnage_reservation_timeout_seconds", _TIMEOUT, ("mode",), timeout_s)
 
 
 class NominationsReport:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -33,62 +34,32 @@ class SchedulerMetrics:
     def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
         self._registry = registry
         self._attempts_begun = 0
-        self._attempts = Counter(
-            "scheduler_schedule_attempts",
-            "Attempts to place a pod, by how they ended.",
-            ("result", "profile"),
-            registry=registry,
+        counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
+        by_result = ("result", "profile")
+        self._attempts = counter(
+            "scheduler_schedule_attempts", "Attempts to place a pod, by how they ended.", by_result
         )
-        self._attempt_s = Histogram(
-            "scheduler_scheduling_attempt_duration_seconds",
-            "From taking a pod off the queue to its binding, or its failure.",
-            ("result", "profile"),
-            buckets=_ATTEMPT_BUCKETS_S,
-            registry=registry,
-        )
-        self._algorithm_s = Histogram(
-            "scheduler_scheduling_algorithm_duration_seconds",
-            "Deciding alone.",
-            buckets=_ATTEMPT_BUCKETS_S,
-            registry=registry,
-        )
-        self._sli_s = Histogram(
-            "scheduler_pod_scheduling_sli_duration_seconds",
-            "From the first time a pod could be tried to its binding.",
-            ("attempts",),
-            buckets=_SLI_BUCKETS_S,
-            registry=registry,
-        )
-        self._pod_attempts = Histogram(
-            "scheduler_pod_scheduling_attempts",
-            "Attempts a pod needed to be placed.",
-            buckets=_ATTEMPTS_BUCKETS,
-            registry=registry,
-        )
-        self._incoming = Counter(
-            "scheduler_queue_incoming_pods",
-            "Pods put into a queue, by what put them there.",
-            ("event", "queue"),
-            registry=registry,
-        )
-        self._plugin_s = Histogram(
-            "scheduler_plugin_execution_duration_seconds",
-            "One plugin at one extension point, for all nodes at once.",
-            ("extension_point", "plugin", "status"),
-            buckets=tuple(0.00001 * 1.5**i for i in range(20)),
-            registry=registry,
-        )
-        self._preemption_victims = Histogram(
-            "scheduler_preemption_victims",
-            "Pods that had to go for one.",
-            buckets=_VICTIMS_BUCKETS,
-            registry=registry,
-        )
-        self._exceptions = Counter(
+        told = "From taking a pod off the queue to its binding, or its failure."
+        name = "scheduler_scheduling_attempt_duration_seconds"
+        self._attempt_s = histogram(name, told, by_result, buckets=_ATTEMPT_BUCKETS_S)
+        name = "scheduler_scheduling_algorithm_duration_seconds"
+        self._algorithm_s = histogram(name, "Deciding alone.", buckets=_ATTEMPT_BUCKETS_S)
+        told = "From the first time a pod could be tried to its binding."
+        name = "scheduler_pod_scheduling_sli_duration_seconds"
+        self._sli_s = histogram(name, told, ("attempts",), buckets=_SLI_BUCKETS_S)
+        told = "Attempts a pod needed to be placed."
+        self._pod_attempts = histogram("scheduler_pod_scheduling_attempts", told, buckets=_ATTEMPTS_BUCKETS)
+        told = "Pods put into a queue, by what put them there."
+        self._incoming = counter("scheduler_queue_incoming_pods", told, ("event", "queue"))
+        told = "One plugin at one extension point, for all nodes at once."
+        name, labels = "scheduler_plugin_execution_duration_seconds", ("extension_point", "plugin", "status")
+        self._plugin_s = histogram(name, told, labels, buckets=tuple(0.00001 * 1.5**i for i in range(20)))
+        told = "Pods that had to go for one."
+        self._preemption_victims = histogram("scheduler_preemption_victims", told, buckets=_VICTIMS_BUCKETS)
+        self._exceptions = counter(
             "tonnage_scheduling_exceptions",
             "Exceptions that nobody expected, by what they ended; the log has their tracebacks. The scheduler goes on.",
             ("where",),
-            registry=registry,
         )
         self._times = _SampledTimes(self._plugin_s, clock)
 
@@ -181,17 +152,21 @@ def _counters_of(plugin: Plugin) -> Iterable[PluginCounter]:
         return ()
 
 
-def gauge(name: str, help: str, labels: tuple[str, ...], values: Mapping[Any, float]) -> Metric:
-    """A gauge as it stands now; `values` are by tuple of label values."""
-    family = GaugeMetricFamily(name, help, labels=labels)
-    for key, value in values.items():
-        family.add_metric(key, value)
-    return family
+Values = Mapping[Any, float]
+"""By tuple of label values."""
 
 
-def counter(name: str, help: str, labels: tuple[str, ...], values: Mapping[Any, float]) -> Metric:
+def gauge(name: str, help: str, labels: tuple[str, ...], values: Values) -> Metric:
+    """A gauge as it stands now."""
+    return _filled(GaugeMetricFamily(name, help, labels=labels), values)
+
+
+def counter(name: str, help: str, labels: tuple[str, ...], values: Values) -> Metric:
     """A counter that somebody else counts; `name` goes without the `_total` it is shown with."""
-    family = CounterMetricFamily(name, help, labels=labels)
+    return _filled(CounterMetricFamily(name, help, labels=labels), values)
+
+
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: Values) -> Metric:
     for key, value in values.items():
         family.add_metric(key, value)
     return family

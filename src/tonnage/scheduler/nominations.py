@@ -20,6 +20,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from tonnage import logs
@@ -46,27 +47,18 @@ class StatusWrites(Protocol):
     async def patch(self, cls: type[Pod], key: str, patch: Any, *, patch_type: Any, subresource: str) -> Pod: ...
 
 
+@dataclass(slots=True, eq=False)
 class Nominations:
     """`is_shown` is the gate. `newest` gives a pod as the informer knows it, None when it is gone. A binding lends its
     slot out while it waits for the next try; `rng` spreads those tries.
     """
 
-    def __init__(
-        self,
-        client: StatusWrites,
-        newest: Callable[[str], Pod | None],
-        clock: Clock,
-        slots: BindingSlots,
-        *,
-        is_shown: bool,
-        rng: random.Random,
-    ) -> None:
-        self._client = client
-        self._newest = newest
-        self._clock = clock
-        self._slots = slots
-        self._rng = rng
-        self.is_shown = is_shown
+    client: StatusWrites
+    newest: Callable[[str], Pod | None]
+    clock: Clock
+    slots: BindingSlots
+    is_shown: bool
+    rng: random.Random
 
     def withdrawn(self) -> str | None:
         """What a failed attempt makes of a nomination that did not hold: "" empties it, None leaves it alone."""
@@ -79,12 +71,12 @@ class Nominations:
         The nomination is answered before the block begins, unless the server does not take it (see above). When the
         block has ended, nothing about the pod is being written any more.
         """
-        backoff = Backoff(clock=self._clock, rng=self._rng, first_s=_FIRST_PAUSE_S, max_s=_MAX_PAUSE_S, jitter=0.2)
+        backoff = Backoff(clock=self.clock, rng=self.rng, first_s=_FIRST_PAUSE_S, max_s=_MAX_PAUSE_S, jitter=0.2)
         is_over = not self.is_shown or await self._show(pod, node_name)
         tries = 1
         while not is_over and tries < TRIES:
-            with self._slots.rest():
-                await self._clock.sleep(backoff.next_s())
+            with self.slots.rest():
+                await self.clock.sleep(backoff.next_s())
             is_over = await self._show(pod, node_name)
             tries += 1
         if is_over:
@@ -100,14 +92,14 @@ class Nominations:
     async def take_back(self, pods: Iterable[PodInfo]) -> None:
         """Empty the field of pods that have to give way; with the gate on it stays."""
         for pod in () if self.is_shown else pods:
-            known = self._newest(pod.key)
+            known = self.newest(pod.key)
             if known is not None and uid_of(known) == pod.uid and known.status.nominated_node_name:
                 await self._write(pod, None)
 
     async def _repeat(self, pod: PodInfo, node_name: str, backoff: Backoff) -> None:
         """Try until it is written, or cancelled. A write that is under way then is waited for."""
         while True:
-            await self._clock.sleep(backoff.next_s())
+            await self.clock.sleep(backoff.next_s())
             writing = asyncio.ensure_future(self._show(pod, node_name))
             try:
                 if await asyncio.shield(writing):
@@ -118,7 +110,7 @@ class Nominations:
 
     async def _show(self, pod: PodInfo, node_name: str) -> bool:
         """Write it, unless the API says it already or the pod waits no longer; whether nothing is left to write."""
-        known = self._newest(pod.key)
+        known = self.newest(pod.key)
         if known is None or is_over(pod, known) or known.status.nominated_node_name == node_name:
             return True
         return await self._write(pod, node_name)
@@ -127,7 +119,7 @@ class Nominations:
         """One try; False when another may go better."""
         patch = {"metadata": {"uid": pod.pod.metadata.uid}, "status": {"nominatedNodeName": node_name}}
         try:
-            await self._client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
+            await self.client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
         except NotFound:
             pass  # it was deleted meanwhile; there is nobody to tell
         except TonnageError as exc:

@@ -14,14 +14,17 @@ from collections.abc import Hashable, Sequence, Set
 from typing import Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, grown
+from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, grown, only_row
 from tonnage.scheduling.decision.diagnosis import NOBODY, Diagnosis, FilterResults
 from tonnage.scheduling.framework import Cycle, FilterPlugin, Plugin, ScorePlugin
 
 REMEMBERED = 128
 """Kinds of pods whose masks and scores are kept; a workload has few kinds of pods at a time."""
+BLOCK = 64
+"""Rows of which the highest total is kept; the capacity of a cluster is a multiple of it."""
 UNFIT = -(1 << 62)
 """The total of a row that did not pass: less than any sum of scores, and still so when scores are added to it."""
 
@@ -75,13 +78,32 @@ class RowAnswers:
         self.raw: dict[str, Ints] = {}
         self.total: Ints = np.full(cluster.capacity, UNFIT, dtype=np.int64)
         """The weighted sum of all scores that need no normalising; `UNFIT` where the row does not pass."""
+        self.peaks: Ints = np.full(cluster.capacity // BLOCK, UNFIT, dtype=np.int64)
+        """The highest total of each block of rows."""
 
     def grow(self, capacity: int) -> None:
         self.results.grow(capacity)
         self.passes = grown(self.passes, capacity)
         known, self.total = self.total, np.full(capacity, UNFIT, dtype=np.int64)
         self.total[: len(known)] = known
+        self.peaks = self.total.reshape(-1, BLOCK).max(axis=1)
         self.raw = {name: grown(scores, capacity) for name, scores in self.raw.items()}
+
+    def set_totals(self, rows: Rows, totals: Ints) -> None:
+        self.total[rows] = totals
+        if (row := only_row(rows)) >= 0:
+            block = row // BLOCK
+            self.peaks[block] = self.total[block * BLOCK : (block + 1) * BLOCK].max()
+        else:
+            self.peaks = self.total.reshape(-1, BLOCK).max(axis=1)
+
+    def best_rows(self) -> npt.NDArray[np.intp]:
+        """The rows with the highest total, in order. Only the blocks that have it are searched."""
+        best = self.peaks.max()
+        blocks = (self.peaks == best).nonzero()[0]
+        places, columns = (self.total.reshape(-1, BLOCK)[blocks] == best).nonzero()
+        found: npt.NDArray[np.intp] = blocks[places] * BLOCK + columns
+        return found
 
     @property
     def has_raw_scores(self) -> bool:
@@ -197,7 +219,7 @@ class AnswerCache:
         total = _scored(cycle, scored_by, answer.raw, rows)
         if answer.node_answer.total is not None:
             total = total + answer.node_answer.total[rows]
-        answer.total[rows] = np.where(answer.passes[rows], total, UNFIT)
+        answer.set_totals(rows, np.where(answer.passes[rows], total, UNFIT))
         answer.scored_by, answer.scored_at = scored_by, cluster.changes.tick
 
     def _score_node_answer(self, cycle: Cycle, node_answer: NodeOnlyAnswer) -> None:

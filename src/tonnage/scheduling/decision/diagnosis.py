@@ -33,16 +33,14 @@ NARROWED = 126
 """In `first`: a PreFilter plugin left the node out."""
 
 
+@dataclass(eq=False)
 class FilterResults:
     """By row: `first`, a position in the profile's filters; `bits`, one for each of its `reasons`; and `final`."""
 
-    __slots__ = ("bits", "final", "first", "reasons")
-
-    def __init__(self, first: npt.NDArray[np.int8], bits: Bits, final: Mask, reasons: list[tuple[str, ...]]) -> None:
-        self.first = first
-        self.bits = bits
-        self.final = final
-        self.reasons = reasons
+    first: npt.NDArray[np.int8]
+    bits: Bits
+    final: Mask
+    reasons: list[tuple[str, ...]]
 
     @classmethod
     def none(cls, rows: int, filters: int) -> Self:
@@ -102,8 +100,6 @@ class FilterResults:
 
 class Diagnosis(FilterResults):
     """FilterResults to every row of a cluster by the filters named in `plugins`, or a `refusal` of all rows at once."""
-
-    __slots__ = ("cluster", "held_by", "narrowed_by", "note_of", "plugins", "refusal", "shared")
 
     def __init__(
         self,

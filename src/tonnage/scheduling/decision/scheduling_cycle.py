@@ -29,7 +29,6 @@ from tonnage.scheduling.decision.answer_cache import UNFIT, AnswerCache, RowAnsw
 from tonnage.scheduling.decision.diagnosis import NARROWED, NOBODY, Diagnosis
 from tonnage.scheduling.decision.nominated_room import SumsFilter, judge_by_sums, not_yet_counted
 from tonnage.scheduling.framework import (
-    SKIP,
     Code,
     Cycle,
     FilterPlugin,
@@ -107,7 +106,8 @@ class Decider:
     """Decides for one profile. Keeps an answer cache between decisions; all state of the cluster is the cluster's."""
 
     def __init__(self, pipeline: Pipeline, rng: random.Random) -> None:
-        self._pipeline = pipeline
+        self.pipeline = pipeline
+        self.filters = pipeline.filter
         self._rng = rng
         self._cache = AnswerCache(pipeline.filter, pipeline.score)
         self._names = tuple(plugin.name for plugin in pipeline.filter)
@@ -153,20 +153,16 @@ class Decider:
         answer = self._cache.answer_for(cycle)
         found, diagnosis = answer.count, None
         asked = [each for each in self._asked_anew(cycle) if each[1].name not in cycle.skip_filter]
-        if not found and not (asked or narrowed or held or diagnose):
-            cycle.passing = np.zeros(cluster.size, dtype=np.bool_)
-            return Decision(cycle, diagnosis=self._noted(cycle, answer.refusal_for(cluster, self._names)))
         if asked or narrowed or held or diagnose:
             diagnosis = self._diagnose(cycle, answer, asked, narrowed, held)
             cycle.passing = (diagnosis.first == NOBODY) & cluster.exists[: cluster.size]
             found = int(np.count_nonzero(cycle.passing))
-            if not found:
-                return Decision(cycle, diagnosis=self._noted(cycle, diagnosis))
         else:
             cycle.passing = answer.passes[: cluster.size].copy()  # the cache's own changes with the next pod
-        left_out: tuple[int, ...] = ()
-        if last:
-            left_out = _left_out(cycle.passing, last, found)
+        if not found:
+            diagnosis = diagnosis or answer.refusal_for(cluster, self._names)
+            return Decision(cycle, diagnosis=self._noted(cycle, diagnosis))
+        left_out = _left_out(cycle.passing, last, found) if last else ()
         preferred = found - len(left_out)
         if preferred == 1:
             row = int(cycle.passing.argmax())
@@ -198,7 +194,7 @@ class Decider:
             return self._cross_filters
         return [
             (position, plugin)
-            for position, plugin in enumerate(self._pipeline.filter)
+            for position, plugin in enumerate(self.pipeline.filter)
             if not plugin.row_local or plugin.name in cycle.unshared
         ]
 
@@ -211,17 +207,11 @@ class Decider:
         """
         narrowed: dict[str, frozenset[int]] = {}
         refusal: Status | None = None
-        is_measured = cycle.times is not None
-        for plugin in self._pipeline.pre_filter:
-            if is_measured:
-                answer = cycle.run("PreFilter", plugin, plugin.pre_filter, cycle)
-            else:
-                answer = plugin.pre_filter(cycle)
+        for plugin in self.pipeline.pre_filter:
+            answer = cycle.run("PreFilter", plugin, plugin.pre_filter, cycle)
             if answer is None:
                 continue
-            if answer is SKIP:
-                cycle.skip_filter.add(plugin.name)
-            elif isinstance(answer, Narrowing):
+            if isinstance(answer, Narrowing):
                 narrowed[plugin.name] = answer.rows
                 if len(narrowed) > 1 and all(narrowed.values()) and not frozenset.intersection(*narrowed.values()):
                     return _contradiction(narrowed)
@@ -252,8 +242,7 @@ class Decider:
                 diagnosis.add(position, judgement, cluster.all_rows)
         if narrowed:
             diagnosis.narrow(narrowed)
-        pipeline = self._pipeline
-        for row, pods in judge_by_sums(pipeline.filter, pipeline.sums, cycle, diagnosis, held).items():
+        for row, pods in judge_by_sums(self.filters, self.pipeline.sums, cycle, diagnosis, held).items():
             self._judge_with_nominated(cycle, diagnosis, row, pods)
         return diagnosis
 
@@ -268,14 +257,6 @@ class Decider:
         cycle = self.new_cycle(cluster, pod)
         return not isinstance(cycle, Status) and self._fits(cycle, row, ahead)
 
-    @property
-    def filters(self) -> tuple[FilterPlugin, ...]:
-        return self._pipeline.filter
-
-    @property
-    def pipeline(self) -> Pipeline:
-        return self._pipeline
-
     def new_cycle(self, cluster: Cluster, pod: PodInfo, nominated_here: Sequence[PodInfo] = ()) -> Cycle | Status:
         """A cycle of its own, PreFilter done, for questions about a cluster as it might be; or who refuses the pod.
 
@@ -288,7 +269,7 @@ class Decider:
 
     def first_refusal(self, cycle: Cycle, row: int) -> tuple[int, Judgement] | None:
         """The first filter to object to a row, by its position, and what it says; asked now, nothing is remembered."""
-        for position, plugin in enumerate(self._pipeline.filter):
+        for position, plugin in enumerate(self.pipeline.filter):
             if plugin.name not in cycle.skip_filter:
                 judgement = cycle.run("Filter", plugin, plugin.filter, cycle, slice(row, row + 1))
                 if judgement is not None and judgement.bits[0]:
@@ -333,10 +314,8 @@ class Decider:
     def _best(self, cycle: Cycle, answer: RowAnswers, found: int) -> int:
         """The feasible row with the highest sum, ties by lot. PreScore has run.
 
-        The sum of row-local scores lies ready, with rows that do not pass far below all others, so that mostly the
-        largest of one array is all there is to find. Only scores that are normalised, and refusals that the answer
-        does not know of, make it necessary to list the feasible rows; a normalised score that is 0 everywhere moves
-        all nodes alike and is left out.
+        The sum of row-local scores lies ready. Only scores that are normalised, and refusals that the answer does not
+        know of, make it necessary to list the feasible rows; a normalised score that is 0 everywhere is left out.
         """
         cluster = cycle.cluster
         self._cache.score(cycle, answer)
@@ -351,7 +330,7 @@ class Decider:
         anew = self._cross_scores
         if cycle.unshared:
             anew = tuple(
-                each for each in self._pipeline.score if not each[0].row_local or each[0].name in cycle.unshared
+                each for each in self.pipeline.score if not each[0].row_local or each[0].name in cycle.unshared
             )
         for plugin, weight in anew:
             if plugin.name not in cycle.skip_score:
@@ -359,7 +338,7 @@ class Decider:
                 if scores is not None:
                     parts.append((plugin, weight, scores))
         if not parts and found == answer.count:
-            return self._drawn(cycle, (total == total.max()).nonzero()[0], cluster.all_rows, total)
+            return self._drawn(cycle, answer.best_rows(), cluster.all_rows, total)
         total = total[rows]
         for plugin, weight, scores in parts:
             total = total + weight * (plugin.normalize(cycle, scores) if plugin.normalizes else scores)
@@ -372,7 +351,7 @@ class Decider:
         A plugin may prefer a row before any total. It is asked about the best rows first, and about the others only if
         none of the best is as good as it gets: mostly one is.
         """
-        for plugin in self._pipeline.preferring:
+        for plugin in self.pipeline.preferring:
             prefers = plugin.prefers(cycle)
             if prefers is Prefers.NOTHING or (prefers is Prefers.AMONG_EQUALS and len(best) == 1):
                 continue
@@ -396,7 +375,7 @@ class Decider:
         """(plugin, weight, normalised score of every feasible row) of all plugins that have a say, for `explain`."""
         self._pre_score(cycle)
         found = []
-        for plugin, weight in self._pipeline.score:
+        for plugin, weight in self.pipeline.score:
             if plugin.name not in cycle.skip_score:
                 raw = plugin.score(cycle, cycle.feasible)
                 scores = np.zeros(len(cycle.feasible), dtype=np.int64) if raw is None else raw
@@ -405,12 +384,8 @@ class Decider:
 
     def _pre_score(self, cycle: Cycle) -> Status | None:
         """Every plugin's look at the feasible rows; the failure of one that does not succeed."""
-        is_measured = cycle.times is not None
-        for plugin in self._pipeline.pre_score:
-            if is_measured:
-                answer = cycle.run("PreScore", plugin, plugin.pre_score, cycle)
-            else:
-                answer = plugin.pre_score(cycle)
+        for plugin in self.pipeline.pre_score:
+            answer = cycle.run("PreScore", plugin, plugin.pre_score, cycle)
             if answer is None:
                 continue
             if answer.code is Code.SKIP:

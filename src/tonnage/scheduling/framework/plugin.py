@@ -176,21 +176,6 @@ class Cycle:
     filters, in PreScore and Score, listed when first asked for.
     """
 
-    __slots__ = (
-        "_feasible",
-        "apart",
-        "cluster",
-        "nominated",
-        "nominated_here",
-        "passing",
-        "pod",
-        "skip_filter",
-        "skip_score",
-        "state",
-        "times",
-        "unshared",
-    )
-
     def __init__(self, pod: PodInfo, cluster: Cluster) -> None:
         self.pod = pod
         self.cluster = cluster

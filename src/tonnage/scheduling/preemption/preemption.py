@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -50,13 +51,13 @@ DISRUPTION_TARGET: Final = "DisruptionTarget"
 PREEMPTED: Final = "PreemptionByScheduler"
 
 
+@dataclass(frozen=True, slots=True)
 class Preemption:
     """Finds preemptions for the pods of one profile."""
 
-    def __init__(self, decider: Decider, args: DefaultPreemptionArgs, rng: random.Random) -> None:
-        self._decider = decider
-        self._args = args
-        self._rng = rng
+    decider: Decider
+    args: DefaultPreemptionArgs
+    rng: random.Random
 
     def attempt(self, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:
         """Find a node and its victims for a pod that was refused everywhere. `diagnosis` says why, as of now."""
@@ -93,8 +94,8 @@ class Preemption:
 
     def min_candidates(self, rows: int) -> int:
         """After how many candidates the search may end. Mirrors calculateNumCandidates."""
-        share = rows * self._args.min_candidate_nodes_percentage // 100
-        return min(max(share, self._args.min_candidate_nodes_absolute), rows)
+        share = rows * self.args.min_candidate_nodes_percentage // 100
+        return min(max(share, self.args.min_candidate_nodes_absolute), rows)
 
     # -- candidates ---------------------------------------------------------------------------------------------------
 
@@ -102,7 +103,7 @@ class Preemption:
         self, cycle: Cycle, diagnosis: Diagnosis, rows: RowNumbers
     ) -> tuple[CandidatesBySums | None, RowNumbers]:
         """The candidates among the rows that sums decide, and the rows that they do not."""
-        fit = self._decider.pipeline.sums
+        fit = self.decider.pipeline.sums
         if fit is None or diagnosis.refusal is not None:
             return None, rows
         is_summed = self._is_summed(cycle, diagnosis, rows, fit)
@@ -118,7 +119,7 @@ class Preemption:
 
         Filters that come before it let them pass, for it was the first to object; those after it are asked.
         """
-        filters = self._decider.filters
+        filters = self.decider.filters
         position = filters.index(fit)
         found: Mask = diagnosis.first[rows] == position
         taking_part = [each for each in filters if each.name not in cycle.skip_filter]
@@ -135,7 +136,7 @@ class Preemption:
         for row, pods in expected.items():
             place = place_of.get(row)
             if place is not None and (is_across or not all(takes_only_resources(cycle.pod, pod) for pod in pods)):
-                found[place] = passes_with_fewer_pods_but_for(self._decider, cycle, row, fit)
+                found[place] = passes_with_fewer_pods_but_for(self.decider, cycle, row, fit)
         return found
 
     def _by_trying(
@@ -150,7 +151,7 @@ class Preemption:
         counted = len(summed) if summed is not None else 0
         is_clean = summed is not None and summed.has_clean
         if counted + len(rows) > enough and len(rows):
-            rows = np.roll(rows, -self._rng.randrange(len(rows)))
+            rows = np.roll(rows, -self.rng.randrange(len(rows)))
         terms = _terms(cycle.pod)
         left = MAX_TERMS_ASKED if terms > ORDINARY_TERMS else None
         for row in rows.tolist():
@@ -162,7 +163,7 @@ class Preemption:
                     told = f"node(s) were not tried, for the pod has {terms} affinity terms and spread constraints"
                     refusals[f"{told}: a search asks {MAX_TERMS_ASKED}"] += 1
                     continue
-            answer = victims_on(self._decider, cycle, row)
+            answer = victims_on(self.decider, cycle, row)
             if isinstance(answer, Candidate):
                 found.append(answer)
                 counted += 1
@@ -179,10 +180,10 @@ class Preemption:
         while summed is not None and (best := summed.best()) is not None:
             if best_tried is not None and best_tried.cost < best.cost:
                 break
-            if fits_without(self._decider, cycle, best.row, best.victims):
+            if fits_without(self.decider, cycle, best.row, best.victims):
                 return best
             summed.drop(best.row)
-            answer = victims_on(self._decider, cycle, best.row)
+            answer = victims_on(self.decider, cycle, best.row)
             if isinstance(answer, Candidate) and (best_tried is None or answer.cost < best_tried.cost):
                 best_tried = answer
         return best_tried

@@ -12,6 +12,7 @@ apart are `kin`.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Final
 
@@ -23,7 +24,6 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ids, Ints, Mask, Scalar, grown
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
-from tonnage.scheduling.preemption.victims import NOT_STARTED, started_at
 
 Floats = npt.NDArray[np.float64]
 Kind = tuple[str, tuple[tuple[str, str], ...]]
@@ -38,6 +38,16 @@ UNKNOWN = -1
 _FIRST_PODS = 64
 _LEAST_KINDS = 4096
 """So many kinds of pods are kept in any case; more, while there are half as many pods."""
+
+
+NOT_STARTED = math.inf
+"""The start of a pod that has not said when it started: later than all others. (Upstream takes the time of asking.)"""
+
+
+def started_at(pod: PodInfo) -> float:
+    """When a pod started, in seconds since 1970."""
+    start = pod.pod.status.start_time
+    return NOT_STARTED if start is None else start.timestamp()
 
 
 class ResidentColumns:

@@ -18,7 +18,6 @@ The cheapest of several candidates is found by these, the next only where all be
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,12 +28,10 @@ from tonnage.scheduling.decision.nominated_room import not_yet_counted
 from tonnage.scheduling.decision.scheduling_cycle import Decider
 from tonnage.scheduling.framework import Cycle, FilterPlugin, Status
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
+from tonnage.scheduling.preemption.ranked_residents import started_at
 
 PRIORITY_OFFSET = 2**31
 """Priorities are 32-bit integers; with this added none is negative."""
-
-NOT_STARTED = math.inf
-"""The start of a pod that has not said when it started: later than all others. (Upstream takes the time of asking.)"""
 
 Cost = tuple[int, int, int, int, float, int]
 
@@ -53,12 +50,6 @@ class Candidate:
         first = self.victims[0]  # of its priority it started first, too
         total = sum(victim.priority + PRIORITY_OFFSET for victim in self.victims)
         return self.violations, first.priority, total, len(self.victims), -started_at(first), self.row
-
-
-def started_at(pod: PodInfo) -> float:
-    """When a pod started, in seconds since 1970."""
-    start = pod.pod.status.start_time
-    return NOT_STARTED if start is None else start.timestamp()
 
 
 def importance(pod: PodInfo) -> tuple[int, float, str, str]:

@@ -13,8 +13,8 @@ from tonnage.scheduling.cluster.amounts import CPU, MEMORY, PODS
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.indexes import add_indexes
-from tonnage.scheduling.preemption.ranked_residents import NOBODY, RankedResidents
-from tonnage.scheduling.preemption.victims import importance, started_at
+from tonnage.scheduling.preemption.ranked_residents import NOBODY, RankedResidents, started_at
+from tonnage.scheduling.preemption.victims import importance
 from tonnage.testing.builders import info, node
 
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
