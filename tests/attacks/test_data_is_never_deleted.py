@@ -302,14 +302,14 @@ async def test_a_rebuild_that_fails_leaves_the_volume_where_it_was(
         else:
             patched.setattr(contents, failing, fails)
         with pytest.raises(OSError, match="No space left"):
-            await driver.rebuild(record.volume_id, target)
+            await driver.rebuilder.rebuild(record.volume_id, target)
     assert is_whole(path)
     assert driver.node_of(record.volume_id) == record.node
     driver.close()
     driver = driver_at(state, "10Gi", nodes=("node-1", "node-2"), rebuild=True)
     assert is_whole(path)
     assert driver.core.allocations.unknown_bytes == {}
-    assert await driver.rebuild(record.volume_id, target)
+    assert await driver.rebuilder.rebuild(record.volume_id, target)
     assert is_whole(driver.core.folder.contents_of(driver.core.volume(record.volume_id)))
     assert not path.exists()
 

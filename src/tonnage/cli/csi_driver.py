@@ -177,7 +177,7 @@ async def _serve(
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             if lvm_namespace:
                 tasks.create_task(LvmNodes(driver, work, namespace=lvm_namespace, clock=clock).run())
-            if driver.settings.rebuild:
+            if driver.core.settings.rebuild:
                 name, telling = socket.gethostname(), running.clients.telling
                 rebuilding = await stack.enter_async_context(
                     RebuildController(driver, work, clock=clock, identity=name, telling=telling)

@@ -137,28 +137,15 @@ class Driver:
             hooks=hooks or RebuildHooks(),
         )
         self.unknown_watch = UnknownWatch(self.core)
-        self._rebuilder = Rebuilder(self.core)
-        self.volumes = Volumes(self.core, self._rebuilder)
+        self.rebuilder = Rebuilder(self.core)
+        self.volumes = Volumes(self.core, self.rebuilder)
         self.snapshots = Snapshots(self.core)
-        self.publications = Publications(self.core, self._rebuilder)
-        self.stagings = Stagings(self.core, self._rebuilder)
-
-    @property
-    def settings(self) -> CsiDriverSettings:
-        return self.core.settings
-
-    @property
-    def hooks(self) -> RebuildHooks:
-        """May be set at any time; it counts from the next call on."""
-        return self.core.hooks
-
-    @hooks.setter
-    def hooks(self, hooks: RebuildHooks) -> None:
-        self.core.hooks = hooks
+        self.publications = Publications(self.core, self.rebuilder)
+        self.stagings = Stagings(self.core, self.rebuilder)
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        return tuple(self.settings.pools)
+        return tuple(self.core.settings.pools)
 
     def node_of(self, volume_id: str) -> str | None:
         """The node that a volume lives on now; None if there is no such volume."""
@@ -168,14 +155,6 @@ class Driver:
     def volumes_on(self, node: str) -> tuple[str, ...]:
         """The ids of the volumes that live on a node, also on one that this driver no longer plays."""
         return tuple(record.volume_id for record in self.core.allocations.volumes.values() if record.node == node)
-
-    async def rebuild(self, volume_id: str, to_node: str) -> bool:
-        """Move a volume to another node; False if it was there already. Does not ask the hooks whether it may.
-
-        Raises StatusError: NOT_FOUND for the volume or the node, FAILED_PRECONDITION when no pool has room. A death at
-        any instant leaves the volume whole on the old node or the new one; asking again finishes it.
-        """
-        return await self._rebuilder.rebuild(volume_id, to_node)
 
     def close(self) -> None:
         self.core.folder.close()

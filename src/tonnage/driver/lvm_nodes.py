@@ -85,5 +85,5 @@ class LvmNodes:
                 "permissions": 0,
                 "allocationPolicy": 0,
             }
-            for number, size in enumerate(self._driver.settings.pools[node])
+            for number, size in enumerate(self._driver.core.settings.pools[node])
         ]

@@ -137,7 +137,7 @@ class RebuildController:
         self.informers = Informers(client)
         self.recorder = Recorder(telling or client, PROGRAM, identity or PROGRAM, by_note=True)
         self._driver = driver
-        self._driver_name = driver.settings.name
+        self._driver_name = driver.core.settings.name
         self._client = client
         self._clock = clock
         self._nodes = self.informers.of(Node)
@@ -170,7 +170,7 @@ class RebuildController:
         return self._nodes.is_synced and (known is None or known.is_dead)
 
     async def __aenter__(self) -> Self:
-        self._driver.hooks = self.hooks
+        self._driver.core.hooks = self.hooks
         self.informers.start()
         self.recorder.start()
         return self

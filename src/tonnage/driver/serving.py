@@ -44,7 +44,7 @@ class IdentityService(rpc.IdentityServicer):
         self._driver = driver
 
     async def GetPluginInfo(self, request: csi.GetPluginInfoRequest, context: object) -> csi.GetPluginInfoResponse:
-        return csi.GetPluginInfoResponse(name=self._driver.settings.name, vendor_version=__version__)
+        return csi.GetPluginInfoResponse(name=self._driver.core.settings.name, vendor_version=__version__)
 
     async def GetPluginCapabilities(
         self, request: csi.GetPluginCapabilitiesRequest, context: object

@@ -83,6 +83,25 @@ def refusal(answer: object) -> CallRefused | None:
     return answer if isinstance(answer, CallRefused) else None
 
 
+async def _noting(uses: list[Use], use: Use, call: Awaitable[T]) -> T | CallRefused:
+    """Note a use before it is asked for; it is forgotten if it certainly did not come to be."""
+    is_new = use not in uses
+    if is_new:
+        uses.append(use)
+    answer = await tried(call)
+    if isinstance(answer, CallRefused) and is_new and not is_in_doubt(answer.code):
+        uses.remove(use)
+    return answer
+
+
+async def _forgetting(uses: list[Use], use: Use, call: Awaitable[object]) -> CallRefused | None:
+    """Ask for the end of a use, and forget it when it has ended."""
+    answer = refusal(await tried(call))
+    if answer is None and use in uses:
+        uses.remove(use)
+    return answer
+
+
 @dataclass
 class Conversation:
     """One driver, and everything that is asked of it: each call returns its answer or its refusal."""
@@ -251,9 +270,6 @@ class Conversation:
         if not self.attaches:
             return await self.stage(volume_id, node)
         use = Use(volume_id, node_id or node.info.node_id)
-        is_new = use not in self.made.published
-        if is_new:
-            self.made.published.append(use)
         request = csi.ControllerPublishVolumeRequest(
             volume_id=volume_id,
             node_id=use.node_id,
@@ -261,10 +277,8 @@ class Conversation:
             volume_context=self._volume_contexts.get(volume_id, {}),
             secrets=self.secrets_of("ControllerPublishVolume"),
         )
-        answer = await tried(self.controller.controller_publish(request))
+        answer = await _noting(self.made.published, use, self.controller.controller_publish(request))
         if isinstance(answer, CallRefused):
-            if is_new and not is_in_doubt(answer.code):
-                self.made.published.remove(use)
             return answer
         self._contexts[volume_id, use.node_id] = dict(answer.publish_context)
         return None
@@ -279,10 +293,7 @@ class Conversation:
         request = csi.ControllerUnpublishVolumeRequest(
             volume_id=use.volume_id, node_id=use.node_id, secrets=self.secrets_of("ControllerUnpublishVolume")
         )
-        answer = refusal(await tried(self.controller.controller_unpublish(request)))
-        if answer is None and use in self.made.published:
-            self.made.published.remove(use)
-        return answer
+        return await _forgetting(self.made.published, use, self.controller.controller_unpublish(request))
 
     def _staging(self, volume_id: str, node: CheckedNode) -> Path:
         number = sorted([*self.made.volume_ids, volume_id]).index(volume_id)
@@ -296,9 +307,6 @@ class Conversation:
         path = self._staging(volume_id, node)
         path.mkdir(parents=True, exist_ok=True)
         use = Use(volume_id, node.info.node_id, path)
-        is_new = use not in self.made.staged
-        if is_new:
-            self.made.staged.append(use)
         request = csi.NodeStageVolumeRequest(
             volume_id=volume_id,
             staging_target_path=str(path),
@@ -307,20 +315,14 @@ class Conversation:
             volume_context=self._volume_contexts.get(volume_id, {}),
             secrets=self.secrets_of("NodeStageVolume"),
         )
-        answer = refusal(await tried(node.client.stage(request)))
-        if answer is not None and is_new and not is_in_doubt(answer.code):
-            self.made.staged.remove(use)
-        return answer
+        return refusal(await _noting(self.made.staged, use, node.client.stage(request)))
 
     async def unstage(self, volume_id: str, node: CheckedNode) -> CallRefused | None:
         if not node.can.stage_unstage_volume:
             return None
         use = Use(volume_id, node.info.node_id, self._staging(volume_id, node))
         request = csi.NodeUnstageVolumeRequest(volume_id=volume_id, staging_target_path=str(use.path))
-        answer = refusal(await tried(node.client.unstage(request)))
-        if answer is None and use in self.made.staged:
-            self.made.staged.remove(use)
-        return answer
+        return await _forgetting(self.made.staged, use, node.client.unstage(request))
 
     async def show(self, volume_id: str, node: CheckedNode) -> Path | CallRefused:
         """Stage and publish a volume, as for a pod; the path that it is at."""
@@ -331,7 +333,6 @@ class Conversation:
         target = staging.with_name("target")
         target.parent.mkdir(parents=True, exist_ok=True)
         use = Use(volume_id, node.info.node_id, target)
-        self.made.targets.append(use)
         request = csi.NodePublishVolumeRequest(
             volume_id=volume_id,
             staging_target_path=str(staging) if node.can.stage_unstage_volume else "",
@@ -341,20 +342,16 @@ class Conversation:
             volume_context=self._volume_contexts.get(volume_id, {}),
             secrets=self.secrets_of("NodePublishVolume"),
         )
-        answer = refusal(await tried(node.client.publish(request)))
-        if answer is not None and not is_in_doubt(answer.code):
-            self.made.targets.remove(use)
-        return answer or target
+        return refusal(await _noting(self.made.targets, use, node.client.publish(request))) or target
 
     async def hide(self, volume_id: str, node: CheckedNode) -> CallRefused | None:
         """Undoes `show`."""
         for use in [each for each in self.made.targets if each.volume_id == volume_id]:
             if use.node_id == node.info.node_id:
                 request = csi.NodeUnpublishVolumeRequest(volume_id=volume_id, target_path=str(use.path))
-                answer = refusal(await tried(node.client.unpublish(request)))
+                answer = await _forgetting(self.made.targets, use, node.client.unpublish(request))
                 if answer is not None:
                     return answer
-                self.made.targets.remove(use)
         return await self.unstage(volume_id, node)
 
     # -- undoing ------------------------------------------------------------------------------------------------------

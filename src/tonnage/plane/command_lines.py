@@ -108,9 +108,7 @@ class CommandLines:
             *("apiserver", "--data-dir", data, "--bind", bind, "--secure-port", str(port)),
             *("--event-ttl", f"{self.settings.event_ttl_s:g}s"),
             *(("--audit-log-path", self.settings.audit_log_path) if self.settings.audit_log_path else ()),
-            *self._gates(),
-            *self._verbosity(),
-            *self.settings.extra.get("apiserver", ()),
+            *self._common("apiserver"),
         ]
 
     def _one_number(self) -> tuple[str, ...]:
@@ -151,9 +149,7 @@ class CommandLines:
                 *faults,
             ),
         }
-        extra = self.settings.extra.get(name, ())
-        common = (*self._serving(name, port), *self._gates(), *self._verbosity())
-        return [name, *server, *flags[name], *common, *extra]
+        return [name, *server, *flags[name], *self._serving(name, port), *self._common(name)]
 
     def dashboard(self, port: int) -> list[str]:
         return [
@@ -161,9 +157,7 @@ class CommandLines:
             *("--data-dir", str(self.settings.data_dir), "--bind", LOOPBACK, "--port", str(port)),
             *("--token-file", str(self.settings.dashboard_token)),
             *(("--config", str(self.settings.scheduler_config)) if self.settings.scheduler_config else ()),
-            *self._gates(),
-            *self._verbosity(),
-            *self.settings.extra.get(DASHBOARD, ()),
+            *self._common(DASHBOARD),
         ]
 
     def _serving(self, name: str, port: int) -> tuple[str, ...]:
@@ -187,12 +181,12 @@ class CommandLines:
             write_private(path, _SCHEDULER.encode())
         return ("--config", str(path))
 
-    def _verbosity(self) -> tuple[str, ...]:
-        return ("--v", str(self.settings.verbosity)) if self.settings.verbosity else ()
-
-    def _gates(self) -> tuple[str, ...]:
-        off = [f"{name}=false" for name in Gates.table() if not getattr(self.settings.gates, name)]
-        return ("--feature-gates", ",".join(off)) if off else ()
+    def _common(self, name: str) -> tuple[str, ...]:
+        """Gates that are off, the verbosity, and what a person adds."""
+        off = [f"{gate}=false" for gate in Gates.table() if not getattr(self.settings.gates, gate)]
+        gates = ("--feature-gates", ",".join(off)) if off else ()
+        verbosity = ("--v", str(self.settings.verbosity)) if self.settings.verbosity else ()
+        return (*gates, *verbosity, *self.settings.extra.get(name, ()))
 
 
 def _each(flag: str, values: Sequence[str]) -> list[str]:

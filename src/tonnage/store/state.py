@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -18,12 +19,10 @@ from tonnage.store.log import key_range
 from tonnage.store.records import Damage, Records, StoreRecord
 
 
+@dataclass(slots=True)
 class _Bucket:
-    __slots__ = ("keys", "records")
-
-    def __init__(self) -> None:
-        self.keys: list[str] = []
-        self.records: dict[str, StoreRecord] = {}
+    keys: list[str] = field(default_factory=list)
+    records: dict[str, StoreRecord] = field(default_factory=dict)
 
 
 _NO_BUCKET: Final = _Bucket()

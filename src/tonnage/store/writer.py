@@ -24,9 +24,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from enum import Enum
 from itertools import groupby
 from queue import Empty, SimpleQueue
-from typing import Final
 
 from tonnage.store.errors import (
     StoreClosed,
@@ -69,16 +69,9 @@ _MAKE_ROOM_EVERY_S = 1.0
 """How often plain writes ask for room where no history is left to give; those that make room always may."""
 
 
-class _Probe:
-    """A request to try the disk."""
-
-
-class _Stop:
-    """The last thing in the queue."""
-
-
-_PROBE: Final = _Probe()
-_STOP: Final = _Stop()
+class _Request(Enum):
+    PROBE = "try the disk"
+    STOP = "the last thing in the queue"
 
 
 class StoreWriter:
@@ -109,7 +102,7 @@ class StoreWriter:
         self._on_health = on_health
         self._on_durable = on_durable
         self._probe_every_s = probe_every_s
-        self._queue: SimpleQueue[Write | Compaction | _Probe | _Stop] = SimpleQueue()
+        self._queue: SimpleQueue[Write | Compaction | _Request] = SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._stopped: asyncio.Future[StoreError | None] = self._loop.create_future()
         self._broken: StoreError | None = None
@@ -134,11 +127,11 @@ class StoreWriter:
         self._queue.put(compaction)
 
     def probe(self) -> None:
-        self._queue.put(_PROBE)
+        self._queue.put(_Request.PROBE)
 
     async def stop(self) -> None:
         """Write what is queued, close the log, end the thread. Submit nothing afterwards. Raises StoreError."""
-        self._queue.put(_STOP)
+        self._queue.put(_Request.STOP)
         error = await self._stopped
         self._thread.join()  # it has nothing left to do but to return
         if error is not None:
@@ -180,7 +173,7 @@ class StoreWriter:
                         writes.append(item)
                     case Compaction():
                         compactions.append(item)
-                    case _Probe():
+                    case _Request.PROBE:
                         is_asked = True
                     case _:
                         stopping = True
@@ -212,9 +205,9 @@ class StoreWriter:
         self._reserve.take()  # for the next start
         self._loop.call_soon_threadsafe(self._stopped.set_result, error)
 
-    def _take(self, *, wait: bool) -> list[Write | Compaction | _Probe | _Stop]:
+    def _take(self, *, wait: bool) -> list[Write | Compaction | _Request]:
         """All that is queued; with `wait`, at least one thing, unless it is time to try the disk."""
-        items: list[Write | Compaction | _Probe | _Stop] = []
+        items: list[Write | Compaction | _Request] = []
         if wait:
             left_s = None if self._probe_at is None else max(0.0, self._probe_at - time.monotonic())
             try:

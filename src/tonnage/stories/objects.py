@@ -18,21 +18,13 @@ def claim_spec(size: str) -> Doc:
     return {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
 
 
-def pod(
-    name: str,
-    claims: Sequence[str] = (),
-    *,
-    node: str = "",
-    scheduler: str = "",
-    cpu: str = "",
-    is_gated: bool = False,
-) -> Doc:
-    """A pod that mounts these claims; `node` is the only one it may go to."""
+def pod(name: str, claims: Sequence[str] = (), **options: Any) -> Doc:
+    """A pod that mounts these claims, with options of `pod_spec`."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "labels": {"app": name}},
-        "spec": pod_spec(claims, node=node, scheduler=scheduler, cpu=cpu, is_gated=is_gated),
+        "spec": pod_spec(claims, **options),
     }
 
 
@@ -46,7 +38,7 @@ def pod_spec(
     ephemeral: Sequence[str] = (),
     prefers: str = "",
 ) -> Doc:
-    """`ephemeral` are sizes of volumes that live as long as the pod, `prefers` a node that it would like best."""
+    """`node` is the only one it may go to, `prefers` one that it would like best; `ephemeral` are sizes of volumes."""
     volumes: list[Any] = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
     volumes += [
         {"name": f"scratch-{number}", "ephemeral": {"volumeClaimTemplate": {"spec": claim_spec(size)}}}
@@ -75,31 +67,22 @@ def pod_spec(
 
 def stateful_set(name: str, size: str, *, cpu: str = "") -> Doc:
     """One replica with one claim of its own."""
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {"name": name},
-        "spec": {
-            "replicas": 1,
-            "serviceName": name,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}}, "spec": pod_spec(cpu=cpu) | _mounts("data")},
-            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim_spec(size)}],
-        },
-    }
+    mount = {"name": "main", "image": IMAGE, "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    claims = [{"metadata": {"name": "data"}, "spec": claim_spec(size)}]
+    template = pod_spec(cpu=cpu) | {"containers": [mount]}
+    return _workload("StatefulSet", name, template, serviceName=name, volumeClaimTemplates=claims)
 
 
 def deployment(name: str, template: Doc) -> Doc:
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}}, "spec": template},
-        },
-    }
+    return _workload("Deployment", name, template)
+
+
+def _workload(kind: str, name: str, template: Doc, **more: Any) -> Doc:
+    """One replica of a pod spec."""
+    labels = {"app": name}
+    pods = {"metadata": {"labels": labels}, "spec": template}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": pods, **more}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
 def pod_of(doc: Doc) -> tuple[Doc | None, list[Doc]]:
@@ -125,10 +108,6 @@ def pod_of(doc: Doc) -> tuple[Doc | None, list[Doc]]:
 def _size(spec: Doc) -> str:
     size: str = spec["resources"]["requests"]["storage"]
     return size
-
-
-def _mounts(volume: str) -> Doc:
-    return {"containers": [{"name": "main", "image": IMAGE, "volumeMounts": [{"name": volume, "mountPath": "/data"}]}]}
 
 
 def described(doc: Doc) -> str:

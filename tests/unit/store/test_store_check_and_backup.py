@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.store import BackupExists, RevisionCompacted, Store, StoreCorrupt, StoreMissing, back_up, check_folder
+from tonnage.store import RevisionCompacted, Store, back_up, check_folder
+from tonnage.store.errors import BackupExists, StoreCorrupt, StoreMissing
 
 
 def says(text: str):

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.store import KeyExists, StoreCorrupt, StoreFull, StoreIOError, StoreRecord, WriteRefused
+from tonnage.store import KeyExists, StoreFull, StoreRecord
 from tonnage.store.database import translated
+from tonnage.store.errors import StoreCorrupt, StoreIOError, WriteRefused
 
 
 def says(text: str):

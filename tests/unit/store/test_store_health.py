@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from support.eventually import eventually_async
-from tonnage.store import EventType, Store, StoreCorrupt, StoreFull, StoreInUse, StoreIOError, StoreRecord, StoreStalled
+from tonnage.store import EventType, Store, StoreFull, StoreRecord
+from tonnage.store.errors import StoreCorrupt, StoreInUse, StoreIOError, StoreStalled
 from tonnage.store.health import LIVENESS_PATIENCE_S, PROOF_VALID_S, STALLED_AFTER_S, StoreHealth
 from tonnage.store.log import StoreLog
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.store import Damage, StoreCorrupt, StoreFull, StoreRecord, check_folder
+from tonnage.store import Damage, StoreFull, StoreRecord, check_folder
 from tonnage.store.database import migrate
+from tonnage.store.errors import StoreCorrupt
 
 VERSION_1 = """
 PRAGMA application_id = 0x544F4E4E;

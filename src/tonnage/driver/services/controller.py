@@ -227,14 +227,14 @@ class ControllerService(rpc.ControllerServicer):
             for number, free in enumerate(self._driver.core.faults.reported_bytes(node))
             if parameters.pools is None or number in parameters.pools
         ]
-        one_number = self._driver.settings.one_number
+        one_number = self._driver.core.settings.one_number
         if one_number:
             free = max(free_bytes, default=0) if one_number == "largest" else sum(free_bytes)
             return csi.GetCapacityResponse(available_capacity=min(free, _MOST_BYTES))
         return csi.GetCapacityResponse(
             available_capacity=min(sum(free_bytes), _MOST_BYTES),
             maximum_volume_size=Int64Value(value=max(free_bytes, default=0)),
-            available_capacities=free_bytes if self._driver.settings.report_pools else (),
+            available_capacities=free_bytes if self._driver.core.settings.report_pools else (),
         )
 
 

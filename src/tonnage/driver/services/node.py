@@ -45,7 +45,7 @@ class NodeService(rpc.NodeServicer):
         )
 
     async def NodeGetInfo(self, request: csi.NodeGetInfoRequest, context: object) -> csi.NodeGetInfoResponse:
-        limit = self._driver.settings.max_volumes.get(self._node, 0)
+        limit = self._driver.core.settings.max_volumes.get(self._node, 0)
         return csi.NodeGetInfoResponse(
             node_id=self._node,
             max_volumes_per_node=self._driver.core.faults.max_volumes(self._node, limit),

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from tonnage import logs
@@ -73,7 +74,6 @@ class StateFolder:
         """Make the folders of records and intents, and remove what a death left of those. Raises NotOurs."""
         prepare_records(self.path)
         self.intents.prepare()
-        self.intents.sweep()
 
     def close(self) -> None:
         """Let go of the folder. The kernel does the same for a process that dies."""
@@ -82,11 +82,9 @@ class StateFolder:
             self._lock_fd = -1
 
     def save(self, record: VolumeRecord | SnapshotRecord) -> None:
-        """Make this the record; it is on disk when this returns."""
         save_record(self.path, record)
 
     def forget(self, record: VolumeRecord | SnapshotRecord) -> None:
-        """Remove a record; it is gone from disk when this returns."""
         forget_record(self.path, record)
 
     def contents_path(self, place: PoolId, id: str) -> Path:
@@ -108,7 +106,8 @@ class StateFolder:
         self.intents.write(intent)
         try:
             if source is None:
-                self._make(path, record)
+                with self._placing(record):
+                    contents.make(path, record.access_type, record.size_bytes)
             else:
                 contents.copy(source, self._aside(intent), record.access_type, record.size_bytes)
             self.save(record)
@@ -246,17 +245,16 @@ class StateFolder:
             self._undo(copied)
         self.intents.drop(removed)
 
-    def _make(self, path: Path, record: VolumeRecord | SnapshotRecord) -> None:
+    @contextmanager
+    def _placing(self, record: VolumeRecord | SnapshotRecord) -> Iterator[None]:
         try:
-            contents.make(path, record.access_type, record.size_bytes)
+            yield
         except FileExistsError as exc:
             raise self._in_the_way(record) from exc
 
     def _into_place(self, intent: Intent, record: VolumeRecord | SnapshotRecord) -> None:
-        try:
+        with self._placing(record):
             contents.move(self._aside(intent), self.contents_of(record), record.access_type)
-        except FileExistsError as exc:
-            raise self._in_the_way(record) from exc
 
     def _new_place(self, record: VolumeRecord | SnapshotRecord) -> Path:
         """Where contents are about to come, in a pool that is there. Raises ForeignContents when something is there."""

@@ -278,7 +278,11 @@ class Intents:
         self._folder = state_dir / FOLDER_NAME
 
     def prepare(self) -> None:
+        """Make the folder, and remove intents that were half written: their calls had not begun."""
         own_folder(self._folder)
+        for path in self._folder.glob(".*.json.*"):
+            with suppress(OSError):
+                path.unlink()
 
     def write(self, intent: Intent) -> None:
         """Have an intent on disk, for good."""
@@ -299,12 +303,6 @@ class Intents:
             except (TonnageError, OSError, ValueError, msgspec.MsgspecError) as exc:
                 _log.warning("An intent cannot be read, and is left alone", path=str(path), err=str(exc))
         return found
-
-    def sweep(self) -> None:
-        """Remove intents that were half written: their calls had not begun."""
-        for path in self._folder.glob(".*.json.*"):
-            with suppress(OSError):
-                path.unlink()
 
     def _path(self, intent: Intent) -> Path:
         return self._folder / f"{intent.token}.json"

@@ -40,7 +40,10 @@ class Rebuilder:
         self._core = core
 
     async def rebuild(self, volume_id: str, to_node: str) -> bool:
-        """Move a volume, whoever says that it may; False if it lives there already. Raises StatusError."""
+        """Move a volume without asking the hooks; False if it lives there already. Raises StatusError.
+
+        A death at any instant leaves the volume whole on the old node or the new one; asking again finishes it.
+        """
         async with self._core.locks.hold(volume_id):
             record = self._core.volume(volume_id)
             self._core.require_node(to_node)
