@@ -20,7 +20,7 @@ from tonnage.apiserver import selection
 from tonnage.apiserver.options import ListOptions
 from tonnage.apiserver.requests import Call, Location
 from tonnage.apiserver.selection import index_for
-from tonnage.apiserver.verbs import watching
+from tonnage.apiserver.verbs import reading
 from tonnage.clock import VirtualClock
 from tonnage.documents.custom.custom_resource import custom_resources
 from tonnage.documents.strategy import Strategy
@@ -151,9 +151,9 @@ def test_what_leaves_a_selection_is_put_into_words_once_for_all_watchers(accept:
     call = Call("watch", Location(BY_PLURAL["", "configmaps"], "default"), {}, {"Accept": accept})
     told = []
     for _ in range(2):
-        encoder = watching._Encoder(SimpleNamespace(clock=clock), call)  # type: ignore[arg-type]  # all it uses
+        encoder = reading._Encoder(SimpleNamespace(clock=clock), call)  # type: ignore[arg-type]  # all it uses
         told.append(
-            [watching.frame_of(each, lambda it: is_meant.matches(it.attributes.labels), encoder) for each in events]
+            [reading.frame_of(each, lambda it: is_meant.matches(it.attributes.labels), encoder) for each in events]
         )
     assert [decode(frame or b"")["type"] for frame in told[0]] == ["DELETED", "ADDED", "DELETED"]
     # A table's first frame has the columns, and is nobody else's.

@@ -31,8 +31,8 @@ from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Location, Response, is_about, locate, verb_of
 from tonnage.apiserver.responses import warning_headers
 from tonnage.apiserver.verbs import patching, reading, reviews, subresources, writing
+from tonnage.apiserver.verbs.reading import Watching
 from tonnage.apiserver.verbs.subresources import refuse_container_request
-from tonnage.apiserver.verbs.watching import Watching
 from tonnage.documents.access.attributes import Attributes, attributes_of, forbidden
 from tonnage.documents.access.impersonation import impersonate, names_another, wanted_user
 from tonnage.documents.custom.custom_resource import CustomResource

@@ -15,7 +15,7 @@ import pytest
 from support.eventually import eventually_async
 from support.http import free_port
 from tonnage.apiserver.server import Server, ServerSettings, serve
-from tonnage.apiserver.verbs import watching
+from tonnage.apiserver.verbs import reading
 from tonnage.client import Client, Informer, Informers
 from tonnage.client.config import kubeconfig
 from tonnage.client.config.connection import ServerConnection
@@ -247,7 +247,7 @@ async def test_a_connection_cut_at_any_moment_loses_and_repeats_nothing(tmp_path
 
 
 async def test_bookmarks_make_an_old_version_young(tmp_path, monkeypatch):
-    monkeypatch.setattr(watching, "_BOOKMARK_EVERY_S", 0.01)  # a minute is long to wait in a test
+    monkeypatch.setattr(reading, "_BOOKMARK_EVERY_S", 0.01)  # a minute is long to wait in a test
     async with (
         serve(ServerSettings(data_dir=tmp_path, port=0)) as server,
         Proxy(port_of(server)).open() as proxy,
