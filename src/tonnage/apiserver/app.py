@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from tonnage import metrics
 from tonnage.apiserver import health_checks, options, responses, status
 from tonnage.apiserver.audit_log import AuditLog, note
-from tonnage.apiserver.authentication.authenticator import Authenticator
+from tonnage.apiserver.authentication.server_credentials import Authenticator
 from tonnage.apiserver.authentication.service_account_tokens import JWKS_PATH
 from tonnage.apiserver.body_reading import Bodies
 from tonnage.apiserver.custom_definitions import CRDS

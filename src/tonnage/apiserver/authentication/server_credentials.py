@@ -10,26 +10,97 @@ from __future__ import annotations
 
 import base64
 import csv
+import hashlib
 import logging
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import yaml
 
-from tonnage.apiserver.authentication.authenticator import Authenticator
 from tonnage.apiserver.authentication.client_certificates import ClientCertificates, read_client_ca
 from tonnage.apiserver.authentication.service_account_tokens import ServiceAccountTokens, ensure_signing_key
 from tonnage.apiserver.settings import DEFAULT_ISSUER
 from tonnage.certificates import ensure_identity
 from tonnage.clock import Clock
-from tonnage.errors import TonnageError
-from tonnage.objects.users import AUTHENTICATED, MASTERS, User
+from tonnage.documents.access.service_account_tokens import InvalidToken
+from tonnage.errors import TonnageError, Unauthorized
+from tonnage.objects.users import AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
 from tonnage.private_files import own_folder, read_given, read_own, write_private
+from tonnage.serving.certificate_judging import InvalidCertificate
 from tonnage.serving.server_tls import ServerTls, ServingCertificate
 from tonnage.store import Store
+
+
+class Authenticator:
+    """The users of one server, by their credentials."""
+
+    def __init__(
+        self, tokens: Mapping[str, User], accounts: ServiceAccountTokens, certificates: ClientCertificates | None = None
+    ) -> None:
+        self._users = {_digest(token.encode()): with_authenticated(user) for token, user in tokens.items()}
+        self._certificates = certificates
+        self.accounts = accounts
+
+    def authenticate(self, headers: Mapping[str, str], certificate: bytes | None = None) -> User | None:
+        """The user of a request; None without credentials. `certificate` (DER) counts before a token. Raises
+        Unauthorized.
+        """
+        refused: Exception | None = None
+        if certificate and self._certificates is not None:
+            try:
+                user = self._certificates.authenticate(certificate)
+            except InvalidCertificate as exc:
+                refused = exc
+            else:
+                if user is not None:
+                    return with_authenticated(user)
+        token = bearer_token(headers.get("Authorization", ""))
+        if token:
+            try:
+                return self.authenticate_token(token, self.accounts.audiences)[0]
+            except InvalidToken as exc:
+                refused = exc
+        if refused is not None:
+            _log.info("A request shows credentials that prove nothing: %s", refused)
+            raise Unauthorized("Unauthorized") from refused
+        return None
+
+    def authenticate_token(self, token: bytes, audiences: Sequence[str]) -> tuple[User, tuple[str, ...]]:
+        """The user of a token, and for which of `audiences` it is good: a file's tokens for this server. Raises
+        InvalidToken.
+        """
+        digest = _digest(token)
+        user = self._users.get(digest)
+        if user is None:
+            user, shared = self.accounts.authenticate(token, audiences, digest)
+            return with_authenticated(user), shared
+        shared = tuple(audience for audience in self.accounts.audiences if audience in audiences)
+        if not shared:
+            raise InvalidToken("invalid bearer token")
+        return user, shared
+
+
+def bearer_token(header: str) -> bytes:
+    """The token of an Authorization header, empty when there is none. A header may hold any bytes."""
+    scheme, _, rest = header.strip().partition(" ")
+    if scheme.lower() != "bearer":
+        return b""
+    return rest.partition(" ")[0].encode(errors="surrogateescape")
+
+
+def with_authenticated(user: User) -> User:
+    """Whoever has proved who he is belongs to this group too, as upstream's AuthenticatedGroupAdder has it."""
+    if AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
+        return user
+    return replace(user, groups=(*user.groups, AUTHENTICATED))
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()
+
 
 ADMIN: Final = User("admin", groups=(MASTERS, AUTHENTICATED))
 """Whoever holds a token without a name."""
