@@ -75,7 +75,7 @@ INNER_ROWS: dict[str, Rows] = {
             "tables",
         ),
         ("admission", "audit_log", "bodies", "health_checks", "options", "responses"),
-        ("body_reading", "discovery", "metrics", "registry", "selection"),
+        ("discovery", "metrics", "registry", "selection"),
         ("authentication", "authorizer", "custom_lifecycle", "event_expiry"),
         ("bootstrap", "verbs"),
         ("app",),

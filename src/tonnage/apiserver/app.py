@@ -18,9 +18,9 @@ from prometheus_client import CollectorRegistry
 from tonnage import metrics
 from tonnage.apiserver import health_checks, options, responses, status
 from tonnage.apiserver.audit_log import AuditLog, note
-from tonnage.apiserver.authentication.server_credentials import Authenticator
+from tonnage.apiserver.authentication.authenticator import Authenticator
 from tonnage.apiserver.authentication.service_account_tokens import JWKS_PATH
-from tonnage.apiserver.body_reading import Bodies
+from tonnage.apiserver.bodies import Bodies
 from tonnage.apiserver.custom_definitions import CRDS
 from tonnage.apiserver.custom_lifecycle import DefinitionLifecycle
 from tonnage.apiserver.discovery import StaticDocuments

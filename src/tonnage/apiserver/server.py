@@ -21,8 +21,8 @@ from pathlib import Path
 
 from tonnage.apiserver.app import Application
 from tonnage.apiserver.audit_log import AuditLog, AuditLogFile
+from tonnage.apiserver.authentication.authenticator import read_credentials, write_kubeconfig
 from tonnage.apiserver.authentication.client_certificates import authentication_published, client_ca_followed
-from tonnage.apiserver.authentication.server_credentials import read_credentials, write_kubeconfig
 from tonnage.apiserver.authentication.service_account_tokens import token_secrets_filled
 from tonnage.apiserver.authorizer import authorizer_of, guard_of
 from tonnage.apiserver.bootstrap import (

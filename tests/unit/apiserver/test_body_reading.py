@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from tonnage.apiserver.body_reading import encoding_of, inflate
+from tonnage.apiserver.bodies import encoding_of, inflate
 from tonnage.errors import BadRequest, RequestEntityTooLarge, UnsupportedMediaType
 
 

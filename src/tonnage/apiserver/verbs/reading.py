@@ -1,8 +1,13 @@
-"""get and list.
+"""get, list and watch.
 
 A list without a resourceVersion, or with one it need only be "not older than", is answered from memory. An exact one,
 and every page after the first, is read from the log at that revision, so that all pages of a list show one moment. The
 continue token leads from one page to the next. It is in upstream's own form, because some clients look inside.
+
+A watch is a stream of events without a gap and without a duplicate. It starts from a state it sends itself (no
+resourceVersion, "0", or sendInitialEvents) or from a revision the client already knows. From there on every event of
+the store passes the selectors: an object that begins to match is ADDED, one that ceases to is DELETED with its last
+matching state. Frames are encoded once an event and form, and shared by all watchers (`StoreEvent.frames`).
 """
 
 from __future__ import annotations

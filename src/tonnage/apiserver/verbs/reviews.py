@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from tonnage.apiserver import bodies, responses, status
-from tonnage.apiserver.authentication.server_credentials import Authenticator, bearer_token
+from tonnage.apiserver.authentication.authenticator import Authenticator, bearer_token
 from tonnage.apiserver.authentication.service_account_tokens import ServiceAccountTokens
 from tonnage.apiserver.authorizer import RbacAuthorizer
 from tonnage.apiserver.event_loop import on_loop

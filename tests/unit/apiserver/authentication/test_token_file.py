@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.apiserver.authentication.server_credentials import ADMIN, read_tokens
+from tonnage.apiserver.authentication.authenticator import ADMIN, read_tokens
 from tonnage.errors import TonnageError
 from tonnage.objects.users import User
 

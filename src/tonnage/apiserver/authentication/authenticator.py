@@ -1,9 +1,13 @@
-"""What a server knows people by, and what it shows itself: everything that is read from files when it starts.
+"""Who asks: the credentials of a request, tried in upstream's order, and the user they prove. And what a server reads
+from files when it starts:
 
-DIR/token          the admin token, unless a token file names one        DIR/pki/ca.*         authority
-DIR/pki/sa.key     signs ServiceAccounts' tokens                         DIR/pki/apiserver.*  serving certificate
+    DIR/token          the admin token, unless a token file names one        DIR/pki/ca.*         authority
+    DIR/pki/sa.key     signs ServiceAccounts' tokens                         DIR/pki/apiserver.*  serving certificate
 
-What is made is kept, so that a kubeconfig handed out yesterday works after a restart.
+A client certificate counts first, then a bearer token: the tokens of a file, then those of ServiceAccounts. Credentials
+that prove nothing are refused (401) even where nobody would have needed any; a request without credentials is nobody's
+(`None`). A token of a file is looked up by its digest, so that time tells nothing about the tokens there are. What is
+made is kept, so that a kubeconfig handed out yesterday works after a restart.
 """
 
 from __future__ import annotations
