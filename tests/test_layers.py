@@ -83,7 +83,7 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "documents": (
         ("go_text", "known_pod_specs", "schema", "strategy", "validation"),
-        ("admit", "api_errors", "deletion", "pod_resources", "scale"),
+        ("admit", "api_errors", "deletion", "scale"),
         ("access", "patches", "pod_admission", "protobuf", "quota"),
         ("apply", "pod_subresources"),
         ("custom",),

@@ -18,8 +18,8 @@ from tonnage.apiserver.event_loop import on_loop
 from tonnage.apiserver.stored_documents import encoder
 from tonnage.clock import Clock
 from tonnage.documents import api_errors
-from tonnage.documents.pod_resources import Amounts
 from tonnage.documents.quota import charge, is_counted, may_use_more, with_used
+from tonnage.documents.validation.resources import Amounts
 from tonnage.errors import ApiError
 from tonnage.keyed import KeyedLocks
 from tonnage.objects.document import Doc, decode

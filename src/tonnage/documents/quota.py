@@ -14,8 +14,16 @@ from typing import Literal
 
 from tonnage.clock import parse_rfc3339
 from tonnage.documents import api_errors
-from tonnage.documents.pod_resources import Amounts, aggregate, amounts_of, is_pod_level_resource, qos_class
-from tonnage.documents.validation.resources import is_extended, is_huge_pages, is_native
+from tonnage.documents.validation.resources import (
+    Amounts,
+    aggregate,
+    amounts_of,
+    is_extended,
+    is_huge_pages,
+    is_native,
+    is_pod_level_resource,
+    qos_class,
+)
 from tonnage.errors import Forbidden
 from tonnage.objects.core_v1 import class_name_in
 from tonnage.objects.document import Doc, dig
@@ -26,7 +34,7 @@ _ZERO = Quantity.from_int(0)
 _STATED_BY_CONTAINERS = frozenset({"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
 """Where a quota has one of these, each container has to say how much it wants."""
 _JUDGED_AT_UPDATE = ("persistentvolumeclaims", "services")
-_ONE, _NONE = Quantity.from_int(1), Quantity.from_int(0)
+_ONE = Quantity.from_int(1)
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
 _OF_PODS = frozenset(
     {"pods", "count/pods", *_COMPUTE} | {f"{side}.{name}" for side in ("requests", "limits") for name in _COMPUTE}
@@ -208,8 +216,8 @@ def _of_pod(spec: Doc, which: Literal["requests", "limits"]) -> Amounts:
     total = aggregate(spec, which)
     total |= {name: amount for name, amount in amounts_of(spec, which).items() if is_pod_level_resource(name)}
     for name, text in spec.get("overhead", {}).items():
-        if which == "requests" or not total.get(name, _NONE).is_zero():
-            total[name] = total.get(name, _NONE) + Quantity.of(text)
+        if which == "requests" or not total.get(name, _ZERO).is_zero():
+            total[name] = total.get(name, _ZERO) + Quantity.of(text)
     return total
 
 
@@ -243,7 +251,7 @@ def _service_usage(spec: Doc) -> Amounts:
     return {
         "services": _ONE,
         "services.nodeports": Quantity.from_int(len(ports)),
-        "services.loadbalancers": _ONE if kind == "LoadBalancer" else _NONE,
+        "services.loadbalancers": _ONE if kind == "LoadBalancer" else _ZERO,
     }
 
 

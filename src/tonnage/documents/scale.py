@@ -12,9 +12,9 @@ import msgspec
 
 from tonnage.documents.go_text import plain
 from tonnage.errors import BadRequest, Cause, InternalError
-from tonnage.objects.document import Doc, copy
+from tonnage.objects.document import Doc, copy, dig
 from tonnage.objects.field_errors import Errors, invalid, invalid_object
-from tonnage.objects.field_rules import nonnegative
+from tonnage.objects.field_rules import check, nonnegative
 from tonnage.objects.resources import Resource
 from tonnage.objects.selectors import LabelSelector
 
@@ -49,19 +49,18 @@ def apply_scale(doc: Doc, scale: Doc) -> Doc:
     """The workload with the replicas a Scale asks for; `doc` itself is not touched. Raises Invalid for a negative
     number.
     """
-    errors = validate_scale(scale)
-    if errors:
+    if errors := check(scale, "", {"spec.replicas": nonnegative}):
         raise invalid_object("autoscaling", "Scale", doc["metadata"]["name"], errors)
     scaled: Doc = copy(doc)
     scaled["spec"]["replicas"] = scale.get("spec", {}).get("replicas", 0)
-    for field in ("uid", "resourceVersion"):
-        if scale.get("metadata", {}).get(field):
-            scaled["metadata"][field] = scale["metadata"][field]
+    return _with_version(scaled, scale)
+
+
+def _with_version(scaled: Doc, scale: Doc) -> Doc:
+    """A uid or resourceVersion in the Scale goes along, for the update verb to compare."""
+    said = {field: scale.get("metadata", {}).get(field) for field in ("uid", "resourceVersion")}
+    scaled["metadata"] |= {field: value for field, value in said.items() if value}
     return scaled
-
-
-def validate_scale(scale: Doc) -> Errors:
-    return nonnegative(scale.get("spec", {}).get("replicas", 0), "spec.replicas")
 
 
 def custom_scale_of(doc: Doc, paths: Doc, *, must_have: bool = True) -> Doc:
@@ -93,10 +92,7 @@ def apply_custom_scale(doc: Doc, scale: Doc, paths: Doc) -> Doc:
         if not isinstance(place, dict):
             raise BadRequest(f'the spec replicas field "{paths["specReplicasPath"]}" has no place in the object')
     place[last] = replicas
-    for field in ("uid", "resourceVersion"):
-        if scale.get("metadata", {}).get(field):
-            scaled["metadata"][field] = scale["metadata"][field]
-    return scaled
+    return _with_version(scaled, scale)
 
 
 def validate_scale_paths(doc: Doc, paths: Doc | None, *, status_only: bool = False) -> Errors:
@@ -125,12 +121,7 @@ def _steps(path: str) -> list[str]:
 
 
 def _found(doc: Doc, path: str) -> Any:
-    value: Any = doc
-    for step in _steps(path) if path else ():
-        if not isinstance(value, dict):
-            return None
-        value = value.get(step)
-    return value if path else None
+    return dig(doc, *_steps(path)) if path else None
 
 
 def _integer(doc: Doc, path: str) -> tuple[int | None, str]:

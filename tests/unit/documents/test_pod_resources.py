@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.pod_resources import aggregate, qos_class
+from tonnage.documents.validation.resources import aggregate, qos_class
 from tonnage.objects.document import Doc
 
 

@@ -7,10 +7,13 @@ from itertools import islice
 from typing import Literal
 
 from tonnage.documents import api_errors
-from tonnage.documents.pod_resources import Amounts, aggregate, amounts_of, is_pod_level_resource
 from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation.resources import (
+    Amounts,
+    aggregate,
+    amounts_of,
     is_overcommit_allowed,
+    is_pod_level_resource,
     round_amounts,
     validate_container_resource_name,
     validate_resource_name,

@@ -1,18 +1,20 @@
-"""What makes an amount of a resource legal: names, quantities, lists, and what a container asks for.
+"""What makes an amount of a resource legal, and what a pod asks for as a whole.
 
 Three families of names: native ones (`cpu`), extended ones (`vendor.example/gpu`, whole numbers, never overcommitted)
-and huge pages (`hugepages-2Mi`, whole pages).
+and huge pages (`hugepages-2Mi`, whole pages). An init container runs alone, but for the sidecars started before it, so
+a pod needs max(containers + all sidecars, each init container + the sidecars before it) of every resource.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Set
+from typing import Literal
 
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, not_found, required
-from tonnage.objects.field_rules import NEGATIVE
+from tonnage.objects.field_rules import NEGATIVE, sentences
 from tonnage.quantity import InvalidQuantity, Quantity
 
 NOT_POSITIVE = "must be greater than zero"
@@ -20,17 +22,8 @@ NOT_INTEGER = "must be an integer"
 _HUGE_PAGES = "hugepages-"
 _CONTAINER_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
 _COUNTED = frozenset(
-    {
-        "pods",
-        "resourcequotas",
-        "services",
-        "replicationcontrollers",
-        "secrets",
-        "configmaps",
-        "persistentvolumeclaims",
-        "services.nodeports",
-        "services.loadbalancers",
-    }
+    {"pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps"}
+    | {"persistentvolumeclaims", "services.nodeports", "services.loadbalancers"}
 )
 _STANDARD = (
     _COUNTED
@@ -38,9 +31,6 @@ _STANDARD = (
     | {f"{side}.{name}" for side in ("requests", "limits") for name in _CONTAINER_RESOURCES}
     | {"storage", "requests.storage"}
 )
-
-
-# -- names ------------------------------------------------------------------------------------------------------------
 
 
 def is_native(name: str) -> bool:
@@ -67,7 +57,7 @@ def is_overcommit_allowed(name: str) -> bool:
 
 def validate_resource_name(name: str, path: str) -> Errors:
     """Mirrors validateResourceName: a legal key, and without a prefix one that is known."""
-    errors = [invalid(path, name, sentence) for sentence in names.qualified_name(name)]
+    errors = sentences(path, name, names.qualified_name(name))
     known = name in _STANDARD or name.startswith((_HUGE_PAGES, f"requests.{_HUGE_PAGES}"))
     if not errors and "/" not in name and not known:
         errors.append(invalid(path, name, "must be a standard resource type or fully qualified"))
@@ -83,9 +73,6 @@ def validate_container_resource_name(name: str, path: str) -> Errors:
     elif not is_native(name) and not is_extended(name):
         errors.append(invalid(path, name, "doesn't follow extended resource name standard"))
     return errors
-
-
-# -- quantities -------------------------------------------------------------------------------------------------------
 
 
 def validate_nonnegative_quantity(text: str, path: str) -> Errors:
@@ -125,9 +112,6 @@ def validate_resource_list(
         errors += validate_resource_quantity(name, text, at)
         errors += _validate_huge_pages(name, text, at)
     return errors
-
-
-# -- requirements -----------------------------------------------------------------------------------------------------
 
 
 def validate_resource_requirements(
@@ -195,7 +179,7 @@ def _validate_claims(claims: list[Doc], path: str, claim_names: Set[str]) -> Err
         else:
             key = f"{name}/{request}" if request else name
             if request:
-                errors += [invalid(f"{at}.request", request, sentence) for sentence in names.dns_label(request)]
+                errors += sentences(f"{at}.request", request, names.dns_label(request))
             if key in seen:
                 errors.append(duplicate(at, key))
             elif not request:
@@ -214,3 +198,75 @@ def round_amounts(amounts: dict[str, str] | None) -> None:
     if amounts is not None:
         for name, text in amounts.items():
             amounts[name] = str(Quantity.of(text).round_up_to_milli())
+
+
+Amounts = dict[str, Quantity]
+_QOS_RESOURCES = ("cpu", "memory")
+
+
+def aggregate(spec: Doc, which: Literal["requests", "limits"]) -> Amounts:
+    """The containers' requests or limits as one list: the formula above."""
+    total: Amounts = {}
+    for container in spec.get("containers", ()):
+        _add(total, amounts_of(container, which))
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for container in spec.get("initContainers", ()):
+        asked = amounts_of(container, which)
+        if is_sidecar(container):
+            _add(total, asked)
+            _add(sidecars, asked)
+            asked = sidecars
+        else:
+            _add(asked, sidecars)
+        _raise_to(peak, asked)
+    _raise_to(total, peak)
+    return total
+
+
+def amounts_of(container: Doc, which: Literal["requests", "limits"]) -> Amounts:
+    """One container's requests or limits (or a pod's own, `spec` having the same shape)."""
+    stated = container.get("resources", {}).get(which, {})
+    return {name: Quantity.of(amount) for name, amount in stated.items()}
+
+
+def is_sidecar(container: Doc) -> bool:
+    return container.get("restartPolicy") == "Always"
+
+
+def is_pod_level_resource(name: str) -> bool:
+    return name in ("cpu", "memory") or is_huge_pages(name)
+
+
+def qos_class(spec: Doc) -> str:
+    """`Guaranteed` (all limit cpu and memory, and request just that), `Burstable` or `BestEffort`. Mirrors
+    ComputePodQOS.
+    """
+    requests: Amounts = {}
+    limits: Amounts = {}
+    is_guaranteed = True
+    containers = [*spec.get("containers", ()), *spec.get("initContainers", ())]
+    for asker in [spec] if "resources" in spec else containers:
+        _add(requests, _qos_amounts(asker, "requests"))
+        limited = _qos_amounts(asker, "limits")
+        _add(limits, limited)
+        is_guaranteed &= all(name in limited for name in _QOS_RESOURCES)
+    if not requests and not limits:
+        return "BestEffort"
+    return "Guaranteed" if is_guaranteed and requests == limits else "Burstable"
+
+
+def _qos_amounts(asker: Doc, which: Literal["requests", "limits"]) -> Amounts:
+    stated = amounts_of(asker, which)
+    return {name: stated[name] for name in _QOS_RESOURCES if name in stated and stated[name].sign() > 0}
+
+
+def _add(total: Amounts, more: Amounts) -> None:
+    for name, amount in more.items():
+        total[name] = total[name] + amount if name in total else amount
+
+
+def _raise_to(total: Amounts, floor: Amounts) -> None:
+    for name, amount in floor.items():
+        if name not in total or amount > total[name]:
+            total[name] = amount

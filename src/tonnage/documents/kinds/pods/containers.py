@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from tonnage.documents.kinds.pods.container_env import validate_env, validate_env_from
 from tonnage.documents.kinds.pods.pod_security import validate_security_context
-from tonnage.documents.pod_resources import is_sidecar
-from tonnage.documents.validation.resources import validate_resource_requirements
+from tonnage.documents.validation.resources import is_sidecar, validate_resource_requirements
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc

@@ -16,9 +16,9 @@ from tonnage.documents.kinds.pods.pod_spec import validate_pod_create, validate_
 from tonnage.documents.kinds.pods.pod_update import validate_pod_status_update, validate_pod_update
 from tonnage.documents.kinds.pods.pod_warnings import pod_warnings, spec_warnings
 from tonnage.documents.pod_admission import tolerate_node_trouble
-from tonnage.documents.pod_resources import qos_class
 from tonnage.documents.strategy import Generation, Strategy, keep
 from tonnage.documents.validation.internal_form import pod_spec_unchanged
+from tonnage.documents.validation.resources import qos_class
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import Errors
 

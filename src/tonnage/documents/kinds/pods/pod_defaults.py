@@ -10,9 +10,14 @@ from __future__ import annotations
 import re
 
 from tonnage.documents.kinds.storage.persistent_volume_claim import default_claim_spec
-from tonnage.documents.pod_resources import aggregate, is_pod_level_resource
 from tonnage.documents.strategy import fill
-from tonnage.documents.validation.resources import is_huge_pages, is_overcommit_allowed, round_amounts
+from tonnage.documents.validation.resources import (
+    aggregate,
+    is_huge_pages,
+    is_overcommit_allowed,
+    is_pod_level_resource,
+    round_amounts,
+)
 from tonnage.documents.validation.volume_sources import SOURCE_DEFAULTS
 from tonnage.objects.document import Doc, dig
 

@@ -29,10 +29,16 @@ from tonnage.documents.kinds.pods.pod_security import (
 )
 from tonnage.documents.kinds.pods.pod_volumes import validate_volumes
 from tonnage.documents.known_pod_specs import KnownSpecs, depends_on_its_pod, text_of_spec
-from tonnage.documents.pod_resources import aggregate, amounts_of, is_pod_level_resource
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.metadata import validate_annotations, validate_labels
-from tonnage.documents.validation.resources import is_huge_pages, validate_resource_name, validate_resource_requirements
+from tonnage.documents.validation.resources import (
+    aggregate,
+    amounts_of,
+    is_huge_pages,
+    is_pod_level_resource,
+    validate_resource_name,
+    validate_resource_requirements,
+)
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
