@@ -26,7 +26,7 @@ from tonnage.errors import TonnageError
 if TYPE_CHECKING:
     from tonnage.scheduling.configuration.profile import ResolvedProfile
     from tonnage.scheduling.decision.explain import Explanation
-    from tonnage.whatif.decision_sequence import DecisionSequence, PodAnswer, WorkloadAnswer
+    from tonnage.whatif.explain import DecisionSequence, PodAnswer, WorkloadAnswer
     from tonnage.whatif.sources import ClusterState
     from tonnage.whatif.workloads import WorkloadName
 
@@ -132,8 +132,8 @@ def _split(pod_key: str, cluster: ClusterQuestion) -> str:
 
 
 def _explain_workloads(cluster: ClusterQuestion, names: Sequence[str], output: str) -> bool:
-    from tonnage.whatif.decision_sequence import WorkloadAnswer, workloads_of_files
     from tonnage.whatif.expansion import WorkloadExpander
+    from tonnage.whatif.explain import WorkloadAnswer, workloads_of_files
     from tonnage.whatif.workloads import find_workload
 
     if not names and not cluster.files:
@@ -184,7 +184,7 @@ def _named(text: str, cluster: ClusterQuestion) -> WorkloadName:
 
 
 def _sequence(cluster: ClusterQuestion, state: ClusterState) -> DecisionSequence:
-    from tonnage.whatif.decision_sequence import DecisionSequence
+    from tonnage.whatif.explain import DecisionSequence
 
     return DecisionSequence(
         state,

@@ -1,27 +1,37 @@
 """`explain`: which node a pod goes to and why, or why none, decided by the scheduler's engine and kept nowhere.
 
-A pod that has a node is decided on as if it were new. The choice between equally good nodes is seeded, so that the same
-input gives the same answer.
+    StatefulSet shop/db ──► db-0 is bound: told as such; db-1 is pending: decided; db-2 is missing: made, then decided
+
+One pod is decided on as if it were new, also if it has a node. Pods of a workload, or of a whole queue, are decided one
+after the other, each after those before it are assumed. A pod that fits nowhere and that preemption would make room for
+is expected on that node from then on, so that the pods after it do not count on the same victims.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
 
 import msgspec
 
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError, closest
-from tonnage.objects.core_v1 import Pod
+from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object, split_key
+from tonnage.objects.storage_v1 import StorageClass
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.configuration.plugin_catalogue import ExtensionPoint
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.plugins.registry import ForeignPlugins
+from tonnage.whatif.expansion import Expansion
+from tonnage.whatif.replay import Replay
 from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.sources import ClusterState, engine_over
+from tonnage.whatif.workloads import Workload, is_workload
 
 _GUESSES: Final = 3
 
@@ -137,3 +147,185 @@ def profile_for(
         )
     note(f"{pod.key} asks for schedulerName {wanted}; this is what the default plugins decide")
     return configuration.profiles[0]
+
+
+class PodState(Enum):
+    """What a pod is before it is decided on; only the first two are decided on at all."""
+
+    NEW = "new"
+    PENDING = "pending"
+    BOUND = "bound"
+    ASSUMED = "assumed"
+    TERMINATING = "terminating"
+
+
+@dataclass(frozen=True, slots=True)
+class PodAnswer:
+    """One pod of a workload: where it is, or what was decided about it."""
+
+    key: Key
+    workload: str
+    """As it is asked for: `StatefulSet/shop/db`."""
+    state: PodState
+    node: str = ""
+    explanation: Explanation | None = None
+    """None for a pod that is not decided on."""
+
+    @property
+    def fits(self) -> bool:
+        """It is on a node, or would go to one. A pod that is being deleted asks for none."""
+        return self.state is PodState.TERMINATING or bool(self.node)
+
+    @property
+    def message(self) -> str:
+        if self.explanation is not None:
+            return str(self.explanation.document()["message"])
+        told = {
+            PodState.BOUND: f"is on {self.node}",
+            PodState.ASSUMED: f"is on its way to {self.node}",
+            PodState.TERMINATING: "is being deleted; a scheduler passes it over",
+        }
+        return told[self.state]
+
+    def document(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "pod": self.key,
+            "schedulable": bool(self.node),
+            "node": self.node or None,
+            "message": self.message,
+            "nodes": [],
+            "volumes": {},
+        }
+        if self.explanation is not None:
+            found = self.explanation.document()
+        return {**found, "state": self.state.value, "workload": self.workload}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadAnswer:
+    """A workload's pods: those that are there, and those that it still asks for."""
+
+    workload: Workload
+    pods: Sequence[PodAnswer]
+
+    @property
+    def name(self) -> str:
+        return workload_text(self.workload)
+
+
+def workload_text(workload: Object) -> str:
+    return f"{type(workload).__name__}/{workload.key}"
+
+
+class DecisionSequence:
+    """Decides on the pods of one cluster, one after the other. What a person should know is handed to `note`, once."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        configuration: Configuration,
+        *,
+        is_default: bool,
+        foreign: ForeignPlugins | None = None,
+        note: Callable[[str], object] = lambda sentence: None,
+    ) -> None:
+        self._state = state
+        self._is_default = is_default
+        self._names = {profile.scheduler_name for profile in configuration.profiles}
+        self._note = note
+        self._noted: set[str] = set()
+        self.replay = Replay(
+            state.objects,
+            configuration.profiles,
+            foreign=foreign,
+            takes_any_pod=is_default,
+            starts_at=state.clock.now(),
+            memory=state.memory,
+        )
+        for sentence in state.memory.differences(self.replay.engine) if state.memory is not None else ():
+            self._say(sentence)
+
+    def is_ours(self, pod: Pod) -> bool:
+        """A profile would place the pod, by its name or because any pod is taken."""
+        return self._is_default or pod.spec.scheduler_name in self._names
+
+    def state_of(self, pod: Pod) -> tuple[PodState, str]:
+        if pod.spec.node_name:
+            return PodState.BOUND, pod.spec.node_name
+        if self._state.memory is not None and (sent_to := self._state.memory.node_of(pod)):
+            return PodState.ASSUMED, sent_to
+        return (PodState.TERMINATING if pod.metadata.is_terminating else PodState.PENDING), ""
+
+    def decide(self, pod: Pod) -> Explanation:
+        """Decide on a pod that waits. Raises ReplayError when no profile would place it."""
+        if self._is_default and pod.spec.scheduler_name not in self._names:
+            self._say(
+                f"{pod.key} asks for schedulerName {pod.spec.scheduler_name}; this is what the default plugins decide",
+                once_for=pod.spec.scheduler_name,
+            )
+        found = self.replay.schedule(pod.key)
+        if found.preemption is not None:
+            self.replay.nominate(pod.key, found.preemption.node)
+        return found
+
+    def quickly_decide(self, pod: Pod) -> tuple[str, str]:
+        """The same without an account: (where it goes, why nowhere)."""
+        attempt = self.replay.attempt(pod.key)
+        if attempt.placement is not None:
+            return attempt.placement.node, ""
+        diagnosis = attempt.decision.diagnosis if attempt.decision is not None else None
+        return "", diagnosis.message() if diagnosis is not None else attempt.status.message
+
+    def held_back(self, pod: Pod) -> str:
+        """Why a pod is not tried at all; empty when it is."""
+        profile = self.replay.engine.profile_of(pod)
+        info = PodInfo(pod)
+        asked = (each.pre_enqueue(info) for each in profile.rules.pre_enqueue) if profile is not None else ()
+        return next((status.message for status in asked if not status.is_success), "")
+
+    def answers(self, expansion: Expansion) -> Iterator[PodAnswer]:
+        """Decide on the pods of a workload that are there and wait, then on those that it asks for and has not."""
+        name = workload_text(expansion.workload)
+        for each in expansion.made:
+            self.replay.apply(each)
+        for pod in expansion.present:
+            state, node = self.state_of(pod)
+            if state is PodState.PENDING:
+                yield self._decided(pod, name, state)
+            else:
+                yield PodAnswer(pod.key, name, state, node)
+        for replica in expansion.missing:
+            for claim in replica.claims:
+                self._tell_immediate(claim)
+                self.replay.apply(claim)
+            self.replay.apply(replica.pod)
+            yield self._decided(replica.pod, name, PodState.NEW)
+
+    def _decided(self, pod: Pod, name: str, state: PodState) -> PodAnswer:
+        found = self.decide(pod)
+        return PodAnswer(pod.key, name, state, found.node if found.schedulable else "", found)
+
+    def _tell_immediate(self, claim: PersistentVolumeClaim) -> None:
+        of_class = self.replay.objects.get("StorageClass", claim.class_name)
+        if isinstance(of_class, StorageClass) and not of_class.waits_for_consumer:
+            self._say(
+                f"class {of_class.name} makes volumes before their pods are placed (volumeBindingMode: Immediate);"
+                " here nobody makes them, and pods that need one are refused",
+            )
+
+    def _say(self, sentence: str, once_for: str = "") -> None:
+        if (once_for or sentence) not in self._noted:
+            self._noted.add(once_for or sentence)
+            self._note(sentence)
+
+
+def workloads_of_files(state: ClusterState) -> list[Workload]:
+    """The workloads that stand in files, in their order, without those that another of the cluster has made."""
+    known = {(type(each).__name__, each.key): each for each in (*state.objects, *state.workloads) if is_workload(each)}
+    uids = {each.uid for each in known.values()}
+    return [
+        known[place]  # type: ignore[misc]  # is_workload says so
+        for place in state.origins
+        if place in known
+        and not any(owner.controller and owner.uid in uids for owner in known[place].metadata.owner_references)
+    ]

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from tonnage.printable import assembled, text
 from tonnage.scheduling.decision.explain import Explanation
-from tonnage.whatif.decision_sequence import PodAnswer, WorkloadAnswer
+from tonnage.whatif.explain import PodAnswer, WorkloadAnswer
 from tonnage.whatif.explain_report import MAX_ROWS, preemption_sentence, print_explanation
 from tonnage.whatif.page import FittedTable, TableColumn, TextPage, named
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
-from tonnage.behaviour.volumes import binding_patches as patches
+from tonnage.behaviour.volumes import binding_plan as patches
 from tonnage.behaviour.volumes.binding_plan import (
     Bind,
     ClaimInputs,

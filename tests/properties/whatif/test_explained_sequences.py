@@ -17,8 +17,8 @@ from tonnage.scheduling.configuration.configuration import parse
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, csi_node, driver, pod_with, storage_class
 from tonnage.whatif.creation import Creation
-from tonnage.whatif.decision_sequence import DecisionSequence, workloads_of_files
 from tonnage.whatif.expansion import WorkloadExpander
+from tonnage.whatif.explain import DecisionSequence, workloads_of_files
 from tonnage.whatif.pending.pending import PendingQuestion
 from tonnage.whatif.replay import Replay
 from tonnage.whatif.sources import ClusterState, clock_of, from_files

@@ -31,7 +31,7 @@ from tonnage.testing.storage_builders import (
     storage_class,
     volume,
 )
-from tonnage.whatif.decision_sequence import DecisionSequence
+from tonnage.whatif.explain import DecisionSequence
 from tonnage.whatif.page import TextPage
 from tonnage.whatif.pending.pending import PendingAnswer, PendingQuestion, print_pending
 from tonnage.whatif.scheduler_memory import AssumedPod, SchedulerMemory

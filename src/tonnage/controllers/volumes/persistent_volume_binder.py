@@ -21,7 +21,7 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.backoff import jittered
-from tonnage.behaviour.volumes import binding_patches as patches
+from tonnage.behaviour.volumes import binding_plan as patches
 from tonnage.behaviour.volumes.binding_plan import (
     FAILED,
     RELEASED,

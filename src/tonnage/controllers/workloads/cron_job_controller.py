@@ -16,7 +16,7 @@ from tonnage.behaviour.workloads import cron_plan
 from tonnage.behaviour.workloads.job_pods import job_of
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.workloads.controller_refs import ControllerRefIndex
+from tonnage.controllers.workloads.workload_controller import ControllerRefIndex
 from tonnage.controllers.workloads.workload_writes import is_namespace_terminating, write_status
 from tonnage.errors import AlreadyExists, NotFound, TonnageError
 from tonnage.objects import codec

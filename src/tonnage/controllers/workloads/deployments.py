@@ -20,8 +20,12 @@ from tonnage import logs
 from tonnage.behaviour.workloads import deployment_status, rollout
 from tonnage.client.recorder import truncated
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.workloads.controller_refs import ControllerRefIndex
-from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController, is_in_doubt
+from tonnage.controllers.workloads.workload_controller import (
+    RESYNC_S,
+    ControllerRefIndex,
+    WorkloadController,
+    is_in_doubt,
+)
 from tonnage.controllers.workloads.workload_writes import is_namespace_terminating, write_status
 from tonnage.errors import AlreadyExists, ApiError, TonnageError
 from tonnage.objects.apps_v1 import Deployment, DeploymentStatus, ReplicaSet

@@ -23,8 +23,7 @@ from tonnage.behaviour.workloads.templates import pod_from_template
 from tonnage.client.cache import Cache
 from tonnage.client.recorder import truncated
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.workloads.controller_refs import ControllerRefIndex
-from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController
+from tonnage.controllers.workloads.workload_controller import RESYNC_S, ControllerRefIndex, WorkloadController
 from tonnage.controllers.workloads.workload_writes import PodControl, slow_start, write_status
 from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import ReplicaSet, ReplicaSetStatus

@@ -18,8 +18,12 @@ from tonnage.behaviour.workloads.templates import Versioned, generated_name
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, claim_objects
-from tonnage.controllers.workloads.workload_controller import Expectations, is_in_doubt
+from tonnage.controllers.workloads.workload_controller import (
+    ControllerRefIndex,
+    Expectations,
+    claim_objects,
+    is_in_doubt,
+)
 from tonnage.errors import AlreadyExists, ApiError, TonnageError
 from tonnage.objects.apps_v1 import ControllerRevision
 from tonnage.objects.codec import to_doc

@@ -25,8 +25,7 @@ from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.creation import Creation
-from tonnage.whatif.decision_sequence import DecisionSequence
-from tonnage.whatif.explain import decided_on, find_pod, score_weights
+from tonnage.whatif.explain import DecisionSequence, decided_on, find_pod, score_weights
 from tonnage.whatif.sources import ClusterState, OutOfTime
 
 MOST_S: Final = 60.0

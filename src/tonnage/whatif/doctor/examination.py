@@ -13,7 +13,6 @@ from typing import Any, Final, TextIO
 from tonnage.printable import assembled, text
 from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.plugins.registry import ForeignPlugins
-from tonnage.whatif.decision_sequence import DecisionSequence
 from tonnage.whatif.doctor.capacity_checks import DriverFigures, capacity_findings, figures_of
 from tonnage.whatif.doctor.driver_checks import attach_findings, class_findings, driver_findings
 from tonnage.whatif.doctor.facts import Facts
@@ -28,6 +27,7 @@ from tonnage.whatif.doctor.switch import (
     pods_with_claims,
     switch_findings,
 )
+from tonnage.whatif.explain import DecisionSequence
 from tonnage.whatif.html.amounts import count_text
 from tonnage.whatif.page import TextPage
 from tonnage.whatif.pending.pending import PendingQuestion

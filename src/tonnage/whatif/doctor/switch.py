@@ -25,9 +25,9 @@ from tonnage.scheduling.configuration.configuration import Configuration, defaul
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.diagnosis import NOBODY
 from tonnage.scheduling.plugins.registry import ForeignPlugins
-from tonnage.whatif.decision_sequence import DecisionSequence
 from tonnage.whatif.doctor.facts import Facts
 from tonnage.whatif.doctor.findings import CATALOGUE, Finding
+from tonnage.whatif.explain import DecisionSequence
 from tonnage.whatif.page import named
 from tonnage.whatif.pending import causes
 from tonnage.whatif.pending.pending import PendingPod

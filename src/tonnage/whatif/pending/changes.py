@@ -29,7 +29,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.scheduling.volumes.explain.nearest_miss import amount
-from tonnage.whatif.decision_sequence import DecisionSequence
+from tonnage.whatif.explain import DecisionSequence
 from tonnage.whatif.node_copies import (
     copy_of,
     own_objects,

@@ -28,7 +28,7 @@ from tonnage.printable import assembled, text
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.volumes.explain.refusal_notes import half_made_in
-from tonnage.whatif.decision_sequence import DecisionSequence, PodState
+from tonnage.whatif.explain import DecisionSequence, PodState
 from tonnage.whatif.explain_report import preemption_sentence
 from tonnage.whatif.page import FittedTable, TableColumn, TextPage, named
 from tonnage.whatif.pending import causes

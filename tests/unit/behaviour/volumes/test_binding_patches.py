@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.behaviour.volumes import binding_patches as patches
+from tonnage.behaviour.volumes import binding_plan as patches
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import (
     BIND_COMPLETED,

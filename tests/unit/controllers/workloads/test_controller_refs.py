@@ -10,7 +10,7 @@ from support.workload_builders import LABELS, a_pod, ago, replica_set, stateful_
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.client.transport.wire import HttpResponse, Request, Stream
-from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, claim_objects, classify
+from tonnage.controllers.workloads.workload_controller import ControllerRefIndex, claim_objects, classify
 from tonnage.errors import Conflict
 from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.codec import encode

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import math
 import random
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
-from simulated import world_of
+from simulated import cluster, played, stateful_set, workload, world_of
 
 from tonnage.behaviour.nodes.kubelet_admission import AdmittedPods
 from tonnage.behaviour.nodes.node_lifecycle_plan import no_execute, plan
 from tonnage.behaviour.volumes.binding_plan import Bind, ClaimInputs, claim_step
-from tonnage.objects.core_v1 import ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.behaviour.workloads import stateful_set_plan
+from tonnage.behaviour.workloads.daemon_set_plan import DaemonPlan, ObservedDaemons, manage
+from tonnage.behaviour.workloads.pod_states import is_active
+from tonnage.behaviour.workloads.replica_set_plan import missing_replicas
+from tonnage.behaviour.workloads.stateful_set_plan import Create, ObservedState, ordinal_of
+from tonnage.behaviour.workloads.templates import template_hash
+from tonnage.objects import codec
+from tonnage.objects.apps_v1 import DaemonSet, ReplicaSet, StatefulSet
+from tonnage.objects.core_v1 import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.node_selectors import NO_EXECUTE, UNREACHABLE, Taint
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import claim, volume
@@ -97,3 +107,58 @@ def test_a_node_refuses_the_pods_that_its_kubelet_refuses(cpus: list[str]) -> No
     world, _ = world_of(host, *guests)
     world.run_until(60.0)
     assert {each.name: each.status.reason for each in world.pods() if each.status.phase == "Failed"} == refused
+
+
+OWNER = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "set", "controller": True}
+RUNNING = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+
+
+@pytest.mark.parametrize("policy", ["OrderedReady", "Parallel"])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_stateful_set_makes_a_pod_again_when_its_plan_creates_it(seed: int, policy: str) -> None:
+    rng = random.Random(seed)
+    count = rng.randint(2, 6)
+    wanted = stateful_set(replicas=count, podManagementPolicy=policy, volumeClaimTemplates=[])
+    wanted["metadata"] |= {"namespace": "default", "uid": "set"}
+    owner = codec.convert(StatefulSet, wanted)
+    members = [
+        pod(f"db-{n}", cpu=rng.choice("12"), on=rng.choice("ab"), status=RUNNING, metadata={"ownerReferences": [OWNER]})
+        for n in range(count)
+    ]
+    world, _ = world_of(node("a", cpu="16"), node("b", cpu="16"), node("c", cpu="3"), owner, *members)
+    put, made = world.put, []
+
+    def planned(new: Any) -> Any:
+        if isinstance(new, Pod) and world.get(Pod, new.key) is None:
+            steps = stateful_set_plan.plan(owner, world.pods(), ObservedState("", "", world.clock.now()))
+            assert ordinal_of(new.name) in [step.ordinal for step in steps if isinstance(step, Create)]
+            made.append(new.name)
+        return put(new)
+
+    world.put = planned  # type: ignore[method-assign]
+    for name in "ab":
+        NodeEvents(world).drain(name)
+        world.run_until(world.agenda.now_s + rng.randint(0, 3))
+    world.run_until(60.0)
+    assert made
+
+
+def test_nothing_is_left_to_do_for_the_plans_of_daemon_sets_and_replica_sets(tmp_path: Path) -> None:
+    docs = [*cluster(3), workload("DaemonSet", "agent", None, "1Gi"), workload("Deployment", "web", 4, "10Gi")]
+    events = [
+        {"at": "0s", "arrive": "DaemonSet/shop/agent"},
+        {"at": "1s", "arrive": "Deployment/shop/web"},
+        {"at": "30s", "join": {"like": "node-1", "count": 2}},
+        {"at": "60s", "drain": "node-2"},
+        {"at": "90s", "remove": "node-3"},
+    ]
+    world = played(tmp_path, docs, {"events": events}).world
+    agent = world.workloads["DaemonSet", "shop/agent"]
+    assert isinstance(agent, DaemonSet)
+    pods, now = [each for each in world.pods() if "agent" in each.name], world.clock.now()
+    observed = ObservedDaemons.of(agent, world.all(Node), pods, {template_hash(agent.spec.template)}, now)
+    assert len(pods) == 4
+    assert manage(observed) == DaemonPlan()
+    (replica_set,) = world.all(ReplicaSet)
+    active = [each for each in world.pods() if each.name.startswith(f"{replica_set.name}-") and is_active(each)]
+    assert missing_replicas(active, replica_set.spec.replicas) == 0
