@@ -14,16 +14,7 @@ from typing import Literal
 
 from tonnage.clock import parse_rfc3339
 from tonnage.documents import api_errors
-from tonnage.documents.validation.resources import (
-    Amounts,
-    aggregate,
-    amounts_of,
-    is_extended,
-    is_huge_pages,
-    is_native,
-    is_pod_level_resource,
-    qos_class,
-)
+from tonnage.documents.validation import resources
 from tonnage.errors import Forbidden
 from tonnage.objects.core_v1 import class_name_in
 from tonnage.objects.document import Doc, dig
@@ -71,7 +62,7 @@ def may_use_more(resource: Resource, new: Doc, old: Doc) -> bool:
     return resource.plural in _JUDGED_AT_UPDATE
 
 
-def charge(quota: Doc, resource: Resource, new: Doc, old: Doc | None, now: datetime) -> Amounts:
+def charge(quota: Doc, resource: Resource, new: Doc, old: Doc | None, now: datetime) -> resources.Amounts:
     """What a quota is charged for an object that is created (`old` is None) or changed. Raises Forbidden when that is
     more than is left, when nobody has counted yet, or when a container does not say what it wants.
     """
@@ -100,7 +91,7 @@ def charge(quota: Doc, resource: Resource, new: Doc, old: Doc | None, now: datet
     return delta
 
 
-def with_used(quota: Doc, delta: Amounts, *, is_release: bool = False) -> Doc:
+def with_used(quota: Doc, delta: resources.Amounts, *, is_release: bool = False) -> Doc:
     """The quota with more, or less, in use. What it does not count is left out."""
     status = quota.get("status", {})
     used = _amounts(status.get("used", {}))
@@ -113,7 +104,7 @@ def with_used(quota: Doc, delta: Amounts, *, is_release: bool = False) -> Doc:
 def recounted(quota: Doc, content: Mapping[Resource, Iterable[Doc]], now: datetime) -> Doc:
     """The status of a quota by what is in its namespace: `content` has the objects of each kind it counts."""
     hard = quota.get("spec", {}).get("hard", {})
-    used: Amounts = {}
+    used: resources.Amounts = {}
     for resource, docs in content.items():
         names = names_for(resource, hard)
         used |= {name: used.get(name, _ZERO) for name in names}
@@ -137,17 +128,17 @@ def _unstated(resource: Resource, doc: Doc, names: list[str]) -> str:
         return ""
     missing: dict[str, set[str]] = {}
     for container in [*doc["spec"].get("containers", ()), *doc["spec"].get("initContainers", ())]:
-        stated = compute_usage(amounts_of(container, "requests"), amounts_of(container, "limits"))
+        stated = compute_usage(resources.amounts_of(container, "requests"), resources.amounts_of(container, "limits"))
         for name in _STATED_BY_CONTAINERS.intersection(names).difference(stated):
             missing.setdefault(name, set()).add(container["name"])
     return "; ".join(f"{name} for: {','.join(sorted(missing[name]))}" for name in sorted(missing))
 
 
-def _amounts(texts: Mapping[str, str]) -> Amounts:
+def _amounts(texts: Mapping[str, str]) -> resources.Amounts:
     return {name: Quantity.of(text) for name, text in texts.items()}
 
 
-def _text(amounts: Amounts, names: Iterable[str]) -> str:
+def _text(amounts: resources.Amounts, names: Iterable[str]) -> str:
     return ",".join(f"{name}={amounts[name]}" for name in sorted(names))
 
 
@@ -172,7 +163,7 @@ def _is_for(resource: Resource, name: str) -> bool:
     match resource.plural:
         case "pods":
             bare = name.removeprefix("requests.")
-            return name in _OF_PODS or is_huge_pages(bare) or (bare != name and not is_native(name))
+            return name in _OF_PODS or resources.is_huge_pages(bare) or (bare != name and not resources.is_native(name))
         case "persistentvolumeclaims":
             return name in _OF_CLAIMS or name.endswith(tuple(_CLASS_SUFFIX + each for each in _OF_CLAIMS))
         case "services":
@@ -181,8 +172,8 @@ def _is_for(resource: Resource, name: str) -> bool:
             return name == plural and plural in _COUNTED_BY_PLURAL
 
 
-def usage_of(resource: Resource, doc: Doc, now: datetime) -> Amounts:
-    used: Amounts = {f"count/{resource.qualified}": _ONE}
+def usage_of(resource: Resource, doc: Doc, now: datetime) -> resources.Amounts:
+    used: resources.Amounts = {f"count/{resource.qualified}": _ONE}
     if resource.group:
         return used
     match resource.plural:
@@ -198,23 +189,27 @@ def usage_of(resource: Resource, doc: Doc, now: datetime) -> Amounts:
     return used
 
 
-def compute_usage(requests: Amounts, limits: Amounts) -> Amounts:
+def compute_usage(requests: resources.Amounts, limits: resources.Amounts) -> resources.Amounts:
     """What requests and limits, of a container or of a pod, use; a pod in any case."""
-    used: Amounts = {"pods": _ONE}
+    used: resources.Amounts = {"pods": _ONE}
     for name, amount in requests.items():
-        if name in _COMPUTE or is_huge_pages(name):
+        if name in _COMPUTE or resources.is_huge_pages(name):
             used[name] = amount
             used[f"requests.{name}"] = amount
-        elif is_extended(name):
+        elif resources.is_extended(name):
             used[f"requests.{name}"] = amount
     used |= {f"limits.{name}": amount for name, amount in limits.items() if name in _COMPUTE}
     return used
 
 
-def _of_pod(spec: Doc, which: Literal["requests", "limits"]) -> Amounts:
+def _of_pod(spec: Doc, which: Literal["requests", "limits"]) -> resources.Amounts:
     """A pod's sum with what is stated at pod level and its overhead, which makes no limit where there is none."""
-    total = aggregate(spec, which)
-    total |= {name: amount for name, amount in amounts_of(spec, which).items() if is_pod_level_resource(name)}
+    total = resources.aggregate(spec, which)
+    total |= {
+        name: amount
+        for name, amount in resources.amounts_of(spec, which).items()
+        if resources.is_pod_level_resource(name)
+    }
     for name, text in spec.get("overhead", {}).items():
         if which == "requests" or not total.get(name, _ZERO).is_zero():
             total[name] = total.get(name, _ZERO) + Quantity.of(text)
@@ -231,8 +226,8 @@ def _has_ended(pod: Doc, now: datetime) -> bool:
     return now > parse_rfc3339(meta["deletionTimestamp"]) + timedelta(seconds=grace_s)
 
 
-def _claim_usage(claim: Doc) -> Amounts:
-    used: Amounts = {"persistentvolumeclaims": _ONE}
+def _claim_usage(claim: Doc) -> resources.Amounts:
+    used: resources.Amounts = {"persistentvolumeclaims": _ONE}
     asked = dig(claim, "spec", "resources", "requests", "storage")
     if asked is not None:
         allocated = dig(claim, "status", "allocatedResources", "storage")  # of a growth that was taken back
@@ -243,7 +238,7 @@ def _claim_usage(claim: Doc) -> Amounts:
     return used | ({f"{name}{_CLASS_SUFFIX}{key}": amount for key, amount in used.items()} if name else {})
 
 
-def _service_usage(spec: Doc) -> Amounts:
+def _service_usage(spec: Doc) -> resources.Amounts:
     ports, kind = spec.get("ports", []), spec.get("type")
     has_node_ports = kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True))
     if not has_node_ports:
@@ -311,7 +306,7 @@ _HOLDS: dict[tuple[str, str], Callable[[Doc, Doc], bool]] = {
 
 
 def _qos(pod: Doc) -> str:
-    return str(dig(pod, "status", "qosClass") or qos_class(pod["spec"]))
+    return str(dig(pod, "status", "qosClass") or resources.qos_class(pod["spec"]))
 
 
 def _selects(requirement: Doc, name: str) -> bool:

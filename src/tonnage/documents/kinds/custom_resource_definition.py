@@ -12,17 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tonnage.clock import rfc3339
-from tonnage.documents.custom.definition_rules import (
-    column_errors,
-    deprecation_errors,
-    is_established,
-    record_stored_version,
-    schema_errors,
-    selectable_errors,
-    set_condition,
-    storage_version,
-    subresource_errors,
-)
+from tonnage.documents.custom import definition_rules
 from tonnage.documents.custom.formats import format_check
 from tonnage.documents.custom.schema_rules import walk_schema
 from tonnage.documents.strategy import Generation, Strategy, fill
@@ -50,7 +40,7 @@ class CustomResourceDefinitionStrategy(Strategy):
 
     def prepare_create(self, doc: Doc) -> None:
         doc["status"] = {"acceptedNames": {"kind": "", "plural": ""}}
-        record_stored_version(doc)
+        definition_rules.record_stored_version(doc)
 
     def validate(self, doc: Doc) -> Errors:
         """Of metadata: its name, and the approval of protected groups."""
@@ -60,11 +50,11 @@ class CustomResourceDefinitionStrategy(Strategy):
 
     def prepare_update(self, new: Doc, old: Doc) -> None:
         super().prepare_update(new, old)
-        record_stored_version(new)
+        definition_rules.record_stored_version(new)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         errors = _spec_errors(new.get("spec") or {}, old.get("spec") or {})
-        settled = ("spec.scope", "spec.names.kind") if is_established(old) else ()
+        settled = ("spec.scope", "spec.names.kind") if definition_rules.is_established(old) else ()
         errors += unchanged_fields(new, old, *settled, "spec.group", "spec.names.plural")
         errors += self.validate_status(new, old) + _stored_version_errors(new)
         return errors + _approval_errors(new, old) + _preserve_errors(new, old)
@@ -72,7 +62,7 @@ class CustomResourceDefinitionStrategy(Strategy):
     def prepare_status(self, new: Doc, old: Doc) -> None:
         super().prepare_status(new, old)
         if not new["status"].get("storedVersions"):
-            record_stored_version(new)
+            definition_rules.record_stored_version(new)
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
         return _names_errors(dig(new, "status", "acceptedNames") or {}, "status.acceptedNames")
@@ -90,7 +80,7 @@ class CustomResourceDefinitionStrategy(Strategy):
         finalizers: list[str] = doc["metadata"].setdefault("finalizers", [])
         if CLEANUP_FINALIZER not in finalizers:
             finalizers.append(CLEANUP_FINALIZER)
-        set_condition(
+        definition_rules.set_condition(
             doc,
             "Terminating",
             "True",
@@ -199,7 +189,7 @@ def _stored_version_errors(definition: Doc) -> Errors:
     if not stored:
         return [invalid(path, None, "must have at least one stored version")]
     errors: Errors = []
-    storage = storage_version(definition)
+    storage = definition_rules.storage_version(definition)
     if storage is not None and storage not in stored:
         errors.append(invalid(path, stored, f"must have the storage version {storage}"))
     known = {version.get("name") for version in dig(definition, "spec", "versions") or ()}
@@ -233,15 +223,15 @@ def _spec_errors(spec: Doc, old: Doc | None = None) -> Errors:
         path = f"spec.versions[{index}]"
         if wrong := names.dns1035_label(version.get("name") or ""):
             errors.append(invalid(f"{path}.name", version.get("name") or "", ",".join(wrong)))
-        errors += deprecation_errors(version, path)
+        errors += definition_rules.deprecation_errors(version, path)
     # The first version is told once more under the field that held the only one there was, before there were several.
     if versions and versions[0].get("name") and (wrong := names.dns1035_label(versions[0]["name"])):
         errors.append(invalid("spec.version", versions[0]["name"], ",".join(wrong)))
     for field, internal, judge in (
-        ("schema", "validation", schema_errors),
-        ("subresources", "subresources", subresource_errors),
-        ("additionalPrinterColumns", "additionalPrinterColumns", column_errors),
-        ("selectableFields", "selectableFields", selectable_errors),
+        ("schema", "validation", definition_rules.schema_errors),
+        ("subresources", "subresources", definition_rules.subresource_errors),
+        ("additionalPrinterColumns", "additionalPrinterColumns", definition_rules.column_errors),
+        ("selectableFields", "selectableFields", definition_rules.selectable_errors),
     ):
         if _are_identical(versions, field):
             errors += judge(versions[0], f"spec.{internal}", old)

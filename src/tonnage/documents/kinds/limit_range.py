@@ -8,16 +8,7 @@ from typing import Literal
 
 from tonnage.documents import api_errors
 from tonnage.documents.strategy import Strategy
-from tonnage.documents.validation.resources import (
-    Amounts,
-    aggregate,
-    amounts_of,
-    is_overcommit_allowed,
-    is_pod_level_resource,
-    round_amounts,
-    validate_container_resource_name,
-    validate_resource_name,
-)
+from tonnage.documents.validation import resources
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import MAX_ERRORS_TOLD, Errors, FieldError, duplicate, forbidden, invalid, required
@@ -41,7 +32,7 @@ class LimitRangeStrategy(Strategy):
         """Of a container the limit defaults to the maximum, the request to the limit, else to the minimum."""
         for item in doc.get("spec", {}).get("limits", ()):
             for field in _LISTS:
-                round_amounts(item.get(field))
+                resources.round_amounts(item.get(field))
             if item.get("type") != "Container":
                 continue
             limits = {**item.get("max", {}), **item.get("default", {})}
@@ -73,7 +64,9 @@ def _validate_type(kind: str, at: str) -> Errors:
 
 
 def _validate_names(item: Doc, kind: str, at: str) -> Errors:
-    rule = validate_container_resource_name if kind in ("Pod", "Container") else validate_resource_name
+    rule = (
+        resources.validate_container_resource_name if kind in ("Pod", "Container") else resources.validate_resource_name
+    )
     errors: Errors = []
     for field in _LISTS:
         if kind == "Pod" and field in ("default", "defaultRequest"):
@@ -120,7 +113,7 @@ def _amounts_of(name: str, stated: dict[str, dict[str, Quantity]], at: str) -> I
         if ratio.milli_value() / 1000 > highest:
             told = f"ratio {ratio} is greater than max/min = {highest:f}"
             yield invalid(f"{at}.maxLimitRequestRatio[{name}]", str(ratio), told)
-    if not is_overcommit_allowed(name) and limit is not None and request is not None and limit != request:
+    if not resources.is_overcommit_allowed(name) and limit is not None and request is not None and limit != request:
         told = f"default value {limit} must equal to defaultRequest value {request} in {name}"
         yield invalid(f"{at}.defaultRequest[{name}]", str(request), told)
 
@@ -167,22 +160,24 @@ def _problems(kind: str, doc: Doc, limit_range: Doc) -> Iterator[str]:
         match kind, item["type"]:
             case "Pod", "Container":
                 for container in [*doc["spec"].get("containers", ()), *doc["spec"].get("initContainers", ())]:
-                    yield from _of_one(item, amounts_of(container, "requests"), amounts_of(container, "limits"))
+                    yield from _of_one(
+                        item, resources.amounts_of(container, "requests"), resources.amounts_of(container, "limits")
+                    )
             case "Pod", "Pod":
                 yield from _of_one(item, _of_pod(doc["spec"], "requests"), _of_pod(doc["spec"], "limits"))
             case "PersistentVolumeClaim", "PersistentVolumeClaim":
-                requests = amounts_of(doc["spec"], "requests")
+                requests = resources.amounts_of(doc["spec"], "requests")
                 yield from _below_min(item, requests, {})
                 yield from _above_max(item, "request", requests, {})
 
 
-def _of_pod(spec: Doc, which: Literal["requests", "limits"]) -> Amounts:
+def _of_pod(spec: Doc, which: Literal["requests", "limits"]) -> resources.Amounts:
     """What a pod asks for as a whole; amounts at pod level win over the sum."""
-    total, own = aggregate(spec, which), amounts_of(spec, which)
-    return {**total, **{name: amount for name, amount in own.items() if is_pod_level_resource(name)}}
+    total, own = resources.aggregate(spec, which), resources.amounts_of(spec, which)
+    return {**total, **{name: amount for name, amount in own.items() if resources.is_pod_level_resource(name)}}
 
 
-def _of_one(item: Doc, requests: Amounts, limits: Amounts) -> Iterator[str]:
+def _of_one(item: Doc, requests: resources.Amounts, limits: resources.Amounts) -> Iterator[str]:
     yield from _below_min(item, requests, limits)
     yield from _above_max(item, "limit", limits, requests)
     yield from _above_ratio(item, requests, limits)
@@ -192,7 +187,7 @@ def _amounts(item: Doc, field: str) -> Iterable[tuple[str, Quantity]]:
     return [(name, Quantity.of(text)) for name, text in sorted(item.get(field, {}).items())]
 
 
-def _below_min(item: Doc, requests: Amounts, limits: Amounts) -> Iterator[str]:
+def _below_min(item: Doc, requests: resources.Amounts, limits: resources.Amounts) -> Iterator[str]:
     for name, least in _amounts(item, "min"):
         told = f"minimum {name} usage per {item['type']} is {least}"
         if name not in requests:
@@ -203,7 +198,7 @@ def _below_min(item: Doc, requests: Amounts, limits: Amounts) -> Iterator[str]:
             yield f"{told}, but limit is {limits[name]}"
 
 
-def _above_max(item: Doc, side: str, amounts: Amounts, requests: Amounts) -> Iterator[str]:
+def _above_max(item: Doc, side: str, amounts: resources.Amounts, requests: resources.Amounts) -> Iterator[str]:
     """`amounts` are limits, or of claims, which have none, requests; `side` says which."""
     for name, most in _amounts(item, "max"):
         told = f"maximum {name} usage per {item['type']} is {most}"
@@ -215,7 +210,7 @@ def _above_max(item: Doc, side: str, amounts: Amounts, requests: Amounts) -> Ite
             yield f"{told}, but request is {requests[name]}"
 
 
-def _above_ratio(item: Doc, requests: Amounts, limits: Amounts) -> Iterator[str]:
+def _above_ratio(item: Doc, requests: resources.Amounts, limits: resources.Amounts) -> Iterator[str]:
     for name, highest in _amounts(item, "maxLimitRequestRatio"):
         told = f"{name} max limit to request ratio per {item['type']} is {highest}"
         if name not in requests or requests[name].is_zero():

@@ -4,22 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tonnage.documents.quota import (
-    BEST_EFFORT,
-    NOT_BEST_EFFORT,
-    NOT_TERMINATING,
-    PRIORITY_CLASS,
-    SCOPES,
-    TERMINATING,
-    VOLUME_ATTRIBUTES_CLASS,
-)
+from tonnage.documents import quota
 from tonnage.documents.strategy import Strategy
-from tonnage.documents.validation.resources import (
-    is_huge_pages,
-    round_amounts,
-    validate_resource_name,
-    validate_resource_quantity,
-)
+from tonnage.documents.validation import resources
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import MAX_ERRORS_TOLD, Errors, invalid, required
 from tonnage.quantity import Quantity
@@ -32,8 +19,8 @@ _STANDARD = (
     | {"requests.storage", "pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps"}
     | {"persistentvolumeclaims", "services.nodeports", "services.loadbalancers"}
 )
-_CONFLICTING = ({BEST_EFFORT, NOT_BEST_EFFORT}, {TERMINATING, NOT_TERMINATING})
-_WITH_VALUES = (PRIORITY_CLASS, VOLUME_ATTRIBUTES_CLASS)
+_CONFLICTING = ({quota.BEST_EFFORT, quota.NOT_BEST_EFFORT}, {quota.TERMINATING, quota.NOT_TERMINATING})
+_WITH_VALUES = (quota.PRIORITY_CLASS, quota.VOLUME_ATTRIBUTES_CLASS)
 _MUST_EXIST = (
     "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
     "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
@@ -42,9 +29,9 @@ _MUST_EXIST = (
 
 class ResourceQuotaStrategy(Strategy):
     def default(self, doc: Doc) -> None:
-        round_amounts(doc.get("spec", {}).get("hard"))
+        resources.round_amounts(doc.get("spec", {}).get("hard"))
         for field in ("hard", "used"):
-            round_amounts(doc.get("status", {}).get(field))
+            resources.round_amounts(doc.get("status", {}).get(field))
 
     def prepare_create(self, doc: Doc) -> None:
         doc["status"] = {}
@@ -86,10 +73,10 @@ def _validate_amounts(amounts: dict[str, str], path: str) -> Errors:
     errors: Errors = []
     for name, text in amounts.items():
         at = f"{path}[{name}]"
-        errors += validate_resource_name(name, at)
+        errors += resources.validate_resource_name(name, at)
         if "/" not in name and not _is_standard(name):
             errors.append(invalid(at, name, "must be a standard resource for quota"))
-        errors += validate_resource_quantity(name, text, at)
+        errors += resources.validate_resource_quantity(name, text, at)
     return errors
 
 
@@ -97,7 +84,7 @@ def _validate_scopes(scopes: list[str], hard: Iterable[str]) -> Errors:
     errors: Errors = []
     unfit = _UnfitResources(hard)
     for scope in scopes:
-        if scope not in SCOPES:
+        if scope not in quota.SCOPES:
             errors.append(invalid("spec.scopes", scopes, "unsupported scope"))
         errors += [invalid("spec.scopes", scopes, "unsupported scope applied to resource")] * unfit.count(scope)
     if any(pair <= set(scopes) for pair in _CONFLICTING):
@@ -112,10 +99,10 @@ def _validate_selector(selector: Doc, hard: Iterable[str]) -> Errors:
     for requirement in selector.get("matchExpressions", ()):
         scope, operator = requirement.get("scopeName", ""), requirement.get("operator", "")
         values = requirement.get("values", [])
-        if scope not in SCOPES:
+        if scope not in quota.SCOPES:
             errors.append(invalid(f"{at}.scopeName", scope, "unsupported scope"))
         errors += [invalid(at, selector, "unsupported scope applied to resource")] * unfit.count(scope)
-        if scope in SCOPES and scope not in _WITH_VALUES and operator != "Exists":
+        if scope in quota.SCOPES and scope not in _WITH_VALUES and operator != "Exists":
             errors.append(invalid(f"{at}.operator", operator, _MUST_EXIST))
         if operator in ("In", "NotIn"):
             if not values:
@@ -142,7 +129,7 @@ class _UnfitResources:
         self._left = MAX_ERRORS_TOLD + 1
 
     def count(self, scope: str) -> int:
-        if scope not in SCOPES:
+        if scope not in quota.SCOPES:
             return 0
         if scope not in self._counts:
             self._counts[scope] = sum(not _applies(scope, name) for name in self._names)
@@ -152,13 +139,13 @@ class _UnfitResources:
 
 
 def _is_standard(name: str) -> bool:
-    return name in _STANDARD or is_huge_pages(name.removeprefix("requests."))
+    return name in _STANDARD or resources.is_huge_pages(name.removeprefix("requests."))
 
 
 def _applies(scope: str, name: str) -> bool:
     """Whether a scope means anything for a resource. Mirrors IsResourceQuotaScopeValidForResource."""
-    if scope == BEST_EFFORT:
+    if scope == quota.BEST_EFFORT:
         return name == "pods"
-    if scope == VOLUME_ATTRIBUTES_CLASS:
+    if scope == quota.VOLUME_ATTRIBUTES_CLASS:
         return name in ("persistentvolumeclaims", "requests.storage")
-    return scope not in SCOPES or name == "pods" or name in _COMPUTE
+    return scope not in quota.SCOPES or name == "pods" or name in _COMPUTE

@@ -29,16 +29,9 @@ from tonnage.documents.kinds.pods.pod_security import (
 )
 from tonnage.documents.kinds.pods.pod_volumes import validate_volumes
 from tonnage.documents.known_pod_specs import KnownSpecs, depends_on_its_pod, text_of_spec
+from tonnage.documents.validation import resources
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.metadata import validate_annotations, validate_labels
-from tonnage.documents.validation.resources import (
-    aggregate,
-    amounts_of,
-    is_huge_pages,
-    is_pod_level_resource,
-    validate_resource_name,
-    validate_resource_requirements,
-)
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
@@ -205,20 +198,20 @@ def _validate_pod_level(spec: Doc, path: str, pod: Surroundings) -> Errors:
     errors: Errors = []
     if "claims" in spec["resources"]:
         errors.append(forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level"))
-    errors += validate_resource_requirements(
+    errors += resources.validate_resource_requirements(
         spec["resources"], path, claim_names=pod.claim_names, name_rule=_validate_pod_level_name
     )
-    requests, limits = amounts_of(spec, "requests"), amounts_of(spec, "limits")
-    for name, needed in aggregate(spec, "requests").items():
+    requests, limits = resources.amounts_of(spec, "requests"), resources.amounts_of(spec, "limits")
+    for name, needed in resources.aggregate(spec, "requests").items():
         if name in requests and needed > requests[name]:
             told = f"must be greater than or equal to aggregate container requests of {needed}"
             errors.append(invalid(f"{path}.requests[{name}]", str(requests[name]), told))
-    for name, needed in aggregate(spec, "limits").items():
-        if is_huge_pages(name) and name in limits and needed > limits[name]:
+    for name, needed in resources.aggregate(spec, "limits").items():
+        if resources.is_huge_pages(name) and name in limits and needed > limits[name]:
             told = f"must be greater than or equal to aggregate container limits of {needed}"
             errors.append(invalid(f"{path}.limits[{name}]", str(limits[name]), told))
     for idx, container in enumerate(spec.get("containers", ())):
-        for name, limit in amounts_of(container, "limits").items():
+        for name, limit in resources.amounts_of(container, "limits").items():
             if name in limits and limit > limits[name]:
                 told = f"must be less than or equal to pod limits of {limits[name]}"
                 errors.append(invalid(f"{path}.containers[{idx}][{name}].limits", str(limit), told))
@@ -226,8 +219,8 @@ def _validate_pod_level(spec: Doc, path: str, pod: Surroundings) -> Errors:
 
 
 def _validate_pod_level_name(name: str, path: str) -> Errors:
-    errors = validate_resource_name(name, path)
-    if not errors and not is_pod_level_resource(name):
+    errors = resources.validate_resource_name(name, path)
+    if not errors and not resources.is_pod_level_resource(name):
         errors.append(unsupported(path, name, ("cpu", "hugepages-", "memory")))
     return errors
 
@@ -331,5 +324,5 @@ _NAMES: rules.Rules = {
     "priorityClassName": rules.if_set(_SUBDOMAIN),
     "runtimeClassName": _SUBDOMAIN,
     "preemptionPolicy": rules.needed(rules.one_of("PreemptLowerPriority", "Never")).rule,
-    "overhead": lambda amounts, path: validate_resource_requirements({"limits": amounts}, path),
+    "overhead": lambda amounts, path: resources.validate_resource_requirements({"limits": amounts}, path),
 }

@@ -6,13 +6,7 @@ ValidatePodUpdate and ValidatePodStatusUpdate.
 
 from __future__ import annotations
 
-from tonnage.documents.kinds.pods.pod_placement import (
-    REQUIRED,
-    validate_node_affinity_mutation,
-    validate_node_selector_mutation,
-    validate_only_added_tolerations,
-    validate_only_removed_gates,
-)
+from tonnage.documents.kinds.pods import pod_placement
 from tonnage.documents.kinds.pods.pod_spec import MIRROR, validate_pod, validate_pod_annotations
 from tonnage.documents.validation.internal_form import pod_spec_diff, pod_spec_unchanged
 from tonnage.documents.validation.selectors import has_invalid_values
@@ -43,7 +37,7 @@ _OBSERVED: rules.Rules = {
 
 def validate_pod_update(new: Doc, old: Doc) -> Errors:
     spec, was = new["spec"], old["spec"]
-    terms = was.get("affinity", {}).get("nodeAffinity", {}).get(REQUIRED, {}).get("nodeSelectorTerms", [])
+    terms = was.get("affinity", {}).get("nodeAffinity", {}).get(pod_placement.REQUIRED, {}).get("nodeSelectorTerms", [])
     errors = validate_pod(new, allow_invalid_values=has_invalid_values(terms))
     errors += _validate_annotation_changes(new, old)
     for field in ("containers", "initContainers"):
@@ -54,10 +48,10 @@ def validate_pod_update(new: Doc, old: Doc) -> Errors:
         errors += wrong
         if "activeDeadlineSeconds" in spec:
             return errors
-    errors += validate_only_added_tolerations(
+    errors += pod_placement.validate_only_added_tolerations(
         spec.get("tolerations", []), was.get("tolerations", []), "spec.tolerations"
     )
-    errors += validate_only_removed_gates(
+    errors += pod_placement.validate_only_removed_gates(
         spec.get("schedulingGates", []), was.get("schedulingGates", []), "spec.schedulingGates"
     )
     if pod_spec_unchanged(spec, was):
@@ -83,13 +77,13 @@ def _without_legal_changes(spec: Doc, was: Doc) -> tuple[Doc, Errors]:
 
     errors: Errors = []
     if was.get("schedulingGates"):
-        errors += validate_node_selector_mutation(
+        errors += pod_placement.validate_node_selector_mutation(
             spec.get("nodeSelector", {}), was.get("nodeSelector", {}), "spec.nodeSelector"
         )
         _put_back(munged, was, "nodeSelector")
         now, before = (each.get("affinity", {}).get("nodeAffinity", {}) for each in (spec, was))
         if not same(now, before):
-            errors += validate_node_affinity_mutation(now, before, "spec.affinity.nodeAffinity")
+            errors += pod_placement.validate_node_affinity_mutation(now, before, "spec.affinity.nodeAffinity")
             affinity = munged.setdefault("affinity", {})
             _put_back(affinity, was.get("affinity", {}), "nodeAffinity")
             if not affinity and "affinity" not in was:

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from tonnage.documents.kinds.storage.persistent_volume import VOLUME_MODES, validate_access_modes
 from tonnage.documents.strategy import Strategy
+from tonnage.documents.validation import resources
 from tonnage.documents.validation.internal_form import diff, unchanged
-from tonnage.documents.validation.resources import (
-    is_native,
-    round_amounts,
-    validate_basic_resource,
-    validate_positive_quantity,
-    validate_resource_quantity,
-)
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
@@ -49,7 +43,7 @@ class PersistentVolumeClaimStrategy(Strategy):
         status: Doc = new.get("status", {})
         errors: Errors = []
         for name, text in status.get("capacity", {}).items():
-            errors += validate_basic_resource(text, f"status.capacity[{name}]")
+            errors += resources.validate_basic_resource(text, f"status.capacity[{name}]")
         path = "status.allocatedResourceStatuses"
         for name, resize_status in status.get("allocatedResourceStatuses", {}).items():
             errors += _validate_resource_key(name, path)
@@ -61,9 +55,9 @@ class PersistentVolumeClaimStrategy(Strategy):
             key_errors = _validate_resource_key(name, path)
             errors += key_errors
             if not key_errors:
-                errors += validate_basic_resource(text, f"{path}[{name}]") or validate_resource_quantity(
-                    "storage", text, f"{path}[{name}]"
-                )
+                errors += resources.validate_basic_resource(
+                    text, f"{path}[{name}]"
+                ) or resources.validate_resource_quantity("storage", text, f"{path}[{name}]")
         return errors
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
@@ -90,14 +84,14 @@ def default_claim(doc: Doc) -> None:
     doc.setdefault("status", {}).setdefault("phase", "Pending")
     default_claim_spec(doc.setdefault("spec", {}))
     for field in ("capacity", "allocatedResources"):
-        round_amounts(doc["status"].get(field))
+        resources.round_amounts(doc["status"].get(field))
 
 
 def default_claim_spec(spec: Doc) -> None:
     """Also for the template of a generic ephemeral volume and of a StatefulSet."""
     spec.setdefault("volumeMode", "Filesystem")
     for field in ("limits", "requests"):
-        round_amounts(dig(spec, "resources", field))
+        resources.round_amounts(dig(spec, "resources", field))
 
 
 def mirror_data_sources(spec: Doc) -> None:
@@ -193,7 +187,9 @@ def claim_spec_warnings(spec: Doc, path: str) -> list[str]:
 def _validate_request(text: str | None, path: str) -> Errors:
     if text is None:
         return [required(path)]
-    return validate_positive_quantity(text, path) or validate_resource_quantity("storage", text, path)
+    return resources.validate_positive_quantity(text, path) or resources.validate_resource_quantity(
+        "storage", text, path
+    )
 
 
 _CLASS_NAME = rules.if_set(rules.named(names.dns_subdomain))
@@ -259,6 +255,6 @@ def _validate_attributes_class_change(spec: Doc, before: Doc, status: Doc) -> Er
 
 def _validate_resource_key(name: str, path: str) -> Errors:
     errors = rules.sentences(path, name, names.qualified_name(name))
-    if not errors and is_native(name) and name != "storage":
+    if not errors and resources.is_native(name) and name != "storage":
         errors.append(unsupported(path, name, ("storage",)))
     return errors

@@ -5,13 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
-from tonnage.documents.kinds.workloads.workload import (
-    MISMATCH,
-    WorkloadStrategy,
-    parsed_selector,
-    shown_strategy,
-    validate_always_running,
-)
+from tonnage.documents.kinds.workloads import workload
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import field_rules as rules
 from tonnage.objects.document import Doc, same
@@ -21,7 +15,7 @@ from tonnage.objects.texts.decode_budget import whole_number
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
-class DaemonSetStrategy(WorkloadStrategy):
+class DaemonSetStrategy(workload.WorkloadStrategy):
     """Its template's own generation lives on in an annotation, for clients of an API long gone."""
 
     new_status: ClassVar[Doc] = dict.fromkeys(
@@ -48,14 +42,14 @@ class DaemonSetStrategy(WorkloadStrategy):
         selector, template = spec.get("selector"), spec.get("template", {})
         errors = validate_label_selector(selector, "spec.selector")
         labels = template.get("metadata", {}).get("labels")
-        parsed = parsed_selector(selector)
+        parsed = workload.parsed_selector(selector)
         # Unlike the others, a DaemonSet without a selector is told here that it selects nothing.
         if selector is None or (parsed is not None and not parsed.matches(labels or {})):
-            errors.append(invalid("spec.template.metadata.labels", labels, MISMATCH))
+            errors.append(invalid("spec.template.metadata.labels", labels, workload.MISMATCH))
         if selector is not None and parsed is not None and parsed.is_empty:
             errors.append(invalid("spec.selector", selector, "empty selector is invalid for daemonset"))
         errors += validate_pod_template(template, "spec.template")
-        errors += validate_always_running(template, "DaemonSet")
+        errors += workload.validate_always_running(template, "DaemonSet")
         errors += rules.check(doc, "", {"spec.minReadySeconds": rules.nonnegative})
         errors += validate_daemon_set_strategy(spec.get("updateStrategy", {}), "spec.updateStrategy")
         return errors + rules.check(doc, "", {"spec.revisionHistoryLimit": rules.nonnegative})
@@ -79,7 +73,7 @@ def validate_daemon_set_strategy(strategy: Doc, path: str) -> Errors:
     if kind == "OnDelete":
         return []
     if kind != "RollingUpdate":
-        shown = shown_strategy(kind, rolling, ("MaxUnavailable", "MaxSurge"))
+        shown = workload.shown_strategy(kind, rolling, ("MaxUnavailable", "MaxSurge"))
         return [unsupported(path, shown, ("RollingUpdate", "OnDelete"))]
     if rolling is None:
         return [required(f"{path}.rollingUpdate")]

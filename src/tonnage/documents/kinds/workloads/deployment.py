@@ -6,13 +6,7 @@ from typing import ClassVar
 
 from tonnage.documents.kinds.pods.pod_defaults import default_pod_template
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
-from tonnage.documents.kinds.workloads.workload import (
-    MISMATCH,
-    WorkloadStrategy,
-    shown_strategy,
-    validate_always_running,
-    validate_selected_template,
-)
+from tonnage.documents.kinds.workloads import workload
 from tonnage.documents.strategy import keep
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import Errors, forbidden, invalid, required, unsupported
@@ -21,7 +15,7 @@ from tonnage.objects.field_rules import amount_of, at_most_all, check, count_or_
 _PARTS_OF_REPLICA_SET = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 
 
-class DeploymentStrategy(WorkloadStrategy):
+class DeploymentStrategy(workload.WorkloadStrategy):
     rolling: ClassVar[tuple[str, Doc]] = ("strategy", {"maxUnavailable": "25%", "maxSurge": "25%"})
     defaults: ClassVar[Doc] = {"spec": {"revisionHistoryLimit": 10, "progressDeadlineSeconds": 600}}
     fixed = ("spec.selector",)
@@ -35,7 +29,7 @@ class DeploymentStrategy(WorkloadStrategy):
     def validate(self, doc: Doc) -> Errors:
         spec = doc["spec"]
         errors = check(doc, "", {"spec.replicas": nonnegative})
-        errors += validate_selected_template(spec, "ReplicaSet")
+        errors += workload.validate_selected_template(spec, "ReplicaSet")
         errors += validate_deployment_strategy(spec.get("strategy", {}), "spec.strategy")
         counts = ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
         errors += check(spec, "spec", dict.fromkeys(counts, nonnegative))
@@ -61,7 +55,7 @@ def validate_deployment_strategy(strategy: Doc, path: str) -> Errors:
         told = "may not be specified when strategy `type` is 'Recreate'"
         return [] if rolling is None else [forbidden(f"{path}.rollingUpdate", told)]
     if kind != "RollingUpdate":
-        shown = shown_strategy(kind, rolling, ("MaxUnavailable", "MaxSurge"))
+        shown = workload.shown_strategy(kind, rolling, ("MaxUnavailable", "MaxSurge"))
         return [unsupported(path, shown, ("Recreate", "RollingUpdate"))]
     rolling = rolling or {}
     out, extra = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
@@ -72,7 +66,7 @@ def validate_deployment_strategy(strategy: Doc, path: str) -> Errors:
     return errors + at_most_all(out, f"{at}.maxUnavailable")
 
 
-class ReplicaSetStrategy(WorkloadStrategy):
+class ReplicaSetStrategy(workload.WorkloadStrategy):
     new_status: ClassVar[Doc] = {"replicas": 0}
     fixed = ("spec.selector",)
     parts = _PARTS_OF_REPLICA_SET
@@ -81,10 +75,10 @@ class ReplicaSetStrategy(WorkloadStrategy):
 
     def validate(self, doc: Doc) -> Errors:
         errors = check(doc, "", {"spec.replicas": nonnegative, "spec.minReadySeconds": nonnegative})
-        return errors + validate_selected_template(doc["spec"], "ReplicaSet")
+        return errors + workload.validate_selected_template(doc["spec"], "ReplicaSet")
 
 
-class ReplicationControllerStrategy(WorkloadStrategy):
+class ReplicationControllerStrategy(workload.WorkloadStrategy):
     """The oldest workload: its selector is a map. Deleted without a word about its pods, it leaves them."""
 
     default_propagation: ClassVar[str] = "Orphan"
@@ -117,6 +111,6 @@ class ReplicationControllerStrategy(WorkloadStrategy):
             return [*errors, required("spec.template")]
         labels = template.get("metadata", {}).get("labels")
         if selector and not selector.items() <= (labels or {}).items():
-            errors.append(invalid("spec.template.metadata.labels", labels, MISMATCH))
+            errors.append(invalid("spec.template.metadata.labels", labels, workload.MISMATCH))
         errors += validate_pod_template(template, "spec.template")
-        return errors + validate_always_running(template, "ReplicationController")
+        return errors + workload.validate_always_running(template, "ReplicationController")

@@ -7,13 +7,7 @@ from typing import ClassVar
 
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
 from tonnage.documents.kinds.storage.persistent_volume_claim import default_claim, validate_claim_spec
-from tonnage.documents.kinds.workloads.workload import (
-    WorkloadStrategy,
-    shown_strategy,
-    validate_always_running,
-    validate_match,
-    validate_selector,
-)
+from tonnage.documents.kinds.workloads import workload
 from tonnage.documents.strategy import fill
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
@@ -35,7 +29,7 @@ _LATER_DEFAULTS: Doc = {
 }
 
 
-class StatefulSetStrategy(WorkloadStrategy):
+class StatefulSetStrategy(workload.WorkloadStrategy):
     # A pod's name is the set's and a number, and has to be a host name.
     name_rule: ClassVar[Callable[[str], list[str]]] = staticmethod(names.dns_label)
     new_status: ClassVar[Doc] = {"replicas": 0, "availableReplicas": 0}
@@ -78,11 +72,11 @@ class StatefulSetStrategy(WorkloadStrategy):
         errors += check(spec, "spec", dict.fromkeys(("replicas", "minReadySeconds", "ordinals.start"), nonnegative))
         if not is_update:
             errors += check(spec, "spec", {"serviceName": if_set(named(names.dns_label))})
-        errors += validate_selector(spec, "statefulset", "")
+        errors += workload.validate_selector(spec, "statefulset", "")
         template = _with_claim_volumes(spec)
-        errors += validate_match(spec, template)
+        errors += workload.validate_match(spec, template)
         errors += validate_pod_template(template, "spec.template")
-        return errors + validate_always_running(spec.get("template", {}), "StatefulSet")
+        return errors + workload.validate_always_running(spec.get("template", {}), "StatefulSet")
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         errors = self.validate(new, is_update=True)
@@ -117,7 +111,7 @@ def validate_stateful_set_strategy(strategy: Doc, path: str) -> Errors:
         shown = {"Partition": rolling.get("partition", 0), "MaxUnavailable": rolling.get("maxUnavailable")}
         return [invalid(f"{path}.rollingUpdate", shown, "only allowed for updateStrategy 'RollingUpdate'")]
     if kind != "RollingUpdate":
-        shown = shown_strategy(kind, rolling, ("Partition", "MaxUnavailable"))
+        shown = workload.shown_strategy(kind, rolling, ("Partition", "MaxUnavailable"))
         return [invalid(path, shown, "must be 'RollingUpdate' or 'OnDelete'")]
     if rolling is None:
         return []
