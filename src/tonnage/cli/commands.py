@@ -59,7 +59,6 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "version": "Print the version, the Python it runs on, and the Kubernetes release whose behaviour it follows.",
     },
 }
-"""In the order in which help shows them: what a newcomer wants first stands first."""
 
 _MODULES: Final = {
     "completion": "about",

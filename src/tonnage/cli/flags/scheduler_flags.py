@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tonnage.scheduling.configuration.configuration import Configuration, LeaderElection
 
 KUBERNETES: Final = "1.36"
-"""The release whose behaviour is followed."""
 DEPRECATED: Final = ("profiling", "contention_profiling", "kube_api_qps", "kube_api_burst", "kube_api_content_type")
 """Flags that a configuration file says better; beside one they do not count."""
 

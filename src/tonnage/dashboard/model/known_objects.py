@@ -204,7 +204,6 @@ class Content(NamedTuple):
     bytes: int
     name: str = ""
     arriving: PoolPlace | None = None
-    """Where it is being copied to."""
 
     def places(self) -> Iterator[PoolPlace]:
         yield self.place

@@ -30,7 +30,6 @@ MOST_STEPS: Final = 60
 SAME: Final = timedelta(seconds=15)
 """An object and an Event that say the same within this are one step."""
 _ONCE: Final = frozenset(("created", "bound", "started", "succeeded", "failed", "terminating", "deleted"))
-"""What happens to a pod once."""
 _LEAST: Final = ("event", "refused", "released", "detached")
 """What is left out first of a lane that grows too long."""
 _UNDER_WAY: Final = frozenset(("rebuilding", "attaching", "terminating"))

@@ -36,7 +36,6 @@ class VolumePlace(NamedTuple):
     nodes: tuple[str, ...] = ()
     zones: tuple[str, ...] = ()
     is_confined: bool = False
-    """It has an affinity at all."""
     is_unreachable: bool = False
     """No node that there is reaches it, and nodes were named."""
 

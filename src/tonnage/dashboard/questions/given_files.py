@@ -121,7 +121,6 @@ TEACHES: Final = {
     "24-three-parts/reservation": "Reservation",
     "24-three-parts/rebuilding": "Rebuilding",
 }
-"""The three parts of KEP-5925, each with the example that teaches it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,6 @@ SECURITY_HEADERS: Final = {
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 """A replay file with a dump of a cluster may be large; more than this is refused."""
 BODY_S: Final = 60.0
-"""How long a body may take to come."""
 _LIMITS: Final = Limits(MAX_REQUEST_VALUES, MAX_BODY_BYTES)
 """A few bytes can stand for a lot of memory; what is asked here is a few long texts, or some thousand names."""
 _AT_ONCE_BYTES: Final = 256 * 1024

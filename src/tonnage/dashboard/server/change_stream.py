@@ -59,7 +59,6 @@ SEND_S: Final = 30.0
 """How long a piece of a message may take to be taken: a slow line takes long for a large one, and is not cut off."""
 PIECE_BYTES: Final = 64 * 1024
 MAX_STREAMS: Final = 100
-"""Windows at once."""
 _ALIVE: Final = b"event: alive\ndata: {}\n\n"
 
 

@@ -46,7 +46,6 @@ class DashboardSettings:
     tls: ServerTls | None = None
     """How it is served where others than this machine's can reach it."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names by which browsers may ask for it, besides its address."""
     asking: Asking | None = None
     """How the cluster's scheduler is configured that questions are decided by; None for the default."""
 

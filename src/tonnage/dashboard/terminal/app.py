@@ -75,7 +75,6 @@ DRAW_S: Final = 0.5
 REST: Final = 4
 """How many times as long as it took to draw nothing is drawn: four fifths of the time are left for keys."""
 ASK_S: Final = 3.0
-"""How often it is worked out why pods wait, while somebody looks at that."""
 
 
 class Questions(Protocol):

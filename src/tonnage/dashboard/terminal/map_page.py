@@ -169,7 +169,6 @@ USED, PROMISED, FREE = "█", "▒", "░"
 SORTS: Final = ("name", "fullness", "trouble")
 _MOST_BAR: Final = 40
 _SIGN_WIDTH: Final = 20
-"""For what is wrong with a node, in words."""
 
 
 def bar(used: int, promised: int, free: int, width: int) -> Text:

@@ -63,11 +63,9 @@ class CapacityLayout(StrEnum):
 
     NONE = "none"
     NODE = "node"
-    """One node each."""
     SHARED = "shared"
     """Several nodes each, such as a zone."""
     CLUSTER = "cluster"
-    """All nodes."""
     MIXED = "mixed"
 
 

@@ -220,7 +220,6 @@ class _Figures(NamedTuple):
     free: int | None
     largest_volume: int | None
     is_kept: bool
-    """By `tonnage pools`."""
 
 
 def class_findings(facts: Facts) -> Iterator[Finding]:

@@ -33,7 +33,6 @@ from tonnage.scheduling.volumes.attach.volume_ids import csi_driver_of
 from tonnage.whatif.sources import ClusterState
 
 LEASE_NAMESPACE: Final = LeaderElection().resource_namespace
-"""Where the lease of the default configuration is."""
 _NOT_ASKED_FOR: Final = ("only-scheduler",)
 _ACCOUNT: Final = "system:serviceaccount:"
 
@@ -169,7 +168,6 @@ class Facts:
     unlisted: Mapping[str, str] = field(default_factory=dict)
     """Kinds that could not be listed, and why."""
     server: ServerFacts | None = None
-    """None for files."""
     access: Sequence[GrantedAccess] = ()
 
     @classmethod

@@ -22,7 +22,6 @@ class Severity(StrEnum):
     WARNING = "warning"
     """Something is wrong or will be, though pods run."""
     INFO = "info"
-    """Good to know; nothing has to be done."""
 
 
 NOTHING: Final = "nothing has to be done"
@@ -34,11 +33,9 @@ class Finding:
     name: str
     severity: Severity
     object: str
-    """`Kind namespace/name`, or `Kind name`."""
     message: str
     remedy: str
     driver: str = ""
-    """The CSI driver whose storage it is about, if any."""
 
     def document(self) -> dict[str, Any]:
         found = {

@@ -193,7 +193,6 @@ async def _may(client: Client, permission: Permission) -> GrantedAccess:
 
 
 _OLDEST = (1, 24)
-"""The first with storage.k8s.io/v1 CSIStorageCapacity."""
 _WORDS = {FactAnswer.YES: "on", FactAnswer.NO: "off", FactAnswer.UNKNOWN: "unknown"}
 
 

@@ -42,7 +42,6 @@ theme.tick_color, theme.zero_color = _RULE, _MUTED
 
 
 WHOLE: Final = partial(number_ticks, whole=True)
-"""Ticks of an axis that counts things."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,4 +235,3 @@ PAGES: Final[Mapping[str, Callable[[Answer], HtmlPage]]] = {
     "recording": recording_page,
     "simulate": simulate_page,
 }
-"""By the answer, how it is drawn."""

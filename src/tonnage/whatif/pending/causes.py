@@ -59,7 +59,6 @@ class NodePlaces(NamedTuple):
     zone_of: Mapping[str, str]
     """By node; empty for one that does not say."""
     order: Mapping[str, int]
-    """By filter plugin, when it is asked."""
 
 
 def cause_of(pod: PodInfo, explanation: Explanation, class_of: Mapping[Key, str], places: NodePlaces) -> CauseOfPod:

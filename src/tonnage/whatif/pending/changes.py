@@ -71,7 +71,6 @@ class ClusterChange:
     sizes: Mapping[Key, int] = field(default_factory=dict)
     """What each pod takes of it, where it has a size."""
     nodes: frozenset[str] = frozenset()
-    """Where that is taken."""
 
 
 def _of_no_size(rank: int, told: str, objects: Sequence[Object], deleted: tuple[Pod, ...] = ()) -> ClusterChange:

@@ -51,7 +51,6 @@ class PendingPod:
     state: PodState
     refusals: CauseOfPod
     node: str = ""
-    """Where it goes, or is on its way to."""
     explanation: Explanation | None = None
     """Its own, or that of a pod that is alike; None for one that fits, or that nobody tries."""
 
@@ -104,7 +103,6 @@ class PendingAnswer:
     groups: Sequence[PendingGroup]
     """The largest first; every pod is in one of them."""
     helps: Sequence[Help]
-    """What lets pods in, the most first."""
     is_partial: bool = False
 
     def document(self) -> list[dict[str, Any]]:

@@ -35,7 +35,6 @@ from tonnage.whatif.html.amounts import count_text
 from tonnage.whatif.page import FittedTable, TableColumn, TextPage
 
 STORAGE_PLUGINS: Final = frozenset({"NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions", "VolumeZone"})
-"""Who refuses a node because of a pod's volumes."""
 _SCORING: Final = "VolumeBinding"
 """Whose scores are those of the gate StorageCapacityScoring."""
 _TOLD_SCORES: Final = 3
@@ -52,13 +51,10 @@ class ShadowVerdict:
     tie: bool = False
     """They differ, and theirs is as good as ours."""
     refused: bool = False
-    """Tonnage refuses their node."""
     by_storage: bool = False
-    """…because of the pod's volumes."""
     by_scoring: bool = False
     """They differ by StorageCapacityScoring alone: with the gate off, theirs is as good as any."""
     why: str = ""
-    """Why the two differ; empty where they agree."""
 
     def document(self) -> dict[str, Any]:
         return {

@@ -43,7 +43,6 @@ _MOST_ENDED: Final = 1000
 PROVISIONING_FAILED, FAILED_ATTACH = "ProvisioningFailed", "FailedAttachVolume"
 LIMIT_EXCEEDED = "VolumeAttachmentLimitExceeded"
 TOLD_BY_EVENTS: Final = (PROVISIONING_FAILED, FAILED_ATTACH)
-"""Reasons of the events that matter here."""
 
 _log = logs.logger("tonnage.shadow")
 
