@@ -170,9 +170,7 @@ def read_record(data: bytes) -> None:
 
 
 def patched(data: bytes, media: str, doc: Doc) -> Doc:
-    call: Any = SimpleNamespace(
-        headers={"Content-Type": media}, body=data, resource=PODS, warnings=[], name="web", namespace="shop"
-    )
+    call: Any = SimpleNamespace(content_type=media, body=data, resource=PODS, warnings=[], name="web", namespace="shop")
     said = patching.read_patch(call)
     made = said.patched(schema_of_resource(PODS), copy(doc))
     patching._admit_patched(call, said, made, "Strict" if len(data) % 2 else "Warn")
