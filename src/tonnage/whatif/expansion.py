@@ -151,10 +151,7 @@ class WorkloadExpander:
         self._names = {each.key for each in state.objects if isinstance(each, Pod)}
 
     def expand(self, workload: Workload) -> Expansion:
-        """The pods that a workload has, and those that its controller would still make. Raises BrokenManifest.
-
-        Of very many to make, the first `MOST_EXPANDED`, and a warning says so.
-        """
+        """The pods that a workload has, and the first that its controller would still make. Raises BrokenManifest."""
         owner, made = self._owner(workload)
         present = self._present(workload)
         missing, name = self.missing(workload), f"{resource_of(type(workload)).kind} {workload.key}"
@@ -165,10 +162,7 @@ class WorkloadExpander:
         return Expansion(workload, made, present, tuple(replicas))
 
     def more(self, workload: Workload) -> tuple[tuple[Object, ...], Iterator[Replica]]:
-        """What is made first, and pods beyond those that are there, for as long as somebody asks for one more.
-
-        A DaemonSet has no more than one for each node.
-        """
+        """What is made first, and pods beyond those that are there, without end; of a DaemonSet one for each node."""
         owner, made = self._owner(workload)
         return made, self._replicas(owner, self._present(workload))
 

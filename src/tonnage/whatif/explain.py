@@ -71,10 +71,7 @@ def decided_on(
     foreign: ForeignPlugins | None = None,
     note: Callable[[str], object] = lambda sentence: None,
 ) -> tuple[Explanation, ResolvedProfile]:
-    """A pod of a cluster explained, with the profile that decided; what a person should know about it is noted.
-
-    Raises TonnageError when the configuration has no profile for the pod.
-    """
+    """A pod explained, with the profile that decided. Raises TonnageError when there is no profile for it."""
     profile = profile_for(pod, configuration, is_default=is_default, note=note)
     if remark := remark_on(pod, state.memory):
         note(remark)

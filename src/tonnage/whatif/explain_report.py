@@ -352,10 +352,7 @@ def nearest_node(refused: Sequence[NodeAnswer]) -> str:
 
 
 def nearest_miss(refused: Sequence[NodeAnswer]) -> str:
-    """How near the nearest of these nodes came, for want of storage; which one, unless all came as near.
-
-    What would help elsewhere in the group is told too, for as many nodes as it helps.
-    """
+    """How near the nearest of these nodes came, for want of storage, and what would help others of them."""
     misses = [(miss, each.name) for each in refused if (miss := each.miss) is not None]
     if not misses:
         return ""

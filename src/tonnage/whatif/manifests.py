@@ -130,10 +130,7 @@ def documents_in(sources: Sequence[str]) -> Iterator[tuple[Origin, Resource, Doc
 
 
 def objects_at(origin: Origin, value: Any, names: NameGenerator, warnings: list[str]) -> Iterator[Manifest]:
-    """The objects of one value that stands elsewhere than in a manifest, in their order; lists are taken apart.
-
-    Raises BrokenManifest, also for kinds that decisions do not look at: here somebody put them on purpose.
-    """
+    """The objects of one value that stands elsewhere. Raises BrokenManifest, also for kinds that are not read."""
     for place, doc in _objects(origin, value):
         found = Manifests(warnings=warnings)
         _take(found, place, doc, names, READ)

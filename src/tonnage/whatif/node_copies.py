@@ -58,10 +58,7 @@ def volumes_on(node: Node, objects: Iterable[Object]) -> list[PersistentVolume]:
 
 
 def with_more_room(capacity: CSIStorageCapacity, size_bytes: int, *, as_pool: bool) -> CSIStorageCapacity:
-    """A capacity object that tells of so many bytes more: a pool of its own, or more in the largest.
-
-    An object that lists no pools is one pool of its sum: there more room is more of that.
-    """
+    """A capacity object that tells of so many bytes more: a pool of its own where it lists pools, or more in one."""
     pools = list(listed_pools(capacity))
     is_listed = bool(pools)
     if not is_listed:

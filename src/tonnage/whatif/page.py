@@ -80,10 +80,7 @@ class FittedTable:
         return max(cell_len(self.columns[place].head), *(_longest_word(row[place]) for row in self.rows), 0)
 
     def _widths(self, width: int) -> list[int] | None:
-        """By column; None where even the longest words do not fit beside each other.
-
-        What is left over beside the longest words is given to the columns that are nearest to having enough.
-        """
+        """By column, those that need least filled up first; None where even the longest words do not fit."""
         places = range(len(self.columns))
         found, wanted = [self._narrowest(place) for place in places], [self._widest(place) for place in places]
         left = width - sum(found) - _GAP * (len(self.columns) - 1)

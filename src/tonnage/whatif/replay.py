@@ -212,10 +212,7 @@ class Replay:
         return found
 
     def fail_binding(self, key: Key) -> str:
-        """Undo a pod's last decision: give back what was kept for it; the node it was sent to.
-
-        Raises ReplayError when there is no decision that could fail.
-        """
+        """Undo a pod's last decision; the node it was sent to. Raises ReplayError when none could fail."""
         pod = self.pod(key)
         sent = self._on_their_way.get(uid_of(pod))
         if sent is None:

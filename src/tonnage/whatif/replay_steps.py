@@ -59,10 +59,7 @@ class BrokenStep(TonnageError):
 
 
 def read_steps(path: Path, creation: Creation, warnings: list[str]) -> list[Step]:
-    """The steps of a file, in order. Raises BrokenStep or BrokenManifest; what is doubtful is said in `warnings`.
-
-    `creation` has seen the objects there are at the start, and sees those of every step in turn.
-    """
+    """The steps of a file, in order. Raises BrokenStep or BrokenManifest; what is doubtful is said in `warnings`."""
     try:
         data = path.read_bytes()
     except OSError as exc:

@@ -149,10 +149,7 @@ class SchedulerMemory:
 
 
 async def memory_of(endpoint: Endpoint, *, clock: Clock, user: KubeconfigUser | None = None) -> SchedulerMemory:
-    """Ask a live scheduler, as `user`.
-
-    Raises Disconnected, Untrusted, NotLetIn, or TonnageError for one that does not answer as ours.
-    """
+    """Ask a live scheduler, as `user`. Raises Disconnected, Untrusted, NotLetIn, or TonnageError."""
     from tonnage.client.program_pages import ProgramPages
 
     async with ProgramPages(endpoint, clock=clock, user=user) as pages:

@@ -161,10 +161,7 @@ def not_listed(kind: str, why: str) -> str:
 
 
 async def check_answers(client: Client) -> None:
-    """Ask a server for a word. Raises Disconnected, or TonnageError for one that takes connections and says nothing.
-
-    Whoever asks a question waits for it: lists may take their time, a server that never answers may not.
-    """
+    """Ask a server for a word. Raises Disconnected, or TonnageError for one that says nothing for too long."""
     try:
         await within(client.clock, ANSWERS_WITHIN_S, client.raw("GET", "/version"))
     except TimeoutError as exc:
@@ -266,10 +263,7 @@ async def _listed(client: Client, kind: ReadKind, at: str) -> ObjectList[Object]
 
 
 def clock_of(objects: Iterable[Object]) -> VirtualClock:
-    """A clock that stands at the last instant the objects tell of: a dump was taken then, or soon after.
-
-    At a fixed instant when they tell of none.
-    """
+    """A clock that stands at the last instant the objects tell of, or at a fixed one when they tell of none."""
     told = [at for each in objects for at in _times_in(each)]
     return VirtualClock(max(told)) if told else VirtualClock()
 

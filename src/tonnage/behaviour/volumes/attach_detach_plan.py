@@ -90,10 +90,7 @@ def plan(
     max_wait_s: float = MAX_WAIT_FOR_UNMOUNT_S,
     force_on_timeout: bool = True,
 ) -> AttachDetachPlan:
-    """What to do about a volume that pods on the `wanted` nodes need, who came first coming first.
-
-    `unwanted_s` is for how long nobody has needed it on a node.
-    """
+    """What to do about a volume that pods on the `wanted` nodes need; `unwanted_s`: since when nobody needs it."""
     source = volume.spec.csi
     if source is None:
         return AttachDetachPlan()

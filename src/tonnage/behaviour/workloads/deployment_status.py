@@ -61,10 +61,7 @@ def rollout_status(
     now: datetime,
     measured_now: datetime | None = None,
 ) -> DeploymentStatus:
-    """The status in a rollout: by numbers, and how it goes on. Mirrors syncRolloutStatus.
-
-    `measured_now` is what the deadline is judged by, where the clock may have been set since the last progress.
-    """
+    """The status in a rollout; `measured_now` is what the deadline is judged by. Mirrors syncRolloutStatus."""
     status = calculate_status(deployment, sets, new, now)
     conditions = status.conditions
     was = condition_of(deployment.status.conditions, _PROGRESSING)
@@ -92,10 +89,7 @@ def rollout_status(
 
 
 def paused_conditions(deployment: Deployment, now: datetime) -> Conditions | None:
-    """The conditions after it was paused or resumed, None when they say so already.
-
-    A deadline must not pass while nothing is meant to move. Mirrors checkPausedConditions.
-    """
+    """The conditions after it was paused or resumed, None when they say so. Mirrors checkPausedConditions."""
     was = condition_of(deployment.status.conditions, _PROGRESSING)
     if not has_deadline(deployment) or (was is not None and was.reason == "ProgressDeadlineExceeded"):
         return None

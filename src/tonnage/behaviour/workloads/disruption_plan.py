@@ -167,10 +167,7 @@ def failed_status(budget: PodDisruptionBudget, message: str, now: datetime) -> P
 
 
 def stale_after_s(pod: Pod, now: datetime) -> float | None:
-    """Seconds until a pod's DisruptionTarget is no longer believed; None when it has none that could go stale.
-
-    What the kubelet said stays: its pods may take any time to end.
-    """
+    """Seconds until a pod's DisruptionTarget is no longer believed; None when it has none, or its kubelet said it."""
     condition = pod.condition("DisruptionTarget")
     if condition is None or not condition.is_true or condition.reason == "TerminationByKubelet":
         return None

@@ -210,10 +210,7 @@ class ObservedState:
 
 
 def plan(owner: StatefulSet, pods: Iterable[Pod], observed: ObservedState) -> list[Step]:
-    """What to do now, in this order; a step that fails ends the round.
-
-    A set that is being deleted is left to the garbage collector.
-    """
+    """What to do now, in this order; a step that fails ends the round. Nothing for a set that is being deleted."""
     if owner.metadata.is_terminating:
         return []
     wanted = ordinals(owner)

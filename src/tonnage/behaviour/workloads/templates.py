@@ -77,10 +77,7 @@ def pod_from_template(template: Mapping[str, Any], owner: Object) -> Doc:
 
 
 def generated_name(prefix: str, rng: random.Random) -> str:
-    """`prefix` and five letters, as the server would choose them.
-
-    Chosen here, so that a create whose answer got lost can be looked up by its name.
-    """
+    """`prefix` and five letters, chosen here so that a create whose answer got lost can be looked up."""
     return prefix[:_MAX_GENERATED_BASE] + "".join(rng.choice(_LETTERS) for _ in range(5))
 
 
@@ -143,10 +140,7 @@ def in_order(revisions: Iterable[ControllerRevision]) -> list[ControllerRevision
 
 
 def data_of(owner: Versioned) -> Doc:
-    """The patch that puts the owner's present template back, its fields in the order in which Go writes maps.
-
-    Upstream's clients find the revision of a template by comparing bytes.
-    """
+    """The patch that puts the owner's template back, as Go writes it: upstream's clients compare bytes."""
     patch: Doc = _sorted({"spec": {"template": {**dict(owner.spec.template), "$patch": "replace"}}})
     return patch
 

@@ -89,10 +89,7 @@ class StatefulPodControl:
         self._record_pod_event(owner, "Delete", pod.name, None)
 
     async def update(self, owner: StatefulSet, pod: Pod) -> None:
-        """Give an adopted pod the labels of its identity, and its claims the owners that the policy wants.
-
-        Its volumes stay as they are: no API server lets them be changed.
-        """
+        """Give an adopted pod the labels of its identity, and its claims the owners that the policy wants."""
         if not has_identity(pod):
             patch: Doc = {"metadata": {"uid": pod.uid, "labels": identity_labels(pod.name)}}
             try:

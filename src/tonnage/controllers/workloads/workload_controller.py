@@ -36,38 +36,6 @@ from tonnage.objects.meta import Key, Object, revision_of
 from tonnage.objects.selectors import LabelSelector, selects
 
 T = TypeVar("T", bound=Object)
-Owner = TypeVar("Owner", bound=Object)
-
-
-def add_owned_event_handlers(
-    reconciler: Reconciler,
-    objects: Cache[T],
-    owners: Cache[Owner],
-    selector_of: Callable[[Owner], LabelSelector | None],
-) -> None:
-    """Queue an owner whenever one of its objects is added, updated or deleted, or moves to or from another owner.
-
-    An orphan queues every owner of its namespace that would adopt it.
-    """
-    kind = scheme.resource_of(owners.cls).kind
-    owners_in = Indexer(owners, namespace_of)
-
-    def changed(found: T) -> None:
-        controller = found.metadata.controller
-        if controller is not None:
-            if controller.kind == kind:
-                reconciler.add(f"{found.namespace}/{controller.name}")
-            return
-        for owner in owners_in(found.namespace):
-            if selects(selector_of(owner), found.metadata.labels):
-                reconciler.add(owner.key)
-
-    def updated(old: T, new: T) -> None:
-        if old.metadata.controller != new.metadata.controller:
-            changed(old)
-        changed(new)
-
-    objects.add_handlers(on_add=changed, on_update=updated, on_delete=changed)
 
 
 class ControllerRefIndex(Generic[T]):
@@ -324,7 +292,29 @@ class WorkloadController(ABC, Generic[Workload, Dependent]):
             name, self._reconcile, clock=context.clock, metrics=context.queues, workers=_WORKERS
         )
         self._reconciler.follow(workloads)
-        add_owned_event_handlers(self._reconciler, dependents, workloads, selector_of)
+        self._follow_owned(dependents)
+
+    def _follow_owned(self, dependents: Cache[Dependent]) -> None:
+        """Queue a workload when one of its objects comes, changes or goes, or moves to or from another owner.
+
+        An orphan queues every workload of its namespace that would adopt it.
+        """
+        workloads_in = Indexer(self._workloads, namespace_of)
+
+        def changed(found: Dependent) -> None:
+            if found.metadata.controller is not None:
+                self._queue_owner(found)
+                return
+            for owner in workloads_in(found.namespace):
+                if selects(selector_of(owner), found.metadata.labels):
+                    self._reconciler.add(owner.key)
+
+        def updated(old: Dependent, new: Dependent) -> None:
+            if old.metadata.controller != new.metadata.controller:
+                changed(old)
+            changed(new)
+
+        dependents.add_handlers(on_add=changed, on_update=updated, on_delete=changed)
 
     async def run(self) -> None:
         """Work until cancelled, once all informers are synced: a partial state would look like missing pods."""

@@ -88,10 +88,7 @@ class PodControl:
 
 
 async def slow_start(count: int, act: Callable[[int], Awaitable[TonnageError | None]]) -> TonnageError | None:
-    """Do it `count` times: one, then two at once, then four… until all are done or one of a batch failed.
-
-    Whatever is wrong with the first is mostly wrong with all of them, and need not be asked a hundred times.
-    """
+    """Do it `count` times: one, then two at once, then four… until all are done or one of a batch failed."""
     done, batch = 0, min(count, _FIRST_BATCH)
     while batch > 0:
         failure = first_failure(await asyncio.gather(*(act(done + n) for n in range(batch))))

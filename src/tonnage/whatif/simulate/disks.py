@@ -186,11 +186,7 @@ def pools_of_sum(capacity: CSIStorageCapacity) -> list[int]:
 def figures(
     capacity: CSIStorageCapacity, disk: Disk, overstates: float = 1.0, now: datetime | None = None
 ) -> CSIStorageCapacity:
-    """A capacity object as it tells of a disk: in the fields that it used before.
-
-    Where its publisher named the claims that the figures include, it goes on to do so, and where a server noted the
-    time of the last write, that is `now`: what is promised to a claim is kept back until one of them shows it.
-    """
+    """A capacity object as it tells of a disk, in the fields, and with the claims and times, that it told before."""
     pools = [int(free * overstates) for free in disk.pools]
     quantities = tuple(Quantity.from_int(free) for free in sorted(pools, reverse=True))
     changes: dict[str, object] = {}

@@ -89,10 +89,7 @@ class Run:
 
 
 class Player:
-    """Plays one scenario on one cluster, as often as asked; every run starts from the same objects.
-
-    Raises BrokenScenario for a scenario that names what is not there.
-    """
+    """Plays one scenario on one cluster, as often as asked. Raises BrokenScenario if it names what is not there."""
 
     def __init__(
         self,

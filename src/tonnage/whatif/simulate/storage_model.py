@@ -264,11 +264,7 @@ class StorageModel:
         return sorted({each.storage_class_name for each in told if each is not None})
 
     def home_node(self, volume: PersistentVolume) -> Node | None:
-        """The one node that a volume can be used on, if it is one.
-
-        A volume that is free to move, because its node was out of use, is still where it is attached, else on the node
-        that was selected for it.
-        """
+        """The one node that a volume can be used on; of one that may move, where it is attached or was selected."""
         if volume.spec.node_affinity.required is None:
             owner = volume.spec.claim_ref
             claim = self.objects.get(PersistentVolumeClaim, owner.key) if owner is not None else None

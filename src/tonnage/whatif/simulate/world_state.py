@@ -47,10 +47,7 @@ class Agenda:
         return self._notes[0][0] if self._notes else None
 
     def at(self, when_s: float, work: Work, *, is_alarm: bool = False) -> None:
-        """Note work for an instant; one that has passed is now.
-
-        An alarm is for the case that nothing else happens until then: nobody waits for it alone.
-        """
+        """Note work for an instant; one that has passed is now. An alarm alone keeps nobody waiting."""
         self.awake += not is_alarm
         heapq.heappush(self._notes, (max(when_s, self.now_s), next(self._order), work, is_alarm))
 
