@@ -12,26 +12,9 @@ from typing import ClassVar
 
 from tonnage.documents.strategy import Generation, Strategy, keep
 from tonnage.documents.validation.selectors import validate_label_selector
+from tonnage.objects import field_rules
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid
-from tonnage.objects.field_rules import (
-    Asked,
-    Rules,
-    at_most_all,
-    at_most_bytes,
-    both,
-    check,
-    count_or_percent,
-    each,
-    immutable,
-    must_be,
-    needed,
-    nonnegative,
-    one_of,
-    part,
-    unchanged_fields,
-    validate_label_name,
-)
 
 HIGHEST_USER_PRIORITY = 1_000_000_000
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -43,7 +26,9 @@ class PriorityClassStrategy(Strategy):
 
     generation = Generation.COUNTED
     defaults: ClassVar[Doc] = {"value": 0, "preemptionPolicy": "PreemptLowerPriority"}
-    rules: ClassVar[Rules] = {"preemptionPolicy": needed(one_of("PreemptLowerPriority", "Never"))}
+    rules: ClassVar[field_rules.Rules] = {
+        "preemptionPolicy": field_rules.needed(field_rules.one_of("PreemptLowerPriority", "Never"))
+    }
 
     def validate(self, doc: Doc) -> Errors:
         errors: Errors = []
@@ -60,7 +45,7 @@ class PriorityClassStrategy(Strategy):
         """Only description and globalDefault may change; the name's rules are not asked again."""
         is_same = new.get("value", 0) == old.get("value", 0)
         errors = [] if is_same else [forbidden("value", "may not be changed in an update.")]
-        return errors + unchanged_fields(new, old, "preemptionPolicy")
+        return errors + field_rules.unchanged_fields(new, old, "preemptionPolicy")
 
     def spec_changed(self, new: Doc, old: Doc) -> bool:
         """Its generation is 1 for ever: what it means cannot change."""
@@ -84,9 +69,9 @@ class LeaseStrategy(Strategy):
     unconditional_update = False
     create_on_update = True
     defaults: ClassVar[Doc] = {"spec": {}}
-    rules: ClassVar[Rules] = {
-        "spec.leaseDurationSeconds": must_be(lambda value: value > 0, "must be greater than 0"),
-        "spec.leaseTransitions": nonnegative,
+    rules: ClassVar[field_rules.Rules] = {
+        "spec.leaseDurationSeconds": field_rules.must_be(lambda value: value > 0, "must be greater than 0"),
+        "spec.leaseTransitions": field_rules.nonnegative,
     }
 
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
@@ -96,18 +81,18 @@ class LeaseStrategy(Strategy):
 
 
 _BUDGET_COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
-_COUNT_OR_PERCENT = both(count_or_percent, at_most_all)
+_COUNT_OR_PERCENT = field_rules.both(field_rules.count_or_percent, field_rules.at_most_all)
 
 
 class PodDisruptionBudgetStrategy(Strategy):
     generation = Generation.COUNTED
     unconditional_update = False
     new_status: ClassVar[Doc] = dict.fromkeys(_BUDGET_COUNTS, 0)
-    rules: ClassVar[Rules] = {
+    rules: ClassVar[field_rules.Rules] = {
         "spec.minAvailable": _COUNT_OR_PERCENT,
         "spec.maxUnavailable": _COUNT_OR_PERCENT,
         "spec.selector": validate_label_selector,
-        "spec.unhealthyPodEvictionPolicy": one_of("AlwaysAllow", "IfHealthyBudget"),
+        "spec.unhealthyPodEvictionPolicy": field_rules.one_of("AlwaysAllow", "IfHealthyBudget"),
     }
 
     def prepare_create(self, doc: Doc) -> None:
@@ -124,7 +109,7 @@ class PodDisruptionBudgetStrategy(Strategy):
         return [invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set"), *errors]
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
-        return check(new.get("status", {}), "status", _BUDGET_STATUS)
+        return field_rules.check(new.get("status", {}), "status", _BUDGET_STATUS)
 
 
 _REASON = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
@@ -134,15 +119,18 @@ _REASON_TOLD = (
     f"(e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', "
     f"regex used for validation is '{_REASON}')"
 )
-_CONDITION: Rules = {
-    "type": Asked(validate_label_name),
-    "status": Asked(one_of("False", "True", "Unknown")),
-    "observedGeneration": must_be(lambda value: value >= 0, "must be greater than or equal to zero"),
-    "lastTransitionTime": needed(),
-    "reason": needed(
-        both(must_be(lambda value: re.fullmatch(_REASON, value) is not None, _REASON_TOLD), at_most_bytes(1024))
+_CONDITION: field_rules.Rules = {
+    "type": field_rules.Asked(field_rules.validate_label_name),
+    "status": field_rules.Asked(field_rules.one_of("False", "True", "Unknown")),
+    "observedGeneration": field_rules.must_be(lambda value: value >= 0, "must be greater than or equal to zero"),
+    "lastTransitionTime": field_rules.needed(),
+    "reason": field_rules.needed(
+        field_rules.both(
+            field_rules.must_be(lambda value: re.fullmatch(_REASON, value) is not None, _REASON_TOLD),
+            field_rules.at_most_bytes(1024),
+        )
     ),
-    "message": at_most_bytes(32 * 1024),
+    "message": field_rules.at_most_bytes(32 * 1024),
 }
 
 
@@ -155,12 +143,18 @@ def validate_conditions(conditions: list[Doc], path: str) -> Errors:
         if kind in seen:
             errors.append(duplicate(f"{path}[{idx}].type", kind))
         seen.add(kind)
-        errors += check(condition, f"{path}[{idx}]", _CONDITION)
+        errors += field_rules.check(condition, f"{path}[{idx}]", _CONDITION)
     return errors
 
 
-_BUDGET_STATUS: Rules = {"conditions": validate_conditions, **dict.fromkeys(_BUDGET_COUNTS, nonnegative)}
-_REQUESTS: Rules = {"name": needed(), "exactly": part({"deviceClassName": needed()})}
+_BUDGET_STATUS: field_rules.Rules = {
+    "conditions": validate_conditions,
+    **dict.fromkeys(_BUDGET_COUNTS, field_rules.nonnegative),
+}
+_REQUESTS: field_rules.Rules = {
+    "name": field_rules.needed(),
+    "exactly": field_rules.part({"deviceClassName": field_rules.needed()}),
+}
 
 
 class DeviceClassStrategy(Strategy):
@@ -172,13 +166,13 @@ class ResourceClaimStrategy(Strategy):
     """What a claim asks for is settled at creation; allocation and users are its status."""
 
     new_status: ClassVar[Doc] = {}
-    rules: ClassVar[Rules] = {"spec.devices.requests": each(_REQUESTS)}
+    rules: ClassVar[field_rules.Rules] = {"spec.devices.requests": field_rules.each(_REQUESTS)}
 
     def default(self, doc: Doc) -> None:
         _default_requests(doc.setdefault("spec", {}))
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return immutable("spec", new["spec"], old["spec"])
+        return field_rules.immutable("spec", new["spec"], old["spec"])
 
     def prepare_status(self, new: Doc, old: Doc) -> None:
         """Not even metadata is written here."""
@@ -188,21 +182,21 @@ class ResourceClaimStrategy(Strategy):
 
 class ResourceClaimTemplateStrategy(Strategy):
     defaults: ClassVar[Doc] = {"spec": {"metadata": {}, "spec": {}}}
-    rules: ClassVar[Rules] = {"spec.spec.devices.requests": each(_REQUESTS)}
+    rules: ClassVar[field_rules.Rules] = {"spec.spec.devices.requests": field_rules.each(_REQUESTS)}
 
     def default(self, doc: Doc) -> None:
         super().default(doc)
         _default_requests(doc["spec"]["spec"])
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return immutable("spec", new["spec"], old["spec"])
+        return field_rules.immutable("spec", new["spec"], old["spec"])
 
 
 class ResourceSliceStrategy(Strategy):
     """Driver, pool and node say whose devices these are; the devices themselves come and go."""
 
     generation = Generation.COUNTED
-    rules: ClassVar[Rules] = {"spec.driver": needed(), "spec.pool.name": needed()}
+    rules: ClassVar[field_rules.Rules] = {"spec.driver": field_rules.needed(), "spec.pool.name": field_rules.needed()}
     fixed = ("spec.driver", "spec.nodeName", "spec.pool.name")
 
 
