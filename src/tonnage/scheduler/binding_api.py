@@ -33,10 +33,7 @@ _log = logs.logger("tonnage.scheduler")
 
 
 class PodIsOver(TonnageError):
-    """Nothing is written for a pod that is gone or going, or has its node: a volume would be made for nobody.
-
-    Its attempt ends, and nobody is told.
-    """
+    """Nothing is written for a pod that is gone or going, or has its node. Its attempt ends, and nobody is told."""
 
     def __init__(self, pod: PodInfo) -> None:
         self.pod = pod

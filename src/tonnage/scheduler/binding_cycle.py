@@ -59,10 +59,7 @@ def pre_bind_pre_flight(placement: Placement) -> Status | tuple[PreBindPlugin, .
 
 
 async def prepare(context: SchedulerContext, placement: Placement, due: Sequence[PreBindPlugin]) -> Status:
-    """Run the PreBind plugins that have something to do.
-
-    Never raises for what the API says or a plugin breaks: that is a Status with code ERROR.
-    """
+    """Run the PreBind plugins that have something to do. What breaks is a Status with code ERROR."""
     if not due:
         return Status()
     began_at = context.clock.monotonic()

@@ -49,10 +49,7 @@ class CapacityReservations:
         self._held = held
 
     def listed(self) -> list[dict[str, Any]]:
-        """Who holds what, since when and why, by capacity object and pod: what /debug/reservations shows.
-
-        A promise that rests is told with 0 bytes.
-        """
+        """Who holds what, since when and why: what /debug/reservations shows. A promise that rests has 0 bytes."""
         found = [
             {
                 "mode": str(mode),
@@ -114,10 +111,7 @@ class NominationsReport:
         self._engine = engine
 
     def listed(self) -> list[dict[str, Any]]:
-        """Who is expected where, since when, by whom, and whether room is held: what /debug/nominations shows.
-
-        Sorted by node; on each, those who were nominated first come first, as they go first.
-        """
+        """Who is expected where, since when, by whom, and whether room is held: what /debug/nominations shows."""
         found = []
         for each in self._engine.queue.nominator:
             since, by = writer_of(each)

@@ -147,10 +147,7 @@ class SchedulingLoop:
     # -- one pod ------------------------------------------------------------------------------------------------------
 
     def schedule_one(self, queued: QueuedPod) -> None:
-        """Attempt to place one popped pod and start what follows. Does not wait, and does not raise.
-
-        When something breaks, what was kept for the pod is given back, and the pod is tried again after a backoff.
-        """
+        """Attempt to place one popped pod and start what follows. Does not wait, and does not raise."""
         placement: Placement | None = None
         try:
             if self._engine.is_settled(queued):
@@ -347,9 +344,8 @@ class SchedulingLoop:
         *,
         exc: BaseException | None = None,
     ) -> None:
-        """Something raised that nobody expected: log it with its traceback and count it. Does not raise.
-
-        What was kept for the pod is given back, if it was on its way to a node, and it is tried again after a backoff.
+        """Something raised that nobody expected: log and count it, give back what was kept for the pod, and try it
+        again later.
         """
         pod = queued.info.key if queued is not None else ""
         _log.error("Scheduling failed unexpectedly", where=where, pod=pod, exc_info=exc or True)

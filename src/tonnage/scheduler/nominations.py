@@ -66,10 +66,8 @@ class Nominations:
 
     @asynccontextmanager
     async def shown(self, pod: PodInfo, node_name: str) -> AsyncIterator[None]:
-        """Tell where the pod goes, then run the block: what is done for the pod before it is bound.
-
-        The nomination is answered before the block begins, unless the server does not take it (see above). When the
-        block has ended, nothing about the pod is being written any more.
+        """Tell where the pod goes, then run the block: what is done for the pod before it is bound. When the block has
+        ended, nothing about the pod is being written any more.
         """
         backoff = Backoff(clock=self.clock, rng=self.rng, first_s=_FIRST_PAUSE_S, max_s=_MAX_PAUSE_S, jitter=0.2)
         is_over = not self.is_shown or await self._show(pod, node_name)

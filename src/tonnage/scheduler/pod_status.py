@@ -56,10 +56,8 @@ class _Said:
 
 
 class PodStatusWriter:
-    """Writes the PodScheduled condition and the scheduler's events.
-
-    `client` is for nominations, `telling` for the rest. `newest` gives a pod as the informer knows it, None when it is
-    gone.
+    """Writes the PodScheduled condition and the scheduler's events. `client` is for nominations, `telling` for the
+    rest.
     """
 
     def __init__(

@@ -80,9 +80,8 @@ class PreemptionExecutor:
     # -- beside it ----------------------------------------------------------------------------------------------------
 
     async def carry_out(self, started: StartedPreemption, told: Awaitable[None] | None) -> None:
-        """Write the nomination (`told`, None when the API has it), then see the victims off.
-
-        Never raises for what the API says.
+        """Write the nomination (`told`, None when the API has it), then see the victims off. What the API refuses ends
+        it.
         """
         pod = started.pod
         self._context.slots.take()

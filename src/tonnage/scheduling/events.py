@@ -22,11 +22,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 
 
 class EventResource(StrEnum):
-    """What an event is about.
-
-    Plugins register `POD`, which covers both kinds of it: what happened is always to an assigned pod, or to one that
-    waits. The values are the labels that metrics carry.
-    """
+    """What an event is about; `POD`, which plugins register, covers both kinds of it. The values label metrics."""
 
     POD = "Pod"
     ASSIGNED_POD = "AssignedPod"
@@ -182,10 +178,8 @@ _RESOURCES: Final[Mapping[type[Object], EventResource]] = {
 
 
 def changes_of(old: Object | None, new: Object | None) -> tuple[Change, ...]:
-    """What an informer's step from `old` to `new` means; None is "not there". Nothing for kinds nobody waits for.
-
-    A pod that has ended is as good as gone, and one that was given a node is a new assigned pod. An object that was
-    deleted and made again under its name, between two looks, is two changes.
+    """What an informer's step from `old` to `new` means; None is "not there". A pod that has ended is as good as gone,
+    one that was given a node is a new assigned pod, and an object made again under its name is two changes.
     """
     if old is not None and new is not None and old.uid != new.uid:
         return changes_of(old, None) + changes_of(None, new)
@@ -219,11 +213,8 @@ def claims_named(old: Any, new: Any) -> tuple[Key, ...]:
 
 
 def node_events(old: Node, new: Node) -> tuple[ClusterEvent, ...]:
-    """Which parts of a node changed that pods may wait for; none for a heartbeat.
-
-    Mirrors NodeSchedulingPropertiesChange, but for one thing: upstream passes over a node being cordoned. We tell of it
-    as of any change of `unschedulable`, because a volume that can be rebuilt elsewhere may leave a cordoned node
-    (KEP-5925); hints that wait for room see that there is none.
+    """Which parts of a node changed that pods may wait for; none for a heartbeat. Unlike NodeSchedulingPropertiesChange
+    it tells of cordoning, for a volume may be rebuilt elsewhere then (KEP-5925).
     """
     changed = {
         ActionType.UPDATE_NODE_TAINT: (

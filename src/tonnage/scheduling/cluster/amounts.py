@@ -69,10 +69,8 @@ def scored_amounts_of(pod: Pod) -> Amounts:
 
 
 def scored_usage_of(pod: Pod) -> tuple[int, int]:
-    """CPU and memory of a resident as scores see them. Unlike for newcomers, pod-level resources count.
-
-    A pod that sets pod-level resources is assumed to need something only of what neither it nor any container names
-    (getNonMissingContainerRequests).
+    """CPU and memory of a resident as scores see them, pod-level resources included. With those, something is assumed
+    only of what neither the pod nor any container names (getNonMissingContainerRequests).
     """
     assumed = ASSUMED
     if _pod_level_requests(pod):

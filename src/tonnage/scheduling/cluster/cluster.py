@@ -333,10 +333,7 @@ class Cluster:
         self.changes.note(row)
 
     def _large_total(self, of_residents: Iterable[int]) -> int:
-        """A sum that may be more than 64 bits hold: it stops there, and is counted anew when a pod goes.
-
-        A sum that wrapped around would be negative, and the fullest node the emptiest.
-        """
+        """A sum that stops at 64 bits: one that wrapped around would make the fullest node the emptiest."""
         self.counts_large = True
         return min(sum(of_residents), MOST)
 
@@ -365,9 +362,8 @@ _NO_ROWS = slice(0, 0)
 
 
 def row_about(cluster: Cluster, changed: Any) -> Rows | None:
-    """The row of a node, its CSINode, an attachment to it, or a pod that is or was there or expected there.
-
-    No row when the node is not known; None for what is about no node.
+    """The row of a node, its CSINode, an attachment, or a pod there or expected there; no row when the node is not
+    known, None for what is about no node.
     """
     if isinstance(changed, Node | CSINode):
         name = changed.metadata.name

@@ -58,10 +58,7 @@ def only_row(rows: Rows) -> int:
 
 
 def few_rows(rows: Rows, most: int) -> list[int]:
-    """The rows as plain numbers if there are no more than so many of them, else none.
-
-    Between two decisions a few rows change, and of those plain sums cost less than a dozen operations on arrays.
-    """
+    """The rows as plain numbers if there are no more than so many of them, else none."""
     if isinstance(rows, slice):
         return list(range(rows.start, rows.stop)) if rows.stop - rows.start <= most else []
     found: list[int] = rows.tolist() if len(rows) <= most else []
@@ -151,10 +148,7 @@ class LabelColumn:
             self._values.release(before)
 
     def table(self, requirement: Requirement) -> Mask:
-        """For every id, does a node with that value meet the requirement? One that makes no sense is met by nobody.
-
-        The answer for an id that no node has at present means nothing.
-        """
+        """For every id that a node has: does its value meet the requirement? One that makes no sense is met by none."""
         size = len(self.texts)
         try:
             for_none = requirement.holds(None)

@@ -34,10 +34,7 @@ def term_matching(cluster: Cluster, term: NodeSelectorTerm, rows: Rows) -> Mask:
 
 
 def _names_match(cluster: Cluster, requirement: Requirement, rows: Rows) -> Mask:
-    """A field In or NotIn exactly one value; anything else matches nothing.
-
-    `metadata.name` is the only field there is; others read as empty, as they do upstream.
-    """
+    """A field In or NotIn exactly one value; fields other than `metadata.name` read as empty, as upstream has it."""
     if requirement.operator not in ("In", "NotIn") or len(requirement.values) != 1:
         return np.zeros(row_count(rows), dtype=np.bool_)
     if requirement.key != NODE_NAME_FIELD:
@@ -47,10 +44,7 @@ def _names_match(cluster: Cluster, requirement: Requirement, rows: Rows) -> Mask
 
 
 def selected(cluster: Cluster, selector: LabelSelector, rows: Rows) -> Mask:
-    """Which rows a label selector picks: all of its requirements; an empty one picks every row.
-
-    One that makes no sense picks none.
-    """
+    """Which rows a label selector picks: an empty one every row, one that makes no sense none."""
     found: Mask = np.ones(row_count(rows), dtype=np.bool_)
     for requirement in selector.requirements():
         found &= cluster.labels.meets(requirement, rows)

@@ -161,10 +161,7 @@ class PodInfo:
         )
 
     def counts_like(self, other: PodInfo) -> bool:
-        """Whether, on the same node, nobody who counts residents could tell this pod from another of its own uid.
-
-        What a pod says about itself in its status is of no account, but for what it holds while it is resized.
-        """
+        """Whether, on the same node, nobody who counts residents could tell this pod from another of its own uid."""
         mine, theirs = self.pod, other.pod
         if self.labels != other.labels or self.is_terminating != other.is_terminating:
             return False

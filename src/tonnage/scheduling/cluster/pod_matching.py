@@ -57,10 +57,8 @@ def hold(requirements: Requirements, labels: Labels) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PodMatcher:
-    """Pods of some namespaces whose labels meet all requirements.
-
-    A pod's namespace is meant when it is among `namespaces`, or when its labels meet `namespace_requirements`: None
-    adds no namespace, an empty tuple every one.
+    """Pods whose labels meet all requirements, of `namespaces` and of those whose labels meet `namespace_requirements`:
+    None adds no namespace, an empty tuple every one.
     """
 
     namespaces: frozenset[str]
@@ -81,10 +79,7 @@ class PodMatcher:
         )
 
     def settled(self, known: Namespaces) -> PodMatcher:
-        """The same with its namespaces looked up: what it means from now on depends on no namespace's labels.
-
-        A selector of namespaces chooses among those that are `known`; one that chooses every namespace stays as it is.
-        """
+        """The same with its namespaces looked up among the `known`; one that chooses every namespace stays as it is."""
         chosen = self.namespace_requirements
         if not chosen:
             return self

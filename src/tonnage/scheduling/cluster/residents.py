@@ -71,9 +71,8 @@ class RowCounts:
         return self._counts[: len(self._place)]
 
     def by_value(self, ids: Ids, values: int, keep: Mask | None = None) -> Floats:
-        """The counts summed up by label value: `ids` is that of every row, of `values` there are.
-
-        `keep` says which of `rows` count. Floats, for that is what bincount makes of weights; the sums are exact.
+        """The counts summed up by label value: `ids` is that of every row, of `values` there are; `keep` says which of
+        `rows` count.
         """
         counts = self.counts if keep is None else self.counts * keep
         found: Floats = np.bincount(ids[self.rows], weights=counts, minlength=values).astype(np.float64, copy=False)
@@ -155,10 +154,8 @@ class Residents:
         self._index: MatcherIndex[_Tally] = MatcherIndex()
 
     def counted(self, matchers: tuple[PodMatcher, ...], *, terminating: bool) -> RowCounts:
-        """The pods that every one of the matchers means, by row; `terminating` says whether those count as well.
-
-        The matchers must be settled, and at least one. What is returned is up to date until pods come or go, and is
-        not to be changed.
+        """The pods that every one of the matchers means, by row; `terminating` says whether those count as well. The
+        matchers must be settled. The answer is true until pods come or go, and is not to be changed.
         """
         if not self._is_counting:
             self._is_counting = True

@@ -52,10 +52,8 @@ class Workloads:
         self.tick += 1
 
     def selector_for(self, pod: Pod) -> LabelSelector | None:
-        """What selects the pods to spread this one among; None when nothing does.
-
-        A pod may have lost the labels its owner selects it by; then its Services and its owner disagree, and nothing is
-        selected by both.
+        """What selects the pods to spread this one among; None when nothing does. Where its Services and its owner
+        disagree, nothing is selected by both.
         """
         labels: dict[str, str] = {}
         for selector in self._services.get(pod.metadata.namespace, {}).values():

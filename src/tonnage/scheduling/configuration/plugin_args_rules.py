@@ -92,10 +92,8 @@ def constraint_errors(constraints: Sequence[TopologySpreadConstraint], path: str
 
 
 def node_affinity_errors(affinity: NodeAffinity, path: str) -> Errors:
-    """What cannot be parsed in an affinity for all pods.
-
-    Looser than the API server is with a pod's own: there may be no terms, and any field may be named. Mirrors
-    NewNodeSelector and NewPreferredSchedulingTerms; empty terms, and preferences worth nothing, are not looked at.
+    """What cannot be parsed in an affinity for all pods: looser than the API server is with a pod's own. Mirrors
+    NewNodeSelector and NewPreferredSchedulingTerms.
     """
     errors: Errors = []
     if affinity.required is not None:

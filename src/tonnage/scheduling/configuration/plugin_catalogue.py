@@ -17,9 +17,8 @@ from tonnage.scheduling import framework
 
 
 class ExtensionPoint(StrEnum):
-    """Where a plugin can take part, in the words of the file; the order is the one upstream goes through them in.
-
-    The last two place groups of pods, which Tonnage does not: they are read and resolved, and nothing runs there.
+    """Where a plugin can take part, in the words of the file and upstream's order. At the last two, for groups of pods,
+    nothing runs here.
     """
 
     PRE_FILTER = "preFilter"

@@ -124,10 +124,8 @@ class RowAnswers:
         return FilterResults(held.first[:size].copy(), held.bits[:size].copy(), held.final[:size].copy(), reasons)
 
     def refusal_for(self, cluster: Cluster, plugins: tuple[str, ...]) -> Diagnosis:
-        """Why no row passes, for a pod whose answer this is and to whom nobody else objects.
-
-        Thousands of equal pods that fit nowhere are told the same, and what was found out about it for the first
-        (`Diagnosis.shared`) is true for the others until a row changes.
+        """Why no row passes, for a pod to whom nobody else objects. Equal pods share what was concluded from it
+        (`Diagnosis.shared`) until a row changes.
         """
         if self.refusal is None or self.refused_at != self.judged_at:
             self.refusal = Diagnosis(cluster, plugins=plugins, results=self.told(cluster.size))

@@ -36,9 +36,8 @@ class SumsAsked(NamedTuple):
 
 
 class SumsFilter(FilterPlugin):
-    """NodeResourcesFit: a row passes just when it has as much left of each resource as the pod asks for.
-
-    A profile has one only if all its other filters are Tonnage's own, for which `takes_only_resources` is true.
+    """NodeResourcesFit: a row passes just when it has as much left of each resource as the pod asks for. A profile has
+    one only if all its other filters are Tonnage's own.
     """
 
     @abstractmethod
@@ -57,10 +56,7 @@ def judge_by_sums(
     diagnosis: Diagnosis,
     held: Mapping[int, Sequence[PodInfo]],
 ) -> Mapping[int, Sequence[PodInfo]]:
-    """Hold against rows what the pods nominated to them leave too little of; the rows that sums do not decide.
-
-    What others hold against a row stands: they would say the same with those pods there.
-    """
+    """Hold against rows what the pods nominated to them leave too little of; the rows that sums do not decide."""
     cluster = cycle.cluster
     if not held or fit is None or cluster.counts_large or looks_across_rows(filters, cycle):
         return held
@@ -132,10 +128,7 @@ def takes_only_resources(pod: PodInfo, other: PodInfo) -> bool:
 
 
 def not_yet_counted(cluster: Cluster, row: int, expected: Iterable[PodInfo]) -> list[PodInfo]:
-    """The pods expected on a row that are not counted anywhere yet.
-
-    One that asks for more than the whole node has will never be there: it must not keep others out.
-    """
+    """The pods expected on a row that are not counted anywhere yet, without those that the node is too small for."""
     return [
         pod
         for pod in expected

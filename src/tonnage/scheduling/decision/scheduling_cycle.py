@@ -81,10 +81,8 @@ class Pipeline:
 
 @dataclass(slots=True)
 class Decision:
-    """What came out. `row` and `node` are set when the pod fits somewhere.
-
-    `diagnosis` says who refused which node, when no node is left or when it was asked for; never when the pod goes to
-    the node it is nominated to, because the others were not asked.
+    """What came out. `diagnosis` says who refused which node, when no node is left or when it was asked for; never when
+    the pod goes to the node it is nominated to.
     """
 
     cycle: Cycle
@@ -258,9 +256,8 @@ class Decider:
         return not isinstance(cycle, Status) and self._fits(cycle, row, ahead)
 
     def new_cycle(self, cluster: Cluster, pod: PodInfo, nominated_here: Sequence[PodInfo] = ()) -> Cycle | Status:
-        """A cycle of its own, PreFilter done, for questions about a cluster as it might be; or who refuses the pod.
-
-        `nominated_here` are pods that were put on the row in question; what they still need of storage is theirs too.
+        """A cycle of its own, PreFilter done, for a cluster as it might be; or who refuses the pod. `nominated_here`
+        are pods that were put on the row in question.
         """
         cycle = Cycle(pod, cluster)
         cycle.nominated_here = nominated_here
@@ -277,10 +274,8 @@ class Decider:
         return None
 
     def _refusal_with_nominated(self, cycle: Cycle, row: int, held: Sequence[PodInfo]) -> tuple[int, Judgement] | None:
-        """Judge a row as if the pods nominated to it were there already.
-
-        They are put there for the question and taken away again; plugins that count pods look anew, in a cycle of
-        their own, so that nothing of it stays.
+        """Judge a row as if the pods nominated to it were there: they are put there for the question and taken away
+        again.
         """
         cluster = cycle.cluster
         added = not_yet_counted(cluster, row, held)
@@ -346,10 +341,8 @@ class Decider:
         return self._drawn(cycle, best if isinstance(rows, slice) else rows[best], rows, total)
 
     def _drawn(self, cycle: Cycle, best: Sequence[int] | npt.NDArray[np.intp], rows: Rows, total: Ints) -> int:
-        """One of the rows with the best total: one that a plugin prefers, else by lot. `total` is that of `rows`.
-
-        A plugin may prefer a row before any total. It is asked about the best rows first, and about the others only if
-        none of the best is as good as it gets: mostly one is.
+        """One of the rows with the best total (that of `rows`): one that a plugin prefers, else by lot. A plugin that
+        prefers rows before any total is asked about the others only if none of the best is as good as it gets.
         """
         for plugin in self.pipeline.preferring:
             prefers = plugin.prefers(cycle)

@@ -276,11 +276,9 @@ def _joined(errors: Sequence[str]) -> str:
 
 
 def after_pod_change(waiting: PodInfo, event: ClusterEvent, old: Pod | None, new: Pod | None) -> Hint:
-    """May a pod that came, changed its labels or went make room for a pod that was turned away?
-
-    Where upstream would let the pod sleep although the answer is yes, ours wakes it: when one of several anti-affinity
-    terms matched what went (upstream wants all of them to), when a namespaceSelector may choose the other pod's
-    namespace (there it never does), and when the last pod that matched has gone and the pod may now be the first.
+    """May a pod that came, changed its labels or went make room for a pod that was turned away? Ours wakes more than
+    upstream's: when one of several anti-affinity terms matched what went, when a namespaceSelector may choose the
+    other pod's namespace, and when the last pod that matched has gone.
     """
     if old is not None and new is not None and PodInfo(new).uid == waiting.uid:
         return QUEUE
@@ -302,10 +300,8 @@ def after_pod_change(waiting: PodInfo, event: ClusterEvent, old: Pod | None, new
 
 
 def after_node_change(waiting: PodInfo, event: ClusterEvent, old: Node | None, new: Node) -> Hint:
-    """May a node that came, or got other labels, take a pod that was turned away?
-
-    A pod without required terms was turned away for those of residents, whose keys are not known here, so that every
-    node may help. Upstream lets it sleep.
+    """May a node that came, or got other labels, take a pod that was turned away? One without required terms was turned
+    away for those of residents, so that every node may help. (Upstream lets it sleep.)
     """
     if terms_in(waiting.pod) > MAX_TERMS:
         return QUEUE_SKIP

@@ -65,9 +65,8 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return ((ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL), self._now_matches),)
 
     def _now_matches(self, pod: PodInfo, event: ClusterEvent, old: Node | None, new: Node) -> Hint:
-        """A node that matches and did not before. (A new node did not.)
-
-        Upstream does not ask whether the operator's affinity matched before, and lets a pod sleep whose own did.
+        """A node that matches and did not before. (Upstream does not ask whether the operator's affinity matched
+        before.)
         """
         enforced, wanted = self._added.required, pod.pod.required_node_affinity()
 

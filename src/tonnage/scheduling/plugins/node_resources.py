@@ -54,9 +54,8 @@ class Uses(NamedTuple):
 
 
 def uses(cycle: Cycle, resources: tuple[tuple[str, int], ...], rows: Rows, *, scored: bool) -> Uses:
-    """Room, use and demand of each resource that takes part, in their order.
-
-    With `scored`, CPU and memory are the figures with something assumed for containers that do not say.
+    """Room, use and demand of each resource that takes part, in their order; with `scored`, as scores see CPU and
+    memory.
     """
     cluster = cycle.cluster
     amounts = cycle.pod.scored_amounts if scored else cycle.pod.requests

@@ -133,10 +133,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         return None
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        """The sums, rounded; a sum is 0 or more than a half, so that adding a half and cutting off is exact.
-
-        What nodes that are left out get here is of no account: `normalize` passes over them.
-        """
+        """The sums, rounded: a sum is 0 or more than a half, so that adding a half and cutting off is exact."""
         asked: list[CostsOf] = cycle.state[_COSTS]
         if not asked:
             return np.zeros(row_count(rows), dtype=np.int64)
@@ -193,10 +190,8 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         return QUEUE_SKIP
 
     def after_node_change(self, waiting: PodInfo, event: ClusterEvent, old: Node | None, new: Node | None) -> Hint:
-        """May a node that came, changed or went change the domains for a pod that was turned away?
-
-        Upstream looks at topology keys and taints. A change of other labels may also take a node out of a domain, when
-        the pod asks for those labels and a constraint honors that; ours looks at this too.
+        """May a node that came, changed or went change the domains for a pod that was turned away? Unlike upstream's,
+        this looks at labels that the pod asks for, where a constraint honors them.
         """
         if len(waiting.pod.spec.topology_spread_constraints) > MAX_TERMS:
             return QUEUE_SKIP

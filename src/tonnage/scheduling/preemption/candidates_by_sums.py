@@ -44,10 +44,8 @@ class BudgetsByKind:
         self._ends: list[int] = [0]  # where the numbers of each kind end, and those of the next begin
 
     def violating(self, rows: RowNumbers, going: Mask) -> Mask:
-        """If these pods went: which of them, by slot and place in `rows`, would find nothing left of a budget?
-
-        The pods of a row use budgets up in order of their slots, and rows know nothing of one another: only one of
-        them is going to be chosen.
+        """If these pods went: which of them, by slot and place in `rows`, would find nothing left of a budget? The pods
+        of a row use budgets up in order of their slots, and rows know nothing of one another.
         """
         found = np.zeros_like(going)
         kin = self._ranked.kin(rows, going)

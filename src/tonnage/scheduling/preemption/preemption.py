@@ -204,10 +204,8 @@ def _questions(cycle: Cycle, row: int) -> int:
 
 
 def ineligible(cycle: Cycle, diagnosis: Diagnosis) -> str:
-    """Why the pod may not preempt; empty when it may. Mirrors PodEligibleToPreemptOthers.
-
-    While pods that had to go for it are on their way out of the node it is nominated to, it waits for them, unless that
-    node has become impossible for it.
+    """Why the pod may not preempt; empty when it may. Pods that are on their way out for it are waited for, unless the
+    node has become impossible. Mirrors PodEligibleToPreemptOthers.
     """
     pod, cluster = cycle.pod, cycle.cluster
     if pod.pod.spec.preemption_policy == "Never":

@@ -206,10 +206,7 @@ _PRIORITY_BITS = 33
 
 
 class RankedResidents:
-    """The pods of all rows by importance: `cluster.index(RankedResidents)`.
-
-    `catch_up` comes before any question, but for `lowest`, which is always true.
-    """
+    """The pods of all rows by importance. `catch_up` comes before any question, but for `lowest`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

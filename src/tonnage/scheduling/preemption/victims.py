@@ -53,10 +53,7 @@ class Candidate:
 
 
 def importance(pod: PodInfo) -> tuple[int, float, str, str]:
-    """Pods in ascending order of this are the most important first: by priority, and of equal ones the older.
-
-    Mirrors MoreImportantPod. Equals go by name, so that a decision repeats.
-    """
+    """A sort key, the most important first: by priority, then the older, then by name. Mirrors MoreImportantPod."""
     return -pod.priority, started_at(pod), pod.key, pod.uid
 
 
@@ -95,9 +92,8 @@ def fits_without(decider: Decider, cycle: Cycle, row: int, gone: Sequence[PodInf
 
 
 def reasons_against(decider: Decider, cycle: Cycle, row: int) -> Reasons:
-    """Why the pod does not fit on a row as things are this moment; empty when it does.
-
-    It has to fit with the pods that are expected there, and then without them, for they may never come.
+    """Why the pod does not fit on a row now, with the pods that are expected there and then without them; empty when it
+    does.
     """
     cluster = cycle.cluster
     expected = _still_to_come(cycle, row)

@@ -26,9 +26,8 @@ no such limit."""
 
 
 class Term(NamedTuple):
-    """Pods that `matcher` means, within the nodes that share a value of `topology_key`.
-
-    `weight` is what a preference is worth, negative when it is one to keep away; 0 for what is required.
+    """Pods that `matcher` means, within the nodes that share a value of `topology_key`. `weight` is that of a
+    preference, negative to keep away; 0 for what is required.
     """
 
     topology_key: str

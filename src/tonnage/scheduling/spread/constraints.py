@@ -61,9 +61,8 @@ class Constraint:
         return self.matcher is not NOBODY and hold(self.matcher.requirements, labels)
 
     def counted(self, cluster: Cluster) -> RowCounts:
-        """The pods to spread among, by row; those that are terminating are left out.
-
-        An empty selector counts nobody, although it matches the pod itself: upstream's countPodsMatchSelector.
+        """The pods to spread among, by row, without those that are terminating. An empty selector counts nobody
+        (countPodsMatchSelector).
         """
         if not self.matcher.requirements:
             return _NOTHING
@@ -138,10 +137,8 @@ class SpreadRules:
 
 
 def included(cycle: Cycle, constraint: Constraint) -> Mask | None:
-    """The rows whose pods and domains count, by the constraint's node inclusion policies; None when all do.
-
-    The affinity policy looks at the pod's nodeSelector and required node affinity, not at the profile's addedAffinity.
-    Constraints of equal policies, and there are four kinds, count the same rows: they are found once in a decision.
+    """The rows whose pods and domains count, by the constraint's node inclusion policies; None when all do. The
+    affinity policy looks at the pod's own affinity, not at addedAffinity.
     """
     policies = (constraint.honors_affinity, constraint.honors_taints)
     known: dict[tuple[bool, bool], Mask | None] = cycle.state.setdefault(_INCLUDED, {})
@@ -188,10 +185,8 @@ def _read(constraint: TopologySpreadConstraint, namespace: str, selector: LabelS
 
 
 def _with_label_keys(constraint: TopologySpreadConstraint, labels: Labels) -> LabelSelector | None:
-    """The selector with the pod's own values of `matchLabelKeys` added.
-
-    A 1.36 API server has merged them already, and saying it twice changes nothing; pods of older servers need it.
-    Without a selector there is nothing to narrow: upstream's mergeLabelSetWithSelector.
+    """The selector with the pod's own values of `matchLabelKeys` added; a 1.36 API server has merged them already.
+    Without a selector there is nothing to narrow (mergeLabelSetWithSelector).
     """
     selector = constraint.label_selector
     if selector is None or not constraint.match_label_keys:
@@ -244,10 +239,7 @@ def lacking(labelled: Mask | None, rows: Rows) -> Mask | None:
 
 
 def having(topologies: Sequence[Topology]) -> Mask | None:
-    """Which rows have all of the labels; None when there are none to have.
-
-    Asked once for all constraints of a pod, which may be thousands: each would ask about all the others.
-    """
+    """Which rows have all of the labels; None when there are none to have."""
     found: Mask | None = None
     for topology in topologies:
         has_this: Mask = topology.ids != 0
@@ -292,9 +284,8 @@ def costs(
 def _domain_costs(
     cycle: Cycle, constraint: Constraint, topology: Topology, labelled: Mask | None, scored_ids: Ids
 ) -> CostsOf:
-    """Only with the system's defaults do nodes without the label take part: `labelled` is None then.
-
-    They are one domain with those whose label is empty, as a missing entry of a Go map reads, but pay nothing for it.
+    """Nodes without the label take part only with the system's defaults (`labelled` is None then): they are one domain
+    with those whose label is empty, but pay nothing for it.
     """
     pods = _pods(cycle, constraint, topology, labelled, included(cycle, constraint))
     is_domain = np.bincount(scored_ids, minlength=topology.size) > 0
