@@ -21,7 +21,6 @@ from tonnage.errors import TonnageError
 from tonnage.private_files import NotOurs, open_lock, read_given, write_private
 
 FAULT_FILE_NAME: Final = "faults.json"
-"""The faults of a cluster, in its data folder."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ MAX_FIELD_BYTES: Final = 32 * 1024
 """One header, its name and its value: room for any token."""
 MAX_HEADERS: Final = 128
 MAX_HEAD_BYTES: Final = 128 * 1024
-"""URL and headers together."""
 HEAD_S: Final = 10.0
 """From the last answer, or from being accepted, to a whole request head. Upstream gives 32 s; but a client sends it
 in one piece, and until then nobody knows whose descriptor it is."""

@@ -31,7 +31,6 @@ _BACKLOG: Final = 1024
 _ACCEPTED_A_TURN: Final = 16
 """Connections accepted before others have their turn; a handshake costs about a millisecond."""
 _RETRY_S: Final = 0.05
-"""How soon it is looked again when there was no room."""
 _OUT_OF_DESCRIPTORS_S: Final = 0.5
 """How soon it is tried again when the process, or the machine, is out of descriptors or memory."""
 _PEER_GRACE_S: Final = 2.0

@@ -35,7 +35,6 @@ OnCall = Callable[[str, str, str, float], None]
 code as `ResourceExhausted`, and seconds."""
 
 DEFAULT_TIMEOUT_S = 15.0
-"""As the sidecars' --timeout."""
 RETRIED_CODES = (Code.UNAVAILABLE, Code.ABORTED)
 """The driver is away, or does something else with this volume at the moment."""
 CHANGING_CALLS = frozenset(
@@ -86,8 +85,7 @@ class CsiClient:
         on_call: OnCall | None = None,
         before_change: Callable[[str], None] | None = None,
     ) -> None:
-        """`before_change` is called before each try of one of `CHANGING_CALLS`; what it raises is passed on, and
-        nothing is asked."""
+        """`before_change` is called before each try of one of `CHANGING_CALLS`; what it raises is passed on."""
         self.address = address
         self._target = target_of(address)
         self._clock = clock
@@ -170,8 +168,6 @@ class CsiClient:
     unpublish = _rpc("Node", csi.NodeUnpublishVolumeRequest, csi.NodeUnpublishVolumeResponse)
     node_expand = _rpc("Node", csi.NodeExpandVolumeRequest, csi.NodeExpandVolumeResponse)
     volume_stats = _rpc("Node", csi.NodeGetVolumeStatsRequest, csi.NodeGetVolumeStatsResponse)
-
-    # -- behind them --------------------------------------------------------------------------------------------------
 
     async def _call(self, service: str, method: str, request: Message, response: type[R]) -> R:
         """Ask within the time limit, again while the driver is away or busy. Raises CsiError."""

@@ -1,8 +1,4 @@
-"""What a driver can do: the capabilities of its three services, by CSI's names.
-
-A service that was not asked, or that the driver does not have, has no capabilities. Each `get_…` asks once and raises
-CsiError.
-"""
+"""What a driver can do: the capabilities of its services, by CSI's names; none of a service that was not asked."""
 
 from __future__ import annotations
 
@@ -45,7 +41,6 @@ class ControllerCapabilities:
 
     create_delete_volume = _Has(ControllerRpc.CREATE_DELETE_VOLUME)
     publish_unpublish_volume = _Has(ControllerRpc.PUBLISH_UNPUBLISH_VOLUME)
-    """It attaches volumes to nodes."""
     publish_readonly = _Has(ControllerRpc.PUBLISH_READONLY)
     list_volumes_published_nodes = _Has(ControllerRpc.LIST_VOLUMES, ControllerRpc.LIST_VOLUMES_PUBLISHED_NODES)
     """It can list its volumes, each with the nodes that it is attached to."""
@@ -65,7 +60,6 @@ class NodeCapabilities:
     stage_unstage_volume = _Has(NodeRpc.STAGE_UNSTAGE_VOLUME)
     expand_volume = _Has(NodeRpc.EXPAND_VOLUME)
     single_node_multi_writer = _Has(NodeRpc.SINGLE_NODE_MULTI_WRITER)
-    """It knows a volume for one pod from one for all pods of a node."""
     volume_mount_group = _Has(NodeRpc.VOLUME_MOUNT_GROUP)
     """It mounts for a group itself: it is told the pod's fsGroup."""
 

@@ -21,7 +21,6 @@ Register = Callable[[grpc.aio.Server], None]
 """Adds a service: `lambda server: add_NodeServicer_to_server(node, server)`."""
 
 _GRACE_S = 2.0
-"""How long calls under way may take once the server stops."""
 _HINT = "is another driver there, or the folder not writable?"
 
 

@@ -267,9 +267,6 @@ async def _counted(
     return await talk.settled(follows)
 
 
-# -- contents ---------------------------------------------------------------------------------------------------------
-
-
 async def _write(talk: Conversation, made: CheckedVolume, home: CheckedNode) -> bytes | str:
     """Write something into the volume on its own node; why it could not be done, in words."""
     refused = await talk.use(made.volume_id, home)
@@ -307,9 +304,6 @@ async def _kept(talk: Conversation, made: CheckedVolume, other: CheckedNode, wri
 
 def _place(shown: Path) -> Path:
     return shown / _FILE
-
-
-# -- no room ----------------------------------------------------------------------------------------------------------
 
 
 async def _without_room(talk: Conversation, results: Results, other: CheckedNode) -> None:

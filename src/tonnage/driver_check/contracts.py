@@ -13,7 +13,6 @@ from tonnage.driver_check.results import PASSED, CheckVerdict, failed, passed, s
 from tonnage.quantity import Quantity
 
 Segments = Mapping[str, str]
-"""One topology: labels and values."""
 
 
 @dataclass(frozen=True, slots=True)

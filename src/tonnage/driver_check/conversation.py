@@ -26,7 +26,6 @@ from tonnage.driver_check.settings import CheckSettings
 class MadeVolume:
     request: csi.CreateVolumeRequest
     volume_id: str = ""
-    """Empty until the driver has told it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,6 @@ class Made:
     """What there is now, the latest last."""
 
     volumes: dict[str, MadeVolume] = field(default_factory=dict)
-    """By name."""
     published: list[Use] = field(default_factory=list)
     staged: list[Use] = field(default_factory=list)
     targets: list[Use] = field(default_factory=list)

@@ -38,15 +38,11 @@ class CheckSettings:
     secrets: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     """By call."""
     cordoned_node: str = ""
-    """A node that the driver takes to be out of use."""
     with_attach: bool = True
     """Whether ControllerPublishVolume is used; without it NodeStageVolume is what takes a slot and moves a volume."""
     fills: bool = False
-    """Whether volumes as large as whole pools may be made."""
     most_volumes: int = 32
-    """So many are made to reach an attach limit."""
     settle_s: float = 5.0
-    """How long figures may take to follow."""
 
 
 class UnreadableSecrets(TonnageError):

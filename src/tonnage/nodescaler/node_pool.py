@@ -32,7 +32,6 @@ KINDS: Final[dict[str, type[CSINode] | type[CSIStorageCapacity]]] = {
     "CSINode": CSINode,
     "CSIStorageCapacity": CSIStorageCapacity,
 }
-"""What a template may hold besides its Node."""
 
 
 def _is_published(expected: Object, storage: Storage) -> bool:

@@ -37,13 +37,10 @@ class ScalePlan:
     proposals: Mapping[Key, str] = field(default_factory=dict)
     """Nominations to write: pod -> node. They are new, or take the place of one of ours."""
     withdrawals: tuple[Key, ...] = ()
-    """Pods whose nomination, one of ours, is to be cleared."""
     wanted: tuple[str, ...] = ()
-    """Nodes that should exist and do not, in the order of their names."""
     in_use: frozenset[str] = frozenset()
     """Nodes, of the pool or not, that hold a pod or are expected to."""
     members: tuple[str, ...] = ()
-    """The pool's nodes that exist."""
     remaining_unschedulable: Mapping[Key, str] = field(default_factory=dict)
     """Pods that no node of the pool can help now, each with the reason."""
 
@@ -55,10 +52,7 @@ class ScalePlan:
 def plan(
     objects: Iterable[Object], pool: NodePool, ours: Collection[str] = (), *, is_backing_off: bool = False
 ) -> ScalePlan:
-    """Make a plan. `ours` are the uids of pods whose nomination we wrote; `is_backing_off` allows no node to be made.
-
-    `objects` are the nodes, the pods, and what placing them depends on: storage, namespaces, services, their owners.
-    """
+    """Make a plan. `ours` are the uids of pods whose nomination we wrote; `is_backing_off`: no node may be made."""
     found = list(objects)
     nodes = {each.name: each for each in found if isinstance(each, Node)}
     pods = [each for each in found if isinstance(each, Pod) and not each.is_terminal]

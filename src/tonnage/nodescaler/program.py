@@ -41,7 +41,6 @@ _SYNC_TIMEOUT_S: Final = 120.0
 _REST_S: Final = 0.2
 """Between two rounds, so that a burst of changes is looked at once."""
 _LOOK_EVERY_S: Final = 30.0
-"""When nothing changes and nothing is due."""
 _REFUSED_S: Final = 300.0
 """How long no node is made after the server refused one: the cluster autoscaler's first pause for a failed group."""
 
@@ -109,8 +108,6 @@ class NodeScaler:
             await self._clock.sleep(jittered(_REST_S, 0.5, self._rng))
             with suppress(TimeoutError):
                 await within(self._clock, max(due_s - _REST_S, 0.0), self._changed.wait())
-
-    # -- one round ----------------------------------------------------------------------------------------------------
 
     async def reconcile(self) -> float:
         """Take one round towards what the pool's pods need; seconds until more is due. Raises TonnageError."""

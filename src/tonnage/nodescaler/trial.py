@@ -67,8 +67,7 @@ class Trial:
         return frozenset(claim.selected_node for claim in claims if claim is not None and claim.selected_node)
 
     def place(self, pod: PodInfo, *, only: str = "") -> str:
-        """Put a pod where it fits, first of all where it is nominated to, or `only` there; the node, or "" when there
-        is none."""
+        """Put a pod where it fits, first where it is nominated to, or `only` there; the node, or "" without one."""
         tried = expected_on(pod, only) if only else pod
         attempt = self._engine.place(tried)
         if attempt.exception is not None:

@@ -115,7 +115,6 @@ def _readiness(is_ready: bool, at: datetime) -> Doc:
 
 
 _AT_ONCE = 8
-"""Requests under way at a time."""
 
 
 def is_set_by(manager: str, doc: Doc) -> bool:
@@ -134,7 +133,7 @@ class ProposedNominations:
         self._known: dict[str, tuple[str, bool]] = {}  # uid -> (resourceVersion, is ours)
 
     async def ours(self, nominated: Iterable[Pod]) -> frozenset[str]:
-        """The uids of those pods whose nomination is ours. Typed objects do not say; the server is asked, once a
+        """The uids of those pods whose nomination is ours. Typed objects do not say: the server is asked once a
         version."""
         pods = list(nominated)
         known = self._known

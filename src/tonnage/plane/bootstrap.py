@@ -34,7 +34,6 @@ from tonnage.plane.settings import PlaneSettings
 
 CLASS: Final = "pools"
 GROUP: Final = "pools"
-"""The capacity group of the classes, where there are several."""
 
 _DRIVER: Final[Doc] = {
     "apiVersion": "storage.k8s.io/v1",

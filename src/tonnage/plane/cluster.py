@@ -119,8 +119,6 @@ class Plane:
         await self.supervisor.is_broken.wait()
         raise TonnageError("the process that starts the cluster's programs has ended", hint="start the cluster again")
 
-    # -- start and stop -----------------------------------------------------------------------------------------------
-
     async def _start(self) -> None:
         self._lock = await self._take_lock()
         served_before = self._ports_before()

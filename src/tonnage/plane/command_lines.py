@@ -22,14 +22,12 @@ _FIRST, _LAST = 20_000, 32_767
 _TRIES: Final = 200
 LOOPBACK: Final = "127.0.0.1"
 DASHBOARD_PORT: Final = 8080
-"""The usual one."""
 
 
 def choose_ports(
     names: Sequence[str], kept: Mapping[str, int], rng: random.Random, *, without: Collection[int] = ()
 ) -> dict[str, int]:
-    """A port for each name: the one it had, if it is free, else another; none of those in `without`. Raises
-    TonnageError."""
+    """A port for each name: the one it had, if it is free, else another; none in `without`. Raises TonnageError."""
     chosen: dict[str, int] = {}
     for name in names:
         candidates = [kept[name]] if name in kept else []
@@ -73,7 +71,6 @@ LVM_NAMESPACE: Final = "openebs"
 PROGRAMS: Final = ("csi-driver", "node", "provisioner", "controllers", "scheduler")
 """What runs beside the API server, in the order in which it is started (and loaded, by `cli/forkserver.py`)."""
 DASHBOARD: Final = "dashboard"
-"""The program that is started besides when it is asked for."""
 STATE_DIR: Final = "driver"
 """Where the driver keeps volumes and what is known of them, in the data folder."""
 SERVING: Final = ("controllers", "scheduler", "provisioner", "node")

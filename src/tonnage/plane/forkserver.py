@@ -81,7 +81,6 @@ def own_command() -> list[str]:
 
 _STOP_WITHIN_S = 10.0
 _PR_SET_PDEATHSIG = 1
-"""From Linux' sys/prctl.h."""
 
 
 def command() -> list[str]:

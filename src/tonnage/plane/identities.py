@@ -132,8 +132,7 @@ class Identities:
         return self._folder / f"{program}.kubeconfig"
 
     async def ensure(self, commands: Mapping[str, Sequence[str]]) -> None:
-        """Make accounts, roles, bindings, tokens and kubeconfigs of programs by their command lines. Raises
-        TonnageError."""
+        """Make accounts, roles, bindings, tokens and kubeconfigs of programs. Raises TonnageError."""
         self._commands = dict(commands)
         own_folder(self._folder)
         for program in commands:

@@ -32,8 +32,7 @@ MAX_LOG_BYTES: Final = 10 << 20
 def bound_log(log: Path, *, max_bytes: int = MAX_LOG_BYTES) -> bool:
     """Keep what was written so far as `NAME.log.old` and begin anew, if it is more than this; True if it was.
 
-    A program has its log open for appending, so the file is copied and emptied; a line that comes in between is lost. A
-    full disk keeps the older file: the log is emptied without a copy, for a log is never worth the data beside it.
+    A line that comes between the copy and the emptying is lost; on a full disk the log is emptied without a copy.
     """
     try:
         if log.stat().st_size <= max_bytes:
@@ -99,7 +98,6 @@ class PlaneSettings:
     audit_log_path: str = ""
     """Where the API server writes down who asked for what; empty: nowhere."""
     max_log_bytes: int = MAX_LOG_BYTES
-    """A program's log and the one before it may each have so much."""
     dashboard: bool = False
     """Whether the dashboard is served as well; without it nothing of it is loaded."""
     dashboard_port: int | None = None

@@ -64,8 +64,7 @@ class PoolStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """A running cluster. `problem`: why nodes and pools are not known. `storage`: what the API server says of its
-    store."""
+    """A running cluster. `problem`: why nodes and pools are not known. `storage`: what the server says of its store."""
 
     data_dir: Path
     pid: int
@@ -77,7 +76,6 @@ class ClusterStatus:
     unknown: tuple[UnknownContents, ...] = ()
     """Contents in the driver's pools that no record names; they are kept and count as used."""
     unknown_problem: str = ""
-    """Why they are not known; empty when they are."""
     storage: tuple[str, ...] = ()
     dashboard: str = ""
     """The address of the dashboard, with its token: for the owner of the folder alone. Empty without one."""

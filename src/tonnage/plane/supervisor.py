@@ -178,11 +178,7 @@ class Supervisor:
         return child
 
     async def wait_ready(self, *names: str, timeout_s: float) -> None:
-        """Return when these have said that they are ready.
-
-        Raises ChildFailed, with the end of the log, when one is not in time, or gives up by itself, or the forkserver
-        is gone.
-        """
+        """Return when these are ready. Raises ChildFailed, with the end of the log, when one is late or gives up."""
         for name in names:
             child = self._children[name]
             try:
@@ -238,8 +234,6 @@ class Supervisor:
             await self._listener
         for child in self._children.values():
             self._pid_file(child).unlink(missing_ok=True)
-
-    # -- behind them --------------------------------------------------------------------------------------------------
 
     def _ask_for(self, child: Child) -> None:
         child.is_ready.clear()

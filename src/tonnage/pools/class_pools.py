@@ -64,9 +64,7 @@ class Published(NamedTuple):
     """What a source reads, as it is at one moment."""
 
     nodes: Sequence[Doc]
-    """Node objects, at least their metadata."""
     objects: Sequence[Doc] = ()
-    """Objects of the source's own kind."""
 
 
 class PoolSource(ABC):
@@ -77,7 +75,6 @@ class PoolSource(ABC):
     drivers: tuple[str, ...] = ()
     """The CSI drivers that it is for, unless somebody says otherwise; empty: it has to be said."""
     kind: Resource | None = None
-    """The custom kind that it reads, if any."""
     has_agent: bool = False
     """Whether what it reads is kept by the driver's own program on each node, so that it falls silent with it."""
     only_node: str = ""

@@ -114,7 +114,6 @@ class ToldObjects:
 
 
 _CLASS_PAUSE_S: Final = 2.0
-"""Between two looks at all classes."""
 _LOOK_EVERY_S: Final = 60.0
 DRIVER_LABEL: Final = "csi.storage.k8s.io/drivername"
 
@@ -146,7 +145,6 @@ class PoolsController:
         self._metrics = metrics
         self._index = NodeIndex()
         self._keys_at: dict[str, set[Key]] = {}
-        """Capacity objects by the node they reach."""
         self._node_of: dict[Key, str] = {}
         self._told = ToldObjects(objects or ())
         self._silence = Silence(settings, csi_nodes=csi_nodes, objects=objects, clock=clock)
@@ -320,8 +318,6 @@ class PoolsController:
             await self._clock.sleep(min(self._settings.drop_after_s / 4, _LOOK_EVERY_S))
             self.look_again()
 
-    # -- classes ------------------------------------------------------------------------------------------------------
-
     async def _keep_classes(self) -> None:
         while True:
             await self._classes_changed.wait()
@@ -338,8 +334,6 @@ class PoolsController:
         published = Published([_doc(each) for each in self._nodes], list(self._told))
         await self._class_keeper.keep(list(self._classes), self.source, published)
         self._show()
-
-    # -- writing ------------------------------------------------------------------------------------------------------
 
     async def _apply(self, capacity: CSIStorageCapacity, wanted: dict[str, str]) -> None:
         """What was written since, by the copy that leads now or by the provisioner, is looked at first: pools that are

@@ -130,8 +130,6 @@ class PoolsProgram:
         self._own.start()
         await self._own.wait_synced()
 
-    # -- a kind that may not be there ---------------------------------------------------------------------------------
-
     async def _is_served(self, kind: Resource) -> bool:
         """Whether the server has the kind. Raises TonnageError when it does not say."""
         try:
@@ -154,8 +152,6 @@ class PoolsProgram:
                     return await self._follow_own()
             except TonnageError as exc:
                 _log.debug("Cannot find out what is served", error=exc.message)
-
-    # -- a program that is run ----------------------------------------------------------------------------------------
 
     async def _run_command(self, command: Command) -> None:
         told, controller = ToldOnce(), self.controller

@@ -62,8 +62,7 @@ def node_of(doc: Doc) -> str:
 def newest_by_node(
     objects: Iterable[Doc], problems: list[str], names: Mapping[str, str] | None = None
 ) -> dict[str, Doc]:
-    """The object of each node, the one written last. `names` are nodes by what objects without an owner are named
-    after."""
+    """The object of each node, the one written last. `names` are nodes by what objects without an owner are called."""
     found: dict[str, Doc] = {}
     for doc in objects:
         node = node_of(doc)

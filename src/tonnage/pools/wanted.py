@@ -64,8 +64,7 @@ def wanted_of(
 ) -> dict[str, str]:
     """What an object is to have of ours, given the pools of its class on its node; None: they are not known.
 
-    That they were looked at is written with whatever else is, and else every so often. Of a silent source nobody can
-    say that it says the same still.
+    That they were looked at is written every so often; of a silent source nobody can say that.
     """
     if found is None or capacity.available_capacities or is_kept_by_provisioner(capacity):
         return {}
@@ -95,9 +94,6 @@ def _is_within(told: str, now: datetime, seconds: float) -> bool:
 
 def _text(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-# -- which node an object is about ------------------------------------------------------------------------------------
 
 
 class NodeIndex:
@@ -136,9 +132,6 @@ class NodeIndex:
             return sorted(name for name in names if topology.matches(self._labels[name]))
         except InvalidSelector:
             return []
-
-
-# -- classes ----------------------------------------------------------------------------------------------------------
 
 
 class Sharing(NamedTuple):

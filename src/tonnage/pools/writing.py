@@ -39,7 +39,6 @@ class PoolsMetrics:
             registry=registry,
         )
         self.queues = WorkQueueMetrics(registry)
-        """For `Reconciler(metrics=…)`."""
         self._runs = Counter(
             "tonnage_pools_command_runs_total", "Runs of --command, by result.", ("result",), registry=registry
         )

@@ -28,7 +28,6 @@ from tonnage.objects.texts.yaml_text import documents
 PROGRAMS: Final = (
     "scheduler", "provisioner", "controllers", "node", "csi-driver", "pools", "node-scaler", "dashboard", "reader",
 )  # fmt: skip
-"""Those that have a file."""
 OWN_NAMESPACE: Final = "tonnage-system"
 """In the files: the namespace that the program runs in."""
 RIGHT: Final = "tonnage.dev/right"
@@ -71,10 +70,7 @@ def text_of(program: str) -> str:
 def documents_of(
     program: str, *, namespace: str = OWN_NAMESPACE, without: Collection[str] = (), prefix: str = ""
 ) -> tuple[Doc, ...]:
-    """The objects of a program that runs in this namespace, `without` some of the rights that it can do without.
-
-    A `prefix` goes before the names of roles and bindings, so that they do not meet others made from the same files.
-    """
+    """The objects of a program in this namespace, `without` some rights; a `prefix` goes before roles and bindings."""
     text = text_of(program).replace(f"namespace: {OWN_NAMESPACE}", f"namespace: {namespace}")
     found = [document.value for document in documents(text) if document.value is not None]
     kept = tuple(doc for doc in found if _right(doc) not in without or not _right(doc))

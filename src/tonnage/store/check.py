@@ -27,7 +27,6 @@ from tonnage.store.loading import Scan, Seal
 from tonnage.store.log import ALL_ROWS, StoreLog, read_seal
 
 MAX_TOLD = 100
-"""Problems told by name; the rest are counted."""
 _OLD_ROWS = "SELECT revision, CAST(key AS BLOB), deleted, CAST(document AS BLOB) FROM log ORDER BY revision"
 
 
@@ -198,8 +197,7 @@ LEAP = 1_000_000_000
 
 
 def back_up(folder: Path, target: Path, find_problem: FindProblem | None = None) -> Report:
-    """Copy the store in `folder` to the new file `target` (mode 0600); what the check of the copy found. Raises
-    StoreError."""
+    """Copy the store in `folder` to the new file `target` (mode 0600); what the check of the copy found."""
     if os.path.lexists(target):
         raise BackupExists(target)
     draft = target.with_name(f".{target.name}.{os.getpid()}.partial")

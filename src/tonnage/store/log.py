@@ -59,8 +59,7 @@ _SPARE_PAGES = 1024
 
 
 class StoreLog:
-    """The rows, for the one thread that writes. Opening raises StoreError; `load` comes before the first write.
-    `acknowledged` is the newest revision that an earlier process said is durable."""
+    """The rows, for the one thread that writes. `load` comes before the first write. Raises StoreError."""
 
     def __init__(
         self,

@@ -28,7 +28,6 @@ from tonnage.store.state import resource_of
 ReadHistory = Callable[[str, int, int], Awaitable[Stretch]]  # prefix, after, upto; raises RevisionCompacted
 
 _BATCH_BYTES = 2 << 20
-"""How much a watch hands out at a time."""
 
 
 class Window:

@@ -60,7 +60,6 @@ _VERIFY_EVERY_S = 60.0
 _ROOMY_FOR_S = 0.1
 """How long nobody asks again for the room on a disk that had plenty."""
 _IN_PLACE = 32
-"""Writes of one commit on a full disk."""
 _SMALL_BYTES = 16 << 10
 """An update of a document of at most this size, such as a lease, may use a little of the reserve."""
 _LENT_BYTES = 128 << 10

@@ -1,6 +1,4 @@
-"""The stories of four enhancements: KEP-5925 (pools), KEP-4049 (scoring), KEP-5278 (nominations), KEP-4876 (attach
-limits).
-"""
+"""The stories of KEP-5925 (pools), KEP-4049 (scoring), KEP-5278 (nominations) and KEP-4876 (attach limits)."""
 
 from __future__ import annotations
 
@@ -207,7 +205,6 @@ async def _propose(runner: StoryRunner, name: str, node: str) -> None:
 
 TOO_MANY = "node(s) exceed max volume count"
 LIMIT = 4
-"""Attach slots of node-2 in the play."""
 
 
 async def limits_follow_reality(runner: StoryRunner) -> None:

@@ -20,7 +20,6 @@ from tonnage.private_files import sync_folder
 
 _CHUNK_BYTES: Final = 16 << 20
 _MOUNTS: Final = Path("/proc/self/mountinfo")
-"""What is mounted where; only Linux has it."""
 
 
 class ForeignContents(TonnageError):

@@ -168,7 +168,6 @@ R = TypeVar("R", VolumeRecord, SnapshotRecord)
 VOLUMES: Final = ".volumes"
 SNAPSHOTS: Final = ".snapshots"
 _HALF: Final = re.compile(r"(vol|snap)-[0-9a-f]{32}\.new")
-"""The name of a record while it is written."""
 
 
 class StateFolderError(TonnageError):

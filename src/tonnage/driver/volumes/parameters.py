@@ -137,7 +137,6 @@ def admits(requirement: csi.TopologyRequirement, node: str) -> bool:
 BLOCK_BYTES: Final = 4096
 """Volumes are made in these units, as a filesystem makes files."""
 DEFAULT_BYTES: Final = 1 << 30
-"""The size of a volume that is asked for without one."""
 
 
 def volume_bytes(required_bytes: int, limit_bytes: int, *, at_least_bytes: int = 0) -> int:
