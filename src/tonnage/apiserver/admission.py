@@ -34,8 +34,6 @@ T = TypeVar("T")
 
 
 class Work(Protocol):
-    """Works something out at once, or beside the loop when it is large."""
-
     async def __call__(self, is_large: bool, work: Callable[[], T], /) -> T: ...
 
 

@@ -223,8 +223,6 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class AuditLog:
-    """The audit log of one server."""
-
     def __init__(self, file: AuditLogFile, *, clock: Clock, rng: random.Random) -> None:
         self._file = file
         self._clock = clock
@@ -234,7 +232,6 @@ class AuditLog:
 
     @property
     def lost(self) -> int:
-        """Lines that the disk did not take."""
         return self._file.lost
 
     async def audited(self, request: web.BaseRequest, handle: Handler) -> web.StreamResponse:

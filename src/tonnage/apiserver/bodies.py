@@ -308,8 +308,6 @@ _INFLATE_BYTES: Final = 256 * 1024
 
 
 class Bodies:
-    """Reads bodies and keeps count of their bytes."""
-
     def __init__(self) -> None:
         self.held_bytes = 0
 

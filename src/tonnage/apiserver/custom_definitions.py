@@ -24,8 +24,6 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What was worked out for one state of a definition."""
-
     revision: int
     head: Doc
     """The definition without its versions, which may be large: names, metadata, status."""

@@ -148,7 +148,7 @@ class DefinitionLifecycle:
                 watch.close()
 
     async def _ask_all_to_go(self, resource: CustomResource) -> int:
-        """How many objects are left."""
+        """Delete all objects; how many are left."""
         for record in self._registry.store.list(resource.store_prefix):
             meta = decode(record.document)["metadata"]
             if "deletionTimestamp" not in meta:

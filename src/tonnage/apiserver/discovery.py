@@ -268,7 +268,7 @@ class StaticDocuments:
         self._present = _Documents([])
 
     def present(self) -> _Documents:
-        """The documents of what is served now: others than before if the definitions are."""
+        """The documents of what is served now."""
         if self._definitions.state != self._state:
             self._state = self._definitions.state
             custom = self._definitions.all()

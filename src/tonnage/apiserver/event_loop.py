@@ -53,8 +53,6 @@ def is_large(*texts: bytes) -> bool:
 
 
 class Workers:
-    """The threads of one server."""
-
     def __init__(self, *, threads: int = THREADS, max_under_way: int = MAX_UNDER_WAY) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="tonnage-large-request")
         self._max_under_way = max_under_way

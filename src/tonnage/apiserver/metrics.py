@@ -91,7 +91,6 @@ class RequestMetrics:
         self.mutating = self._inflight.labels("mutating")
 
     def done(self, call: Call, applies: bool, code: int, seconds: float) -> None:
-        """One request about a resource was answered."""
         values = self._values(call, applies)
         child = self._children.get(values)
         if child is None:

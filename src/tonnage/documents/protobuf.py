@@ -78,7 +78,6 @@ def parts(data: bytes, name: str, budget: Budget, **wanted: int) -> tuple[Any, .
 
 
 def expect(wanted: int, found: int, name: str) -> None:
-    """Raises Malformed."""
     if found != wanted:
         raise Malformed(f"proto: wrong wireType = {found} for field {name}")
 
@@ -112,7 +111,6 @@ def text(value: bytes) -> str:
 
 
 def _extent(data: bytes, at: int, wire_type: int, budget: Budget) -> tuple[int, int]:
-    """Where a value that is no varint starts and ends."""
     if wire_type == GROUP:
         return at, _end_of_group(data, at, budget)
     if wire_type == BYTES:

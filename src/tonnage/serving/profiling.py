@@ -41,7 +41,6 @@ _INDEX: Final = """\
 
 
 def pages(clock: Clock) -> Mapping[str, Page]:
-    """The pages by path."""
     profiler = Profiler(clock)
 
     def told(text: Callable[[], str]) -> Page:

@@ -138,7 +138,6 @@ class GivenCertificate:
             _log.error("The serving certificate %s is not read, the old one is kept: %s", self._files[0], _words(exc))
 
     def renewed(self) -> AbstractAsyncContextManager[None]:
-        """Look after it while the block runs."""
         return in_background(repeatedly(self._clock, _CHECK_S, self.refresh), "given certificate")
 
     def _read(self) -> tuple[bytes, bytes]:
@@ -241,11 +240,9 @@ class ServingCertificate:
         return self._context
 
     def chain(self) -> tuple[Path, Path]:
-        """The files of the certificate that is shown, and of its key."""
         return self.identity.cert_path, self.identity.key_path
 
     def renewed(self) -> AbstractAsyncContextManager[None]:
-        """Look after it while the block runs."""
         return in_background(repeatedly(self._clock, _CHECK_S, self.refresh), "serving certificate")
 
     def refresh(self) -> None:

@@ -39,8 +39,6 @@ from tonnage.store import Store
 
 
 class Authenticator:
-    """The users of one server, by their credentials."""
-
     def __init__(
         self, tokens: Mapping[str, User], accounts: ServiceAccountTokens, certificates: ClientCertificates | None = None
     ) -> None:

@@ -180,8 +180,6 @@ _SECRETS: Final = BY_PLURAL["", "secrets"]
 
 
 class ServiceAccountTokens:
-    """The tokens of one server's ServiceAccounts."""
-
     def __init__(
         self, key: SigningKey, store: Store, clock: Clock, *, issuer: str, audiences: Sequence[str] = ()
     ) -> None:

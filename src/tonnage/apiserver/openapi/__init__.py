@@ -217,7 +217,6 @@ def etag(body: bytes) -> str:
 
 
 def _roots(resources: list[Resource]) -> list[Struct]:
-    """Types that requests and answers are made of."""
     roots = [schema_of("meta", "v1", "Status"), schema_of("meta", "v1", "DeleteOptions")]
     for resource in resources:
         roots += [schema_of_resource(resource)]

@@ -45,7 +45,6 @@ def _text(number: int) -> Encoder:
 
 
 def _texts(number: int) -> Encoder:
-    """A repeated string."""
     return lambda values: (_bytes(number, value.encode()) for value in values)
 
 
@@ -54,7 +53,6 @@ def _flag(number: int) -> Encoder:
 
 
 def _sub(number: int, fields: dict[str, Encoder]) -> Encoder:
-    """A nested message."""
     return lambda value: iter((_bytes(number, _message(fields, value)),))
 
 

@@ -39,7 +39,6 @@ def _quota(*, limits: bool) -> CellOf:
 
 
 def _bound_role(role: Doc | None) -> Cell:
-    """`ClusterRole/view`."""
     return f"{dig(role or {}, 'kind') or ''}/{dig(role or {}, 'name') or ''}"
 
 
@@ -118,7 +117,6 @@ def _roles(node: Doc, now: datetime) -> Cell:
 
 
 def _address(name: str, kind: str) -> Column:
-    """The first address of a type."""
 
     def show(addresses: list[Doc] | None) -> Cell:
         return next((str(each["address"]) for each in addresses or () if each.get("type") == kind), NONE)

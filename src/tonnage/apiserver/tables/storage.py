@@ -58,7 +58,6 @@ def _fitting(text: str) -> str:
 
 
 def _amount(value: Any) -> Cell:
-    """A quantity that may be unknown."""
     return cells.UNSET if value is None else cells.size(value)
 
 

@@ -339,8 +339,6 @@ def frame_of(event: StoreEvent, matches: Matches, encoder: _Encoder) -> bytes | 
 
 
 class _Encoder:
-    """Documents to frames, in the form one watcher asked for."""
-
     def __init__(self, registry: Registry, call: Call) -> None:
         self._resource: Resource = call.resource
         self._now = registry.clock.now

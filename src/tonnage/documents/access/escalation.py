@@ -160,7 +160,6 @@ def single_rights(box: Box) -> Iterator[Rule]:
 
 
 def _rule(values: Mapping[int, str | None]) -> Rule:
-    """The rule with one value at each side."""
     of_side = (values.get(side) for side in (VERB, GROUP, RESOURCE, NAME, URL))
     return Rule(*(() if value is None else (value,) for value in of_side))
 
@@ -221,7 +220,6 @@ class _Cutting:
         return pieces
 
     def _within(self, values: _Values, index: RuleIndex, side: int, position: int) -> _Values:
-        """Those values of one side of a box that a rule has."""
         if index.has_all(side, position):
             return values
         names = index.rules[position].resource_names

@@ -171,7 +171,6 @@ class AccessPolicy:
     # -- what changes -------------------------------------------------------------------------------------------------
 
     def put_role(self, doc: Doc) -> None:
-        """A Role or a ClusterRole, new or changed."""
         key = _key(doc)
         self._roles[key] = RuleIndex(rules_of(doc))
         self._forget(key[0])
@@ -181,7 +180,6 @@ class AccessPolicy:
         self._forget(namespace)
 
     def put_binding(self, doc: Doc) -> None:
-        """A RoleBinding or a ClusterRoleBinding, new or changed."""
         namespace, name = key = _key(doc)
         subjects = tuple(subject_of(subject, namespace) for subject in doc.get("subjects") or ())
         binding = Binding(namespace, name, role_ref_of(doc), subjects)
@@ -217,7 +215,6 @@ class AccessPolicy:
         return self.sheet(attributes.user, attributes.namespace).decide(attributes)
 
     def sheet(self, user: User, namespace: str) -> Sheet:
-        """What a user may do in a namespace."""
         scope = namespace if namespace in self._bindings_in else ""
         key = (user.name, user.groups, scope)
         sheet = self._sheets.get(key)
@@ -265,7 +262,6 @@ def _key(doc: Doc) -> tuple[str, str]:
 
 
 def _subject_keys(binding: Binding) -> Iterator[tuple[str, str, str]]:
-    """Of every subject, in order."""
     return ((binding.namespace, subject.user, subject.group) for subject in binding.subjects)
 
 

@@ -94,7 +94,6 @@ class RuleIndex:
         return self._is_any({URL: path, VERB: verb})
 
     def _is_any(self, asked: Mapping[int, str | None]) -> bool:
-        """Is there a rule that has all of these values?"""
         choices: list[list[Positions]] = []
         for side, value in asked.items():
             choices.append(self.having(side, value))

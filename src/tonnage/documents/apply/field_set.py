@@ -66,7 +66,6 @@ class FieldSet:
         return cls(_union_of(trees)) if trees else cls()
 
     def union(self, other: FieldSet) -> FieldSet:
-        """The paths in either."""
         if not other.tree:
             return self
         return FieldSet(_union(self.tree, other.tree)) if self.tree else other
@@ -81,7 +80,6 @@ class FieldSet:
         return FieldSet(_without_below(self.tree, other.tree)) if other.tree else self
 
     def intersection(self, other: FieldSet) -> FieldSet:
-        """The paths in both."""
         return FieldSet(_intersection_below(self.tree, other.tree))
 
     def paths(self) -> Iterator[Path]:
@@ -294,7 +292,6 @@ def _canonical(step: str) -> str | None:
 
 
 def _read_json(text: str) -> Any:
-    """A client's JSON. Raises ValueError."""
     try:
         return read_json(text.encode(), Budget(REQUEST))
     except BudgetExceeded as exc:

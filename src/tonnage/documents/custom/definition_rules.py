@@ -281,7 +281,6 @@ def record_stored_version(definition: Doc) -> None:
 
 
 def storage_version(definition: Doc) -> str | None:
-    """The version that objects are stored in."""
     versions: list[Doc] = dig(definition, "spec", "versions") or []
     return next((version.get("name") for version in versions if version.get("storage")), None)
 

@@ -56,8 +56,6 @@ def openapi_schema_errors(schema: Doc, path: str) -> Errors:
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """Where in a resource a schema stands."""
-
     is_root: bool = False
     in_metadata: bool = False
     no_defaults: str | None = None

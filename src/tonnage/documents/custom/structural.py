@@ -90,7 +90,6 @@ def compile_schema(schema: Doc | None) -> Structural:
 
 
 def walk(node: Structural) -> Iterator[Structural]:
-    """A node and every node below it."""
     pending = [node]
     while pending:
         node = pending.pop()

@@ -110,8 +110,6 @@ def _go_type(value: Any) -> str:
 
 
 class _Patching:
-    """One document on its way through a patch."""
-
     def __init__(self, doc: Any) -> None:
         self.doc = doc
         self.copied_bytes = 0

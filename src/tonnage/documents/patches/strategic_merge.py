@@ -100,7 +100,6 @@ def _retain_keys(original: Doc, patch: Doc) -> None:
 
 
 def _target(directive: str, prefix: str) -> str:
-    """The list that `$prefix/list` is about."""
     head, slash, name = directive.partition("/")
     if head != prefix or not slash:
         raise BadRequest(f"invalid patch format of {'primitive' if prefix == _DELETE_FROM else 'setElementOrder'} list")
