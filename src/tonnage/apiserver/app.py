@@ -329,15 +329,20 @@ class Application:
         path, accept = request.path, request.headers.get("Accept", "")
         step = _first_step(path)
         if step in _OPEN_TO_ALL:
-            answer = await self._health(request, user)
+            kind, _, asked = path.strip("/").partition("/")
+            checks = await health_checks.checks_of(kind, self._registry.store, stopping=self.stopping)
+            verbose, exclude = "verbose" in request.query, request.query.getall("exclude", [])
+            known = user is not NOBODY
+            answer = health_checks.answer(kind, asked, checks, verbose=verbose, exclude=exclude, known=known)
         elif path == "/metrics":
             body, content_type = metrics.exposition(self._collector_registry)
             answer = Response(body, content_type=content_type)
         else:
             refuse_container_request(self._registry, path)
             documents = self._documents.present()
+            takes_long = bool(documents.custom) and path.startswith("/openapi/")  # it is made of all schemas
             find = partial(documents.find, path, accept, request.headers.get("If-None-Match", ""))
-            found = self._issuer_documents(path) or await self._registry.work(documents.takes_long(path), find)
+            found = self._issuer_documents(path) or await self._registry.work(takes_long, find)
             if found is None:
                 if documents.is_group(path):
                     raise status.no_such_resource()
@@ -356,12 +361,6 @@ class Application:
         if path == JWKS_PATH:
             return Response(encode(tokens.key.jwks()), content_type="application/jwk-set+json")
         return None
-
-    async def _health(self, request: web.BaseRequest, user: User) -> Response:
-        kind, _, asked = request.path.strip("/").partition("/")
-        checks = await health_checks.checks_of(kind, self._registry.store, stopping=self.stopping)
-        verbose, exclude = "verbose" in request.query, request.query.getall("exclude", [])
-        return health_checks.answer(kind, asked, checks, verbose=verbose, exclude=exclude, known=user is not NOBODY)
 
     # -- answers ------------------------------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ Custom = Sequence[Resource]
 API_DISCOVERY_VERSIONS = ("v2", "v2beta1")
 
 
-class Document(NamedTuple):
+class StaticDocument(NamedTuple):
     """A document as it is sent; `etag` comes with its quotes, as If-None-Match brings it back."""
 
     body: bytes
@@ -43,8 +43,8 @@ class Document(NamedTuple):
     content_type: str
 
 
-def _document(body: bytes, content_type: str = "application/json") -> Document:
-    return Document(body, f'"{openapi.etag(body)}"', content_type)
+def _document(body: bytes, content_type: str = "application/json") -> StaticDocument:
+    return StaticDocument(body, f'"{openapi.etag(body)}"', content_type)
 
 
 # -- the walk --------------------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def negotiates_aggregated(accept: str) -> str | None:
     return None
 
 
-def aggregated(core: bool, version: str = "v2", custom: Custom = ()) -> Document:
+def aggregated(core: bool, version: str = "v2", custom: Custom = ()) -> StaticDocument:
     """`/api` (core) or `/apis` (all the others) in one answer, with everything the walk would find."""
     groups = [name for name in _groups(custom) if (name == "") is core]
     body = encode(
@@ -282,7 +282,7 @@ class _Documents:
 
     def __init__(self, custom: list[CustomResource]) -> None:
         self.custom = custom
-        self._made: dict[str, Document] = {}
+        self._made: dict[str, StaticDocument] = {}
         self._makers: dict[str, Callable[[], bytes]] = {
             "/api": lambda: encode(api_versions("")),
             "/apis": lambda: encode(api_group_list(custom)),
@@ -305,10 +305,6 @@ class _Documents:
             return False
         return parts[0] == "api" or (parts[0] == "apis" and f"/apis/{parts[1]}" in self._makers)
 
-    def takes_long(self, path: str) -> bool:
-        """Is this made of all schemas, of which custom resources may bring many?"""
-        return bool(self.custom) and path.startswith("/openapi/")
-
     def find(self, path: str, accept: str, if_none_match: str) -> Response | None:
         """The answer at a path: 304 without a body where the client has the document already, None where none is."""
         path = path.rstrip("/") or "/"
@@ -326,7 +322,7 @@ class _Documents:
             return Response(b"", 304, content_type, headers)
         return Response(body, content_type=content_type, headers=headers)
 
-    def _make(self, path: str, form: str | None) -> Document:
+    def _make(self, path: str, form: str | None) -> StaticDocument:
         if form is None:
             return _document(self._makers[path]())
         if form == "protobuf":
