@@ -46,7 +46,7 @@ from tonnage.scheduling.volumes.packing.pool_grades import (
 )
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 
-REMEMBERED: Final = 64
+REMEMBERED: Final = 32
 """Questions about groups of different sizes whose answers are kept; a workload has few kinds of pods at a time."""
 _FEW: Final = 16
 """Up to so many objects are asked one by one: a dozen operations on arrays cost more."""
