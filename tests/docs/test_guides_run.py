@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import shutil
 import tempfile
@@ -55,6 +57,7 @@ def test_a_page_with_a_cluster_shows_what_its_commands_print(page: Path):
 def test_every_text_in_troubleshooting_is_one_that_programs_say():
     source = "\n".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
     said = re.sub(r'"\s*\n\s*f?"', "", source)  # a sentence over several lines
+    said += os.strerror(errno.ECONNREFUSED).lower()  # the client repeats the system's words
     page = (DOCS / "guides" / "troubleshooting.md").read_text("utf-8")
     told = [
         text for row in re.findall(r"^\| (`[^|]+) \|", page, re.MULTILINE) for text in re.findall(r"`([^`/]{8,})`", row)
