@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
@@ -18,14 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
+from support.mirrored_cluster import MirroredCluster
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, StorageClass, VolumeAttachment
-from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.columns import Rows, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
-from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.framework import SKIP, Cycle, Judgement
 from tonnage.scheduling.plugins.node_volume_limits import NodeVolumeLimits
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
@@ -71,24 +69,16 @@ Refusal = tuple[tuple[str, ...], bool]
 # -- a made-up world --------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class World:
-    """The same cluster twice: as objects by name, and as columns."""
+class AttachingCluster(MirroredCluster):
+    """A cluster in which volumes are attached and limits change, by lot."""
 
-    rng: random.Random
-    cluster: Cluster = field(default_factory=lambda: add_indexes(Cluster()))
-    nodes: dict[str, Node] = field(default_factory=dict)
-    pods: dict[str, Pod] = field(default_factory=dict)
-    claims: dict[str, PersistentVolumeClaim] = field(default_factory=dict)
-    volumes: dict[str, PersistentVolume] = field(default_factory=dict)
-    classes: dict[str, StorageClass] = field(default_factory=dict)
-    csi_nodes: dict[str, CSINode] = field(default_factory=dict)
-    remembered: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By node whose CSINode was deleted: the limits that it told, of drivers that no other has named since."""
-    lives: dict[str, int] = field(default_factory=dict)
-    """By name: how many nodes had it."""
-    drivers: dict[str, CSIDriver] = field(default_factory=dict)
-    attachments: dict[str, VolumeAttachment] = field(default_factory=dict)
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__()
+        self.rng = rng
+        self.remembered: dict[str, dict[str, int]] = {}
+        """By node whose CSINode was deleted: the limits that it told, of drivers that no other has named since."""
+        self.lives: dict[str, int] = {}
+        """By name: how many nodes had it."""
 
     def step(self) -> None:
         """Something happens."""
@@ -107,23 +97,21 @@ class World:
     def change_node(self) -> None:
         name = self.rng.choice(NODES)
         if name in self.nodes and self.rng.random() < 0.5:
-            del self.nodes[name]
-            self.cluster.remove_node(name)
+            self.remove(Node, name)
             self.remembered.pop(name, None)
             self.lives[name] = self.lives.get(name, 0) + 1
         else:
             made = node(name, labels={"x": self.rng.choice("12")})
             metadata = msgspec.structs.replace(made.metadata, uid=f"{made.uid}{'+' * self.lives.get(name, 0)}")
-            self.nodes[name] = msgspec.structs.replace(made, metadata=metadata)
-            self.cluster.put_node(self.nodes[name])
+            self.put(msgspec.structs.replace(made, metadata=metadata))
 
     def change_pod(self) -> None:
         name = self.rng.choice(PODS)
-        if name in self.pods and self.rng.random() < 0.4:
-            self.cluster.remove_pod(self.pods.pop(name).metadata.uid)
+        uid = f"{namespace_of(name)}-{name}"
+        if uid in self.pods and self.rng.random() < 0.4:
+            self.remove(Pod, uid)
         else:
-            self.pods[name] = self.pod(name, on=self.rng.choice((*NODES, "ghost")))
-            place(self.cluster, self.pods[name])
+            self.put(self.pod(name, on=self.rng.choice((*NODES, "ghost"))))
 
     def pod(self, name: str, on: str = "") -> Pod:
         volumes = [{"name": f"v{i}", **self.source()} for i in range(self.rng.choice((0, 1, 1, 2, 3)))]
@@ -145,27 +133,28 @@ class World:
         namespace, name, owner = self.rng.choice(EVERY_CLAIM)
         key = f"{namespace}/{name}"
         if key in self.claims and self.rng.random() < 0.1:
-            self.cluster.storage.remove(self.claims.pop(key))
+            self.remove(PersistentVolumeClaim, key)
         else:
             self.put_claim(namespace, name, "somebody-else" if owner and self.rng.random() < 0.3 else owner)
 
     def put_claim(self, namespace: str, name: str, owner: str) -> None:
-        key, rng = f"{namespace}/{name}", self.rng
+        rng = self.rng
         owned = {"apiVersion": "v1", "kind": "Pod", "name": owner, "uid": f"{namespace}-{owner}", "controller": True}
-        self.claims[key] = claim(
-            name,
-            namespace=namespace,
-            class_name=rng.choice((*["a"] * 6, *CLASSES, "unknown", None)),
-            volume=rng.choice((*VOLUMES, "", "", "", "")),
-            metadata={"ownerReferences": [owned]} if owner else {},
+        self.put(
+            claim(
+                name,
+                namespace=namespace,
+                class_name=rng.choice((*["a"] * 6, *CLASSES, "unknown", None)),
+                volume=rng.choice((*VOLUMES, "", "", "", "")),
+                metadata={"ownerReferences": [owned]} if owner else {},
+            )
         )
-        self.cluster.storage.put(self.claims[key])
 
     def change_volume(self) -> None:
         rng = self.rng
         name = rng.choice(VOLUMES)
         if name in self.volumes and rng.random() < 0.4:
-            self.cluster.storage.remove(self.volumes.pop(name))
+            self.remove(PersistentVolume, name)
             return
         zone = {"topology.kubernetes.io/zone": rng.choice(("z", "a-b-c__a-b-d", "a-b-c__x-y-z", ""))}
         in_tree: Doc = rng.choice(
@@ -177,71 +166,56 @@ class World:
             )
         )
         if rng.random() < 0.7:
-            self.volumes[name] = volume(
-                name, driver=rng.choice(("csi.a", *DRIVERS)), handle=rng.choice(("h", "vol-1", "vol-2"))
-            )
+            self.put(volume(name, driver=rng.choice(("csi.a", *DRIVERS)), handle=rng.choice(("h", "vol-1", "vol-2"))))
         else:
-            self.volumes[name] = volume(name, driver=None, labels=zone, spec=in_tree)
-        self.cluster.storage.put(self.volumes[name])
+            self.put(volume(name, driver=None, labels=zone, spec=in_tree))
 
     def change_class(self) -> None:
         name = self.rng.choice(tuple(CLASSES))
         if name in self.classes and self.rng.random() < 0.4:
-            self.cluster.storage.remove(self.classes.pop(name))
+            self.remove(StorageClass, name)
         else:
-            self.classes[name] = storage_class(name, provisioner=CLASSES[name], delayed=self.rng.random() < 0.7)
-            self.cluster.storage.put(self.classes[name])
+            self.put(storage_class(name, provisioner=CLASSES[name], delayed=self.rng.random() < 0.7))
 
     def change_csi_node(self) -> None:
         rng = self.rng
         name = rng.choice(NODES)
         if name in self.csi_nodes and rng.random() < 0.2:
-            gone = self.csi_nodes.pop(name)
             if name in self.nodes:
-                self.remembered.setdefault(name, {}).update(counts_of(gone))
-            self.cluster.storage.remove(gone)
+                self.remembered.setdefault(name, {}).update(counts_of(self.csi_nodes[name]))
+            self.remove(CSINode, name)
             return
         drivers = rng.sample((*DRIVERS, GCE), rng.randint(1, 4))
-        self.csi_nodes[name] = csi_node(name, {each: rng.choice((None, 0, 1, 1, 2, 2, 3)) for each in drivers})
+        limits = {each: rng.choice((None, 0, 1, 1, 2, 2, 3)) for each in drivers}
         for each in drivers:
             self.remembered.get(name, {}).pop(each, None)
-        self.cluster.storage.put(self.csi_nodes[name])
+        self.put(csi_node(name, limits))
 
     def change_driver(self) -> None:
         name = self.rng.choice(DRIVERS)
         if name in self.drivers and self.rng.random() < 0.5:
-            self.cluster.storage.remove(self.drivers.pop(name))
+            self.remove(CSIDriver, name)
         else:
-            self.drivers[name] = driver(name, preventPodSchedulingIfMissing=self.rng.random() < 0.5)
-            self.cluster.storage.put(self.drivers[name])
+            self.put(driver(name, preventPodSchedulingIfMissing=self.rng.random() < 0.5))
 
     def change_attachment(self) -> None:
         rng = self.rng
         name = rng.choice(("a0", "a1", "a2", "a3", "a4"))
         if name in self.attachments and rng.random() < 0.4:
-            self.cluster.storage.remove(self.attachments.pop(name))
+            self.remove(VolumeAttachment, name)
             return
-        self.attachments[name] = attachment(
-            name,
-            rng.choice((*VOLUMES, "")),
-            rng.choice(NODES),
-            attacher=rng.choice(DRIVERS),
-            attached=rng.random() < 0.5,
-        )
-        self.cluster.storage.put(self.attachments[name])
+        of, on = rng.choice((*VOLUMES, "")), rng.choice(NODES)
+        self.put(attachment(name, of, on, attacher=rng.choice(DRIVERS), attached=rng.random() < 0.5))
 
 
-def _made(seed: int, steps: int) -> World:
-    world = World(random.Random(seed))
+def _made(seed: int, steps: int) -> AttachingCluster:
+    world = AttachingCluster(random.Random(seed))
     for name in NODES[:3]:
-        world.nodes[name] = node(name)
-        world.cluster.put_node(world.nodes[name])
+        world.put(node(name))
     for name, provisioner in CLASSES.items():
-        world.classes[name] = storage_class(name, provisioner=provisioner)
-        world.cluster.storage.put(world.classes[name])
+        world.put(storage_class(name, provisioner=provisioner))
     for name in NODES[:3]:
-        world.csi_nodes[name] = csi_node(name, {each: world.rng.choice((1, 2, None)) for each in DRIVERS})
-        world.cluster.storage.put(world.csi_nodes[name])
+        world.put(csi_node(name, {each: world.rng.choice((1, 2, None)) for each in DRIVERS}))
     for namespace, name, owner in EVERY_CLAIM:
         world.put_claim(namespace, name, owner)
     if world.rng.random() < 0.5:  # whether it counts along or is made later must not matter
@@ -262,7 +236,7 @@ def counts_of(on_node: CSINode | None) -> dict[str, int]:
 # -- the twin ---------------------------------------------------------------------------------------------------------
 
 
-def limits_twin(world: World, incoming: Pod, node_name: str, *, needs_drivers: bool) -> Refusal | None:
+def limits_twin(world: AttachingCluster, incoming: Pod, node_name: str, *, needs_drivers: bool) -> Refusal | None:
     """CSILimits.Filter"""
     on_node = world.csi_nodes.get(node_name)
     new: dict[str, str] = {}
@@ -292,7 +266,7 @@ def limits_twin(world: World, incoming: Pod, node_name: str, *, needs_drivers: b
     return None
 
 
-def counted(world: World, node_name: str) -> tuple[dict[str, int], dict[str, str]]:
+def counted(world: AttachingCluster, node_name: str) -> tuple[dict[str, int], dict[str, str]]:
     """How many volumes a node has by driver, and those that its pods have."""
     attached: dict[str, str] = {}
     for existing in world.pods.values():
@@ -313,7 +287,9 @@ def counted(world: World, node_name: str) -> tuple[dict[str, int], dict[str, str
     return counts, attached
 
 
-def filter_attachable(world: World, each: Pod, on_node: CSINode | None, found: dict[str, str], *, is_new: bool) -> str:
+def filter_attachable(
+    world: AttachingCluster, each: Pod, on_node: CSINode | None, found: dict[str, str], *, is_new: bool
+) -> str:
     """filterAttachableVolumes; what is wrong with a new pod."""
     for mounted in each.spec.volumes:
         if mounted.persistent_volume_claim is not None:
@@ -348,7 +324,9 @@ def filter_attachable(world: World, each: Pod, on_node: CSINode | None, found: d
     return ""
 
 
-def driver_info(world: World, on_node: CSINode | None, its_claim: PersistentVolumeClaim) -> tuple[str, str] | None:
+def driver_info(
+    world: AttachingCluster, on_node: CSINode | None, its_claim: PersistentVolumeClaim
+) -> tuple[str, str] | None:
     """getCSIDriverInfo"""
     known = world.volumes.get(its_claim.spec.volume_name)
     if known is None:
@@ -405,7 +383,9 @@ def told(judgement: Judgement | None, place: int) -> Refusal | None:
     return reasons, bool(final if isinstance(final, bool) else final[place])
 
 
-def assert_as_the_twin_says(world: World, plugin: NodeVolumeLimits, incoming: Pod, *, needs_drivers: bool) -> None:
+def assert_as_the_twin_says(
+    world: AttachingCluster, plugin: NodeVolumeLimits, incoming: Pod, *, needs_drivers: bool
+) -> None:
     cluster, rng = world.cluster, world.rng
     expected = {name: limits_twin(world, incoming, name, needs_drivers=needs_drivers) for name in world.nodes}
     cycle = Cycle(PodInfo(incoming), cluster)
@@ -423,7 +403,7 @@ def assert_as_the_twin_says(world: World, plugin: NodeVolumeLimits, incoming: Po
 
 @modest
 @given(worlds, st.booleans())
-def test_every_row_is_judged_as_a_full_count_says(world: World, needs_drivers: bool) -> None:
+def test_every_row_is_judged_as_a_full_count_says(world: AttachingCluster, needs_drivers: bool) -> None:
     plugin = NodeVolumeLimits(Gates().with_(VolumeLimitScaling=needs_drivers))
     for _ in range(8):
         for _ in range(world.rng.randint(0, 6)):
@@ -434,7 +414,7 @@ def test_every_row_is_judged_as_a_full_count_says(world: World, needs_drivers: b
 
 @modest
 @given(worlds, st.booleans())
-def test_remembered_answers_are_those_of_a_full_count(world: World, needs_drivers: bool) -> None:
+def test_remembered_answers_are_those_of_a_full_count(world: AttachingCluster, needs_drivers: bool) -> None:
     plugin = NodeVolumeLimits(Gates().with_(VolumeLimitScaling=needs_drivers))
     decider = Decider(Pipeline(pre_filter=(plugin,), filter=(plugin,)), random.Random(1))
     incoming = [*(world.pod(name) for name in INCOMING), *(pod_with(f"wants-{name}", name) for name in CLAIMS)]
@@ -455,7 +435,7 @@ def test_remembered_answers_are_those_of_a_full_count(world: World, needs_driver
 
 @few
 @given(worlds)
-def test_what_is_on_a_node_is_what_a_full_count_finds(world: World) -> None:
+def test_what_is_on_a_node_is_what_a_full_count_finds(world: AttachingCluster) -> None:
     """Where there is a CSINode: without one upstream does not count in-tree disks, and nobody compares the number."""
     view = world.cluster.index(AttachedVolumes)
     for _ in range(30):
@@ -470,11 +450,11 @@ def test_what_is_on_a_node_is_what_a_full_count_finds(world: World) -> None:
 
 @few
 @given(worlds)
-def test_nothing_is_left_when_everybody_is_gone(world: World) -> None:
+def test_nothing_is_left_when_everybody_is_gone(world: AttachingCluster) -> None:
     view = world.cluster.index(AttachedVolumes)
-    for name in sorted(world.pods):
-        world.cluster.remove_pod(world.pods.pop(name).metadata.uid)
+    for uid in sorted(world.pods):
+        world.remove(Pod, uid)
     for name in sorted(world.attachments):
-        world.cluster.storage.remove(world.attachments.pop(name))
+        world.remove(VolumeAttachment, name)
     for row in range(world.cluster.size):
         assert [view.on(row, each)[0] for each in (*DRIVERS, GCE)] == [0, 0, 0, 0]

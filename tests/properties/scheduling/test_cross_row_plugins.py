@@ -12,7 +12,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,15 +21,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
+from support.mirrored_cluster import MirroredCluster
 from tonnage.objects.core_v1 import Node, Pod, PodAffinityTerm, TopologySpreadConstraint
 from tonnage.objects.meta import ObjectMeta
 from tonnage.objects.node_selectors import find_untolerated
 from tonnage.objects.selectors import LabelSelector, selects
 from tonnage.scheduling.cluster import residents
-from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import InterPodAffinityArgs, PodTopologySpreadArgs
-from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.framework import SKIP, Code, Cycle, Judgement
 from tonnage.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
@@ -44,35 +43,10 @@ Verdict = tuple[str, str]
 # -- the world, plainly -----------------------------------------------------------------------------------------------
 
 
-@dataclass
-class World:
-    """The same cluster twice: as columns with observers, and as two dictionaries."""
-
-    cluster: Cluster = field(default_factory=lambda: add_indexes(Cluster()))
-    nodes: dict[str, Node] = field(default_factory=dict)
-    pods: dict[str, Pod] = field(default_factory=dict)
-
-    def put_node(self, made: Node) -> None:
-        self.nodes[made.name] = made
-        self.cluster.put_node(made)
-
-    def drop_node(self, name: str) -> None:
-        self.nodes.pop(name, None)
-        self.cluster.remove_node(name)
-
-    def put_pod(self, made: Pod) -> None:
-        self.pods[made.uid] = made
-        place(self.cluster, made)
-
-    def drop_pod(self, uid: str) -> None:
-        self.pods.pop(uid, None)
-        self.cluster.remove_pod(uid)
-
-    def there(self) -> list[tuple[Node, list[Pod]]]:
-        """Every node with its pods; a pod whose node is not there is invisible."""
-        return [
-            (each, [p for p in self.pods.values() if p.spec.node_name == each.name]) for each in self.nodes.values()
-        ]
+def nodes_with_pods(world: MirroredCluster) -> list[tuple[Node, list[Pod]]]:
+    """Every node with its pods; a pod whose node is not there is invisible."""
+    pods = world.pods.values()
+    return [(each, [p for p in pods if p.spec.node_name == each.name]) for each in world.nodes.values()]
 
 
 # -- PodTopologySpread, one node at a time ----------------------------------------------------------------------------
@@ -82,7 +56,7 @@ class World:
 class SpreadTwin:
     """filtering.go and scoring.go of podtopologyspread, with maps for maps."""
 
-    world: World
+    world: MirroredCluster
     defaults: Sequence[TopologySpreadConstraint]
     is_system: bool
 
@@ -125,7 +99,7 @@ class SpreadTwin:
         if not hard:
             return None
         domains: list[Counter[str]] = [Counter() for _ in hard]
-        for at, pods in self.world.there():
+        for at, pods in nodes_with_pods(self.world):
             if not all(c.topology_key in at.metadata.labels for c, _ in hard):
                 continue
             for i, (c, selector) in enumerate(hard):
@@ -166,7 +140,7 @@ class SpreadTwin:
             for i, (c, _) in enumerate(soft):
                 if name not in ignored and c.topology_key != HOSTNAME:
                     domains[i][self.world.nodes[name].metadata.labels.get(c.topology_key, "")] = 0
-        for at, pods in self.world.there():
+        for at, pods in nodes_with_pods(self.world):
             if require_all and not all(c.topology_key in at.metadata.labels for c, _ in soft):
                 continue
             for i, (c, selector) in enumerate(soft):
@@ -174,7 +148,7 @@ class SpreadTwin:
                 if self.counts_here(c, asking, at) and value in domains[i]:
                     domains[i][value] += self.count(pods, selector, asking.namespace)
         raw = []
-        pods_of = {at.name: pods for at, pods in self.world.there()}
+        pods_of = {at.name: pods for at, pods in nodes_with_pods(self.world)}
         for name in feasible:
             score = 0.0
             for i, (c, selector) in enumerate(soft):
@@ -203,7 +177,7 @@ class SpreadTwin:
 class AffinityTwin:
     """filtering.go and scoring.go of interpodaffinity; a namespaceSelector means the namespaces it selects."""
 
-    world: World
+    world: MirroredCluster
     args: InterPodAffinityArgs
 
     def incoming(self, term: PodAffinityTerm, carrier: Pod, other: Pod) -> bool:
@@ -233,7 +207,7 @@ class AffinityTwin:
         company: Counter[tuple[str, str]] = Counter()
         avoided: Counter[tuple[str, str]] = Counter()
         avoiding: Counter[tuple[str, str]] = Counter()
-        for at, pods in self.world.there():
+        for at, pods in nodes_with_pods(self.world):
             labels = at.metadata.labels
             for there in pods:
                 if near and all(self.incoming(t, asking, there) for t in near):
@@ -272,7 +246,7 @@ class AffinityTwin:
             if term.topology_key in labels:
                 worth.setdefault(term.topology_key, Counter())[labels[term.topology_key]] += weight
 
-        for at, pods in self.world.there():
+        for at, pods in nodes_with_pods(self.world):
             labels = at.metadata.labels
             for there in pods:
                 for sign, wishes in ((1, own.pod_affinity.preferred), (-1, own.pod_anti_affinity.preferred)):
@@ -304,7 +278,7 @@ class AffinityTwin:
 CrossRow = PodTopologySpread | InterPodAffinity
 
 
-def verdicts_of(plugin: CrossRow, asking: Pod, world: World) -> dict[str, Verdict] | None:
+def verdicts_of(plugin: CrossRow, asking: Pod, world: MirroredCluster) -> dict[str, Verdict] | None:
     """None when PreFilter skips."""
     cycle = Cycle(PodInfo(asking), world.cluster)
     answer = plugin.pre_filter(cycle)
@@ -331,7 +305,7 @@ def _verdict_at(judgement: Judgement | None, k: int) -> Verdict:
     return "unresolvable" if is_final else "unschedulable", told[0]
 
 
-def scores_of(plugin: CrossRow, asking: Pod, world: World, feasible: Sequence[str]) -> list[int] | None:
+def scores_of(plugin: CrossRow, asking: Pod, world: MirroredCluster, feasible: Sequence[str]) -> list[int] | None:
     """The normalised scores, or None when PreScore skips."""
     cycle = Cycle(PodInfo(asking), world.cluster)
     cycle.feasible = np.array([world.cluster.row_of[name] for name in feasible], dtype=np.intp)
@@ -475,27 +449,27 @@ class Storyteller:
             },
         )
 
-    def change(self, world: World) -> None:
+    def change(self, world: MirroredCluster) -> None:
         """Something happens to the cluster."""
         match self.rng.choice(("pod", "pod", "pod", "no pod", "node", "no node", "namespace")):
             case "pod":
-                world.put_pod(self.resident())
+                world.put(self.resident())
             case "no pod":
-                world.drop_pod(self.rng.choice([*world.pods, "nobody"]))
+                world.remove(Pod, self.rng.choice([*world.pods, "nobody"]))
             case "node":
-                world.put_node(self.node(self.rng.choice(NODE_NAMES)))
+                world.put(self.node(self.rng.choice(NODE_NAMES)))
             case "no node":
-                world.drop_node(self.rng.choice(NODE_NAMES))
+                world.remove(Node, self.rng.choice(NODE_NAMES))
             case "namespace":
                 labels: tuple[dict[str, str], ...] = ({}, {"team": "x"}, {"team": "y"})
                 world.cluster.namespaces[self.rng.choice(NAMESPACES)] = self.rng.choice(labels)
 
-    def questions(self, world: World) -> Iterator[tuple[Pod, list[str]]]:
+    def questions(self, world: MirroredCluster) -> Iterator[tuple[Pod, list[str]]]:
         """(a pod, the nodes that are feasible): one after the other, while the cluster changes."""
         for name in NODE_NAMES[: self.rng.randint(3, 7)]:
-            world.put_node(self.node(name))
+            world.put(self.node(name))
         for _ in range(self.rng.randint(0, 18)):
-            world.put_pod(self.resident())
+            world.put(self.resident())
         for _ in range(6):
             for _ in range(self.rng.randint(1, 4)):
                 self.change(world)
@@ -523,7 +497,7 @@ memories = st.sampled_from((1, 2, residents.MAX_TALLIES))
 @given(seed=seeds, max_tallies=memories)
 @settings(max_examples=tries(120), deadline=None)
 def test_spreading_equals_its_scalar_twin(defaulting: str, seed: int, max_tallies: int) -> None:
-    world = World()
+    world = MirroredCluster()
     world.cluster.workloads.put_service("default", "web", {"app": "web"})
     world.cluster.workloads.put_service("default", "front", {"tier": "front"})
     is_system = defaulting == "System"
@@ -539,7 +513,7 @@ def test_spreading_equals_its_scalar_twin(defaulting: str, seed: int, max_tallie
 @given(seed=seeds, max_tallies=memories, hard_weight=st.sampled_from((0, 1, 40)), ignores=st.booleans())
 @settings(max_examples=tries(240), deadline=None)
 def test_pod_affinity_equals_its_scalar_twin(seed: int, max_tallies: int, hard_weight: int, ignores: bool) -> None:
-    world = World()
+    world = MirroredCluster()
     args = InterPodAffinityArgs(hard_pod_affinity_weight=hard_weight, ignore_preferred_terms_of_existing_pods=ignores)
     plugin, twin = InterPodAffinity(args), AffinityTwin(world, args)
     with pytest.MonkeyPatch.context() as patch:

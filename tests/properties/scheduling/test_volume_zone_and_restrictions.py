@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
+from support.mirrored_cluster import MirroredCluster
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, Volume
-from tonnage.objects.storage_v1 import StorageClass
-from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.columns import Rows, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.framework import SKIP, Code, Cycle, Judgement, Status
 from tonnage.scheduling.plugins.volume_restrictions import VolumeRestrictions
 from tonnage.scheduling.plugins.volume_zone import VolumeZone
@@ -44,20 +41,19 @@ TAKEN = (
 ELSEWHERE = "node(s) had no available volume zone"
 
 
-# -- a made-up world --------------------------------------------------------------------------------------------------
+# -- a made-up cluster ------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class World:
-    """The same cluster twice: as objects by name, and as columns."""
+def namespace_of(name: str) -> str:
+    return "other" if name in ("p4", "in-other") else "default"
 
-    rng: random.Random
-    cluster: Cluster = field(default_factory=lambda: add_indexes(Cluster()))
-    nodes: dict[str, Node] = field(default_factory=dict)
-    pods: dict[str, Pod] = field(default_factory=dict)
-    claims: dict[str, PersistentVolumeClaim] = field(default_factory=dict)
-    volumes: dict[str, PersistentVolume] = field(default_factory=dict)
-    classes: dict[str, StorageClass] = field(default_factory=dict)
+
+class ZonedCluster(MirroredCluster):
+    """A cluster with zones, shared disks and claims for one pod, which change by lot."""
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__()
+        self.rng = rng
 
     def step(self) -> None:
         change = self.rng.choice(
@@ -68,30 +64,27 @@ class World:
     def change_node(self) -> None:
         name = self.rng.choice(NODES)
         if name in self.nodes and self.rng.random() < 0.5:
-            del self.nodes[name]
-            self.cluster.remove_node(name)
+            self.remove(Node, name)
         else:
             self.put_node(name)
 
     def put_node(self, name: str) -> None:
-        self.nodes[name] = node(name, labels=self.labels(("a", "b", "c", ""), 0.4))
-        self.cluster.put_node(self.nodes[name])
+        self.put(node(name, labels=self.labels(("a", "b", "c", ""), 0.4)))
 
     def labels(self, values: Sequence[str], chance: float) -> dict[str, str]:
         return {key: self.rng.choice(values) for key in LABELS if self.rng.random() < chance}
 
     def change_pod(self) -> None:
         name = self.rng.choice(PODS)
-        if name in self.pods and self.rng.random() < 0.4:
-            self.cluster.remove_pod(self.pods.pop(name).metadata.uid)
+        uid = f"{namespace_of(name)}-{name}"
+        if uid in self.pods and self.rng.random() < 0.4:
+            self.remove(Pod, uid)
         else:
-            self.pods[name] = self.pod(name, on=self.rng.choice((*NODES, "ghost")))
-            place(self.cluster, self.pods[name])
+            self.put(self.pod(name, on=self.rng.choice((*NODES, "ghost"))))
 
     def pod(self, name: str, on: str = "") -> Pod:
         volumes = [{"name": f"v{i}", **self.source()} for i in range(self.rng.choice((0, 1, 2, 2, 3)))]
-        namespace = "other" if name in ("p4", "in-other") else "default"
-        return pod(name, namespace=namespace, on=on, spec={"volumes": volumes})
+        return pod(name, namespace=namespace_of(name), on=on, spec={"volumes": volumes})
 
     def source(self) -> Doc:
         rng = self.rng
@@ -113,32 +106,28 @@ class World:
         namespace, name = rng.choice(("default", "other")), rng.choice((*CLAIMS, "p0-v0"))
         key = f"{namespace}/{name}"
         if key in self.claims and rng.random() < 0.1:
-            self.cluster.storage.remove(self.claims.pop(key))
+            self.remove(PersistentVolumeClaim, key)
             return
         modes = rng.choice((("ReadWriteOnce",), ("ReadWriteOncePod",), ("ReadOnlyMany", "ReadWriteOncePod")))
         class_name = rng.choice(("waits", "waits", "waits", "at-once", "unknown", "", None))
         bound = rng.choice((*VOLUMES, *VOLUMES, "unknown", "", ""))
-        self.claims[key] = claim(name, namespace=namespace, class_name=class_name, volume=bound, modes=modes)
-        self.cluster.storage.put(self.claims[key])
+        self.put(claim(name, namespace=namespace, class_name=class_name, volume=bound, modes=modes))
 
     def change_volume(self) -> None:
         name = self.rng.choice(VOLUMES)
         if name in self.volumes and self.rng.random() < 0.1:
-            self.cluster.storage.remove(self.volumes.pop(name))
+            self.remove(PersistentVolume, name)
         else:
             self.put_volume(name)
 
     def put_volume(self, name: str) -> None:
         texts = ("a", "b", "a__b", " a __c", "a__", "", "nowhere")
-        self.volumes[name] = volume(name, labels=self.labels(texts, 0.3))
-        self.cluster.storage.put(self.volumes[name])
+        self.put(volume(name, labels=self.labels(texts, 0.3)))
 
 
-def _made(seed: int, steps: int) -> World:
-    world = World(random.Random(seed))
-    for each in (storage_class("waits"), storage_class("at-once", delayed=False)):
-        world.classes[each.metadata.name] = each
-        world.cluster.storage.put(each)
+def _made(seed: int, steps: int) -> ZonedCluster:
+    world = ZonedCluster(random.Random(seed))
+    world.put(storage_class("waits"), storage_class("at-once", delayed=False))
     for name in NODES[:3]:
         world.put_node(name)
     for name in VOLUMES:
@@ -160,7 +149,7 @@ def named_claims(each: Pod) -> list[str]:
     return [v.persistent_volume_claim.claim_name for v in each.spec.volumes if v.persistent_volume_claim is not None]
 
 
-def topologies(world: World, incoming: Pod) -> list[tuple[str, set[str]]] | str:
+def topologies(world: ZonedCluster, incoming: Pod) -> list[tuple[str, set[str]]] | str:
     """getPVbyPod; a text for a refusal of all nodes at once"""
     found: list[tuple[str, set[str]]] = []
     for name in named_claims(incoming):
@@ -223,12 +212,12 @@ def is_volume_conflict(mine: Volume, existing: Pod) -> bool:
     return False
 
 
-def visible(world: World) -> list[Pod]:
+def visible(world: ZonedCluster) -> list[Pod]:
     """Pods on nodes that exist; the others are nobody's."""
     return [each for each in world.pods.values() if each.spec.node_name in world.nodes]
 
 
-def is_taken(world: World, incoming: Pod) -> bool:
+def is_taken(world: ZonedCluster, incoming: Pod) -> bool:
     """calPreFilterState: anybody, anywhere, with a claim that this pod must have for itself"""
     namespace = incoming.metadata.namespace
     used = {(each.metadata.namespace, name) for each in visible(world) for name in named_claims(each)}
@@ -238,7 +227,7 @@ def is_taken(world: World, incoming: Pod) -> bool:
     )
 
 
-def restrictions_twin(world: World, incoming: Pod, node_name: str) -> str:
+def restrictions_twin(world: ZonedCluster, incoming: Pod, node_name: str) -> str:
     """VolumeRestrictions.Filter"""
     for mine in incoming.spec.volumes:
         if any(is_volume_conflict(mine, each) for each in visible(world) if each.spec.node_name == node_name):
@@ -249,7 +238,7 @@ def restrictions_twin(world: World, incoming: Pod, node_name: str) -> str:
 # -- asking -----------------------------------------------------------------------------------------------------------
 
 
-def some_rows(world: World) -> list[Rows]:
+def some_rows(world: ZonedCluster) -> list[Rows]:
     size = world.cluster.size
     chosen = np.array(world.rng.sample(range(size), world.rng.randint(1, size)), dtype=np.intp)
     return [world.cluster.all_rows, *[slice(row, row + 1) for row in range(size)], chosen]
@@ -272,7 +261,7 @@ def refusal(answer: object) -> str:
 
 @modest
 @given(worlds)
-def test_zones_are_judged_as_the_twin_does(world: World) -> None:
+def test_zones_are_judged_as_the_twin_does(world: ZonedCluster) -> None:
     plugin = VolumeZone()
     for _ in range(8):
         for _ in range(world.rng.randint(0, 3)):
@@ -297,7 +286,7 @@ def test_zones_are_judged_as_the_twin_does(world: World) -> None:
 
 @modest
 @given(worlds)
-def test_disks_and_claims_are_judged_as_the_twin_does(world: World) -> None:
+def test_disks_and_claims_are_judged_as_the_twin_does(world: ZonedCluster) -> None:
     plugin = VolumeRestrictions()
     for _ in range(8):
         for _ in range(world.rng.randint(0, 3)):
