@@ -20,6 +20,7 @@ from tonnage.clock import Clock
 from tonnage.errors import TonnageError, closest
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object, split_key
+from tonnage.objects.node_selectors import Toleration
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import Configuration
@@ -272,6 +273,11 @@ class DecisionSequence:
             return attempt.placement.node, ""
         diagnosis = attempt.decision.diagnosis if attempt.decision is not None else None
         return "", diagnosis.message() if diagnosis is not None else attempt.status.message
+
+    def explain_tolerant(self, pod: Pod) -> Explanation:
+        """What would be decided if no node were cordoned or tainted. Nothing is kept."""
+        spec = msgspec.structs.replace(pod.spec, tolerations=(Toleration(operator="Exists"),))
+        return self.replay.engine.explain(msgspec.structs.replace(pod, spec=spec))
 
     def held_back(self, pod: Pod) -> str:
         """Why a pod is not tried at all; empty when it is."""

@@ -128,7 +128,7 @@ def test_groups_partition_the_pods_and_the_largest_comes_first():
         "2 pods of StatefulSet/default/db wait for 200Gi of class fast in zone b",
         "1 pod is not tried: waiting for scheduling gates: [x.io/q]",
         "1 pod waits for 100 cpu",
-        "1 pod waits: node(s) didn't match Pod's node affinity/selector",
+        "1 pod waits for a node with disk=tape: no node matches",
         "1 pod fits now",
         "1 pod is being deleted; a scheduler passes it over",
     ]
@@ -143,7 +143,7 @@ def test_groups_partition_the_pods_and_the_largest_comes_first():
         ([node("a", cpu="2"), pod("x", cpu="2500m"), pod("y", cpu="3")], "2 pods wait for 5500m cpu"),
         ([node("a", memory="1Gi"), pod("x", memory="3Gi")], "1 pod waits for 3Gi memory"),
         ([node("a", pods=0), pod("x")], "1 pod waits for room for more pods"),
-        ([node("a", taints=["dedicated=db:NoSchedule"]), pod("x")], "1 pod is kept off by taints"),
+        ([node("a", taints=["dedicated=db:NoSchedule"]), pod("x")], "1 pod is kept off by taint dedicated=db"),
         ([node("a", unschedulable=True), pod("x")], "1 pod waits for a cordoned node"),
         ([node("a"), node("b"), pod("x", cpu="9", spec={"nodeName": ""})], "1 pod waits for 9 cpu"),
         (
@@ -181,6 +181,94 @@ def test_groups_partition_the_pods_and_the_largest_comes_first():
 )
 def test_what_pods_wait_for_is_said_in_words(objects, message):
     objects = objects or [pod("x")]
+    assert messages(asked(*objects)) == [message]
+
+
+AFFINITY = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["tape", "drum"]}]},
+                {"matchExpressions": [{"key": "disk", "operator": "Exists"}, {"key": "old", "operator": "Exists"}]},
+            ]
+        }
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("objects", "message"),
+    [
+        (
+            [node("a", unschedulable=True), node("b"), pod("x", node_selector={"disk": "tape"})],
+            "1 pod waits for a node with disk=tape: no node matches",
+        ),
+        (
+            [node("a", taints=["dedicated=db:NoSchedule"]), node("b"), pod("x", node_selector={"disk": "tape"})],
+            "1 pod waits for a node with disk=tape: no node matches",
+        ),
+        (
+            [node("a", unschedulable=True), pod("x", spec={"affinity": AFFINITY}, node_selector={"zone": "b"})],
+            "1 pod waits for a node with zone=b and (disk in (drum,tape) or disk and old): no node matches",
+        ),
+        (
+            [
+                node("a", unschedulable=True, labels={"disk": "tape"}),
+                node("b"),
+                pod("x", node_selector={"disk": "tape"}),
+            ],
+            "1 pod waits for a cordoned node on a",
+        ),
+        (
+            [node("a", unschedulable=True, taints=["dedicated=db:NoSchedule"]), pod("x")],
+            "1 pod is kept off by a cordon and taint dedicated=db",
+        ),
+        (  # b needs less than a to let the pod in
+            [
+                node("a", unschedulable=True, taints=["dedicated=db:NoSchedule"]),
+                node("b", unschedulable=True),
+                pod("x"),
+            ],
+            "1 pod waits for a cordoned node on b",
+        ),
+        (
+            [node("a", unschedulable=True), node("b", unschedulable=True, cpu="9"), pod("x", cpu="8")],
+            "1 pod waits for a cordoned node on b",
+        ),
+        (
+            [
+                node("a", unschedulable=True),
+                node("b", labels={"disk": "ssd"}),
+                pod("x", cpu="8", node_selector={"disk": "ssd"}),
+            ],
+            "1 pod waits for 8 cpu on b",
+        ),
+        (
+            [node("a", unschedulable=True), pod("x", cpu="8")],
+            "1 pod waits for 8 cpu on a, which is closed (a cordon)",
+        ),
+        (
+            [node("a", unschedulable=True), node("b", taints=["old:NoSchedule"]), pod("x", cpu="8")],
+            "1 pod waits for 8 cpu on nodes that are closed",
+        ),
+        (  # its volume is on a node that is gone; that a is cordoned is no matter
+            [
+                *(node("a", unschedulable=True), node("b")),
+                *(claim("c", volume="pv"), volume("pv", claim="default/c", on="gone"), pod_with("x", "c")),
+            ],
+            "1 pod waits for a node that can reach its volumes",
+        ),
+        (  # its volume is on a, which its selector leaves out: there it comes further than where it may not be at all
+            [
+                *(node("a"), node("b", labels={"disk": "ssd"})),
+                *(claim("c", volume="pv"), volume("pv", claim="default/c", on="a")),
+                pod_with("x", "c", node_selector={"disk": "ssd"}),
+            ],
+            "1 pod waits for a node that can reach its volumes on b",
+        ),
+    ],
+)
+def test_a_cause_is_what_would_have_to_change(objects, message):
     assert messages(asked(*objects)) == [message]
 
 

@@ -6,15 +6,20 @@
 Of the nodes' reasons that one counts where the pod came furthest: filters are asked in order, so these nodes have
 everything else that was looked at. Where the pod itself wants to be (its selector, its volumes' places) is no cause as
 long as any node is left; it is told as the place.
+
+A node that is closed (cordoned or tainted) is refused before anything else is looked at. It is a cause only if the pod
+would fit there once the node is open. Otherwise the cause is what refuses the pod then.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from tonnage.objects.core_v1 import Node
 from tonnage.objects.meta import Key
+from tonnage.objects.node_selectors import UNSCHEDULABLE, RequiredNodeAffinity, Taint, find_untolerated
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.amounts import CPU, MEMORY
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -27,9 +32,10 @@ from tonnage.whatif.html.amounts import count_text
 FITS, ASSUMED, TERMINATING, FOREIGN, GATED = "fits", "assumed", "terminating", "scheduler", "gates"
 STORAGE, RESERVED, NO_CAPACITY, STATIC, SLOTS = "storage", "reserved", "capacity", "volumes", "slots"
 RESOURCES, TAINTS, CORDONED, OTHER = "resources", "taints", "cordoned", "reasons"
+SELECTOR, PLACES = "selector", "places"
 
 _WISHES = frozenset(("NodeName", "NodeAffinity", "VolumeZone"))
-_CLOSED = {"TaintToleration": TAINTS, "NodeUnschedulable": CORDONED}
+_CLOSED = frozenset(("TaintToleration", "NodeUnschedulable"))
 _INSUFFICIENT, _RESOURCES = "Insufficient ", {"Too many pods": "pods"}
 _MEMORY_LIKE = (MEMORY, "ephemeral-storage", "hugepages-")
 
@@ -59,13 +65,79 @@ class NodePlaces(NamedTuple):
     zone_of: Mapping[str, str]
     """By node; empty for one that does not say."""
     order: Mapping[str, int]
+    nodes: Mapping[str, Node]
 
 
-def cause_of(pod: PodInfo, explanation: Explanation, class_of: Mapping[Key, str], places: NodePlaces) -> CauseOfPod:
-    """The cause of a pod that was tried and fits nowhere. `class_of` are the classes of claims."""
+def cause_of(
+    pod: PodInfo,
+    explanation: Explanation,
+    class_of: Mapping[Key, str],
+    places: NodePlaces,
+    opened: Callable[[], Explanation],
+) -> CauseOfPod:
+    """The cause of a pod that was tried and fits nowhere. `class_of` are the classes of claims; `opened` explains the
+    pod as if no node were cordoned or tainted."""
     refused = [each for each in explanation.nodes if not each.feasible]
     if not refused:
         return CauseOfPod(PendingCause(OTHER, explanation.message))
+    if max(_distance(each, places.order) for each in refused)[0] != _IS_CLOSED:
+        return _refused_cause(pod, explanation, class_of, places)
+    behind = opened()
+    fitting = {each.name for each in behind.nodes if each.feasible}
+    closed = [each for each in refused if each.name in fitting]
+    if closed:
+        return _closed_cause(pod, closed, places)
+    found = _refused_cause(pod, behind, class_of, places)
+    if found.cause.kind in (SELECTOR, PLACES):
+        return found
+    is_one = len(found.nodes) == 1
+    where = f"on {found.nodes[0].name}, which is closed" if is_one else "on nodes that are closed"
+    told = {_closing(pod, places.nodes[each.name]) for each in found.nodes}
+    about = f" ({told.pop()})" if len(told) == 1 else ""
+    return found._replace(cause=found.cause._replace(where=where + about))
+
+
+def _closed_cause(pod: PodInfo, closed: Sequence[NodeAnswer], places: NodePlaces) -> CauseOfPod:
+    """Of nodes that would take the pod if they were open, those count that the fewest marks close."""
+    marks = {each.name: _closing(pod, places.nodes[each.name]) for each in closed}
+    told = min(marks.values(), key=lambda text: (text.count(" and "), text))
+    nodes = tuple(each for each in closed if marks[each.name] == told)
+    where = _place([each.name for each in nodes], places.zone_of)
+    return CauseOfPod(PendingCause(CORDONED if told == _CORDON else TAINTS, told, where), nodes)
+
+
+_CORDON = "a cordon"
+
+
+def _closing(pod: PodInfo, node: Node) -> str:
+    """What keeps a pod off a closed node: `a cordon and taint dedicated=db`."""
+    tolerations = pod.pod.spec.tolerations
+    is_cordoned = node.spec.unschedulable or any(each.key == UNSCHEDULABLE for each in node.spec.taints)
+    taints = [each for each in node.spec.taints if find_untolerated((each,), tolerations)]
+    named = dict.fromkeys(f"taint {_taint_text(each)}" for each in taints if each.key != UNSCHEDULABLE)
+    return " and ".join([*([_CORDON] if is_cordoned else []), *named])
+
+
+def _taint_text(taint: Taint) -> str:
+    return f"{taint.key}={taint.value}" if taint.value else taint.key
+
+
+def _selector_text(wanted: RequiredNodeAffinity) -> str:
+    """What a pod demands of its node: `disk=tape and (zone in (a) or zone in (b))`."""
+    found = [f"{key}={value}" for key, value in sorted(wanted.labels.items())]
+    if wanted.affinity is not None:
+        terms = [
+            " and ".join(map(str, (*term.match_expressions, *term.match_fields)))
+            for term in wanted.affinity.node_selector_terms
+        ]
+        found += [f"({' or '.join(terms)})" if len(terms) > 1 and found else " or ".join(terms)]
+    return " and ".join(found)
+
+
+def _refused_cause(
+    pod: PodInfo, explanation: Explanation, class_of: Mapping[Key, str], places: NodePlaces
+) -> CauseOfPod:
+    refused = [each for each in explanation.nodes if not each.feasible]
     furthest = max(_distance(each, places.order) for each in refused)
     nodes = sorted((each for each in refused if _distance(each, places.order) == furthest), key=_nearness)
     where = _place([each.name for each in refused if not is_wish(each)], places.zone_of)
@@ -73,13 +145,15 @@ def cause_of(pod: PodInfo, explanation: Explanation, class_of: Mapping[Key, str]
     kind, needs = OTHER, {}
     about = Counter(", ".join(each.reasons) for each in nodes).most_common(1)[0][0]
     account = explanation.volumes.get(nodes[0].name)
-    if plugin == "NodeResourcesFit":
+    if plugin == "NodeAffinity" and (selector := _selector_text(pod.pod.required_node_affinity())):
+        kind, about = SELECTOR, selector
+    elif plugin == "VolumeZone" or NODE_CONFLICT in nodes[0].reasons:
+        kind = PLACES
+    elif plugin == "NodeResourcesFit":
         resources = [_RESOURCES.get(each, each.removeprefix(_INSUFFICIENT)) for each in about.split(", ")]
         if resources:
             kind, about = RESOURCES, " and ".join(resources)
             needs = {each: pod.requests.get(each, 0) for each in resources}
-    elif plugin in _CLOSED:
-        kind = _CLOSED[plugin]
     elif plugin == "NodeVolumeLimits" and isinstance(account, NodeAccount):
         slots = {each.slots.driver: each.slots.new for each in account.claims if each.slots and each.slots.miss}
         if slots:
@@ -120,13 +194,14 @@ def is_wish(answer: NodeAnswer) -> bool:
     return bool(plugins & _WISHES) or NODE_CONFLICT in answer.reasons
 
 
+_IS_CLOSED = 1
+
+
 def _distance(answer: NodeAnswer, order: Mapping[str, int]) -> tuple[int, int]:
     """How far a pod came on a node before it was refused."""
-    if is_wish(answer):
-        return 0, 0
     if answer.rejected_by in _CLOSED:
-        return 1, 0
-    return 2, order.get(answer.rejected_by, -1)
+        return _IS_CLOSED, 0
+    return 0 if is_wish(answer) else 2, order.get(answer.rejected_by, -1)
 
 
 def _nearness(answer: NodeAnswer) -> tuple[bool, tuple[int, int], str]:
@@ -174,8 +249,10 @@ def sentence(cause: PendingCause, pods: int, owners: Sequence[str], needs: Mappi
         STATIC: f"{wait} for a free volume of class {cause.about}{at}",
         SLOTS: f"{wait} for {slots}{at}",
         RESOURCES: f"{wait} for {' and '.join(_resource(*each) for each in needs.items())}{at}",
-        TAINTS: f"{are} kept off by taints{at}",
+        TAINTS: f"{are} kept off by {cause.about}{at}",
         CORDONED: f"{wait} for a cordoned node{at}",
+        SELECTOR: f"{wait} for a node with {cause.about}: no node matches",
+        PLACES: f"{wait} for a node that can reach {'its' if is_one else 'their'} volumes{at}",
     }
     return f"{who} {words.get(cause.kind, f'{wait}{at}: {cause.about}')}"
 

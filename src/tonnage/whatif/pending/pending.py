@@ -188,7 +188,8 @@ class PendingQuestion:
         found = self.sequence.decide(pod)
         if found.node:
             return PendingPod(pod, workload, state, CauseOfPod(PendingCause(causes.FITS)), found.node, found)
-        made = PendingPod(pod, workload, state, cause_of(PodInfo(pod), found, classes, places), explanation=found)
+        cause = cause_of(PodInfo(pod), found, classes, places, lambda: self.sequence.explain_tolerant(pod))
+        made = PendingPod(pod, workload, state, cause, explanation=found)
         if not self.explains_all and workload and found.preemption is None:
             self._alike[known] = made
         return made
@@ -203,7 +204,8 @@ class PendingQuestion:
         nodes = [each for each in self.state.objects if isinstance(each, Node)]
         zones = {each.name: each.metadata.labels.get(ZONE) or each.metadata.labels.get(BETA_ZONE, "") for each in nodes}
         profile = next(iter(self.sequence.replay.engine.profiles.values()))
-        return NodePlaces(zones, {each.name: number for number, each in enumerate(profile.pipeline.filter)})
+        order = {each.name: number for number, each in enumerate(profile.pipeline.filter)}
+        return NodePlaces(zones, order, {each.name: each for each in nodes})
 
     def try_changes(self, step: Callable[[float], object] = lambda amount: None) -> None:
         """Try what might help the pods that wait; `step` is told of each try, and of 0 now and then within one."""

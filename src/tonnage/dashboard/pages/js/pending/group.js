@@ -21,6 +21,8 @@ const KINDS = {
   resources: ["◔", "resources"],
   taints: ["⊘", "taints"],
   cordoned: ["⊖", "cordoned"],
+  selector: ["⌖", "node selector"],
+  places: ["⌂", "volume's place"],
   gates: ["‖", "held back"],
   scheduler: ["↗", "other scheduler"],
   fits: ["✓", "fits"],
