@@ -137,7 +137,8 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "node": (
         ("settings", "metrics"),
-        ("node_objects", "drivers", "context"),
+        ("node_objects", "context"),
+        ("drivers",),
         ("attach_limits", "csi_node_writer"),
         ("mounts",),
         ("registration", "pods"),

@@ -14,18 +14,17 @@ from pathlib import Path
 
 import grpc
 import pytest
-from prometheus_client import CollectorRegistry
 
+from support.node_context import node_context
 from support.scripted_driver import ScriptedDriver
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
+from tonnage.node.context import NodeFaults
 from tonnage.node.drivers import Drivers
-from tonnage.node.metrics import NodeMetrics
 from tonnage.node.mounts import mount_paths
 from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
 from tonnage.node.mounts.mount_plan import VolumeToMount
 from tonnage.node.mounts.mounter import Mounter
-from tonnage.objects.core_v1.volume import SecretReference
 
 STEPS = 60
 CALLS = ("NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume")
@@ -38,12 +37,11 @@ def to_mount(volume: int, pod: int) -> VolumeToMount:
     return VolumeToMount(pod_volume="v", record=record, context={}, pod_info={})
 
 
-async def no_secret(_: SecretReference | None) -> dict[str, str]:
-    return {}
+class Yielding(NodeFaults):
+    """Lets a kill come before each call to a driver."""
 
-
-async def no_pause() -> None:
-    await asyncio.sleep(0)
+    async def delay_or_stop(self, node: str) -> None:
+        await asyncio.sleep(0)
 
 
 class Node:
@@ -52,20 +50,15 @@ class Node:
     def __init__(self, folder: Path, rng: random.Random) -> None:
         self.paths = MountPaths(folder / "node")
         self.plugin = ScriptedDriver(f"unix://{folder}/csi.sock", node_id="n", name="csi.example")
-        self.drivers = Drivers(
-            (self.plugin.address,),
-            folder / "node",
-            clock=SystemClock(),
-            rng=rng,
-            timeout_s=30.0,
-            start_grace_s=30.0,
-            metrics=NodeMetrics(CollectorRegistry()),
-            on_change=lambda _: None,
+        clock = SystemClock()
+        self.context = node_context(
+            "node", folder, self.plugin.address, clock=clock, rng=rng, faults=Yielding(None, clock=clock)
         )
+        self.drivers = Drivers(self.context, lambda _: None)
         self.start()
 
     def start(self) -> None:
-        self.mounts = Mounter("n", self.paths, self.drivers, secrets=no_secret, before_call=no_pause)
+        self.mounts = Mounter(self.context, self.drivers)
         self.mounts.recover()
 
     async def leave(self, uid: str) -> None:

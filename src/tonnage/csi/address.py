@@ -52,3 +52,15 @@ def socket_path(address: str) -> Path | None:
             hint="use a folder nearer to the root",
         )
     return Path(text)
+
+
+def socket_identity(address: str) -> tuple[int, ...] | None:
+    """Tells a driver's socket from one made in its place: None without a socket, empty for a host and port."""
+    path = socket_path(address)
+    if path is None:
+        return ()
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_ctime_ns

@@ -25,7 +25,7 @@ from tonnage import logs
 from tonnage.backoff import Backoff
 from tonnage.clock import Clock
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.address import socket_path, target_of
+from tonnage.csi.address import socket_identity, target_of
 from tonnage.csi.errors import Code, CsiError, code_name, is_in_doubt
 
 Q = TypeVar("Q", bound=Message)
@@ -95,8 +95,7 @@ class CsiClient:
         self._on_call = on_call
         self._before_change = before_change
         self._driver_name = ""
-        self._socket = socket_path(address)
-        self._socket_seen: tuple[int, ...] = ()
+        self._socket_seen: tuple[int, ...] | None = None
         """Which socket it was that the driver said its name behind."""
         self._channel: grpc.aio.Channel | None = None
         self._methods: dict[str, Callable[..., Any]] = {}
@@ -117,7 +116,7 @@ class CsiClient:
     # -- Identity -----------------------------------------------------------------------------------------------------
 
     async def plugin_info(self) -> csi.GetPluginInfoResponse:
-        socket, request = self._which_socket(), csi.GetPluginInfoRequest()
+        socket, request = socket_identity(self.address), csi.GetPluginInfoRequest()
         answer = await self._call("Identity", "GetPluginInfo", request, csi.GetPluginInfoResponse)
         self._driver_name, self._socket_seen = answer.name, socket
         return answer
@@ -219,7 +218,7 @@ class CsiClient:
 
     async def _require_same_driver(self, path: str, limit_s: float) -> None:
         """Raises CsiError when the socket was made anew and another driver listens on it."""
-        socket = self._which_socket()
+        socket = socket_identity(self.address)
         if not self._driver_name or socket == self._socket_seen:
             return
         asked, response = "/csi.v1.Identity/GetPluginInfo", csi.GetPluginInfoResponse
@@ -229,14 +228,6 @@ class CsiClient:
             hint = "restart this program to work for the other driver"
             raise CsiError(path, Code.UNAVAILABLE, told, address=self.address, hint=hint)
         self._socket_seen = socket
-
-    def _which_socket(self) -> tuple[int, ...]:
-        """Tells the driver's socket from one that is made in its place; empty where there is none to look at."""
-        try:
-            found = self._socket.stat() if self._socket is not None else None
-        except OSError:
-            return ()
-        return (found.st_dev, found.st_ino, found.st_ctime_ns) if found is not None else ()
 
     def _method(self, path: str, request: Message, response: type[R]) -> Callable[..., Any]:
         method = self._methods.get(path)

@@ -11,18 +11,17 @@ anew.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
 from tonnage import logs
 from tonnage.backoff import exponential_s, jittered, remaining_s
-from tonnage.client.cache import Cache
 from tonnage.clock import Clock, within
 from tonnage.errors import Invalid, TonnageError
+from tonnage.node.context import NodeContext, NodePart
 from tonnage.node.drivers import Drivers, InstalledDriver
-from tonnage.node.metrics import NodeMetrics, Trigger
+from tonnage.node.metrics import Trigger
 from tonnage.objects.storage_v1 import CSIDriver
 
 FIRST_S: Final = 1.0
@@ -100,41 +99,23 @@ Write = Callable[[InstalledDriver], Awaitable[bool]]
 _log = logs.logger(__name__)
 
 
-class AttachLimitUpdater:
-    """Updates the attach limits of one node. `write` puts what a driver says into the CSINode; `is_idle` pauses it."""
+class AttachLimitUpdater(NodePart):
+    """Updates the attach limits of one node. `write` puts what a driver says into the CSINode."""
 
-    def __init__(
-        self,
-        node: str,
-        drivers: Drivers,
-        csi_drivers: Cache[CSIDriver],
-        write: Write,
-        *,
-        gate_on: bool,
-        is_idle: Callable[[], bool],
-        clock: Clock,
-        rng: random.Random,
-        metrics: NodeMetrics,
-    ) -> None:
-        self._node = node
+    def __init__(self, context: NodeContext, drivers: Drivers, write: Write) -> None:
+        super().__init__(context)
         self._drivers = drivers
-        self._csi_drivers = csi_drivers
         self._write = write
-        self._gate_on = gate_on
-        self._is_idle = is_idle
-        self._clock = clock
-        self._rng = rng
-        self._metrics = metrics
         self._tickers: dict[str, tuple[int, asyncio.Task[None]]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._done_from_s: dict[str, float] = {}  # when the last update that went well began
         self._told: dict[str, str] = {}  # why a driver's last update failed
-        self.refusals = AttachRefusals(clock)
+        self.refusals = AttachRefusals(self._clock)
 
     def period_s(self, name: str) -> int:
         """How often a driver is to be asked as things stand; 0 is never, also not when an attach fails."""
-        is_installed = self._drivers.is_installed(name)
-        return update_period_s(self._csi_drivers.get(name), gate_on=self._gate_on, is_installed=is_installed)
+        gate_on, is_installed = self._settings.gates.MutableCSINodeAllocatableCount, self._drivers.is_installed(name)
+        return update_period_s(self._csi_drivers.get(name), gate_on=gate_on, is_installed=is_installed)
 
     @property
     def running(self) -> dict[str, int]:
@@ -192,7 +173,7 @@ class AttachLimitUpdater:
         due_s = self._clock.monotonic() + period_s
         while True:
             await self._clock.sleep(due_s - self._clock.monotonic())
-            if not self._is_idle():
+            if not self._context.is_idle:
                 try:
                     await self._update(name, "periodic", since_s=due_s)
                 except (TonnageError, TimeoutError) as exc:

@@ -190,7 +190,7 @@ class NodeContext:
 
 
 class NodePart:
-    """A part of one node's kubelet, with what its context holds at hand."""
+    """A part of one node's kubelet, with its context's fields as attributes."""
 
     def __init__(self, context: NodeContext) -> None:
         self._context = context
@@ -199,6 +199,10 @@ class NodePart:
         self._settings = context.settings
         self._recorder = context.recorder
         self._clock = context.clock
+        self._rng = context.rng
+        self._metrics = context.metrics
         self._nodes = context.caches.nodes
         self._pods = context.caches.pods
         self._claims = context.caches.claims
+        self._csi_nodes = context.caches.csi_nodes
+        self._csi_drivers = context.caches.csi_drivers

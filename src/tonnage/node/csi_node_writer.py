@@ -17,6 +17,7 @@ from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import AlreadyExists, Conflict, NotFound
 from tonnage.node.context import NodeContext, NodePart
 from tonnage.node.drivers import InstalledDriver
+from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.document import Doc, copy, dig
 from tonnage.objects.storage_v1 import CSINode
@@ -129,26 +130,15 @@ class CsiNodeWriter(NodePart):
 
         The count is written when the driver is found; later corrections are the business of `attach_limits`.
         """
-        if shown is None or not self._has(shown, driver, with_count=not driver.is_registered):
+        count_may_change = self._count_may_change and not driver.is_registered
+        entry = entry_of(driver.name, driver.info)
+        if shown is None or with_entry(to_doc(shown), entry, count_may_change=count_may_change) is not None:
             await self.put(node, driver)
         driver.is_registered = True
 
     async def delete(self) -> None:
         with suppress(NotFound):
             await self._client.delete(CSINode, self._node)
-
-    def _has(self, shown: CSINode, driver: InstalledDriver, *, with_count: bool) -> bool:
-        found = shown.driver(driver.name)
-        entry = entry_of(driver.name, driver.info)
-        return (
-            found is not None
-            and found.node_id == entry["nodeID"]
-            and set(found.topology_keys) == set(entry.get("topologyKeys", ()))
-            and (
-                not (with_count and self._count_may_change)
-                or found.allocatable.count == entry.get("allocatable", {}).get("count")
-            )
-        )
 
     async def _change(self, node: Node, change: Callable[[Doc], Doc | None]) -> bool:
         """Write what `change` makes of the CSINode, which is made first where there is none."""

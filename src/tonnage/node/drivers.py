@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from tonnage import logs
-from tonnage.clock import Clock, within
+from tonnage.clock import within
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.address import socket_path
+from tonnage.csi.address import socket_identity
 from tonnage.csi.client import CsiClient
 from tonnage.csi.driver_capabilities import NodeCapabilities, get_driver_name, get_node_capabilities
 from tonnage.errors import TonnageError
-from tonnage.node.metrics import NodeMetrics
+from tonnage.node.context import NodeContext, NodePart
 from tonnage.private_files import own_folder, read_own, write_private
 
 _ASK_S: Final = 5.0
@@ -48,34 +46,21 @@ class InstalledDriver:
     client: CsiClient
     info: csi.NodeGetInfoResponse
     can: NodeCapabilities
-    socket: tuple[int, int] | None
+    socket: tuple[int, ...]
     """Which socket it was found at: another one is another process."""
     is_registered: bool = False
     """What it said when it was found has been written into the CSINode."""
 
 
-class Drivers:
+class Drivers(NodePart):
     """Keeps the list of one node's drivers. `on_change` gets the name of a driver that came, changed or went."""
 
-    def __init__(
-        self,
-        addresses: tuple[str, ...],
-        folder: Path,
-        *,
-        clock: Clock,
-        rng: random.Random,
-        timeout_s: float,
-        start_grace_s: float,
-        metrics: NodeMetrics,
-        on_change: Callable[[str], None],
-    ) -> None:
-        self._addresses = addresses
-        self._folder = folder / "plugins_registry"
-        self._clock = clock
-        self._rng = rng
-        self._timeout_s = timeout_s
-        self._start_grace_s = start_grace_s
-        self._metrics = metrics
+    def __init__(self, context: NodeContext, on_change: Callable[[str], None]) -> None:
+        super().__init__(context)
+        self._addresses = tuple(
+            self._settings.address(template, self._node) for template in self._settings.csi_addresses
+        )
+        self._folder = self._settings.folder(self._node) / "plugins_registry"
         self._on_change = on_change
         self._by_address: dict[str, InstalledDriver] = {}
         self._clients: dict[str, CsiClient] = {}
@@ -100,7 +85,7 @@ class Drivers:
 
     def recover(self) -> None:
         """Read which drivers were here when we last ran. Each has the grace of a start to come back."""
-        self._expected_until_s = self._clock.monotonic() + self._start_grace_s
+        self._expected_until_s = self._clock.monotonic() + self._settings.driver_start_grace_s
         for path in sorted(self._folder.glob("*.json")):
             try:
                 said = json.loads(read_own(path))
@@ -127,12 +112,11 @@ class Drivers:
     # -- one driver ---------------------------------------------------------------------------------------------------
 
     async def _poll_one(self, address: str) -> None:
-        known = self._by_address.get(address)
-        if not _exists(address):
+        known, socket = self._by_address.get(address), socket_identity(address)
+        if socket is None:
             if known is not None:
                 await self._forget(known)
             return
-        socket = _identity(address)
         if known is not None and known.socket == socket:
             return
         try:
@@ -143,8 +127,8 @@ class Drivers:
                 _log.warning("A driver does not say who it is", address=address, error=str(exc))
                 self._complained.add(address)
 
-    async def _ask(self, address: str, socket: tuple[int, int] | None) -> None:
-        client = self._client(address)
+    async def _ask(self, address: str, socket: tuple[int, ...]) -> None:
+        client = self._client_of(address)
         name = await get_driver_name(client)
         info = await client.node_info()
         can = await get_node_capabilities(client)
@@ -170,18 +154,18 @@ class Drivers:
     def _give_up_expected(self) -> None:
         """The grace of a start is over: an expected driver whose socket is not there is gone."""
         for name, address in self._expected.items():
-            if address not in self._addresses or not _exists(address):
+            if address not in self._addresses or socket_identity(address) is None:
                 self.gone.add(name)
                 _log.info("CSI driver has not come back", driver=name, address=address)
                 self._on_change(name)
         self._expected.clear()
 
-    def _client(self, address: str) -> CsiClient:
+    def _client_of(self, address: str) -> CsiClient:
         client = self._clients.get(address)
         if client is None:
-            client = self._clients[address] = CsiClient(
-                address, clock=self._clock, rng=self._rng, timeout_s=self._timeout_s, on_call=self._metrics.calls
-            )
+            timeout_s, on_call = self._settings.csi_timeout_s, self._metrics.calls
+            client = CsiClient(address, clock=self._clock, rng=self._rng, timeout_s=timeout_s, on_call=on_call)
+            self._clients[address] = client
         return client
 
     def _record(self, name: str, address: str) -> None:
@@ -192,20 +176,3 @@ class Drivers:
             if read_own(path) == text.encode():
                 return
         write_private(path, text.encode())
-
-
-def _exists(address: str) -> bool:
-    """Whether the driver's socket is there; a host and port cannot be looked at and always is."""
-    path = socket_path(address)
-    return path is None or path.exists()
-
-
-def _identity(address: str) -> tuple[int, int] | None:
-    path = socket_path(address)
-    if path is None:
-        return None
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_ctime_ns

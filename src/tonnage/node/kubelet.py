@@ -9,24 +9,17 @@ Work on a pod that takes long goes on without a worker, so that a driver that ha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import within
-from tonnage.csi.conversion import secret_values
-from tonnage.errors import TonnageError
 from tonnage.node.attach_limits import AttachLimitUpdater
-from tonnage.node.context import NodeContext
+from tonnage.node.context import NodeContext, NodePart
 from tonnage.node.drivers import Drivers
-from tonnage.node.mounts.expansion import Expander
-from tonnage.node.mounts.mount_paths import MountPaths
 from tonnage.node.mounts.mounter import Mounter
 from tonnage.node.pods.worker import STAGED, PodWorker
 from tonnage.node.registration import Registration
-from tonnage.objects.core_v1 import Secret
-from tonnage.objects.core_v1.volume import SecretReference
 
 _WORKERS: Final = 8
 _SLOW_S: Final = 1.0
@@ -36,48 +29,24 @@ _FIRST_RETRY_S, _MAX_RETRY_S = 0.5, 122.0
 """Upstream's pauses between tries of one volume."""
 
 
-class Kubelet:
+class Kubelet(NodePart):
     """The agent of one node. What it shares with others is handed in; what it remembers is its own."""
 
     def __init__(self, context: NodeContext) -> None:
-        settings, clock, name = context.settings, context.clock, context.node
-        self.name = name
-        self._context = context
-        self._settings = settings
-        self._clock = clock
-        self.drivers = Drivers(
-            tuple(settings.address(template, name) for template in settings.csi_addresses),
-            settings.folder(name),
-            clock=clock,
-            rng=context.rng,
-            timeout_s=settings.csi_timeout_s,
-            start_grace_s=settings.driver_start_grace_s,
-            metrics=context.metrics,
-            on_change=self._driver_changed,
-        )
+        super().__init__(context)
+        self.name = name = context.node
+        self.drivers = Drivers(context, self._driver_changed)
         self.registration = Registration(context, self.drivers)
-        self.limits = AttachLimitUpdater(
-            name,
-            self.drivers,
-            context.caches.csi_drivers,
-            self.registration.put,
-            gate_on=settings.gates.MutableCSINodeAllocatableCount,
-            is_idle=lambda: context.is_idle,
-            clock=clock,
-            rng=context.rng,
-            metrics=context.metrics,
-        )
-        paths = MountPaths(settings.folder(name))
-        self.mounter = Mounter(name, paths, self.drivers, secrets=self._secret, before_call=context.delay_or_stop)
-        expander = Expander(context, paths, self.drivers, secrets=self._secret)
+        self.limits = AttachLimitUpdater(context, self.drivers, self.registration.put)
+        self.mounter = Mounter(context, self.drivers)
         self.worker = PodWorker(
-            context, self.mounter, self.limits, expander, enqueue=lambda uid: self.pod_queue.add(uid)
+            context, self.drivers, self.mounter, self.limits, enqueue=lambda uid: self.pod_queue.add(uid)
         )
         self.pod_queue = Reconciler(
             f"pods of {name}",
             self._reconcile,
-            clock=clock,
-            metrics=context.metrics.queues,
+            clock=self._clock,
+            metrics=self._metrics.queues,
             queue_name="pods",
             workers=_WORKERS,
             first_retry_s=_FIRST_RETRY_S,
@@ -86,8 +55,8 @@ class Kubelet:
         self.registration_queue = Reconciler(
             f"node {name}",
             self._register,
-            clock=clock,
-            metrics=context.metrics.queues,
+            clock=self._clock,
+            metrics=self._metrics.queues,
             queue_name="registration",
             workers=1,
             max_retry_s=10.0,
@@ -100,7 +69,7 @@ class Kubelet:
     def enqueue_all(self) -> None:
         """Reconcile the node and everything on it: at the start, and when a driver or a fault came or went."""
         self.registration_queue.add(self.name)
-        for pod in self._context.caches.pods.on_node(self.name):
+        for pod in self._pods.on_node(self.name):
             self.pod_queue.add(pod.uid)
         for uid in self.mounter.pods():
             self.pod_queue.add(uid)
@@ -111,7 +80,7 @@ class Kubelet:
         """Run until cancelled. The shared informers must be in step before."""
         self.drivers.recover()
         self.mounter.recover()
-        self._context.recorder.start()
+        self._recorder.start()
         self.enqueue_all()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -124,7 +93,7 @@ class Kubelet:
                 slow.cancel()
             await asyncio.gather(*self._slow.values(), return_exceptions=True)
             await self.limits.stop()
-            await self._context.recorder.stop(flush_s=2.0)
+            await self._recorder.stop(flush_s=2.0)
             await self.drivers.close()
 
     def faults_changed(self) -> None:
@@ -198,13 +167,3 @@ class Kubelet:
         if not self._context.is_idle:
             await self.worker.unstage(key.removeprefix(STAGED))
         return None
-
-    async def _secret(self, reference: SecretReference | None) -> Mapping[str, str]:
-        """A driver's credentials; they are read when they are needed and never kept. Raises TonnageError."""
-        if reference is None:
-            return {}
-        try:
-            found = await self._context.client.get(Secret, f"{reference.namespace}/{reference.name}")
-            return secret_values(found)
-        except TonnageError as exc:
-            raise TonnageError(f"fetching secret {reference.namespace}/{reference.name} failed: {exc}") from exc

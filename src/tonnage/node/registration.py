@@ -7,14 +7,13 @@ tried again by itself, at growing intervals, and logged once per cause; the othe
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Hashable
 from contextlib import suppress
 from typing import Final
 
 from tonnage import logs
 from tonnage.backoff import KeyedBackoff
-from tonnage.clock import Clock, within
+from tonnage.clock import within
 from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
 from tonnage.node.context import NodeContext, NodePart
 from tonnage.node.csi_node_writer import CsiNodeWriter
@@ -39,40 +38,6 @@ from tonnage.objects.small_groups import Lease
 _FIRST_S, _MAX_S = 1.0, 300.0
 
 
-class RefusedDrivers:
-    def __init__(self, node: str, *, clock: Clock, rng: random.Random) -> None:
-        self._node = node
-        self._backoff = KeyedBackoff(clock=clock, rng=rng, first_s=_FIRST_S, max_s=_MAX_S)
-        self._told: dict[str, str] = {}
-
-    def left_s(self, driver: InstalledDriver) -> float:
-        """How long a driver has to wait before it is tried again; 0 for one that says something else than before."""
-        return self._backoff.left_s(driver.name, _said(driver))
-
-    def refused(self, driver: InstalledDriver, failure: TonnageError) -> None:
-        """Its registration failed: note when it is tried again, and tell people if they do not know."""
-        pause_s = self._backoff.failed(driver.name, _said(driver))
-        if self._told.get(driver.name) != failure.message:
-            self._told[driver.name] = failure.message
-            _log.warning(
-                "A driver could not be registered; the others are, and it is tried again",
-                node=self._node,
-                driver=driver.name,
-                again_s=round(pause_s, 1),
-                error=failure.message,
-                hint=failure.hint,
-            )
-
-    def accepted(self, name: str) -> None:
-        """It is registered, or gone."""
-        self._backoff.forget(name)
-        self._told.pop(name, None)
-
-
-def _said(driver: InstalledDriver) -> Hashable:
-    return driver.socket, driver.info.SerializeToString(deterministic=True)
-
-
 _RETRY_RENEWAL_S: Final = 1.0
 
 _log = logs.logger(__name__)
@@ -83,7 +48,8 @@ class Registration(NodePart):
         super().__init__(context)
         self._leases = context.leases
         self._drivers = drivers
-        self._refused = RefusedDrivers(self._node, clock=self._clock, rng=context.rng)
+        self._backoff = KeyedBackoff(clock=self._clock, rng=self._rng, first_s=_FIRST_S, max_s=_MAX_S)
+        self._told: dict[str, str] = {}  # why a driver's last registration failed
         self._was_unschedulable = False  # upstream's lastNodeUnschedulable: a start tells of a cordon again
         self._wake = asyncio.Event()
         self.is_registered = asyncio.Event()
@@ -164,19 +130,19 @@ class Registration(NodePart):
             patch = topology_patch(node, topology, ids)
             if patch is not None:
                 node = self._nodes.store(await self._client.patch(Node, self._node, patch))
-        shown = self._context.caches.csi_nodes.get(self._node)
+        shown = self._csi_nodes.get(self._node)
         await self.writer.ensure(node, shown)
         for driver in agreeing:
             try:
                 await self.writer.register(node, shown, driver)
-                self._refused.accepted(driver.name)
+                self._forget_refusal(driver.name)
             except ApiError as exc:
-                self._refused.refused(driver, exc)
+                self._refuse(driver, exc)
         for name in tuple(self._drivers.gone):
             await self.writer.remove(node, name)
             self._drivers.unregistered(name)
-            self._refused.accepted(name)
-        return [left_s for driver in installed if (left_s := self._refused.left_s(driver)) > 0]
+            self._forget_refusal(name)
+        return [left_s for driver in installed if (left_s := self._left_s(driver)) > 0]
 
     def _topology(
         self, node: Node, installed: tuple[InstalledDriver, ...]
@@ -185,18 +151,40 @@ class Registration(NodePart):
         topology: dict[str, str] = {}
         agreeing: list[InstalledDriver] = []
         for driver in installed:
-            if self._refused.left_s(driver) > 0:
+            if self._left_s(driver) > 0:
                 continue
             try:
                 require_storable(driver.info.node_id, _segments(driver))
                 require_no_collision({**node.metadata.labels, **topology}, _segments(driver))
             except ValueError as exc:
                 said = f"node {self._node}, driver {driver.name}: {exc}"
-                self._refused.refused(driver, TonnageError(said, hint="remove the label, or correct the driver"))
+                self._refuse(driver, TonnageError(said, hint="remove the label, or correct the driver"))
                 continue
             topology |= _segments(driver)
             agreeing.append(driver)
         return topology, agreeing
+
+    def _left_s(self, driver: InstalledDriver) -> float:
+        """How long a refused driver has to wait before it is tried again; 0 for one that says something new."""
+        return self._backoff.left_s(driver.name, _said(driver))
+
+    def _refuse(self, driver: InstalledDriver, failure: TonnageError) -> None:
+        """Note when a driver that could not be registered is tried again, and log each new reason once."""
+        pause_s = self._backoff.failed(driver.name, _said(driver))
+        if self._told.get(driver.name) != failure.message:
+            self._told[driver.name] = failure.message
+            _log.warning(
+                "A driver could not be registered; the others are, and it is tried again",
+                node=self._node,
+                driver=driver.name,
+                again_s=round(pause_s, 1),
+                error=failure.message,
+                hint=failure.hint,
+            )
+
+    def _forget_refusal(self, name: str) -> None:
+        self._backoff.forget(name)
+        self._told.pop(name, None)
 
     async def _remove(self) -> None:
         node = self._nodes.get(self._node)
@@ -230,7 +218,7 @@ class Registration(NodePart):
             try:
                 await self._renew()
                 if is_first:
-                    pause_s *= self._context.rng.uniform(0.1, 1.0)
+                    pause_s *= self._rng.uniform(0.1, 1.0)
                 complaint = ""
             except TonnageError as exc:
                 if exc.message != complaint:  # with a server that is away it would be the same every second
@@ -248,6 +236,10 @@ class Registration(NodePart):
             if node is not None:
                 with suppress(AlreadyExists):
                     await self._leases.create_doc(new_lease(node, self._settings, now=now))
+
+
+def _said(driver: InstalledDriver) -> Hashable:
+    return driver.socket, driver.info.SerializeToString(deterministic=True)
 
 
 def _segments(driver: InstalledDriver) -> dict[str, str]:

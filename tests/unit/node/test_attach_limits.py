@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -14,15 +13,24 @@ import grpc
 import pytest
 from prometheus_client import CollectorRegistry
 
+from support.node_context import node_context
 from support.scripted_driver import ScriptedDriver
-from tonnage.client.cache import Cache
 from tonnage.clock import VirtualClock
 from tonnage.errors import Conflict, Invalid, TonnageError
+from tonnage.gates import Gates
 from tonnage.node.attach_limits import AttachLimitUpdater
+from tonnage.node.context import NodeFaults
 from tonnage.node.drivers import Drivers, InstalledDriver
-from tonnage.node.metrics import NodeMetrics
-from tonnage.objects.storage_v1 import CSIDriver
 from tonnage.testing.storage_builders import DRIVER, driver
+
+
+class Idleness(NodeFaults):
+    """The node does nothing while `idle` says so."""
+
+    idle = False
+
+    def is_idle(self, node: str) -> bool:
+        return self.idle
 
 
 class Rig:
@@ -32,33 +40,22 @@ class Rig:
         self.clock = VirtualClock()
         self.registry = CollectorRegistry()
         self.plugin = ScriptedDriver(f"unix://{folder}/csi.sock", node_id="node-1", name=DRIVER, max_volumes=8)
-        self.known: Cache[CSIDriver] = Cache(CSIDriver)
-        self.is_idle = False
+        self.faults = Idleness(None, clock=self.clock)
+        self.context = node_context(
+            "node-1",
+            folder,
+            self.plugin.address,
+            clock=self.clock,
+            registry=self.registry,
+            faults=self.faults,
+            gates=Gates().with_(MutableCSINodeAllocatableCount=gate_on),
+        )
+        self.known = self.context.caches.csi_drivers
         self.written: list[int] = []
         self.refusals = 0
         self.refusal: TonnageError = Conflict("somebody was faster")
-        metrics, rng = NodeMetrics(self.registry), random.Random(1)
-        self.drivers = Drivers(
-            (self.plugin.address,),
-            folder,
-            clock=self.clock,
-            rng=rng,
-            timeout_s=30.0,
-            start_grace_s=30.0,
-            metrics=metrics,
-            on_change=lambda name: self.updater.sync(name),
-        )
-        self.updater = AttachLimitUpdater(
-            "node-1",
-            self.drivers,
-            self.known,
-            self._write,
-            gate_on=gate_on,
-            is_idle=lambda: self.is_idle,
-            clock=self.clock,
-            rng=rng,
-            metrics=metrics,
-        )
+        self.drivers = Drivers(self.context, lambda name: self.updater.sync(name))
+        self.updater = AttachLimitUpdater(self.context, self.drivers, self._write)
         self.known.on_change(lambda found: self.updater.sync(found.name))
 
     async def _write(self, found: InstalledDriver) -> bool:
@@ -204,10 +201,10 @@ def test_a_driver_that_does_not_answer_keeps_its_last_value_and_is_asked_again_i
 def test_a_node_that_is_stopped_asks_nobody():
     async def story(rig: Rig) -> None:
         rig.period(10)
-        rig.is_idle = True
+        rig.faults.idle = True
         await rig.advance(20.0)
         assert rig.written == []
-        rig.is_idle = False
+        rig.faults.idle = False
         await rig.advance(10.0)
         assert rig.written == [8]
 

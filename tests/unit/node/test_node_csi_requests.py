@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.node_context import node_context
+from support.scripted_driver import ScriptedDriver
+from tonnage.clock import SystemClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.driver_capabilities import NodeCapabilities
+from tonnage.node.drivers import Drivers
 from tonnage.node.mounts.mount_paths import MountRecord
 from tonnage.node.mounts.mount_plan import VolumeToMount
-from tonnage.node.mounts.mounter import capability, expand_request, publish_request, stage_request
+from tonnage.node.mounts.mounter import Mounter, capability
 
 Rpc = csi.NodeServiceCapability.RPC
 Mode = csi.VolumeCapability.AccessMode
-STAGING, TARGET = Path("/s"), Path("/t")
 
 
 def can(*rpcs: int) -> NodeCapabilities:
@@ -52,29 +58,57 @@ def test_a_block_volume_has_no_filesystem():
     assert found.HasField("block") and not found.HasField("mount")
 
 
-def test_staging_tells_the_volumes_context_and_what_attaching_answered():
-    asked = stage_request(to_mount(), can(), staging=STAGING, publish_context={"dev": "x"}, secrets={"k": "v"})
-    assert (asked.volume_id, asked.staging_target_path) == ("h1", "/s")
-    assert [dict(each) for each in (asked.publish_context, asked.secrets, asked.volume_context)] == [
-        {"dev": "x"},
-        {"k": "v"},
-        {"pool": "p"},
-    ]
+class Node:
+    """One node with a driver that notes what it is asked."""
+
+    def __init__(self, folder: Path, *, stages: bool = True) -> None:
+        address = f"unix://{folder}/csi.sock"
+        self.plugin = ScriptedDriver(address, node_id="node", name="d", stages=stages)
+        context = node_context("node", folder, address, clock=SystemClock())
+        self.drivers = Drivers(context, lambda _: None)
+        self.mounter = Mounter(context, self.drivers)
+
+    def asked(self, method: str) -> Any:
+        (found,) = self.plugin.asked(method)
+        return found
 
 
-def test_publishing_names_the_staging_path_only_where_the_driver_stages_and_adds_the_pod():
-    named: dict[str, Any] = {"staging": STAGING, "target": TARGET, "publish_context": {}, "secrets": {}}
-    asked = publish_request(to_mount(pod_info={"pod": "p"}, read_only=True), can(Rpc.STAGE_UNSTAGE_VOLUME), **named)
-    assert (asked.staging_target_path, asked.target_path, asked.readonly) == ("/s", "/t", True)
-    assert asked.volume_context == {"pool": "p", "pod": "p"}
-    assert publish_request(to_mount(), can(), **named).staging_target_path == ""
-    inline = publish_request(to_mount(is_inline=True), can(Rpc.STAGE_UNSTAGE_VOLUME), **named)
-    assert inline.staging_target_path == ""
+@asynccontextmanager
+async def running(*, stages: bool = True) -> AsyncIterator[Node]:
+    with tempfile.TemporaryDirectory(prefix="t") as folder:
+        node = Node(Path(folder), stages=stages)
+        async with node.plugin.served():
+            await node.drivers.poll()
+            yield node
+            await node.drivers.close()
 
 
-def test_expanding_asks_for_the_volumes_new_size():
-    asked = expand_request(
-        to_mount(), can(Rpc.STAGE_UNSTAGE_VOLUME), staging=STAGING, target=TARGET, size_bytes=2**31, secrets={}
-    )
-    assert asked.capacity_range.required_bytes == 2**31
-    assert (asked.volume_path, asked.staging_target_path) == ("/t", "/s")
+async def test_staging_tells_the_volumes_context_and_what_attaching_answered():
+    async with running() as node:
+        await node.mounter.mount(to_mount(), publish_context={"dev": "x"})
+        asked = node.asked("NodeStageVolume")
+        assert asked.volume_id == "h1"
+        assert asked.staging_target_path == str(node.mounter.paths.staging(to_mount().record))
+        assert (dict(asked.publish_context), dict(asked.volume_context)) == ({"dev": "x"}, {"pool": "p"})
+
+
+async def test_publishing_names_the_staging_path_only_where_the_driver_stages_and_adds_the_pod():
+    async with running() as node:
+        await node.mounter.mount(to_mount(pod_info={"pod": "p"}, read_only=True), publish_context={})
+        asked, paths, record = node.asked("NodePublishVolume"), node.mounter.paths, to_mount().record
+        assert (asked.staging_target_path, asked.target_path) == (str(paths.staging(record)), str(paths.target(record)))
+        assert asked.readonly and asked.volume_context == {"pool": "p", "pod": "p"}
+    async with running(stages=False) as node:
+        await node.mounter.mount(to_mount(), publish_context={})
+        assert node.asked("NodePublishVolume").staging_target_path == ""
+    async with running() as node:
+        await node.mounter.mount(to_mount(is_inline=True), publish_context={})
+        assert node.asked("NodePublishVolume").staging_target_path == ""
+
+
+async def test_expanding_asks_for_the_volumes_new_size():
+    async with running() as node:
+        await node.mounter.expand(to_mount(), node.drivers.get("d"), 2**31)
+        asked, paths, record = node.asked("NodeExpandVolume"), node.mounter.paths, to_mount().record
+        assert asked.capacity_range.required_bytes == 2**31
+        assert (asked.volume_path, asked.staging_target_path) == (str(paths.target(record)), str(paths.staging(record)))

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from support.eventually import eventually_async
+from support.node_context import node_context
 from support.scripted_driver import ScriptedDriver
 from tonnage.clock import VirtualClock
 from tonnage.node.drivers import Drivers
-from tonnage.node.metrics import NodeMetrics
 
 NAME = "csi.example"
 
@@ -40,14 +38,8 @@ class Restarted:
         self.clock = VirtualClock()
         self.changed: list[str] = []
         self.drivers = Drivers(
-            addresses or (self.address,),
-            folder / "node",
-            clock=self.clock,
-            rng=random.Random(1),
-            timeout_s=5.0,
-            start_grace_s=30.0,
-            metrics=NodeMetrics(CollectorRegistry()),
-            on_change=self.changed.append,
+            node_context("node", folder, *addresses or (self.address,), clock=self.clock, csi_timeout_s=5.0),
+            self.changed.append,
         )
         self.drivers.recover()
 

@@ -7,9 +7,8 @@ from typing import Final
 from tonnage.errors import TonnageError
 from tonnage.node.context import NodeContext, NodePart
 from tonnage.node.drivers import Drivers
-from tonnage.node.mounts.mount_paths import MountPaths
 from tonnage.node.mounts.mount_plan import VolumeToMount
-from tonnage.node.mounts.mounter import Secrets, expand_request
+from tonnage.node.mounts.mounter import Mounter
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.persistent_volume import NODE_IN_PROGRESS, NODE_INFEASIBLE, NODE_PENDING, RESIZE_CONDITIONS
 from tonnage.objects.document import Doc
@@ -46,11 +45,10 @@ _FAILURE: Final = "VolumeResizeFailed"
 
 
 class Expander(NodePart):
-    def __init__(self, context: NodeContext, paths: MountPaths, drivers: Drivers, *, secrets: Secrets) -> None:
+    def __init__(self, context: NodeContext, drivers: Drivers, mounter: Mounter) -> None:
         super().__init__(context)
-        self._paths = paths
         self._drivers = drivers
-        self._secrets = secrets
+        self._mounter = mounter
 
     async def expand(self, pod: Pod, to_mount: VolumeToMount) -> None:
         """Expand a mounted volume if its claim waits for that. Raises TonnageError; then it is to be tried again."""
@@ -64,15 +62,7 @@ class Expander(NodePart):
         driver = self._drivers.get(to_mount.record.driver)
         try:
             if driver.can.expand_volume:
-                asked = expand_request(
-                    to_mount,
-                    driver.can,
-                    staging=self._paths.staging(to_mount.record),
-                    target=self._paths.target(to_mount.record),
-                    size_bytes=size.value(),
-                    secrets=await self._secrets(to_mount.expand_secret),
-                )
-                await driver.client.node_expand(asked)
+                await self._mounter.expand(to_mount, driver, size.value())
         except TonnageError as exc:
             note = f'MountVolume.NodeExpandVolume failed for volume "{to_mount.record.name}" : {exc.message}'
             self._recorder.event(pod, "Warning", _FAILURE, "Resizing", note)

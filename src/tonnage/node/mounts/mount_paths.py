@@ -33,6 +33,29 @@ _PLUGIN: Final = Path("plugins/kubernetes.io/csi")
 _DEVICES: Final = _PLUGIN / "volumeDevices"
 _ESCAPED: Final = "kubernetes.io~csi"
 
+_RECORDS: Final = (
+    f"{_PLUGIN}/*/*/{RECORD}",
+    f"{_DEVICES}/*/data/*.json",
+    f"pods/*/volumes/{_ESCAPED}/*/{RECORD}",
+)
+"""Globs below the root that find every record."""
+_LEFTOVERS: Final = (
+    f"{_PLUGIN}/*/*/.{RECORD}.*",
+    f"{_DEVICES}/*/data/.*.json.*",
+    f"pods/*/volumes/{_ESCAPED}/*/.{RECORD}.*",
+    f"{_PLUGIN}/*/*",
+    f"{_DEVICES}/*/data",
+    f"{_DEVICES}/publish/*",
+    f"{_DEVICES}/*",
+    f"pods/*/volumes/{_ESCAPED}/*",
+    # Folders go from the innermost outwards, and it may have been killed on the way.
+    f"pods/*/volumes/{_ESCAPED}",
+    f"pods/*/volumeDevices/{_ESCAPED}",
+    "pods/*/*",
+    "pods/*",
+)
+"""Globs below the root for what a process that was killed may leave: half-written records, empty folders."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountRecord:
@@ -90,31 +113,6 @@ class MountPaths:
     def pod(self, uid: str) -> Path:
         return self.root / "pods" / uid
 
-    def record_patterns(self) -> tuple[str, ...]:
-        """Globs below the root that find every record."""
-        return (
-            f"{_PLUGIN}/*/*/{RECORD}",
-            f"{_DEVICES}/*/data/*.json",
-            f"pods/*/volumes/{_ESCAPED}/*/{RECORD}",
-        )
-
-    def leftover_patterns(self) -> tuple[str, ...]:
-        """Globs below the root for what a process that was killed may leave: half-written records, empty folders."""
-        return (
-            f"{_PLUGIN}/*/*/.{RECORD}.*",
-            f"{_DEVICES}/*/data/.*.json.*",
-            f"pods/*/volumes/{_ESCAPED}/*/.{RECORD}.*",
-            f"{_PLUGIN}/*/*",
-            f"{_DEVICES}/*/data",
-            f"{_DEVICES}/publish/*",
-            f"{_DEVICES}/*",
-            f"pods/*/volumes/{_ESCAPED}/*",
-            # Folders go from the innermost outwards, and it may have been killed on the way.
-            *(f"pods/*/{kind}/{_ESCAPED}" for kind in ("volumes", "volumeDevices")),
-            "pods/*/*",
-            "pods/*",
-        )
-
     def _staging_folder(self, record: MountRecord) -> Path:
         digest = hashlib.sha256(record.handle.encode()).hexdigest()
         return self.root / _PLUGIN / record.driver / digest
@@ -167,13 +165,13 @@ def load(path: Path) -> MountRecord | None:
 
 def scan(paths: MountPaths) -> list[MountRecord]:
     """Every record below a node's root, in the order of their paths."""
-    found = sorted(path for pattern in paths.record_patterns() for path in paths.root.glob(pattern))
+    found = sorted(path for pattern in _RECORDS for path in paths.root.glob(pattern))
     return [record for path in found if (record := load(path)) is not None]
 
 
 def sweep(paths: MountPaths) -> None:
     """Take away what a process left that was killed while it wrote or removed a record."""
-    for pattern in paths.leftover_patterns():
+    for pattern in _LEFTOVERS:
         for path in sorted(paths.root.glob(pattern)):
             if path.is_dir() and not path.is_symlink():
                 remove_empty(path, upto=paths.root)

@@ -12,21 +12,22 @@ its pod is gone. One volume is worked on by one at a time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from tonnage import logs
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.conversion import single_access_mode, volume_capability
+from tonnage.csi.conversion import secret_values, single_access_mode, volume_capability
 from tonnage.csi.driver_capabilities import NodeCapabilities
 from tonnage.csi.errors import error_text
 from tonnage.errors import TonnageError
 from tonnage.keyed import KeyedLocks
-from tonnage.node.drivers import Drivers
+from tonnage.node.context import NodeContext, NodePart
+from tonnage.node.drivers import Drivers, InstalledDriver
 from tonnage.node.mounts import mount_paths
 from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
 from tonnage.node.mounts.mount_plan import VolumeToMount
+from tonnage.objects.core_v1 import Secret
 from tonnage.objects.core_v1.volume import SecretReference
 from tonnage.objects.storage_v1 import attachment_name
 
@@ -43,72 +44,6 @@ def capability(to_mount: VolumeToMount, can: NodeCapabilities) -> csi.VolumeCapa
     )
 
 
-def stage_request(
-    to_mount: VolumeToMount,
-    can: NodeCapabilities,
-    *,
-    staging: Path,
-    publish_context: Mapping[str, str],
-    secrets: Mapping[str, str],
-) -> csi.NodeStageVolumeRequest:
-    return csi.NodeStageVolumeRequest(
-        volume_id=to_mount.record.handle,
-        publish_context=publish_context,
-        staging_target_path=str(staging),
-        volume_capability=capability(to_mount, can),
-        secrets=secrets,
-        volume_context=to_mount.context,
-    )
-
-
-def publish_request(
-    to_mount: VolumeToMount,
-    can: NodeCapabilities,
-    *,
-    staging: Path,
-    target: Path,
-    publish_context: Mapping[str, str],
-    secrets: Mapping[str, str],
-) -> csi.NodePublishVolumeRequest:
-    is_staged = can.stage_unstage_volume and not to_mount.record.is_inline
-    return csi.NodePublishVolumeRequest(
-        volume_id=to_mount.record.handle,
-        publish_context=publish_context,
-        staging_target_path=str(staging) if is_staged else "",
-        target_path=str(target),
-        volume_capability=capability(to_mount, can),
-        readonly=to_mount.read_only,
-        secrets=secrets,
-        volume_context={**to_mount.context, **to_mount.pod_info},
-    )
-
-
-def expand_request(
-    to_mount: VolumeToMount,
-    can: NodeCapabilities,
-    *,
-    staging: Path,
-    target: Path,
-    size_bytes: int,
-    secrets: Mapping[str, str],
-) -> csi.NodeExpandVolumeRequest:
-    return csi.NodeExpandVolumeRequest(
-        volume_id=to_mount.record.handle,
-        volume_path=str(target),
-        capacity_range=csi.CapacityRange(required_bytes=size_bytes),
-        staging_target_path=str(staging) if can.stage_unstage_volume else "",
-        volume_capability=capability(to_mount, can),
-        secrets=secrets,
-    )
-
-
-Secrets = Callable[[SecretReference | None], Awaitable[Mapping[str, str]]]
-BeforeCall = Callable[[], Awaitable[None]]
-"""Awaited before each call to a driver: where a slow node is slow."""
-
-_log = logs.logger(__name__)
-
-
 class MountStepFailed(TonnageError):
     """What a person reads when staging or publishing failed: `cause` is the driver's answer."""
 
@@ -117,17 +52,13 @@ class MountStepFailed(TonnageError):
         super().__init__(f'{step} failed for volume "{to_mount.record.name}" : {error_text(cause)}', hint=cause.hint)
 
 
-class Mounter:
-    """Stages, publishes and undoes both, through whichever drivers are installed."""
+class Mounter(NodePart):
+    """Stages, publishes and expands volumes, and undoes the first two, through whichever drivers are installed."""
 
-    def __init__(
-        self, node: str, paths: MountPaths, drivers: Drivers, *, secrets: Secrets, before_call: BeforeCall
-    ) -> None:
-        self.paths = paths
-        self._node = node
+    def __init__(self, context: NodeContext, drivers: Drivers) -> None:
+        super().__init__(context)
+        self.paths = MountPaths(self._settings.folder(self._node))
         self._drivers = drivers
-        self._secrets = secrets
-        self._before_call = before_call
         self._staged: dict[str, MountRecord] = {}
         self._published: dict[tuple[str, str], MountRecord] = {}
         self._checked: set[object] = set()  # keys of both that were mounted by this process
@@ -183,18 +114,24 @@ class Mounter:
         record = replace(to_mount.record, pod_uid="")
         if record.volume_id in self._staged and record.volume_id in self._checked:
             return
-        await self._before_call()
+        await self._context.delay_or_stop()
         driver = self._drivers.get(record.driver)
         staging = self.paths.staging(record)
         try:
-            secrets = await self._secrets(to_mount.stage_secret)
+            secrets = await self._secret(to_mount.stage_secret)
             await self._save(self.paths.staging_record(record), record)
             self._staged[record.volume_id] = record
             _make_folder(staging)
-            asked = stage_request(
-                to_mount, driver.can, staging=staging, publish_context=publish_context, secrets=secrets
+            await driver.client.stage(
+                csi.NodeStageVolumeRequest(
+                    volume_id=record.handle,
+                    publish_context=publish_context,
+                    staging_target_path=str(staging),
+                    volume_capability=capability(to_mount, driver.can),
+                    secrets=secrets,
+                    volume_context=to_mount.context,
+                )
             )
-            await driver.client.stage(asked)
         except TonnageError as exc:
             step = "MapVolume.SetUpDevice" if record.is_block else "MountVolume.MountDevice"
             raise MountStepFailed(step, to_mount, exc) from exc
@@ -204,29 +141,50 @@ class Mounter:
         record, key = to_mount.record, (to_mount.record.pod_uid, to_mount.record.name)
         if key in self._published and key in self._checked:
             return
-        await self._before_call()
+        await self._context.delay_or_stop()
         driver = self._drivers.get(record.driver)
         target = self.paths.target(record)
         try:
-            secrets = await self._secrets(to_mount.publish_secret)
+            secrets = await self._secret(to_mount.publish_secret)
             await self._save(self.paths.target_record(record), record)
             self._published[key] = record
             _make_folder(target.parent)
-            asked = publish_request(
-                to_mount,
-                driver.can,
-                staging=self.paths.staging(record),
-                target=target,
-                publish_context=publish_context,
-                secrets=secrets,
+            await driver.client.publish(
+                csi.NodePublishVolumeRequest(
+                    volume_id=record.handle,
+                    publish_context=publish_context,
+                    staging_target_path=self._staging_path(record, driver.can),
+                    target_path=str(target),
+                    volume_capability=capability(to_mount, driver.can),
+                    readonly=to_mount.read_only,
+                    secrets=secrets,
+                    volume_context={**to_mount.context, **to_mount.pod_info},
+                )
             )
-            await driver.client.publish(asked)
             if record.is_block:
                 _link(self.paths.device_link(record), target)
         except TonnageError as exc:
             step = "MapVolume.MapPodDevice" if record.is_block else "MountVolume.SetUp"
             raise MountStepFailed(step, to_mount, exc) from exc
         self._checked.add(key)
+
+    async def expand(self, to_mount: VolumeToMount, driver: InstalledDriver, size_bytes: int) -> None:
+        """Have the driver grow a mounted volume. Raises TonnageError."""
+        record = to_mount.record
+        await driver.client.node_expand(
+            csi.NodeExpandVolumeRequest(
+                volume_id=record.handle,
+                volume_path=str(self.paths.target(record)),
+                capacity_range=csi.CapacityRange(required_bytes=size_bytes),
+                staging_target_path=self._staging_path(record, driver.can),
+                volume_capability=capability(to_mount, driver.can),
+                secrets=await self._secret(to_mount.expand_secret),
+            )
+        )
+
+    def _staging_path(self, record: MountRecord, can: NodeCapabilities) -> str:
+        """Where the volume is staged; empty for one that never is."""
+        return str(self.paths.staging(record)) if can.stage_unstage_volume and not record.is_inline else ""
 
     # -- down ---------------------------------------------------------------------------------------------------------
 
@@ -236,7 +194,7 @@ class Mounter:
             key = (record.pod_uid, record.name)
             if key not in self._published:
                 return
-            await self._before_call()
+            await self._context.delay_or_stop()
             driver = self._drivers.get(record.driver)
             target = self.paths.target(record)
             await driver.client.unpublish(
@@ -256,7 +214,7 @@ class Mounter:
             record = self._staged.get(volume)
             if record is None or volume not in self.unused() or is_wanted(volume):
                 return
-            await self._before_call()
+            await self._context.delay_or_stop()
             driver = self._drivers.get(record.driver)
             staging = self.paths.staging(record)
             await driver.client.unstage(
@@ -272,6 +230,16 @@ class Mounter:
         mount_paths.remove_empty(self.paths.pod(uid), upto=self.paths.root)
 
     # -- behind them --------------------------------------------------------------------------------------------------
+
+    async def _secret(self, reference: SecretReference | None) -> Mapping[str, str]:
+        """A driver's credentials; they are read when they are needed and never kept. Raises TonnageError."""
+        if reference is None:
+            return {}
+        try:
+            found = await self._client.get(Secret, f"{reference.namespace}/{reference.name}")
+            return secret_values(found)
+        except TonnageError as exc:
+            raise TonnageError(f"fetching secret {reference.namespace}/{reference.name} failed: {exc}") from exc
 
     async def _save(self, path: Path, record: MountRecord) -> None:
         """Have a record on disk. Not on the loop: a disk takes its time, and other pods and nodes have theirs."""

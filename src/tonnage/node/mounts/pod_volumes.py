@@ -38,29 +38,6 @@ from tonnage.objects.core_v1 import (
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSINode, VolumeAttachment, attachment_name
 
-
-class VolumesInUse(NodePart):
-    """Node.status.volumesInUse of one node: what must not be detached, because it is mounted or about to be.
-
-    `names` tells what is in use now. A volume is reported before anybody looks whether it is attached.
-    """
-
-    def __init__(self, context: NodeContext, names: Callable[[], set[str]]) -> None:
-        super().__init__(context)
-        self._names = names
-        self._lock = asyncio.Lock()
-
-    async def report(self) -> None:
-        """Return when the Node says what is in use now. Raises NotFound while there is no Node."""
-        async with self._lock:
-            wanted = self._names()
-            shown = self._nodes.get(self._node)
-            if shown is not None and set(shown.status.volumes_in_use) == wanted:
-                return
-            patched = await self._client.patch(Node, self._node, in_use_patch(wanted), subresource="status")
-            self._nodes.store(patched)
-
-
 RESOURCE_EXHAUSTED: Final = 8
 """The number of the gRPC code."""
 LONG_WAIT_S: Final = 123.0
@@ -149,30 +126,38 @@ class MountOutcome:
     rejection: str = ""
     reason: str = ""
 
-    @property
-    def is_mounted(self) -> bool:
-        return self.again_s is None and not self.rejection
-
 
 MOUNTED: Final = MountOutcome()
 
 
 class PodMounter(NodePart):
     def __init__(
-        self, context: NodeContext, mounter: Mounter, limits: AttachLimitUpdater, in_use: VolumesInUse
+        self, context: NodeContext, mounter: Mounter, limits: AttachLimitUpdater, names_in_use: Callable[[], set[str]]
     ) -> None:
+        """`names_in_use` tells which volumes must not be detached: they are mounted or about to be."""
         super().__init__(context)
         self._attachments = context.caches.attachments
-        self._csi_nodes = context.caches.csi_nodes
-        self._csi_drivers = context.caches.csi_drivers
         self._mounter = mounter
         self._limits = limits
-        self._in_use = in_use
+        self._names_in_use = names_in_use
+        self._reporting = asyncio.Lock()
+
+    async def report_in_use(self) -> None:
+        """Return when Node.status.volumesInUse says what is in use now. Raises NotFound while there is no Node.
+
+        A volume is reported before anybody looks whether it is attached.
+        """
+        async with self._reporting:
+            wanted = self._names_in_use()
+            shown = self._nodes.get(self._node)
+            if shown is None or set(shown.status.volumes_in_use) != wanted:
+                patch = in_use_patch(wanted)
+                self._nodes.store(await self._client.patch(Node, self._node, patch, subresource="status"))
 
     async def mount(self, pod: Pod, progress: PodProgress, plan: MountPlan) -> MountOutcome:
         """Mount what can be mounted. Raises MountFailed, and what the API server answers."""
         if any(to_mount.record.is_attachable for to_mount in plan.volumes_to_mount):
-            await self._in_use.report()
+            await self.report_in_use()
         waited_s = self._clock.monotonic() - progress.since_s
         unattached: list[str] = []
         not_here: list[VolumeToMount] = []

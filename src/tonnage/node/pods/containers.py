@@ -11,7 +11,6 @@ does. Probes succeed, after their delays. Pods that no Job controls run until th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -147,14 +146,10 @@ def unready(pod: Pod, now: datetime) -> list[str]:
 
 def next_change_s(pod: Pod, now: datetime) -> float | None:
     """Seconds until the next container is started or ready; None when none is on its way."""
-    return min(_left_s(pod, kept_running(pod), now), default=None)
-
-
-def _left_s(pod: Pod, containers: Iterable[Container], now: datetime) -> list[float]:
     due = [
         since + timedelta(seconds=delay_s)
-        for each in containers
+        for each in kept_running(pod)
         if (since := started_at(pod, each)) is not None
         for delay_s in (startup_delay_s(each), readiness_delay_s(each))
     ]
-    return [(at - now).total_seconds() for at in due if at > now]
+    return min(((at - now).total_seconds() for at in due if at > now), default=None)

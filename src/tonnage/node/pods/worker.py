@@ -22,10 +22,11 @@ from tonnage.clock import StampAges
 from tonnage.errors import Invalid, NotFound, RequestEntityTooLarge
 from tonnage.node.attach_limits import AttachLimitUpdater
 from tonnage.node.context import NodeContext, NodePart
+from tonnage.node.drivers import Drivers
 from tonnage.node.mounts.expansion import Expander
 from tonnage.node.mounts.mount_plan import plan_mounts
 from tonnage.node.mounts.mounter import Mounter
-from tonnage.node.mounts.pod_volumes import PodMounter, PodProgress, VolumesInUse
+from tonnage.node.mounts.pod_volumes import PodMounter, PodProgress
 from tonnage.node.pods.admission import NodeAdmission
 from tonnage.node.pods.containers import ending_of, kept_running, next_change_s, started_at
 from tonnage.node.pods.status import (
@@ -65,9 +66,9 @@ class PodWorker(NodePart):
     def __init__(
         self,
         context: NodeContext,
+        drivers: Drivers,
         mounter: Mounter,
         limits: AttachLimitUpdater,
-        expander: Expander,
         enqueue: Callable[[str], None],
     ) -> None:
         """`enqueue` has a pod synced, by its uid, or a volume unstaged, by its key."""
@@ -75,14 +76,13 @@ class PodWorker(NodePart):
         self._lookup = context.caches.lookup
         self._host_ip = context.settings.node_ip
         self._mounter = mounter
-        self._expander = expander
+        self._expander = Expander(context, drivers, mounter)
         self._progress: dict[str, PodProgress] = {}
         self._reports = StatusReports()
         self._ages = StampAges(context.clock)
         self._without_room: set[str] = set()
         """Uids of pods that are as large as an object may be: their status is told in short."""
-        self._in_use = VolumesInUse(context, self._names_in_use)
-        self._pod_mounter = PodMounter(context, mounter, limits, self._in_use)
+        self._pod_mounter = PodMounter(context, mounter, limits, self._names_in_use)
         self._enqueue = enqueue
         self.admission = NodeAdmission(context)
         self._preempted: set[str] = set()
@@ -111,7 +111,7 @@ class PodWorker(NodePart):
     async def report_in_use(self) -> None:
         """See that the Node names what must not be detached."""
         with suppress(NotFound):  # without a Node there is nothing to hold anybody back
-            await self._in_use.report()
+            await self._pod_mounter.report_in_use()
 
     # -- up -----------------------------------------------------------------------------------------------------------
 
@@ -249,7 +249,7 @@ class PodWorker(NodePart):
         await self._context.delay_or_stop()
         await self._write(pod, rejected_patch(pod, reason=reason, message=message))
         self._recorder.event(pod, "Warning", reason, "Rejecting", message)
-        self._context.metrics.rejected(reason)
+        self._metrics.rejected(reason)
         _log.info("Pod rejected", pod=pod.key, node=self._node, reason=reason)
 
     async def _preempt(self, pod: Pod) -> None:
