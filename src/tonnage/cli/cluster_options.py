@@ -118,8 +118,8 @@ class ClusterQuestion:
         return found
 
     def scheduler(self) -> Endpoint | None:
-        """The scheduler that was named, else the one of the `tonnage up` in whose folder the kubeconfig lies. A context
-        that leads to another server has another scheduler."""
+        """The scheduler that was named, else the one of the `tonnage up` in whose folder the kubeconfig lies, wherever
+        that kubeconfig is named. A context that leads to another server has another scheduler."""
         url, ca_file = self.scheduler_endpoint, self.scheduler_ca_file
         if url is not None:
             if not url.startswith(("http://", "https://")):
@@ -128,26 +128,33 @@ class ClusterQuestion:
         if ca_file is not None or self.scheduler_token_file is not None:
             name = "--scheduler-ca" if ca_file is not None else "--scheduler-token-file"
             raise click.UsageError(f"{name} goes with --scheduler-endpoint")
-        if self.kubeconfig_file is None:
-            return None
-        try:
-            found = read_endpoints(self.kubeconfig_file.absolute().parent)
-            return found.get("scheduler") if self._is_served_by(found.get("apiserver")) is not False else None
-        except NotOurs as exc:
-            say("warning", f"the scheduler is not asked: {exc.message}; name it with --scheduler-endpoint")
-            return None
+        for folder in self._folders():
+            try:
+                found = read_endpoints(folder)
+            except NotOurs as exc:
+                say("warning", f"the scheduler is not asked: {exc.message}; name it with --scheduler-endpoint")
+                continue
+            if "scheduler" in found and self._is_served_by(found.get("apiserver")) is not False:
+                return found["scheduler"]
+        return None
+
+    def _folders(self) -> list[Path]:
+        """The folders of the kubeconfig files that are looked at."""
+        from tonnage.client.config.kubeconfig import files_meant
+
+        return list(dict.fromkeys(each.absolute().parent for each in files_meant(self.kubeconfig_file)))
 
     @property
     def embedded_folder(self) -> Path | None:
-        """The folder of the `tonnage up` whose kubeconfig was named; None for any other cluster. A context of that
+        """The folder of the `tonnage up` whose kubeconfig it is; None for any other cluster. A context of that
         kubeconfig that leads to another server is another cluster."""
-        folder = self.kubeconfig_file.absolute().parent if self.kubeconfig_file is not None else None
-        if folder is None or not (folder / ENDPOINTS_FILE_NAME).exists():
-            return None
-        try:
-            return folder if self._is_served_from(folder) else None
-        except TonnageError:  # somebody else's, or broken: then it is not known to be that cluster
-            return None
+        for folder in self._folders():
+            try:
+                if (folder / ENDPOINTS_FILE_NAME).exists() and self._is_served_from(folder):
+                    return folder
+            except TonnageError:  # somebody else's, or broken: then it is not known to be that cluster
+                continue
+        return None
 
     def require_folder(self, folder: Path) -> Path:
         """The folder of a `tonnage up` that was named. Raises TonnageError when this is another cluster than that one:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
@@ -92,12 +91,12 @@ def workloads(ctx: click.Context, incomplete: str) -> Iterable[str]:
 @_never_fails
 def contexts(ctx: click.Context, incomplete: str) -> Iterable[str]:
     """The contexts of the kubeconfig that is meant; of several files those of all."""
+    from tonnage.client.config.kubeconfig import files_meant
     from tonnage.objects.texts.yaml_text import documents
 
     path = ctx.params.get("kubeconfig_file")
-    listed = [Path(each) for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
     names: set[str] = set()
-    for file in [Path(path)] if path else listed or [Path.home() / ".kube" / "config"]:
+    for file in files_meant(Path(path) if path else None):
         with contextlib.suppress(Exception):
             doc = next(each.value for each in documents(file.expanduser().read_text()))
             names.update(str(each["name"]) for each in doc.get("contexts") or ())

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option(
     "--data-dir",
     type=FOLDER,
-    help="The folder of the cluster, if it is one of `tonnage up`.  [default: that of --kubeconfig]",
+    help="The folder of the cluster, if it is one of `tonnage up`.  [default: that of the kubeconfig]",
 )
 @setting("--bind", str, "127.0.0.1", "Address to listen on; not loopback: with TLS.", into="bind_address")
 @setting("--port", PORT, 8080, "0 takes a free one.")

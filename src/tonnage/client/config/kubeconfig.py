@@ -293,6 +293,14 @@ class NoKubeconfig(TonnageError):
     """None was named, and there is none in any of the usual places."""
 
 
+def files_meant(path: Path | None = None, *, environ: Mapping[str, str] = os.environ) -> list[Path]:
+    """The kubeconfig files to look at: the one that is named, else those of $KUBECONFIG, else ~/.kube/config."""
+    if path is not None:
+        return [path]
+    listed = [Path(name) for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
+    return listed or [Path(environ.get("HOME", "~")).expanduser() / ".kube" / "config"]
+
+
 def load(path: Path | None = None, *, context: str = "", environ: Mapping[str, str] = os.environ) -> ServerConnection:
     """The connection of a context, the current one unless it is named. Raises InvalidKubeconfig or NoKubeconfig.
 
@@ -300,8 +308,7 @@ def load(path: Path | None = None, *, context: str = "", environ: Mapping[str, s
     """
     if path is not None:
         return _chosen([_read(path)], context)
-    listed = [Path(name) for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
-    looked_at = listed or [Path(environ.get("HOME", "~")).expanduser() / ".kube" / "config"]
+    looked_at = files_meant(environ=environ)
     files = [_read(file) for file in looked_at if file.exists()]
     if files:
         return _chosen(files, context)
