@@ -12,7 +12,6 @@ from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import attachment, capacity, claim, driver, pod_with, storage_class, volume
-from tonnage.whatif.simulate.node_events import NodeEvents
 from tonnage.whatif.simulate.world import World
 from tonnage.whatif.simulate.world_state import Watcher, WorldSettings
 
@@ -49,7 +48,7 @@ def test_an_ordered_set_makes_no_pod_while_one_before_it_waits():
     world = world_of(
         node("a"), node("b", cpu="2"), stateful_set("OrderedReady"), member("db-0", "3"), member("db-1", "1")
     )
-    NodeEvents(world).drain("a")
+    world.nodes.drain("a")
     world.run_until(60.0)
     assert [each.key for each in world.pods()] == ["default/db-0"]
     assert world.controllers.waits_for(member("db-1", "1")) == "default/db-0"
@@ -60,7 +59,7 @@ def test_an_ordered_set_makes_no_pod_while_one_before_it_waits():
 
 def test_a_parallel_set_makes_all_of_its_pods_at_once():
     world = world_of(node("a"), node("b", cpu="2"), stateful_set("Parallel"), member("db-0", "3"), member("db-1", "1"))
-    NodeEvents(world).drain("a")
+    world.nodes.drain("a")
     world.run_until(60.0)
     assert {each.name: each.spec.node_name for each in world.pods()} == {"db-0": "", "db-1": "b"}
 
@@ -72,7 +71,7 @@ def test_a_drain_leaves_static_pods_and_those_on_their_way_out_alone():
     going = pod("going", on="a", status=RUNNING, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     done = pod("done", on="a", status={"phase": "Succeeded"})
     world = world_of(node("a"), node("b"), static, proxy, going, done)
-    NodeEvents(world).drain("a")
+    world.nodes.drain("a")
     world.run_until(60.0)
     assert {each.name: each.spec.node_name for each in world.pods()} == dict.fromkeys(
         ("etcd-a", "proxy-a", "going", "done"), "a"
@@ -91,7 +90,7 @@ def test_a_volume_that_was_freed_before_is_still_on_the_node_that_was_selected_f
         volume("pv", "50Gi", claim="default/data"),
         pod_with("db-0", "data", on="a", status=RUNNING, metadata={"ownerReferences": [OWNER]}),
     )
-    NodeEvents(world).drain("a")
+    world.nodes.drain("a")
     world.run_until(600.0)
     assert [each.spec.node_name for each in world.pods()] == ["b"]
     assert [each[1:] for each in world.storage.counts.rebuilt] == [("pv", "a", "b", 50 << 30)]
@@ -107,7 +106,7 @@ def test_attachments_go_with_the_pods_and_a_volume_that_moved_twice_is_where_it_
         claim("data", "20Gi", volume="pv", selected_node="a"), volume("pv", "20Gi", on="a", claim="default/data"),
         attachment("va", "pv", "a"),
     )  # fmt: skip
-    events = NodeEvents(world)
+    events = world.nodes
     events.drain("a")
     world.run_until(600.0)
     (first,) = {each.spec.node_name for each in world.pods() if each.name == "db-0"}
@@ -125,5 +124,5 @@ def test_where_a_freed_volume_is_attached_counts_more_than_a_stale_selected_node
         capacity("fast", "a", "5Gi"), capacity("fast", "b", "5Gi"), volume("pv", "20Gi", claim="default/data"),
         claim("data", "20Gi", volume="pv", selected_node="b"), attachment("va", "pv", "a"),
     )  # fmt: skip
-    assert [each.name for each in NodeEvents(world).volumes_on("a")] == ["pv"]
-    assert NodeEvents(world).volumes_on("b") == []
+    assert [each.name for each in world.nodes.volumes_on("a")] == ["pv"]
+    assert world.nodes.volumes_on("b") == []

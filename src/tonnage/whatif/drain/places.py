@@ -21,7 +21,7 @@ from tonnage.objects.meta import Object, OwnerReference
 from tonnage.objects.selectors import InvalidSelector, selects
 from tonnage.whatif.drain.outcome import EMPTY_DIR, DataLeftBehind, LostData
 from tonnage.whatif.simulate.controllers import is_mirror
-from tonnage.whatif.simulate.node_events import NodeEvents, stays
+from tonnage.whatif.simulate.node_events import stays
 from tonnage.whatif.simulate.world import World
 
 EPHEMERAL = "claim of an ephemeral volume"
@@ -124,9 +124,9 @@ class Places:
     """Volumes whose rebuild was told already: pods may share one."""
 
 
-def places_of(world: World, events: NodeEvents, nodes: Sequence[str]) -> Places:
+def places_of(world: World, nodes: Sequence[str]) -> Places:
     out_of_use = [each.name for each in world.all(Node) if is_out_of_use(each) and each.name not in nodes]
-    homes = {volume.name: name for name in (*out_of_use, *nodes) for volume in events.volumes_on(name)}
+    homes = {volume.name: name for name in (*out_of_use, *nodes) for volume in world.nodes.volumes_on(name)}
     order = {name: number for number, name in enumerate(nodes)}
     found = []
     for pod in world.pods():

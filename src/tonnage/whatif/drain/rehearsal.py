@@ -33,7 +33,7 @@ from tonnage.whatif.drain.outcome import (
 from tonnage.whatif.drain.places import Places, PodPlace, as_in_a_cluster, left_behind, places_of, workload_of
 from tonnage.whatif.simulate.controllers import is_managed
 from tonnage.whatif.simulate.disk_documents import disk_documents
-from tonnage.whatif.simulate.node_events import NodeEvents, stays
+from tonnage.whatif.simulate.node_events import stays
 from tonnage.whatif.simulate.world import World
 from tonnage.whatif.simulate.world_state import Watcher, WorldSettings
 from tonnage.whatif.sources import ClusterState
@@ -135,7 +135,7 @@ class Rehearsal:
             is_stopped=scene.is_stopped,
         )
         self.world.controllers.on_replaced = self._lineages.replaced
-        self.events = NodeEvents(self.world)
+        self.events = self.world.nodes
         self.settle()
         waiting = (pod.key for pod in self.world.pods() if not pod.spec.node_name and not pod.is_terminal)
         self.outcome.waiting_before = sorted(waiting)
@@ -188,7 +188,7 @@ class Rehearsal:
 
     def lose(self, name: str) -> list[Stuck]:
         """A node is gone for good: who ran before and does not run now."""
-        before = places_of(self.world, self.events, (name,))
+        before = places_of(self.world, (name,))
         self.events.remove(name)
         self.settle()
         by_uid, found = self._by_uid(), []
@@ -201,7 +201,7 @@ class Rehearsal:
         return found
 
     def _drain(self, nodes: Sequence[str]) -> Places:
-        before = places_of(self.world, self.events, nodes)
+        before = places_of(self.world, nodes)
         self.outcome.left_behind += left_behind(self.world, nodes)
         for name in nodes:
             self.events.cordon(name)

@@ -15,7 +15,6 @@ from tonnage.scheduling.engine.attempt import Attempt
 from tonnage.scheduling.framework import Status
 from tonnage.whatif.simulate.disk_documents import disk_documents
 from tonnage.whatif.simulate.disks import Disk
-from tonnage.whatif.simulate.node_events import NodeEvents
 from tonnage.whatif.simulate.world import World
 from tonnage.whatif.simulate.world_state import Watcher
 
@@ -65,7 +64,6 @@ class Measures(Watcher):
     is_partial: bool = False
     """The run was cut short: it tells of what happened until then."""
     on_running: Callable[[Pod], None] = lambda pod: None
-    node_events: NodeEvents | None = None
     world: World = field(init=False)
     _running: int = 0
     _finished: int = 0
@@ -175,7 +173,6 @@ PERCENTS: Final = (0, *range(5, 100, 5), 99, 100)
 def run_document(measured: Measures) -> dict[str, Any]:
     world, took_s = measured.world, sorted(measured.running_after_s)
     counts = world.storage.counts
-    refused = measured.node_events.refused if measured.node_events is not None else {}
     return {
         "placed": measured.placed,
         "waiting": len(measured.waiting_pods()),
@@ -200,7 +197,7 @@ def run_document(measured: Measures) -> dict[str, Any]:
             for reason, pods in measured.waiting_groups()
         ],
         "lost": [{"pod": pod, "why": why} for pod, why in measured.lost],
-        "blockedEvictions": [{"pod": pod, "why": why} for pod, why in sorted(refused.items())],
+        "blockedEvictions": [{"pod": pod, "why": why} for pod, why in sorted(world.nodes.refused.items())],
         "rebuilds": [
             {"at": round(at_s, 3), "volume": volume, "from": source, "to": target, "bytes": size_bytes}
             for at_s, volume, source, target, size_bytes in counts.rebuilt

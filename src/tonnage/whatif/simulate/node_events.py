@@ -25,8 +25,9 @@ from tonnage.objects.node_selectors import NO_EXECUTE, NO_SCHEDULE, OUT_OF_SERVI
 from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.objects.storage_v1 import CSINode
 from tonnage.whatif.replay import renewed
-from tonnage.whatif.simulate.controllers import is_daemon, is_mirror
-from tonnage.whatif.simulate.world import World
+from tonnage.whatif.simulate.controllers import Controllers, is_daemon, is_mirror
+from tonnage.whatif.simulate.rebuilds import Rebuilds
+from tonnage.whatif.simulate.world_state import WorldState
 
 
 def eviction_refusal(
@@ -56,8 +57,10 @@ _EVICT_AGAIN_S: Final = 5.0
 class NodeEvents:
     """Things that happen to the nodes of a world."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: WorldState, controllers: Controllers, rebuilds: Rebuilds) -> None:
         self._world = world
+        self._controllers = controllers
+        self._rebuilds = rebuilds
         self._draining: set[str] = set()
         self.refused: dict[str, str] = {}
         """Pods that a budget still keeps on a node that is drained, each with why."""
@@ -75,7 +78,7 @@ class NodeEvents:
 
     def cordon(self, name: str) -> None:
         self._change(name, unschedulable=True)
-        self._world.rebuilds.set_free(name, self.volumes_on(name))
+        self._rebuilds.set_free(name, self.volumes_on(name))
 
     def uncordon(self, name: str) -> None:
         """Back in use; volumes that are still there are confined to it again."""
@@ -84,9 +87,9 @@ class NodeEvents:
         self._confine(name)
 
     def _confine(self, name: str) -> None:
-        if not is_out_of_use(self._node(name)):
+        if not is_out_of_use(self._world.get(Node, name)):
             for volume in self.volumes_on(name):
-                self._world.rebuilds.confine(volume)
+                self._rebuilds.confine(volume)
 
     def drain(self, name: str) -> None:
         self.cordon(name)
@@ -106,11 +109,11 @@ class NodeEvents:
         """A person says that the node is dead: its pods are deleted by force, its volumes may be rebuilt elsewhere."""
         taint = Taint(key=OUT_OF_SERVICE, value="nodeshutdown", effect=NO_EXECUTE)
         self._change(name, taints=(taint,))
-        self._world.rebuilds.set_free(name, self.volumes_on(name))
+        self._rebuilds.set_free(name, self.volumes_on(name))
         self._finish(name, "its node is out of service")
         for pod in self._world.pods_on(name):
             if not math.isinf(stay_s((taint,), pod.spec.tolerations)) and not pod.is_terminal:
-                self._world.controllers.replace(pod, "its node is out of service")
+                self._controllers.replace(pod, "its node is out of service")
 
     def recover(self, name: str) -> None:
         """The node is heard of again; pods that were deleted meanwhile are gone at last."""
@@ -124,10 +127,10 @@ class NodeEvents:
         self._draining.discard(name)
         self._world.remove(Node, name)
         self._world.remove(CSINode, name)
-        self._world.rebuilds.set_free(name, volumes)
+        self._rebuilds.set_free(name, volumes)
         self._finish(name, "its node is gone")
         for pod in self._world.pods_on(name):
-            self._world.controllers.replace(pod, "its node is gone")
+            self._controllers.replace(pod, "its node is gone")
 
     def join(self, objects: Iterable[Object]) -> None:
         for each in objects:
@@ -144,7 +147,7 @@ class NodeEvents:
             if stays(pod):
                 continue
             if self._may_go(pod):
-                self._world.controllers.replace(pod, "evicted")
+                self._controllers.replace(pod, "evicted")
             else:
                 refused = True
         if refused:
@@ -155,7 +158,7 @@ class NodeEvents:
 
         Its controller makes another, except for a StatefulSet: two pods of one identity must not be.
         """
-        node, now = self._node(name), self._world.now(pod)
+        node, now = self._world.get(Node, name), self._world.now(pod)
         if now is None or now.metadata.is_terminating:
             return
         if node is not None and all(each.key != UNREACHABLE for each in node.spec.taints):
@@ -163,7 +166,7 @@ class NodeEvents:
         self._world.put(renewed(now, {"deletion_timestamp": self._world.clock.now()}))
         controller = now.metadata.controller
         if controller is not None and controller.kind not in ("StatefulSet", "DaemonSet"):
-            self._world.controllers.another(now)
+            self._controllers.another(now)
 
     def _finish(self, name: str, why: str) -> None:
         """Pods on their way out are gone: only a pod of a StatefulSet has waited for that to come back."""
@@ -172,19 +175,16 @@ class NodeEvents:
                 continue
             controller = pod.metadata.controller
             if controller is not None and controller.kind in ("StatefulSet", "DaemonSet"):
-                self._world.controllers.replace(pod, why)
+                self._controllers.replace(pod, why)
             else:
-                self._world.controllers.end(pod, why)
+                self._controllers.end(pod, why)
 
     def volumes_on(self, name: str) -> list[PersistentVolume]:
         """The volumes that can be used on this node alone, or that stand on its disk."""
-        node = self._node(name)
+        node = self._world.get(Node, name)
         if node is None:
             return []
-        return [each for each in self._world.all(PersistentVolume) if self._world.is_home(each, node)]
-
-    def _node(self, name: str) -> Node | None:
-        return self._world.get(Node, name)
+        return [each for each in self._world.all(PersistentVolume) if self._rebuilds.model.is_home(each, node)]
 
     def _change(
         self,
@@ -194,7 +194,7 @@ class NodeEvents:
         taints: Sequence[Taint] = (),
         without_taints: Sequence[str] = (),
     ) -> None:
-        node = self._node(name)
+        node = self._world.get(Node, name)
         if node is None:
             return
         kept = tuple(each for each in node.spec.taints if each.key not in without_taints)

@@ -30,7 +30,6 @@ from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifests import READ, objects_at
 from tonnage.whatif.node_copies import copy_of, own_objects, volumes_on
 from tonnage.whatif.simulate.measures import Measures
-from tonnage.whatif.simulate.node_events import NodeEvents
 from tonnage.whatif.simulate.scenario import (
     MOST_ARRIVALS,
     NODE_EVENTS,
@@ -209,8 +208,6 @@ class Play:
         self.measures.begin(self.world)
         self.measures.on_running = self._started
         self.world.controllers.on_replaced = self._replaced
-        self.nodes = NodeEvents(self.world)
-        self.measures.node_events = self.nodes
         self._arrivals = random.Random(f"arrivals {run.seed}")
         self._spans = random.Random(f"lifetimes {run.seed}")
         self._creation = player.creation()
@@ -266,7 +263,7 @@ class Play:
         elif isinstance(event, Delete):
             at(event.at_s, partial(self._delete, event))
         else:
-            befalls: Callable[[str], None] = getattr(self.nodes, NODE_EVENTS[event.what])
+            befalls: Callable[[str], None] = getattr(self.world.nodes, NODE_EVENTS[event.what])
             at(event.at_s, partial(befalls, event.node))
 
     def _note_arrivals(self, event: Arrive) -> None:
@@ -379,7 +376,7 @@ class Play:
             if isinstance(found, Pod):
                 self.world.controllers.replace(found, "deleted")
             elif isinstance(found, Node):
-                self.nodes.remove(name)
+                self.world.nodes.remove(name)
             elif found is not None:
                 self.world.remove(type(found), key)
             if workload is not None and is_workload(workload):
@@ -394,7 +391,7 @@ class Play:
         for name in event.names:
             if self._player.is_stopped():
                 return
-            self.nodes.join(copy_of(own, name, volumes))
+            self.world.nodes.join(copy_of(own, name, volumes))
             node = self.world.get(Node, name)
             for daemons in self._daemons.values() if node is not None else ():
                 replica = self._expander.for_node(daemons, node) if node is not None else None

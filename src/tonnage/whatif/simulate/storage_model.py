@@ -280,6 +280,13 @@ class StorageModel:
         homes = self.reach().of(volume)
         return homes[0] if len(homes) == 1 else None
 
+    def is_home(self, volume: PersistentVolume, node: Node) -> bool:
+        """Whether a volume's contents are on this node: by its disk where that is known, else by its affinity."""
+        disk = self.home.get(volume.name)
+        if disk is not None:
+            return disk in self.disks_for(volume.class_name, node) and self.is_local(disk)
+        return self.home_node(volume) == node
+
     def reach(self) -> Reach:
         if self._reach is None:
             self._reach = Reach(self.objects.all(Node))

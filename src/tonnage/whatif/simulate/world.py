@@ -20,6 +20,7 @@ from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.simulate.controllers import Controllers
 from tonnage.whatif.simulate.kubelets import Kubelets
+from tonnage.whatif.simulate.node_events import NodeEvents
 from tonnage.whatif.simulate.rebuilds import Rebuilds
 from tonnage.whatif.simulate.scheduler_loop import SchedulerLoop
 from tonnage.whatif.simulate.storage_model import StorageModel
@@ -54,6 +55,7 @@ class World(WorldState):
         self.storage = StorageModel(self, random.Random(f"storage {seed}"))
         self.rebuilds = Rebuilds(self.storage)
         self.controllers = Controllers(self, random.Random(f"successors {seed}"))
+        self.nodes = NodeEvents(self, self.controllers, self.rebuilds)
         self.kubelets = Kubelets(self, self.controllers, self.rebuilds)
         self.scheduler = SchedulerLoop(self, self.engine, self.controllers, self.kubelets)
         self.binder = VolumeBinder(self, self.scheduler)
@@ -70,13 +72,6 @@ class World(WorldState):
         for claim in self.all(PersistentVolumeClaim):
             self.storage.claim_changed(claim)
             self.binder.claim_changed(claim)
-
-    def is_home(self, volume: PersistentVolume, node: Node) -> bool:
-        """Whether a volume's contents are on this node: by its disk where that is known, else by its affinity."""
-        disk = self.storage.home.get(volume.name)
-        if disk is not None:
-            return disk in self.storage.disks_for(volume.class_name, node) and self.storage.is_local(disk)
-        return self.storage.home_node(volume) == node
 
     def _keep(self, pod: Pod, *, is_new: bool) -> None:
         if is_new:

@@ -26,7 +26,6 @@ from tonnage.objects.core_v1 import Node, ObjectReference, PersistentVolume, Per
 from tonnage.objects.node_selectors import NO_EXECUTE, UNREACHABLE, Taint
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import claim, volume
-from tonnage.whatif.simulate.node_events import NodeEvents
 
 
 def bindings_by_the_binder(claims: list[PersistentVolumeClaim], volumes: list[PersistentVolume]) -> dict[str, str]:
@@ -84,7 +83,7 @@ def test_pods_leave_a_lost_node_when_the_eviction_plan_says(seconds: int | str |
     planned = plan(guest.uid, None, taints, guest.spec.tolerations, 0.0)
     due_s = math.inf if planned is None else planned.due_s
     world, _ = world_of(node("n"), guest)
-    NodeEvents(world).fail("n")
+    world.nodes.fail("n")
     left_s = math.inf
     for second in range(30):
         world.run_until(float(second))
@@ -137,7 +136,7 @@ def test_a_stateful_set_makes_a_pod_again_when_its_plan_creates_it(seed: int, po
 
     world.put = planned  # type: ignore[method-assign]
     for name in "ab":
-        NodeEvents(world).drain(name)
+        world.nodes.drain(name)
         world.run_until(world.agenda.now_s + rng.randint(0, 3))
     world.run_until(60.0)
     assert made

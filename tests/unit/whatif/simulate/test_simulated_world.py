@@ -10,7 +10,6 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 from tonnage.whatif.simulate.disks import DriverSettings
-from tonnage.whatif.simulate.node_events import NodeEvents
 
 CLUSTER = (storage_class(), driver(), node("a"), node("b"))
 
@@ -127,7 +126,7 @@ def test_a_drained_pod_is_followed_by_another_and_its_volume_is_rebuilt_there():
     first = world.get(Pod, "default/db-0")
     assert isinstance(first, Pod)
     home = first.spec.node_name
-    NodeEvents(world).drain(home)
+    world.nodes.drain(home)
     world.run_until(600.0)
     now = world.get(Pod, "default/db-0")
     assert isinstance(now, Pod)
@@ -143,7 +142,7 @@ def test_a_volume_whose_driver_does_not_rebuild_stays_behind_and_its_pod_waits()
     world.run_until(10.0)
     first = world.get(Pod, "default/db-0")
     assert isinstance(first, Pod)
-    events = NodeEvents(world)
+    events = world.nodes
     events.drain(first.spec.node_name)
     world.run_until(100.0)
     waiting = world.get(Pod, "default/db-0")
