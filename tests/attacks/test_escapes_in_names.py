@@ -27,7 +27,7 @@ from tonnage.faults import Fault
 from tonnage.plane.status import ClusterStatus, PlaneNodeStatus, PoolStatus, ProgramStatus
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.stories.story_runner import StoryRunner
-from tonnage.whatif import explain_report, replay_report
+from tonnage.whatif import explain_report, replay_steps
 
 HOSTILE = (
     "x\x1b[2J\x1b]0;owned\x07\x9b31m\r\nerror: forged\n\0\x7f\x85\u202e\u2066\u2028\u200b\ufeff[red]y[/red][link=z]"
@@ -210,7 +210,7 @@ def test_reports_of_a_cluster_that_nobody_checked(out_of):
     ):
         out = out_of()
         explain_report.show(answer, {HOSTILE: 2}, out)
-        replay_report.show([replay_report.StepResult(1, HOSTILE, [HOSTILE], answer)], out)
+        replay_steps.show([replay_steps.StepResult(1, HOSTILE, [HOSTILE], answer)], out)
         printed = COLOURS.sub("", out.getvalue())
         assert_clean(printed)
         assert "[red]" in printed, "markup is text"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tonnage.cli.flags.election_flags import Election, check_times, lease_place_options, lease_time_options
+from tonnage.cli.flags.endpoint_flags import check_endpoint, endpoint_options
 from tonnage.cli.flags.go_flags import GoCommand, switch
 from tonnage.cli.options import (
     COUNTED,
@@ -21,10 +22,8 @@ from tonnage.cli.options import (
 )
 from tonnage.cli.output import say_all
 from tonnage.cli.running import (
-    check_endpoint,
     connected,
     connection_of,
-    endpoint_options,
     kubeconfig_option,
     run_until_signalled,
     say_ready,

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, live_cluster_options
+from tonnage.cli.flags.endpoint_flags import tls_of, tls_rules
 from tonnage.cli.flags.go_flags import FILE, FOLDER
-from tonnage.cli.flags.serving_flags import checked, tls_of
 from tonnage.cli.options import EXISTING_FILE, PORT, Flags, logging_options, setting
 from tonnage.cli.output import say, say_all
 from tonnage.cli.running import run_until_signalled, say_ready
@@ -82,7 +82,7 @@ def dashboard(
     from tonnage.dashboard.server.program import DashboardSettings
 
     serving |= {"tls_min_version": "", "tls_cipher_suites": ()}
-    checked(serving)
+    tls_rules(serving)
     asking = Asking(cluster.config_file, cluster.gates)
     say_all("note", asking.configuration.notes)
     folder = cluster.embedded_folder if data_dir is None else cluster.require_folder(data_dir)

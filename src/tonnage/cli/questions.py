@@ -200,8 +200,7 @@ def replay(
     `restart: true` (memory is lost, objects are kept). Exit 0 when there are answers, whatever they are.
     """
     from tonnage.whatif.replay import Replay
-    from tonnage.whatif.replay_report import show, taken
-    from tonnage.whatif.replay_steps import read_steps
+    from tonnage.whatif.replay_steps import read_steps, show, taken
 
     if not files + more_files:
         raise click.UsageError("give the cluster's manifests with -f")

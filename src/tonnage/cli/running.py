@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from tonnage.cli.flags import access_flags, serving_flags
+from tonnage.cli.flags import endpoint_flags
 from tonnage.cli.flags.election_flags import Election
 from tonnage.cli.flags.go_flags import FILE
 from tonnage.cli.options import AT_LEAST_ONE, NOT_NEGATIVE, Flags, Option, duration, options, setting
@@ -120,7 +120,7 @@ class RunningProgram:
 
         if not flags["secure_port"]:
             return
-        access = access_flags.access_of(flags, self.connection, clock=self.clock, rng=rng, user_agent=self.name)
+        access = endpoint_flags.access_of(flags, self.connection, clock=self.clock, rng=rng, user_agent=self.name)
         if access is not None:
             await self.enter(access)
         authorities = access.client_authorities if access is not None else lambda: b""
@@ -128,8 +128,8 @@ class RunningProgram:
             served(
                 host=flags["bind_address"] or "0.0.0.0",
                 port=flags["secure_port"],
-                tls=self.enter_nowait(serving_flags.tls_of(flags, authorities)),
-                registry=serving_flags.chosen_metrics(flags, self.registry),
+                tls=self.enter_nowait(endpoint_flags.tls_of(flags, authorities)),
+                registry=endpoint_flags.chosen_metrics(flags, self.registry),
                 is_healthy=lambda: self.is_healthy and is_healthy(),
                 gate=access.gate if access is not None else None,
                 shares_port=flags["permit_port_sharing"],
@@ -219,18 +219,6 @@ async def run_until_signalled(work: Coroutine[Any, Any, None]) -> None:
 def say_ready(what: str = "") -> None:
     """The one line on stdout that scripts wait for."""
     echo(f"ready {what}".rstrip())
-
-
-def endpoint_options(*, port: int) -> Option:
-    """The flags of an HTTPS endpoint: where it is served, who may read it, which metrics are shown."""
-    return options(serving_flags.serving_options(port=port), access_flags.access_options, serving_flags.metric_options)
-
-
-def check_endpoint(flags: Flags) -> None:
-    """Raises UsageError, TonnageError: before anything has started."""
-    serving_flags.checked(flags)
-    access_flags.checked(flags)
-    serving_flags.allowed_labels(flags)
 
 
 kubeconfig_option: Final = click.option(

@@ -14,15 +14,14 @@ import click
 
 from tonnage import __version__
 from tonnage.cli.flags.election_flags import Election, lease_place_options, lease_time_options
+from tonnage.cli.flags.endpoint_flags import check_endpoint, endpoint_options
 from tonnage.cli.flags.go_flags import FILE, GoCommand, switch, version_flag
 from tonnage.cli.flags.scheduler_flags import configured, kube_scheduler_options, removed_options
 from tonnage.cli.options import BYTES, Flags, feature_gates, logging_options, setting
 from tonnage.cli.output import say, say_all
 from tonnage.cli.running import (
-    check_endpoint,
     connected,
     connection_of,
-    endpoint_options,
     run_until_signalled,
     say_ready,
 )

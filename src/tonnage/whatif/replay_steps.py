@@ -1,4 +1,4 @@
-"""The steps of a replay, from a file: read, judged, and with their objects made as an API server would make them.
+"""The steps of a replay: read from a file, taken one after the other, and shown with what came of each.
 
     - schedule: shop/web-0                        decide, reserve, assume
     - apply: [{apiVersion: v1, kind: Pod, …}]     create objects, or replace those of the same name
@@ -9,23 +9,36 @@
 
 The whole file is judged before the first step is taken, and whatever is wrong is told with the number of its step, the
 field, the value and what to write instead. What only shows on the way (a pod that is placed already) the replay tells.
+
+    step 1: schedule batch/job-0
+      does not fit: 0/1 nodes are available: 1 node(s) did not have enough free storage.
+      node-a: reserved by batch/job-0 since 2000-01-01T00:00:00Z
+    step 2: apply
+      CSIStorageCapacity kube-system/node-a configured
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
+from rich.text import Text
+
+from tonnage.clock import rfc3339
 from tonnage.documents.object_metadata import NameGenerator
 from tonnage.errors import TonnageError, did_you_mean
 from tonnage.objects.meta import Key, Object
+from tonnage.printable import assembled, text
+from tonnage.scheduling.decision.explain import Explanation
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.manifest_errors import GivenText, Origin, documents_of, shown_value
 from tonnage.whatif.manifests import READ, objects_at
+from tonnage.whatif.page import TextPage
+from tonnage.whatif.replay import Replay, ReplayError
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,3 +210,95 @@ class _Reader:
             problem = f'{place}.namespace="{namespace}": a {kind} is in no namespace'
             raise self._broken(problem, field=f"{place}.namespace", hint="leave it out")
         return StepTarget(kind, "", name)
+
+
+MAX_LINES = 8
+"""Objects of one step that are named one by one."""
+MAX_MISSES = 3
+"""Nodes whose nearest miss is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """One step and what came of it; `answer` is that of a `schedule`."""
+
+    number: int
+    title: str
+    lines: Sequence[str] = ()
+    answer: Explanation | None = None
+
+
+def take(run: Replay, number: int, step: Step) -> StepResult:
+    """Take one step. Raises ReplayError for one that cannot be taken now."""
+    kind, value = step
+    match kind:
+        case "schedule":
+            return StepResult(number, f"schedule {value}", answer=run.schedule(value))
+        case "fail_binding":
+            told = [f"it is not on its way to {run.fail_binding(value)} any more"]
+            return StepResult(number, f"fail_binding {value}", told)
+        case "apply":
+            told = [f"{type(each).__name__} {each.key} {run.apply(each)}" for each in value]
+        case "delete":
+            for each in value:
+                run.delete(each.kind, each.namespace, each.name)
+            told = [f"{each} deleted" for each in value]
+        case "advance":
+            return StepResult(number, f"advance {value:g} s", [f"it is {rfc3339(run.advance(value))}"])
+        case _:
+            told = [f"forgotten: {pod} on its way to {node}" for pod, node in run.restart()]
+            told = told or ["no pod was on its way"]
+    return StepResult(number, kind, told)
+
+
+def taken(run: Replay, steps: Iterable[Step], file: str, note: Callable[[str], object]) -> Iterator[StepResult]:
+    """Take the steps of a file; what was done in each. Raises BrokenStep for one that cannot be taken.
+
+    `note` is told, once for each, which schedulers pods ask for that none of the profiles is.
+    """
+    foreign_names: set[str] = set()
+    names = {profile.scheduler_name for profile in run.profiles}
+    for number, step in enumerate(steps, 1):
+        try:
+            result = take(run, number, step)
+        except ReplayError as exc:
+            raise BrokenStep(file, number, exc.message, hint=exc.hint) from exc
+        if step.kind == "schedule":
+            wanted = run.pod(step.value).spec.scheduler_name
+            if wanted not in names | foreign_names:
+                foreign_names.add(wanted)
+                note(f"{step.value} asks for schedulerName {wanted}; this is what the default plugins decide")
+        yield result
+
+
+def show(results: Iterable[StepResult], out: TextIO) -> None:
+    page = TextPage(out)
+    for result in results:
+        page.say(assembled((f"step {result.number}", "bold"), f": {result.title}"))
+        if result.answer is not None:
+            page.say(_told(result.answer), indent=2)
+            for line in misses(result.answer):
+                page.say(text(line), indent=2)
+        for line in result.lines[:MAX_LINES]:
+            page.say(text(line), indent=2)
+        if len(result.lines) > MAX_LINES:
+            page.say(text(f"… and {len(result.lines) - MAX_LINES:,} more", style="dim"), indent=2)
+
+
+def _told(answer: Explanation) -> Text:
+    if answer.held_back:
+        return assembled(("is not tried", "bold yellow"), f": {answer.held_back}")
+    if answer.node:
+        return assembled("goes to ", (answer.node, "bold green"), f"; {answer.message}")
+    return assembled(("does not fit", "bold red"), f": {answer.message}")
+
+
+def misses(answer: Explanation) -> Iterable[str]:
+    """The nodes that were refused for their storage, the nearest first."""
+    if answer.node:
+        return
+    found = sorted((miss, each.name) for each in answer.nodes if (miss := each.miss) is not None)
+    for miss, name in found[:MAX_MISSES]:
+        yield f"{name}: {miss.told}"
+    if len(found) > MAX_MISSES:
+        yield f"… and {len(found) - MAX_MISSES:,} more nodes"

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from tonnage.cli.explain import explain
 from tonnage.cli.questions import replay
 from tonnage.errors import TonnageError
-from tonnage.whatif.replay_report import MAX_LINES
+from tonnage.whatif.replay_steps import MAX_LINES
 
 Doc = dict[str, Any]
 

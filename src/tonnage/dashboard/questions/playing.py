@@ -32,8 +32,7 @@ from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.whatif.explain_report import claim_sentences
 from tonnage.whatif.replay import Replay
-from tonnage.whatif.replay_report import MAX_LINES, StepResult, misses, taken
-from tonnage.whatif.replay_steps import steps_of
+from tonnage.whatif.replay_steps import MAX_LINES, StepResult, misses, steps_of, taken
 from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_from
 from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.play import Player, Run

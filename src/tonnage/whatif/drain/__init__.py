@@ -1,7 +1,6 @@
 """What a drain would do: the nodes are drained in a cluster on virtual time, and what happened is read off.
 
 rehearsal.py   one cluster whose nodes are drained, together or one after the other
-places.py      who is where before a drain, and data that it does not move: volumes of one node, emptyDir, hostPath
 outcome.py     what came of it: who moved where, who is stuck, whose data stays behind
 preview.py     all of it together: the best order of nodes, and whether one more node may fail meanwhile
 report.py      the table

@@ -1,15 +1,28 @@
-"""What a drain comes to: who moves where, who is stuck and why, what is rebuilt, lost, or stays behind.
+"""Who is where before a drain, and what it comes to: who moves, who is stuck and why, what is rebuilt, lost or left.
 
-The structs are the answer's JSON: their fields, under these names and in this order, are a contract (docs/whatif.md).
+A volume that drained nodes alone reach, of a driver that does not rebuild, stays where it is, and so does what a pod
+keeps in a hostPath. An emptyDir and the claim of an ephemeral volume end with the pod. The structs are the answer's
+JSON: their fields, under these names and in this order, are a contract (docs/whatif.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import msgspec
+
+from tonnage.behaviour.workloads.stateful_set_plan import is_member
+from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
+from tonnage.objects.batch_v1 import Job
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, is_out_of_use
+from tonnage.objects.core_v1.pod import PodCondition
+from tonnage.objects.meta import Object, OwnerReference
+from tonnage.objects.selectors import InvalidSelector, selects
+from tonnage.whatif.simulate.controllers import is_mirror
+from tonnage.whatif.simulate.node_events import stays
+from tonnage.whatif.simulate.world import World
 
 EMPTY_DIR: Final = "emptyDir"
 DELETED: Final = "nobody manages it: it is deleted and does not come back, and kubectl drain asks for --force"
@@ -174,3 +187,184 @@ class DrainOutcome:
 
 def documents(found: Sequence[msgspec.Struct]) -> list[dict[str, Any]]:
     return msgspec.json.decode(msgspec.json.encode(found), type=list[dict[str, Any]])
+
+
+EPHEMERAL = "claim of an ephemeral volume"
+
+
+def left_behind(world: World, drained: Collection[str]) -> list[DataLeftBehind]:
+    """What stays on these nodes, by node and volume; asked before anything is drained."""
+    users = _users(world)
+    found = [each for volume in world.all(PersistentVolume) for each in _of_volume(world, volume, drained, users)]
+    for name in drained:
+        for pod in world.pods_on(name):
+            if not stays(pod):
+                found += (
+                    DataLeftBehind(name, f"hostPath {each.host_path.path}", None, None, None, (pod.key,))
+                    for each in pod.spec.volumes
+                    if each.host_path is not None
+                )
+    return sorted(found, key=lambda each: (each.node, not each.volume, each.volume or "", each.pods, each.what))
+
+
+def lost_data(world: World, pod: Pod) -> Iterator[LostData]:
+    for each in pod.spec.volumes:
+        if each.empty_dir is not None:
+            yield LostData(pod.key, each.name, EMPTY_DIR, None)
+        elif each.ephemeral is not None:
+            volume = world.volume_of(f"{pod.namespace}/{each.claim_name(pod.name)}")
+            yield LostData(pod.key, each.name, EPHEMERAL, volume.size.value() if volume is not None else None)
+
+
+def _users(world: World) -> dict[str, list[Pod]]:
+    """By claim, the pods that use it and have not ended."""
+    found: dict[str, list[Pod]] = {}
+    for pod in world.pods():
+        if not pod.is_terminal:
+            for name in pod.claim_names():
+                found.setdefault(f"{pod.namespace}/{name}", []).append(pod)
+    return found
+
+
+def _of_volume(
+    world: World, volume: PersistentVolume, drained: Collection[str], users: dict[str, list[Pod]]
+) -> Iterator[DataLeftBehind]:
+    owner = volume.spec.claim_ref
+    claim = owner.key if owner is not None and world.get(PersistentVolumeClaim, owner.key) is not None else ""
+    pods = users.get(claim, []) if claim else []
+    homes = _homes(world, volume, pods)
+    if not homes or not homes <= set(drained) or world.storage.rebuilds(volume):
+        return
+    if owner is not None and any(
+        each.ephemeral and each.claim_name(pod.name) == owner.name for pod in pods for each in pod.spec.volumes
+    ):
+        return  # it ends with its pod
+    what = kind_of(volume) if len(homes) == 1 else f"{kind_of(volume)}, reached from drained nodes alone"
+    keys = tuple(sorted(each.key for each in pods))
+    yield DataLeftBehind(",".join(sorted(homes)), what, volume.name, claim or None, volume.size.value(), keys)
+
+
+def _homes(world: World, volume: PersistentVolume, pods: list[Pod]) -> set[str]:
+    """The nodes that can use a volume, when not all can."""
+    if volume.spec.node_affinity.required is not None:
+        return {each.name for each in world.storage.reach().of(volume)}
+    if volume.spec.host_path is not None:  # it is wherever its pod is, and nowhere else
+        return {each.spec.node_name for each in pods if each.spec.node_name}
+    return set()
+
+
+def kind_of(volume: PersistentVolume) -> str:
+    if volume.spec.csi is not None:
+        return f"volume of {volume.spec.csi.driver}, which does not rebuild"
+    if volume.spec.local is not None:
+        return "local volume"
+    return "hostPath volume" if volume.spec.host_path is not None else "volume"
+
+
+_MADE_BY_OTHERS: Final[dict[str, type[Object]]] = {"ReplicaSet": ReplicaSet, "Job": Job}
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlace:
+    """A pod before a drain: the volumes of its claims by the claims' names, and the data that ends when it goes."""
+
+    pod: Pod
+    volumes: tuple[tuple[str, PersistentVolume], ...]
+    lost_data: tuple[LostData, ...]
+
+    @property
+    def node(self) -> str:
+        return self.pod.spec.node_name
+
+
+@dataclass(slots=True)
+class Places:
+    """Everybody before a drain of `nodes`: those that are on them first, in the nodes' order, then by name."""
+
+    nodes: tuple[str, ...]
+    places: list[PodPlace]
+    homes: dict[str, str]
+    """By volume: which of the nodes that are drained or out of use has its contents."""
+    told: set[str] = field(default_factory=set)
+    """Volumes whose rebuild was told already: pods may share one."""
+
+
+def places_of(world: World, nodes: Sequence[str]) -> Places:
+    out_of_use = [each.name for each in world.all(Node) if is_out_of_use(each) and each.name not in nodes]
+    homes = {volume.name: name for name in (*out_of_use, *nodes) for volume in world.nodes.volumes_on(name)}
+    order = {name: number for number, name in enumerate(nodes)}
+    found = []
+    for pod in world.pods():
+        if pod.spec.node_name and not pod.is_terminal and not pod.metadata.is_terminating:
+            is_concerned = pod.spec.node_name in order
+            lost = tuple(lost_data(world, pod)) if is_concerned else ()
+            found.append(PodPlace(pod, tuple(_volumes(world, pod)), lost))
+    found.sort(key=lambda each: (order.get(each.node, len(order)), each.pod.key))
+    return Places(tuple(nodes), found, homes)
+
+
+def _volumes(world: World, pod: Pod) -> Iterable[tuple[str, PersistentVolume]]:
+    """By claim, the volumes that outlive the pod."""
+    for each in pod.spec.volumes:
+        name = each.claim_name(pod.name)
+        if name and each.ephemeral is None:
+            volume = world.volume_of(f"{pod.namespace}/{name}")
+            if volume is not None:
+                yield name, volume
+
+
+def workload_of(world: World, pod: Pod) -> str:
+    """Who makes this pod; for a set that a Deployment made, or a Job of a CronJob, whoever made that."""
+    owner = pod.metadata.controller
+    if owner is None:
+        return ""
+    above = _MADE_BY_OTHERS.get(owner.kind)
+    found = world.find(above, f"{pod.namespace}/{owner.name}") if above is not None else None
+    if found is not None and found.uid == owner.uid and found.metadata.controller is not None:
+        owner = found.metadata.controller
+    return f"{owner.kind}/{pod.namespace}/{owner.name}"
+
+
+replace = msgspec.structs.replace
+
+
+def as_in_a_cluster(objects: Iterable[Object]) -> Iterator[Object]:
+    """The objects, with pods as their cluster has them where a manifest says less.
+
+    A pod without a controller is adopted by the set that selects it; one that runs and does not say so is ready.
+    """
+    found = list(objects)
+    sets: dict[str, list[StatefulSet | ReplicaSet]] = {}
+    for each in found:
+        if isinstance(each, StatefulSet | ReplicaSet) and not each.metadata.is_terminating:
+            sets.setdefault(each.namespace, []).append(each)
+    for each in found:
+        yield _ready(_adopted(each, sets.get(each.namespace, ()))) if isinstance(each, Pod) else each
+
+
+def _adopted(pod: Pod, sets: Iterable[StatefulSet | ReplicaSet]) -> Pod:
+    if pod.metadata.controller is not None or is_mirror(pod) or pod.is_terminal or pod.metadata.is_terminating:
+        return pod
+    for each in sets:
+        if _selects(each, pod):
+            owner = OwnerReference(
+                api_version="apps/v1", kind=type(each).__name__, name=each.name, uid=each.uid, controller=True
+            )
+            owners = (*pod.metadata.owner_references, owner)
+            return replace(pod, metadata=replace(pod.metadata, owner_references=owners))
+    return pod
+
+
+def _selects(found: StatefulSet | ReplicaSet, pod: Pod) -> bool:
+    try:
+        is_meant = selects(found.spec.selector, pod.metadata.labels)
+    except InvalidSelector:
+        return False
+    return is_meant and (not isinstance(found, StatefulSet) or is_member(found, pod))
+
+
+def _ready(pod: Pod) -> Pod:
+    if pod.status.phase != "Running" or not pod.spec.node_name or pod.condition("Ready") is not None:
+        return pod
+    conditions = (*pod.status.conditions, PodCondition(type="Ready", status="True"))
+    return replace(pod, status=replace(pod.status, conditions=conditions))

@@ -27,10 +27,15 @@ from tonnage.whatif.drain.outcome import (
     DrainOutcome,
     LostPod,
     Move,
+    Places,
+    PodPlace,
     Stuck,
     VolumeMove,
+    as_in_a_cluster,
+    left_behind,
+    places_of,
+    workload_of,
 )
-from tonnage.whatif.drain.places import Places, PodPlace, as_in_a_cluster, left_behind, places_of, workload_of
 from tonnage.whatif.simulate.controllers import is_managed
 from tonnage.whatif.simulate.disk_documents import disk_documents
 from tonnage.whatif.simulate.node_events import stays
