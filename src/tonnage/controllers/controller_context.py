@@ -82,7 +82,7 @@ class QueueController:
         return queue
 
     async def run(self) -> None:
-        """Work until cancelled, once all informers are synced."""
+        """Work until cancelled, once all informers are synced: a partial state would look like missing objects."""
         await self._informers.wait_synced()
         async with asyncio.TaskGroup() as tasks:
             for loop in self._loops:

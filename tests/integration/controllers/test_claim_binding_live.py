@@ -217,15 +217,21 @@ async def test_a_pod_that_gets_its_node_between_two_claims_keeps_the_second(harn
         await harness.bound(volume, claim)
         await harness.client.patch(PersistentVolumeClaim, f"default/{claim}", protected)
     await harness.client.delete(PersistentVolumeClaim, "default/first")
-    await harness.client.delete(PersistentVolumeClaim, "default/second")
     server, has_run = harness.client, asyncio.Event()
     contexts: list[ControllerContext] = []
+    pod_lists: list[Any] = []
 
     class Meddling(Client):
         """The harness's client; when the first claim's finalizer is gone, a pod with the second gets its node."""
 
         def __init__(self) -> None:
             self.__dict__ = server.__dict__
+
+        async def list(self, cls: Any, **selection: Any) -> Any:
+            listed = await super().list(cls, **selection)
+            if cls is Pod and "namespace" in selection:
+                pod_lists.append(listed)
+            return listed
 
         async def patch(self, cls: Any, key: str, patch: Any, **options: Any) -> Any:
             removed = await super().patch(cls, key, patch, **options)
@@ -241,12 +247,17 @@ async def test_a_pod_that_gets_its_node_between_two_claims_keeps_the_second(harn
         contexts.append(context)
         return ProtectionController(context)
 
+    async def are_all_judged() -> bool:
+        return len(pod_lists) == 3
+
     harness.client = Meddling()
     async with harness.running(protection):
         await asyncio.wait_for(has_run.wait(), 20)
         await eventually_async(lambda: harness.is_gone(PersistentVolumeClaim, "default/first"))
-        await harness.client.delete(PersistentVolumeClaim, "default/third")  # it is looked at after the second
+        await harness.client.delete(PersistentVolumeClaim, "default/second")
+        await harness.client.delete(PersistentVolumeClaim, "default/third")
         await eventually_async(lambda: harness.is_gone(PersistentVolumeClaim, "default/third"))
+        await eventually_async(are_all_judged)
         assert (await harness.get_claim("second")).metadata.finalizers == ("kubernetes.io/pvc-protection",)
 
 

@@ -83,17 +83,16 @@ class NamespaceObjectController(QueueController):
         queue.follow(self._namespaces)
         queue.follow(self._objects, lambda found: (found.namespace,) if found.name == name else ())
 
-    async def _reconcile(self, namespace: Key) -> float | None:
+    async def _reconcile(self, namespace: Key) -> None:
         shown = self._namespaces.get(namespace)
         if shown is None or shown.metadata.is_terminating or shown.status.phase != "Active":
-            return None
+            return
         found, wanted = self._objects.get(f"{namespace}/{self._name}"), self._wanted(namespace)
         if found is None:
             await self._create(namespace, wanted)
         elif (patch := correction(found, wanted)) is not None:
             await self._client.patch(type(found), found.key, patch)
             _log.info("Put right", kind=wanted["kind"], object=found.key)
-        return None
 
     async def _create(self, namespace: str, wanted: Doc) -> None:
         try:

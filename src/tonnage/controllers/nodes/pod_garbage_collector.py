@@ -66,12 +66,10 @@ class PodGCController(QueueController):
         context: ControllerContext,
         *,
         terminated_pod_gc_threshold: int = DEFAULT_THRESHOLD,
-        check_every_s: float = CHECK_EVERY_S,
         quarantine_s: float = QUARANTINE_S,
     ) -> None:
         super().__init__(context)
         self._threshold = terminated_pod_gc_threshold
-        self._check_every_s = check_every_s
         self._quarantine_s = quarantine_s
         self._pods = context.informers.of(Pod)
         self._nodes = context.informers.of(Node)
@@ -120,7 +118,7 @@ class PodGCController(QueueController):
         """Until the next quarantine ends; one that is over has been looked into."""
         now_s = self._clock.monotonic()
         ends_s = (since_s + self._quarantine_s - now_s for since_s in self._missing_since_s.values())
-        return min([self._check_every_s, *(left_s for left_s in ends_s if left_s > 0)])
+        return min([CHECK_EVERY_S, *(left_s for left_s in ends_s if left_s > 0)])
 
     async def _orphans(self, pods: Iterable[Pod], nodes: Mapping[str, Node]) -> list[Pod]:
         now_s = self._clock.monotonic()

@@ -177,7 +177,8 @@ class AttachDetachController(QueueController):
         """Attach one volume to the nodes of its pods and detach it from others; when something more is due."""
         volume = self._volumes.get(key)
         if volume is None:
-            return await self._detach_deleted_volume(key)
+            await self._detach_deleted_volume(key)
+            return None
         attachments = await self._attachments_of(key)
         users = self._users.of(volume, {each.spec.node_name for each in attachments})
         wanted = list(dict.fromkeys(pod.spec.node_name for pod in users))
@@ -279,7 +280,7 @@ class AttachDetachController(QueueController):
             raise
         _log.info("Detaching", volume=volume.name, node=node_name, forced=detachment.is_forced)
 
-    async def _detach_deleted_volume(self, volume: str) -> float | None:
+    async def _detach_deleted_volume(self, volume: str) -> None:
         """Delete the attachments of a volume that was deleted, unless a node lists the volume as in use."""
         for attachment in self._of_volume(volume):
             if attachment.metadata.is_terminating or not attachment.name.startswith("csi-"):
@@ -290,7 +291,6 @@ class AttachDetachController(QueueController):
             handles = (each.removeprefix(prefix) for each in (node.status.volumes_in_use if node is not None else ()))
             if not any(attachment_name(handle, driver, node_name) == attachment.name for handle in handles):
                 await self._client.delete(VolumeAttachment, attachment.key, uid=attachment.uid)
-        return None
 
     # -- event handlers -----------------------------------------------------------------------------------------------
 

@@ -49,6 +49,8 @@ from tonnage.objects.storage_v1 import CSINode, VolumeAttachment
 
 _ANNOUNCED_S: Final = 60.0
 """How long an attachment that is about to be created may take to be seen; a request may take half of that."""
+_WORKERS: Final = 10
+_MAX_RETRY_S: Final = 300.0
 _TRIES: Final = 4
 """How often a finalizer is put on an object that others write at the same time."""
 
@@ -67,16 +69,12 @@ class Attacher(QueueController):
         *,
         driver: CsiClient,
         gates: Gates | None = None,
-        default_fs_type: str = "",
-        workers: int = 10,
         retry_first_s: float = 1.0,
-        retry_max_s: float = 300.0,
         reconcile_sync_s: float = 60.0,
     ) -> None:
         super().__init__(context)
         self._driver = driver
         self._gates = gates or Gates()
-        self._default_fs_type = default_fs_type
         self._reconcile_sync_s = reconcile_sync_s
         self._driver_info = DriverInfo("")
         self.volume_finalizer = ""
@@ -92,7 +90,7 @@ class Attacher(QueueController):
         self._force_sync: set[Key] = set()
         """Attachments that are done again whatever their status says: the driver reports otherwise."""
         self._queue = self._add_queue(
-            "attacher", self.reconcile, workers=workers, first_retry_s=retry_first_s, max_retry_s=retry_max_s
+            "attacher", self.reconcile, workers=_WORKERS, first_retry_s=retry_first_s, max_retry_s=_MAX_RETRY_S
         )
         self._volume_queue = self._add_queue("attacher-volumes", self.reconcile_volume)
         self._attachments.add_handlers(
@@ -123,11 +121,11 @@ class Attacher(QueueController):
         finally:
             self._attachers_here.pop(self._driver_info.name, None)
 
-    async def reconcile(self, key: Key) -> float | None:
+    async def reconcile(self, key: Key) -> None:
         """Do what one attachment asks for. Raises CsiError, CannotAttach after saying so in its status."""
         attachment = self._written.get(key)
         if attachment is None or attachment.spec.attacher != self._driver_info.name:
-            return None
+            return
         is_forced = key in self._force_sync
         self._force_sync.discard(key)
         if attachment.metadata.is_terminating:
@@ -137,7 +135,6 @@ class Attacher(QueueController):
                 await self._detach(attachment)
         elif is_forced or not attachment.status.attached:
             await self._attach(attachment)
-        return None
 
     # -- attach -------------------------------------------------------------------------------------------------------
 
@@ -168,9 +165,7 @@ class Attacher(QueueController):
         secrets = await self._secrets(source_of(volume))
         node_name = attachment.spec.node_name
         node = node_id(self._driver_info.name, node_name, self._csi_nodes.get(node_name))
-        asked = publish_request(
-            volume, node, secrets, self._driver_info.controller, default_fs_type=self._default_fs_type
-        )
+        asked = publish_request(volume, node, secrets, self._driver_info.controller)
         # Everything that can be checked has been: from here on only the driver lets go of it.
         patch = add_finalizer(attachment, self.volume_finalizer, annotations={NODE_ID_ANNOTATION: node})
         if patch is not None:

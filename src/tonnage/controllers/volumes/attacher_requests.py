@@ -40,19 +40,14 @@ def finalizer_name(driver: str) -> str:
 
 
 def publish_request(
-    volume: PersistentVolume,
-    node_id: str,
-    secrets: Mapping[str, str],
-    capabilities: ControllerCapabilities,
-    *,
-    default_fs_type: str = "",
+    volume: PersistentVolume, node_id: str, secrets: Mapping[str, str], capabilities: ControllerCapabilities
 ) -> csi.ControllerPublishVolumeRequest:
     """Raises CannotAttach as `capability` does, and for a volume that is no CSI volume."""
     source = source_of(volume)
     return csi.ControllerPublishVolumeRequest(
         volume_id=source.volume_handle,
         node_id=node_id,
-        volume_capability=capability(volume, capabilities, default_fs_type=default_fs_type),
+        volume_capability=capability(volume, capabilities),
         # A driver that cannot publish read-only must not be asked to.
         readonly=source.read_only and capabilities.publish_readonly,
         volume_context=dict(source.volume_attributes),
@@ -74,9 +69,7 @@ def source_of(volume: PersistentVolume) -> CSIPersistentVolumeSource:
     return volume.spec.csi
 
 
-def capability(
-    volume: PersistentVolume, capabilities: ControllerCapabilities, *, default_fs_type: str = ""
-) -> csi.VolumeCapability:
+def capability(volume: PersistentVolume, capabilities: ControllerCapabilities) -> csi.VolumeCapability:
     """Raises CannotAttach for a volume whose access modes CSI has no mode for."""
     try:
         mode = access_mode(volume.spec.access_modes, single_node_multi_writer=capabilities.single_node_multi_writer)
@@ -85,7 +78,7 @@ def capability(
     return volume_capability(
         mode,
         is_block=volume.spec.volume_mode == "Block",
-        fs_type=source_of(volume).fs_type or default_fs_type,
+        fs_type=source_of(volume).fs_type,
         mount_flags=volume.spec.mount_options,
     )
 

@@ -33,11 +33,11 @@ class EphemeralVolumeController(QueueController):
         # A claim that was deleted from under its pod is made again; another's that is gone makes room for ours.
         self._claims.add_handlers(on_delete=self._claim_deleted)
 
-    async def reconcile(self, key: Key) -> float | None:
+    async def reconcile(self, key: Key) -> None:
         """Make the claims that a pod lacks. Raises TonnageError while one cannot be had."""
         pod = self._pods.get(key)
         if pod is None or pod.metadata.is_terminating:
-            return None
+            return
         for volume in pod.spec.volumes:
             if volume.ephemeral is None:
                 continue
@@ -46,7 +46,6 @@ class EphemeralVolumeController(QueueController):
                 note = f"ephemeral volume {volume.name}: {problem}"
                 self._deduplicated.event(pod, "Warning", "FailedBinding", "Binding", note)
                 raise TonnageError(f"pod {key}, {note}")
-        return None
 
     async def _ensure(self, pod: Pod, volume: Volume) -> str:
         """See that the claim is there and the pod's; what is in the way, else empty."""

@@ -10,16 +10,18 @@ pod that gets its node later asks the server for the claim before it mounts, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tonnage import logs
 from tonnage.client.cache import Indexer
+from tonnage.client.http import Client
 from tonnage.client.reconciler import Reconciler
 from tonnage.client.written_objects import add_finalizer, remove_finalizer
 from tonnage.controllers.controller_context import ControllerContext, QueueController, claims_of_pod
 from tonnage.errors import Conflict, NotFound
 from tonnage.objects.core_v1 import PV_PROTECTION, PVC_PROTECTION, PersistentVolume, PersistentVolumeClaim, Pod
-from tonnage.objects.meta import Key
+from tonnage.objects.document import Doc
+from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import VolumeAttributesClass
 
 _log = logs.logger("tonnage.protection")
@@ -32,79 +34,55 @@ class ProtectionController(QueueController):
         self._volumes = context.informers.of(PersistentVolume)
         pods = context.informers.of(Pod)
         self._pods = Indexer(pods, claims_of_pod)
-        self._waiting: dict[str, set[Key]] = {}
-        """Claims to be looked at, by namespace."""
-        self._namespaces = self._add_queue("claim-protection", self.reconcile_namespace)
-        self._claims.add_handlers(on_add=self._claim_changed, on_update=lambda _, new: self._claim_changed(new))
-        pods.on_change(self._pod_changed)
+        claim_queue = self._add_queue("claim-protection", self.reconcile_claim)
+        claim_queue.follow(self._claims)
+        claim_queue.follow(pods, self._terminating_claims)
         self._add_queue("volume-protection", self.reconcile_volume).follow(self._volumes)
 
     # -- claims -------------------------------------------------------------------------------------------------------
 
-    async def reconcile_namespace(self, namespace: str) -> float | None:
-        """Look at the claims of a namespace that wait; those that could not be written are looked at again."""
-        keys = self._waiting.pop(namespace, set())
-        try:
-            for key in sorted(keys):
-                claim = self._claims.get(key)
-                if claim is None:
-                    keys.discard(key)
-                    continue
-                if claim.metadata.is_terminating and PVC_PROTECTION in claim.metadata.finalizers:
-                    if not any(pod_uses_claim(pod, claim) for pod in self._pods(key)):
-                        await self._remove_if_unused(claim)
-                elif claim.is_bound and not claim.metadata.is_terminating:
-                    await self._patch(claim, add_finalizer(claim, PVC_PROTECTION))
-                keys.discard(key)
-        finally:
-            if keys:
-                self._waiting.setdefault(namespace, set()).update(keys)
-        return None
-
-    async def _remove_if_unused(self, claim: PersistentVolumeClaim) -> None:
-        listed = await self._client.list(Pod, namespace=claim.namespace)
-        if any(pod_uses_claim(pod, claim) for pod in listed.items):
-            return  # the informer will show that pod, and its deletion
-        await self._patch(claim, remove_finalizer(claim, PVC_PROTECTION))
-        _log.debug("Claim is not in use", claim=claim.key)
-
-    async def _patch(self, each: PersistentVolumeClaim | PersistentVolume, patch: dict[str, object] | None) -> None:
-        if patch is None:
+    async def reconcile_claim(self, key: Key) -> None:
+        claim = self._claims.get(key)
+        if claim is None:
             return
-        try:
-            await self._client.patch(type(each), each.key, patch)
-        except (Conflict, NotFound):
-            return  # it has changed or is gone: the informer will show how, and it is looked at then
+        if not claim.metadata.is_terminating:
+            if claim.is_bound:
+                await _patch(self._client, claim, add_finalizer(claim, PVC_PROTECTION))
+        elif PVC_PROTECTION in claim.metadata.finalizers and not _is_used(claim, self._pods(key)):
+            listed = await self._client.list(Pod, namespace=claim.namespace)
+            if not _is_used(claim, listed.items):  # else the informer will show that pod, and its deletion
+                await _patch(self._client, claim, remove_finalizer(claim, PVC_PROTECTION))
+                _log.debug("Claim is not in use", claim=claim.key)
 
-    def _claim_changed(self, claim: PersistentVolumeClaim) -> None:
-        has_it = PVC_PROTECTION in claim.metadata.finalizers
-        if claim.metadata.is_terminating == has_it and (has_it or claim.is_bound):
-            self._queue_claim(claim.key)
-
-    def _pod_changed(self, pod: Pod) -> None:
-        """A pod that goes, or gets its end, may set a claim free."""
-        for key in claims_of_pod(pod):
-            claim = self._claims.get(key)
-            if claim is not None and claim.metadata.is_terminating:
-                self._queue_claim(key)
-
-    def _queue_claim(self, key: Key) -> None:
-        namespace = key.partition("/")[0]
-        self._waiting.setdefault(namespace, set()).add(key)
-        self._namespaces.add(namespace)
+    def _terminating_claims(self, pod: Pod) -> list[Key]:
+        """The claims that a pod which goes, or gets its end, may set free."""
+        claims = (self._claims.get(key) for key in claims_of_pod(pod))
+        return [claim.key for claim in claims if claim is not None and claim.metadata.is_terminating]
 
     # -- volumes ------------------------------------------------------------------------------------------------------
 
-    async def reconcile_volume(self, key: Key) -> float | None:
+    async def reconcile_volume(self, key: Key) -> None:
         volume = self._volumes.get(key)
         if volume is None:
-            return None
+            return
         is_bound = volume.status.phase == "Bound"
         if volume.metadata.is_terminating and not is_bound:
-            await self._patch(volume, remove_finalizer(volume, PV_PROTECTION))
+            await _patch(self._client, volume, remove_finalizer(volume, PV_PROTECTION))
         elif is_bound and not volume.metadata.is_terminating:
-            await self._patch(volume, add_finalizer(volume, PV_PROTECTION))
-        return None
+            await _patch(self._client, volume, add_finalizer(volume, PV_PROTECTION))
+
+
+async def _patch(client: Client, found: Object, patch: Doc | None) -> None:
+    if patch is None:
+        return
+    try:
+        await client.patch(type(found), found.key, patch)
+    except (Conflict, NotFound):
+        return  # it has changed or is gone: the informer will show how, and it is looked at then
+
+
+def _is_used(claim: PersistentVolumeClaim, pods: Iterable[Pod]) -> bool:
+    return any(pod_uses_claim(pod, claim) for pod in pods)
 
 
 def pod_uses_claim(pod: Pod, claim: PersistentVolumeClaim) -> bool:
@@ -150,22 +128,15 @@ class AttributesClassProtection(QueueController):
             on_delete=lambda old: self._let_go(set(classes_of_volume(old))),
         )
 
-    async def reconcile(self, key: Key) -> float | None:
+    async def reconcile(self, key: Key) -> None:
         """Put the finalizer on, or take it off a class that is being deleted and that nobody uses."""
         found = self._classes.get(key)
         if found is None:
-            return None
-        patch = None
+            return
         if not found.metadata.is_terminating:
-            patch = add_finalizer(found, VAC_PROTECTION)
+            await _patch(self._client, found, add_finalizer(found, VAC_PROTECTION))
         elif not self._claims(found.name) and not self._volumes(found.name):
-            patch = remove_finalizer(found, VAC_PROTECTION)
-        if patch is not None:
-            try:
-                await self._client.patch(VolumeAttributesClass, key, patch)
-            except (Conflict, NotFound):
-                return None  # the informer will show how it is now
-        return None
+            await _patch(self._client, found, remove_finalizer(found, VAC_PROTECTION))
 
     def _let_go(self, names: set[str]) -> None:
         for name in names:

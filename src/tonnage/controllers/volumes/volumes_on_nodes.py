@@ -46,11 +46,10 @@ class VolumesAttachedUpdater(QueueController):
         attachments.add_handlers(on_delete=lambda old: self._removed.discard(old.uid))
         nodes.add_handlers(on_add=lambda node: self._queue.add(node.name), on_update=self._node_changed)
 
-    async def reconcile(self, key: Key) -> float | None:
+    async def reconcile(self, key: Key) -> None:
         node = self._written.get(key)
         if node is not None:
             await self._write(node)
-        return None
 
     async def remove(self, attachment: VolumeAttachment) -> Node | None:
         """Remove a volume from its node's list; the node as it is after that, None when there is none."""

@@ -14,8 +14,8 @@ import msgspec
 from tonnage import logs
 from tonnage.behaviour.workloads import cron_plan
 from tonnage.behaviour.workloads.job_pods import job_of
-from tonnage.client.reconciler import Reconciler
-from tonnage.controllers.controller_context import ControllerContext
+from tonnage.client.recorder import reference_to
+from tonnage.controllers.controller_context import ControllerContext, QueueController
 from tonnage.controllers.workloads.workload_controller import ControllerRefIndex
 from tonnage.controllers.workloads.workload_writes import is_namespace_terminating, write_status
 from tonnage.errors import AlreadyExists, NotFound, TonnageError
@@ -31,25 +31,17 @@ _MAX_WAIT_S: Final = 600.0
 _log = logs.logger("tonnage.controllers.cron-jobs")
 
 
-class CronJobController:
+class CronJobController(QueueController):
     """Makes the Jobs of every CronJob until it is cancelled."""
 
     def __init__(self, context: ControllerContext) -> None:
-        self._client = context.client
-        self._informers = context.informers
-        self._recorder = context.recorder
-        self._clock = context.clock
+        super().__init__(context)
         self._cron_jobs = context.informers.of(CronJob)
-        jobs = context.informers.of(Job)
-        self._jobs = jobs
-        self._owned = ControllerRefIndex(jobs)
-        self._reconciler = Reconciler("cron-jobs", self.reconcile, clock=context.clock, metrics=context.queues)
-        self._reconciler.follow(self._cron_jobs)
-        self._reconciler.follow(jobs, _owner_key)
-
-    async def run(self) -> None:
-        await self._informers.wait_synced()
-        await self._reconciler.run()
+        self._jobs = context.informers.of(Job)
+        self._owned = ControllerRefIndex(self._jobs)
+        queue = self._add_queue("cron-jobs", self.reconcile)
+        queue.follow(self._cron_jobs)
+        queue.follow(self._jobs, _owner_key)
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one CronJob to what its schedule asks. Mirrors syncCronJob."""
@@ -163,15 +155,7 @@ class CronJobController:
             raise
         else:
             self._tell(cron_job, "SuccessfulCreate", f"Created job {name}")
-        reference = ObjectReference(
-            api_version="batch/v1",
-            kind="Job",
-            namespace=made.namespace,
-            name=made.name,
-            uid=made.uid,
-            resource_version=made.metadata.resource_version,
-        )
-        return msgspec.structs.replace(status, active=(*status.active, reference), last_schedule_time=at)
+        return msgspec.structs.replace(status, active=(*status.active, reference_to(made)), last_schedule_time=at)
 
     def _tell(self, cron_job: CronJob, reason: str, note: str) -> None:
         self._recorder.event(cron_job, "Normal", reason, "Schedule", note)

@@ -7,7 +7,6 @@ be counted, none is allowed. The arithmetic is `disruption_plan`.
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -23,9 +22,8 @@ from tonnage.behaviour.workloads.disruption_plan import (
     workload_size,
 )
 from tonnage.client.cache import Cache, Indexer
-from tonnage.client.reconciler import Reconciler
 from tonnage.clock import StampAges, rfc3339
-from tonnage.controllers.controller_context import ControllerContext, namespace_of
+from tonnage.controllers.controller_context import ControllerContext, QueueController, namespace_of
 from tonnage.controllers.workloads.workload_writes import replacing
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Pod, ReplicationController
@@ -37,14 +35,12 @@ from tonnage.objects.small_groups import PodDisruptionBudget, PodDisruptionBudge
 _log = logs.logger("tonnage.controllers.workloads.disruption")
 
 
-class DisruptionController:
+class DisruptionController(QueueController):
     """Counts pods for budgets."""
 
     def __init__(self, context: ControllerContext) -> None:
-        self._client = context.client
-        informers = self._informers = context.informers
-        self._recorder = context.recorder
-        self._clock = context.clock
+        super().__init__(context)
+        informers = context.informers
         self._ages = StampAges(context.clock)
         self._budgets = informers.of(PodDisruptionBudget)
         self._pods = informers.of(Pod)
@@ -53,18 +49,10 @@ class DisruptionController:
         self._sizes: dict[type[Object], Cache[Any]] = {
             kind: informers.of(kind) for kind in (ReplicaSet, Deployment, StatefulSet, ReplicationController)
         }
-        self._reconciler = Reconciler(
-            "disruption", self._reconcile, clock=context.clock, metrics=context.queues, workers=2
-        )
-        self._stale = Reconciler(
-            "stale-disruption", self._reset_stale_condition, clock=context.clock, metrics=context.queues, workers=1
-        )
+        self._reconciler = self._add_queue("disruption", self._reconcile, workers=2)
+        self._stale = self._add_queue("stale-disruption", self._reset_stale_condition, workers=1)
         self._reconciler.follow(self._budgets)
         self._pods.add_handlers(on_add=self._pod_changed, on_update=self._pod_updated, on_delete=self._pod_changed)
-
-    async def run(self) -> None:
-        await self._informers.wait_synced()
-        await asyncio.gather(self._reconciler.run(), self._stale.run())
 
     def _pod_updated(self, old: Pod, new: Pod) -> None:
         if old.metadata.labels != new.metadata.labels:

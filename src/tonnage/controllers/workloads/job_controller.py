@@ -44,10 +44,9 @@ from tonnage.behaviour.workloads.job_pods import (
     match_policy,
 )
 from tonnage.behaviour.workloads.pod_states import earliest
-from tonnage.client.reconciler import Reconciler
 from tonnage.client.written_objects import remove_finalizer
 from tonnage.clock import StampAges
-from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.controller_context import ControllerContext, QueueController
 from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController
 from tonnage.controllers.workloads.workload_writes import PodControl, slow_start, write_status
 from tonnage.errors import Conflict, NotFound, RequestEntityTooLarge, TonnageError
@@ -76,17 +75,9 @@ class JobController(WorkloadController[Job, Pod]):
         jobs = context.informers.of(Job)
         super().__init__(context, "jobs", jobs, self._pods)
         self._pod_control = PodControl(context, self._pods, self._expectations)
-        self._left_behind = Reconciler(
-            "jobs-left-behind", self._release_left_behind, clock=context.clock, metrics=context.queues
-        )
+        self._left_behind = self._add_queue("jobs-left-behind", self._release_left_behind)
         self._pods.on_change(self._pod_changed)
         jobs.add_handlers(on_delete=self._job_gone)
-
-    async def run(self) -> None:
-        await self._informers.wait_synced()
-        async with asyncio.TaskGroup() as work:
-            work.create_task(self._reconciler.run())
-            work.create_task(self._left_behind.run())
 
     # -- one Job ------------------------------------------------------------------------------------------------------
 
@@ -286,20 +277,14 @@ def expires_at(job: Job) -> datetime | None:
     return None
 
 
-class TTLAfterFinishedController:
+class TTLAfterFinishedController(QueueController):
     """Deletes Jobs whose time is up, until it is cancelled."""
 
     def __init__(self, context: ControllerContext) -> None:
-        self._client = context.client
-        self._informers = context.informers
+        super().__init__(context)
         self._ages = StampAges(context.clock)
         self._jobs = context.informers.of(Job)
-        self._reconciler = Reconciler("ttl-after-finished", self.reconcile, clock=context.clock, metrics=context.queues)
-        self._reconciler.follow(self._jobs)
-
-    async def run(self) -> None:
-        await self._informers.wait_synced()
-        await self._reconciler.run()
+        self._add_queue("ttl-after-finished", self.reconcile).follow(self._jobs)
 
     async def reconcile(self, key: Key) -> float | None:
         """Delete a Job whose time is up, with its pods; when to look again at one whose time will come."""

@@ -22,9 +22,8 @@ from tonnage.behaviour.workloads.templates import controller_ref
 from tonnage.client.cache import Cache, Indexer
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client, PatchType
-from tonnage.client.reconciler import Reconciler
 from tonnage.clock import Clock, StampAges
-from tonnage.controllers.controller_context import ControllerContext, namespace_of
+from tonnage.controllers.controller_context import ControllerContext, QueueController, namespace_of
 from tonnage.errors import ApiError, Conflict, Invalid, NotFound, RequestEntityTooLarge, TonnageError
 from tonnage.objects import codec, scheme
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
@@ -272,25 +271,20 @@ def selector_of(workload: AnyWorkload) -> LabelSelector | None:
     return workload.spec.selector
 
 
-class WorkloadController(ABC, Generic[Workload, Dependent]):
+class WorkloadController(QueueController, ABC, Generic[Workload, Dependent]):
     """Syncs the workloads of one kind, whose objects of another kind it owns."""
 
     def __init__(
         self, context: ControllerContext, name: str, workloads: Cache[Workload], dependents: Cache[Dependent]
     ) -> None:
-        self._client = context.client
-        self._informers = context.informers
-        self._recorder = context.recorder
-        self._clock = context.clock
+        super().__init__(context)
         self._ages = StampAges(context.clock)
         self._workloads: Cache[Workload] = workloads
         self._kind = scheme.resource_of(workloads.cls).kind
         self._owned = ControllerRefIndex(dependents)
         self._expectations = Expectations(context.client, context.clock)
         self._rejected = RejectedPods(context.clock)
-        self._reconciler = Reconciler(
-            name, self._reconcile, clock=context.clock, metrics=context.queues, workers=_WORKERS
-        )
+        self._reconciler = self._add_queue(name, self._reconcile, workers=_WORKERS)
         self._reconciler.follow(workloads)
         self._follow_owned(dependents)
 
@@ -315,11 +309,6 @@ class WorkloadController(ABC, Generic[Workload, Dependent]):
             changed(new)
 
         dependents.add_handlers(on_add=changed, on_update=updated, on_delete=changed)
-
-    async def run(self) -> None:
-        """Work until cancelled, once all informers are synced: a partial state would look like missing pods."""
-        await self._informers.wait_synced()
-        await self._reconciler.run()
 
     def _measured(self, pods: Sequence[Pod], min_ready_s: int) -> list[Pod]:
         """The pods, ready since when today's clock would have written: setting it makes none of them available."""

@@ -58,11 +58,9 @@ def test_a_request_holds_what_the_volume_says() -> None:
     assert unpublish_request(found, "id", {}) == csi.ControllerUnpublishVolumeRequest(volume_id="h", node_id="id")
 
 
-def test_a_block_volume_has_no_file_system_and_a_default_fills_in_for_others() -> None:
+def test_a_block_volume_has_no_file_system() -> None:
     block = publish_request(volume("v", spec={"volumeMode": "Block"}), "id", {}, ATTACHES)
     assert block.volume_capability.WhichOneof("access_type") == "block"
-    plain = publish_request(volume("v"), "id", {}, ATTACHES, default_fs_type="ext4")
-    assert plain.volume_capability.mount.fs_type == "ext4"
 
 
 def test_a_volume_that_is_no_drivers_cannot_be_attached() -> None:
