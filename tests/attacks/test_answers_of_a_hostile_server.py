@@ -15,8 +15,9 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from tonnage.client import Client, Disconnected
 from tonnage.client.config.connection import KubeconfigCluster, ServerConnection
+from tonnage.client.errors import Disconnected
+from tonnage.client.http import Client
 from tonnage.client.transport import answer_reader, wire
 from tonnage.client.transport.answer_reader import AnswerReader, NotHttp
 from tonnage.client.transport.connection_pool import Connections, HungUp

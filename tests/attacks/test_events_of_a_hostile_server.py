@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tonnage.client import Client, Informer
+from tonnage.client.http import Client
+from tonnage.client.informer import Informer
 from tonnage.client.transport.wire import HttpResponse, Request
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import ConfigMap

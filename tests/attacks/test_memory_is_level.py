@@ -25,8 +25,8 @@ from support.eventually import eventually_async
 from support.informed_engine import InformedEngine
 from tonnage.apiserver.event_expiry import EventExpiry
 from tonnage.apiserver.server import ServerSettings, serve
-from tonnage.client import Client
 from tonnage.client.config import kubeconfig
+from tonnage.client.http import Client
 from tonnage.clock import SystemClock, VirtualClock
 from tonnage.documents.access.attributes import Attributes
 from tonnage.documents.access.policy import AccessPolicy

@@ -19,8 +19,9 @@ from prometheus_client import CollectorRegistry
 from support.eventually import eventually_async
 from support.workload_stage import stage_in, workload
 from tonnage.apiserver.server import ServerSettings, serve
-from tonnage.client import Client, Informers
 from tonnage.client.config import kubeconfig
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
 from tonnage.client.written_objects import remove_finalizer
 from tonnage.clock import SystemClock

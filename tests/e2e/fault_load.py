@@ -278,7 +278,7 @@ class Load:
         for each in await self._list(Pod):
             if node and each.spec.node_name == node:
                 with suppress(TooManyRequests):
-                    await self._sent(lambda each=each: self._client.evict(each.key, uid=each.uid))  # type: ignore[misc]
+                    await self._sent(lambda each=each: self._client.evict(each.key))  # type: ignore[misc]
 
     async def _side_project(self) -> None:
         """A namespace that comes whole and goes whole."""

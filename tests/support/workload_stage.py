@@ -17,8 +17,9 @@ from typing import Any, Final
 from support.eventually import eventually_async
 from tonnage.apiserver.server import Server, ServerSettings, serve
 from tonnage.behaviour.workloads.daemon_set_plan import target_node
-from tonnage.client import Client, Informers
 from tonnage.client.config import kubeconfig
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
 from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Transport

@@ -93,7 +93,7 @@ class RunningProgram:
 
     @property
     def is_healthy(self) -> bool:
-        return all(elector.is_healthy() for elector in self._electors)
+        return all(elector.is_healthy for elector in self._electors)
 
     async def serve(self, endpoint: tuple[str, int] | None, is_ready: Callable[[], bool]) -> None:
         """Serve health and metrics without TLS, if there is an endpoint."""
@@ -150,8 +150,7 @@ class RunningProgram:
         elector = LeaderElector(
             self.clients.leases,
             lease,
-            self.identity,
-            leadership=self.leadership,
+            self.leadership,
             retry_period_s=self._election.retry_period_s,
             release_on_cancel=self._election.release_on_cancel,
         )

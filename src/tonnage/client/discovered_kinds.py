@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from tonnage import logs
 from tonnage.backoff import Backoff
@@ -29,22 +29,37 @@ from tonnage.objects.scheme import RESOURCE_BY_HEAD
 
 NEEDED_VERBS: Final = frozenset(("list", "watch", "delete"))
 
-_metadata_log = logs.logger("tonnage.client.discovery")
+_discovery_log = logs.logger("tonnage.client.discovery")
 
 
 @cache
-def metadata_class(resource: Resource) -> type[Object]:
-    """The class of this resource that holds metadata and nothing else; always the same one."""
+def _class_of(resource: Resource, base: type[Object]) -> type[Object]:
     # Named as the kind, because that is what an object's `kind` is compared with.
-    cls = RecordMeta(resource.kind, (Object,), {"__module__": __name__, "__doc__": f"The head of a {resource.kind}."})
+    cls = RecordMeta(resource.kind, (base,), {"__module__": __name__, "__doc__": base.__doc__})
     assert issubclass(cls, Object)
     RESOURCE_BY_HEAD[cls] = resource
     return cls
 
 
+def metadata_class(resource: Resource) -> type[Object]:
+    """The class of this resource that holds metadata and nothing else; always the same one."""
+    return _class_of(resource, Object)
+
+
+def document_class(resource: Resource) -> type[Document]:
+    """The class of this resource whose objects keep their whole document in `doc`; always the same one."""
+    return cast(type[Document], _class_of(resource, Document))
+
+
 async def served_resources(client: Client) -> tuple[Resource, ...]:
     """What this server has, of all we know, that can be listed, watched and deleted. Raises TonnageError."""
-    return tuple([row async for row in _served(client)])
+    served: list[Resource] = []
+    for group, version in group_versions():
+        rows = await _api_resources(client, f"/apis/{group}/{version}" if group else f"/api/{version}")
+        names = {row["name"] for row in rows}
+        known = [row for row in RESOURCES if (row.group, row.version) == (group, version)]
+        served += [resource for resource in known if resource.plural in names]
+    return tuple(served)
 
 
 async def wait_for_served_resources(client: Client, *, clock: Clock, rng: random.Random) -> tuple[Resource, ...]:
@@ -54,17 +69,8 @@ async def wait_for_served_resources(client: Client, *, clock: Clock, rng: random
         try:
             return await served_resources(client)
         except TonnageError as exc:
-            _metadata_log.warning("Cannot find out what is served; it is tried again", error=exc.message)
+            _discovery_log.warning("Cannot find out what is served; it is tried again", error=exc.message)
             await clock.sleep(backoff.next_s())
-
-
-async def _served(client: Client) -> AsyncIterator[Resource]:
-    for group, version in group_versions():
-        rows = await _api_resources(client, f"/apis/{group}/{version}" if group else f"/api/{version}")
-        names = {row["name"] for row in rows}
-        for resource in RESOURCES:
-            if (resource.group, resource.version) == (group, version) and resource.plural in names:
-                yield resource
 
 
 async def _api_resources(client: Client, path: str) -> list[dict[str, Any]]:
@@ -179,13 +185,3 @@ class DiscoveredKinds:
                 informer = self._informers[resource] = Informer(self._client, metadata_class(resource))
                 self._added(resource, informer)
                 informer.start()
-
-
-@cache
-def document_class(resource: Resource) -> type[Document]:
-    """The class of this resource whose objects keep their whole document in `doc`; always the same one."""
-    # Named as the kind, because that is what an object's `kind` is compared with.
-    cls = RecordMeta(resource.kind, (Document,), {"__module__": __name__, "__doc__": f"A {resource.kind}, whole."})
-    assert issubclass(cls, Document)
-    RESOURCE_BY_HEAD[cls] = resource
-    return cls

@@ -6,7 +6,6 @@ trouble on the way as `Disconnected`; what is retried stands in `calls`.
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -18,7 +17,7 @@ from tonnage.client.calls import ApiCall, Caller, OnRequest
 from tonnage.client.config.connection import ServerConnection
 from tonnage.client.leadership import Leadership
 from tonnage.client.rest import Kind, Selection, resource_of
-from tonnage.client.throttle import Limit, SpareTokens, TokenBucket
+from tonnage.client.throttle import Limit, SpareTokens
 from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Request, Transport, lines_of
 from tonnage.clock import Clock, SystemClock
@@ -92,24 +91,16 @@ class Client:
         clock: Clock | None = None,
         rng: random.Random | None = None,
         user_agent: str = USER_AGENT,
-        qps: float = 0.0,
-        burst: int = 0,
         on_request: OnRequest | None = None,
         timeout_s: float = 30.0,
-        guard: Leadership | None = None,
     ) -> Client:
-        """A client of the server that a kubeconfig names. Nothing is sent yet. `qps` 0 is no limit; `burst` 0 is one
-        second's worth.
+        """A client of the server that a kubeconfig names, without a limit. Nothing is sent yet.
 
         The server takes `user_agent` up to the first slash for the field manager of what we write.
         """
         clock = clock or SystemClock()
-        window_s = guard.window_s if guard is not None else 0.0
-        transport = HttpTransport(connection, clock=clock, user_agent=user_agent, unacknowledged_s=window_s)
-        limit = TokenBucket(qps, burst or math.ceil(qps), clock=clock) if qps else None
-        return cls(
-            transport, clock=clock, rng=rng, limit=limit, on_request=on_request, timeout_s=timeout_s, guard=guard
-        )
+        transport = HttpTransport(connection, clock=clock, user_agent=user_agent)
+        return cls(transport, clock=clock, rng=rng, on_request=on_request, timeout_s=timeout_s)
 
     async def __aenter__(self) -> Self:
         return self
@@ -151,7 +142,7 @@ class Client:
 
     async def get(self, cls: type[T], key: Key, *, retry: bool = True) -> T:
         """Read one object. Raises NotFound."""
-        return codec.decode(cls, await self._get(resource_of(cls), key, "", retry))
+        return codec.decode(cls, await self._get(resource_of(cls), key, retry))
 
     async def list(
         self,
@@ -209,18 +200,17 @@ class Client:
         path = rest.object_path(_PODS, key, "binding")
         await self._send("create", _PODS, "POST", path, "binding", body=rest.binding(key, node, uid))
 
-    async def evict(self, key: Key, *, uid: str = "", grace_s: int | None = None) -> None:
+    async def evict(self, key: Key) -> None:
         """Delete a pod if its disruption budget allows it. Raises TooManyRequests if it does not, at once."""
-        body = rest.eviction(key, rest.delete_options(uid, "", grace_s, ""))
         path = rest.object_path(_PODS, key, "eviction")
-        await self._send("create", _PODS, "POST", path, "eviction", body=body, retry=False)
+        await self._send("create", _PODS, "POST", path, "eviction", body=rest.eviction(key), retry=False)
 
     # -- documents ----------------------------------------------------------------------------------------------------
 
-    async def get_doc(self, kind: Kind, key: Key, *, subresource: str = "", retry: bool = True) -> Doc:
+    async def get_doc(self, kind: Kind, key: Key, *, retry: bool = True) -> Doc:
         """As `get`, with the fields that nobody models."""
         resource = resource_of(kind)
-        return rest.read_object(resource, await self._get(resource, key, subresource, retry), subresource)
+        return rest.read_object(resource, await self._get(resource, key, retry))
 
     async def list_docs(self, kind: Kind, **selection: Unpack[Selection]) -> tuple[Doc, ...]:
         """As `list`; each document has its apiVersion and kind."""
@@ -230,11 +220,11 @@ class Client:
 
     async def create_doc(self, doc: Doc, *, kind: Kind | None = None) -> Doc:
         """Make an object of the kind that it says it is; `kind` names one that the table of resources does not have."""
-        resource = _resource_of_doc(doc, kind)
+        resource = BY_KIND[doc["apiVersion"], doc["kind"]] if kind is None else resource_of(kind)
         return rest.read_object(resource, await self._create(resource, doc))
 
-    async def update_doc(self, doc: Doc, *, subresource: str = "", kind: Kind | None = None) -> Doc:
-        resource = _resource_of_doc(doc, kind)
+    async def update_doc(self, doc: Doc, *, subresource: str = "") -> Doc:
+        resource = BY_KIND[doc["apiVersion"], doc["kind"]]
         return rest.read_object(resource, await self._update(resource, doc, subresource), subresource)
 
     async def patch_doc(self, kind: Kind, key: Key, patch: Doc | Sequence[Doc], **options: Unpack[PatchOptions]) -> Doc:
@@ -276,9 +266,8 @@ class Client:
 
     # -- behind them --------------------------------------------------------------------------------------------------
 
-    async def _get(self, resource: Resource, key: Key, subresource: str, retry: bool) -> bytes:
-        path = rest.object_path(resource, key, subresource)
-        return await self._send("get", resource, "GET", path, subresource, retry=retry)
+    async def _get(self, resource: Resource, key: Key, retry: bool) -> bytes:
+        return await self._send("get", resource, "GET", rest.object_path(resource, key), retry=retry)
 
     async def _create(self, resource: Resource, doc: Doc) -> bytes:
         namespace = doc.get("metadata", {}).get("namespace", "")
@@ -344,7 +333,3 @@ class Client:
         name = f"{resource.qualified}/{subresource}" if subresource else resource.qualified
         request = Request(method, path, None if body is None else encode(body), content_type, self._timeout_s)
         return await self._caller.send(ApiCall(verb, name, request, retry))
-
-
-def _resource_of_doc(doc: Doc, kind: Kind | None) -> Resource:
-    return BY_KIND[doc["apiVersion"], doc["kind"]] if kind is None else resource_of(kind)

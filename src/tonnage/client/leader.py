@@ -33,6 +33,7 @@ from tonnage.objects.small_groups import Lease, LeaseSpec
 JITTER_FACTOR = 1.2
 _MAX_TRANSITIONS = 2**31 - 1
 """What the API can hold. A count that stands there stays: a number for people to read must not keep everybody out."""
+_HEALTH_TOLERANCE_S = 20.0
 _VERSION = ("metadata", "resourceVersion")
 
 _log = logs.logger(__name__)
@@ -71,39 +72,23 @@ class LeaderElector:
         self,
         client: Client,
         lease: Key,
-        identity: str,
+        leadership: Leadership,
         *,
-        lease_duration_s: float = 15,
-        renew_deadline_s: float = 10.0,
         retry_period_s: float = 2.0,
-        leadership: Leadership | None = None,
         release_on_cancel: bool = True,
-        on_started_leading: Callable[[], None] | None = None,
-        on_stopped_leading: Callable[[], None] | None = None,
-        on_new_leader: Callable[[str], None] | None = None,
     ) -> None:
-        """`identity` must be ours alone. A `leadership` brings its times with it; the client must not ask it.
-
-        Raises InvalidLeaseTimes.
-        """
-        if not identity:
-            raise ValueError("a candidate needs an identity of its own")
-        self.leadership = leadership or Leadership(
-            identity, clock=client.clock, lease_duration_s=lease_duration_s, renew_deadline_s=renew_deadline_s
-        )
-        check_retry_period(renew_deadline_s=self.leadership.renew_deadline_s, retry_period_s=retry_period_s)
-        self.leadership.lease = lease
+        """The client must not ask `leadership` before it writes. Raises InvalidLeaseTimes."""
+        check_retry_period(renew_deadline_s=leadership.renew_deadline_s, retry_period_s=retry_period_s)
+        leadership.lease = lease
+        self.leadership = leadership
         self.lease = lease
-        self.identity = self.leadership.identity
+        self.identity = leadership.identity
         self._client = client
         self._clock = client.clock
-        self._lease_duration_s = self.leadership.lease_duration_s
-        self._renew_deadline_s = self.leadership.renew_deadline_s
+        self._lease_duration_s = leadership.lease_duration_s
+        self._renew_deadline_s = leadership.renew_deadline_s
         self._retry_period_s = retry_period_s
         self._release_on_cancel = release_on_cancel
-        self._on_started_leading = on_started_leading
-        self._on_stopped_leading = on_stopped_leading
-        self._on_new_leader = on_new_leader
         self._doc: Doc | None = None  # the lease as the server showed it last
         self._seen = LeaseSpec()
         self._seen_at = self._clock.monotonic()  # when it last changed, by our clock
@@ -117,10 +102,11 @@ class LeaderElector:
     def is_leader(self) -> bool:
         return self._seen.holder_identity == self.identity
 
-    def is_healthy(self, tolerance_s: float = 20.0) -> bool:
+    @property
+    def is_healthy(self) -> bool:
         """False for a leader that should long have noticed that its lease has run out."""
         held_s = self._clock.monotonic() - self._seen_at
-        return not self.is_leader or held_s <= self._lease_duration_s + tolerance_s
+        return not self.is_leader or held_s <= self._lease_duration_s + _HEALTH_TOLERANCE_S
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
         """Wait for the lease, then do `work` while we hold it; returns when `work` does.
@@ -134,14 +120,10 @@ class LeaderElector:
         working = asyncio.ensure_future(work())
         renewing = asyncio.ensure_future(self._renew())
         try:
-            if self._on_started_leading is not None:
-                self._on_started_leading()
             await asyncio.wait((working, renewing), return_when=asyncio.FIRST_COMPLETED)
         finally:
             lost = renewing.done()
             working.cancel()
-            if self._on_stopped_leading is not None:
-                self._on_stopped_leading()
             await asyncio.wait((working,))
             lost = lost or renewing.done()
             self.leadership.end()
@@ -303,5 +285,3 @@ class LeaderElector:
         if self.leader != self._reported:
             self._reported = self.leader
             _log.info("New leader", lease=self.lease, leader=self.leader)
-            if self._on_new_leader is not None:
-                self._on_new_leader(self.leader)

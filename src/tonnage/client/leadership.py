@@ -55,7 +55,12 @@ class Leadership:
     def __init__(
         self, identity: str, *, clock: Clock, lease_duration_s: float = 15, renew_deadline_s: float = 10.0
     ) -> None:
-        """Raises InvalidLeaseTimes. A lease lasts whole seconds: what is finer is cut off, as client-go does."""
+        """`identity` must be ours alone. A lease lasts whole seconds: what is finer is cut off, as client-go does.
+
+        Raises InvalidLeaseTimes.
+        """
+        if not identity:
+            raise ValueError("a candidate needs an identity of its own")
         check_lease_times(lease_duration_s=lease_duration_s, renew_deadline_s=renew_deadline_s)
         self.identity = identity
         self.lease: Key = ""

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal, Self
+from typing import Final, Literal, Self, TypeVar
 
 import msgspec
 from prometheus_client import CollectorRegistry
@@ -28,6 +28,7 @@ from tonnage.backoff import jittered
 from tonnage.client.http import Client
 from tonnage.client.leadership import NotLeading
 from tonnage.client.metrics import ReadMetrics
+from tonnage.client.throttle import TokenBucket
 from tonnage.client.workqueue import WorkQueue
 from tonnage.clock import within
 from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
@@ -44,77 +45,41 @@ SIMILAR_WITHIN_S: Final = 600.0
 SPAM_BURST: Final = 25
 SPAM_REFILL_S: Final = 300.0
 MAX_REMEMBERED: Final = 4096
+"""Events whose repetition would be noticed, a kilobyte each, and objects whose events are counted: as many as
+client-go's older recorder remembers. Its newer one has no such limit."""
 COMBINED: Final = "(combined from similar events): "
+
+
+V = TypeVar("V")
+
+
+def _remembered(known: OrderedDict[Hashable, V], about: Hashable, make: Callable[[], V]) -> V:
+    """The value of `about`, made on first use; of `MAX_REMEMBERED` values the one not asked for longest goes."""
+    if about not in known:
+        known[about] = make()
+        if len(known) > MAX_REMEMBERED:
+            known.popitem(last=False)
+    known.move_to_end(about)
+    return known[about]
 
 
 @dataclass(slots=True)
 class _Similar:
+    """The last notes of similar events about one object."""
+
     notes: dict[str, None] = field(default_factory=dict)
     last_at: float = 0.0
 
-
-class EventAggregator:
-    """Combines events that say much the same of one object."""
-
-    def __init__(self) -> None:
-        self._similar: OrderedDict[Hashable, _Similar] = OrderedDict()
-
-    def is_combined(self, about: Hashable, note: str, now_s: float) -> bool:
-        """Whether an event goes into the combined one. `about` is what similar events share."""
-        found = self._similar.get(about)
-        if found is None:
-            found = self._similar[about] = _Similar()
-            if len(self._similar) > MAX_REMEMBERED:
-                self._similar.popitem(last=False)
-        elif now_s - found.last_at > SIMILAR_WITHIN_S:
-            found.notes.clear()
-        self._similar.move_to_end(about)
-        found.last_at = now_s
-        found.notes[note] = None
-        if len(found.notes) < MAX_SIMILAR:
+    def is_combined(self, note: str, now_s: float) -> bool:
+        """Whether an event with this note goes into the combined one."""
+        if now_s - self.last_at > SIMILAR_WITHIN_S:
+            self.notes.clear()
+        self.last_at = now_s
+        self.notes[note] = None
+        if len(self.notes) < MAX_SIMILAR:
             return False
-        del found.notes[next(iter(found.notes))]  # keeps the list at its length
+        del self.notes[next(iter(self.notes))]  # keeps the list at its length
         return True
-
-    def expire(self, now_s: float) -> None:
-        """Forget objects whose next event would begin a new list."""
-        for about, similar in tuple(self._similar.items()):
-            if now_s - similar.last_at > SIMILAR_WITHIN_S:
-                del self._similar[about]
-
-
-@dataclass(slots=True)
-class _Allowance:
-    tokens: float
-    filled_at: float
-
-
-class SpamFilter:
-    """Limits how many events are written about one object."""
-
-    def __init__(self) -> None:
-        self._allowances: OrderedDict[Hashable, _Allowance] = OrderedDict()
-
-    def is_spam(self, about: Hashable, now_s: float) -> bool:
-        """Count one more event about an object; whether it is one too many."""
-        found = self._allowances.get(about)
-        if found is None:
-            found = self._allowances[about] = _Allowance(float(SPAM_BURST), now_s)
-            if len(self._allowances) > MAX_REMEMBERED:
-                self._allowances.popitem(last=False)
-        self._allowances.move_to_end(about)
-        found.tokens = min(found.tokens + (now_s - found.filled_at) / SPAM_REFILL_S, float(SPAM_BURST))
-        found.filled_at = now_s
-        if found.tokens < 1.0:
-            return True
-        found.tokens -= 1.0
-        return False
-
-    def expire(self, now_s: float) -> None:
-        """Forget objects that have their whole allowance again."""
-        for about, allowance in tuple(self._allowances.items()):
-            if allowance.tokens + (now_s - allowance.filled_at) / SPAM_REFILL_S >= SPAM_BURST:
-                del self._allowances[about]
 
 
 EventType = Literal["Normal", "Warning"]
@@ -124,9 +89,6 @@ MAX_PENDING = 5000
 NOTE_BYTES = 1024
 """The longest note that the API accepts."""
 _TRUNCATION_MARK = " ..."
-_MAX_REMEMBERED = 4096
-"""Events whose repetition would be noticed, a kilobyte each: as many as client-go's older recorder remembers. Its newer
-one has no such limit."""
 _MAX_TRIES = 12
 _RETRY_S, _RETRY_JITTER = 10.0, 0.25
 _QUIET_S = 6 * 60.0
@@ -168,8 +130,10 @@ class Recorder:
         self._controller = reporting_controller
         self._instance = instance
         self._by_note = by_note
-        self._aggregator = EventAggregator()
-        self._spam = SpamFilter()
+        self._similar: OrderedDict[Hashable, _Similar] = OrderedDict()
+        """By type, reason and object, as client-go's EventAggregator."""
+        self._allowances: OrderedDict[Hashable, TokenBucket] = OrderedDict()
+        """By object, as client-go's EventSourceObjectSpamFilter."""
         self._entries: dict[tuple[object, ...], _Entry] = {}
         self._pending: set[_Entry] = set()
         self._queues: dict[str, WorkQueue[_Entry]] = {
@@ -194,7 +158,7 @@ class Recorder:
         who = (about.api_version, about.kind, about.namespace, about.name, about.uid)
         key: tuple[object, ...] = (type, action, reason, about, beside)
         if self._by_note:
-            is_combined = self._aggregator.is_combined((type, reason, *who), note, now_s)
+            is_combined = _remembered(self._similar, (type, reason, *who), _Similar).is_combined(note, now_s)
             note = COMBINED + note if is_combined else note
             key = (type, action, reason, *who, about.field_path, COMBINED if is_combined else note)
         entry = self._entries.get(key)
@@ -207,7 +171,7 @@ class Recorder:
         if len(self._pending) >= MAX_PENDING:
             self.dropped += 1
             return
-        if self._spam.is_spam(who, now_s):
+        if not _remembered(self._allowances, who, self._allowance).take_now():
             self.filtered += 1
             return
         event = Event(
@@ -224,8 +188,11 @@ class Recorder:
         )
         self._entries[key] = entry = _Entry(event, 1, now, now_s, now_s)
         self._enqueue(entry)
-        if len(self._entries) > _MAX_REMEMBERED:
+        if len(self._entries) > MAX_REMEMBERED:
             self._finish(next(iter(self._entries)))
+
+    def _allowance(self) -> TokenBucket:
+        return TokenBucket(1 / SPAM_REFILL_S, SPAM_BURST, clock=self._clock)
 
     def start(self) -> None:
         if not self._tasks:
@@ -268,8 +235,6 @@ class Recorder:
         while True:
             await self._clock.sleep(_REFRESH_CHECK_EVERY_S)
             now_s = self._clock.monotonic()
-            self._aggregator.expire(now_s)
-            self._spam.expire(now_s)
             for key, entry in tuple(self._entries.items()):
                 if now_s - entry.observed_s >= _QUIET_S:
                     self._finish(key)

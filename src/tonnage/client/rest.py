@@ -98,11 +98,9 @@ def binding(key: Key, node: str, uid: str) -> Doc:
     return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
 
 
-def eviction(key: Key, options: Doc) -> Doc:
+def eviction(key: Key) -> Doc:
     namespace, name = split_key(key)
-    metadata = {"namespace": namespace, "name": name}
-    doc: Doc = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
-    return {**doc, "deleteOptions": options} if options else doc
+    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"namespace": namespace, "name": name}}
 
 
 def read_object(resource: Resource, body: bytes, subresource: str = "") -> Doc:

@@ -11,9 +11,10 @@ from typing import Any
 from support.eventually import eventually_async
 from tonnage.apiserver.server import Server, ServerSettings, serve
 from tonnage.apiserver.stored_documents import stored_problem
-from tonnage.client import Client, Informer
 from tonnage.client.config import kubeconfig
 from tonnage.client.discovered_kinds import document_class
+from tonnage.client.http import Client
+from tonnage.client.informer import Informer
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.resources import BY_PLURAL, Resource
 

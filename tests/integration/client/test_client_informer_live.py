@@ -16,9 +16,11 @@ from support.eventually import eventually_async
 from support.http import free_port
 from tonnage.apiserver.server import Server, ServerSettings, serve
 from tonnage.apiserver.verbs import reading
-from tonnage.client import Client, Informer, Informers
 from tonnage.client.config import kubeconfig
 from tonnage.client.config.connection import ServerConnection
+from tonnage.client.http import Client
+from tonnage.client.informer import Informer
+from tonnage.client.informers import Informers
 from tonnage.objects.core_v1 import ConfigMap, Namespace, Node, Pod
 from tonnage.objects.meta import ObjectMeta
 

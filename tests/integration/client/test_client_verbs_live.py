@@ -9,8 +9,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tonnage.apiserver.server import ServerSettings, serve
-from tonnage.client import Client, LeaderElector, Recorder
 from tonnage.client.config import kubeconfig
+from tonnage.client.http import Client
+from tonnage.client.leader import LeaderElector
+from tonnage.client.leadership import Leadership
+from tonnage.client.recorder import Recorder
 from tonnage.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound, TooManyRequests, Unauthorized
 from tonnage.objects.codec import WatchChange, decode_event
 from tonnage.objects.core_v1 import ConfigMap, Node, Pod
@@ -116,7 +119,7 @@ async def test_a_pod_is_bound_once_and_only_in_the_life_that_is_meant(client):
 
 async def test_an_eviction_asks_the_budget(client):
     await client.create_doc(pod("free"))
-    await client.evict("default/free", grace_s=0)
+    await client.evict("default/free")
     with pytest.raises(NotFound):
         await client.get(Pod, "default/free")
     await client.create_doc(pod("held", app="db"))
@@ -225,7 +228,7 @@ async def test_a_lease_is_taken_held_and_let_go(client):
     async def work() -> None:
         seen.append(await client.get(Lease, "default/tests"))
 
-    await LeaderElector(client, "default/tests", "me").run(work)
+    await LeaderElector(client, "default/tests", Leadership("me", clock=client.clock)).run(work)
     assert seen[0].spec.holder_identity == "me" and seen[0].spec.lease_duration_seconds == 15
     after = await client.get(Lease, "default/tests")
     assert after.spec.holder_identity == "" and after.spec.lease_duration_seconds == 1

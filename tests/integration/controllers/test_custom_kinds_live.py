@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry
 
 from support.eventually import eventually_async
 from tonnage.apiserver import server
-from tonnage.client import Client
 from tonnage.client.config import kubeconfig
+from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.controllers.program import ControllerManager
 from tonnage.controllers.registry import ControllerManagerConfiguration

@@ -14,8 +14,8 @@ import pytest
 from support.eventually import eventually_async
 from tonnage.apiserver.server import ServerSettings
 from tonnage.apiserver.server import serve as serve_api
-from tonnage.client import Client
 from tonnage.client.config import kubeconfig
+from tonnage.client.http import Client
 from tonnage.clock import Clock, SystemClock, VirtualClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient

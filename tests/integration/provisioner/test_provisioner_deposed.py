@@ -58,7 +58,7 @@ async def test_a_provisioner_that_slept_through_its_lease_calls_the_driver_no_mo
                     leadership=leadership,
                 ) as program,
             ):
-                elector = LeaderElector(clients.leases, "kube-system/pools", "a", leadership=leadership)
+                elector = LeaderElector(clients.leases, "kube-system/pools", leadership)
                 working = asyncio.create_task(elector.run(program.run))
                 first = await on.provisioned(await on.claim("first", "1Gi", "node-1"))
                 clock.ahead_s += 24.0

@@ -303,7 +303,7 @@ class Machine:
             await loop.run()
 
         following = asyncio.create_task(self._follow(engine))
-        elector = LeaderElector(Client(self, clock=self, rng=rng), LEASE, leadership.identity, leadership=leadership)
+        elector = LeaderElector(Client(self, clock=self, rng=rng), LEASE, leadership)
         try:
             await elector.run(work)
         except LeaseLost:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.client import Cache
+from tonnage.client.cache import Cache
 from tonnage.objects.core_v1 import ConfigMap, Node
 from tonnage.objects.meta import ObjectMeta
 

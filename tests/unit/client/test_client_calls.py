@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tonnage.client import Client, Disconnected, Untrusted
 from tonnage.client.calls import asking_first
-from tonnage.client.errors import from_status
+from tonnage.client.errors import Disconnected, Untrusted, from_status
+from tonnage.client.http import Client
 from tonnage.client.throttle import TokenBucket
 from tonnage.client.transport.wire import HttpResponse, Request
 from tonnage.clock import VirtualClock
@@ -422,17 +422,11 @@ async def test_a_binding_and_an_eviction_are_written_as_upstream_does():
         "metadata": {"namespace": "shop", "name": "db-0", "uid": "u"},
         "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
     }
-    request = await asked(lambda client: client.evict("shop/db-0", uid="u", grace_s=5))
+    request = await asked(lambda client: client.evict("shop/db-0"))
     assert json.loads(request.body or b"") == {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"namespace": "shop", "name": "db-0"},
-        "deleteOptions": {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "preconditions": {"uid": "u"},
-            "gracePeriodSeconds": 5,
-        },
     }
 
 

@@ -13,6 +13,7 @@ from tonnage.client.clients import Clients, lease_timeout_s
 from tonnage.client.config.connection import KubeconfigCluster, ServerConnection
 from tonnage.client.http import Client
 from tonnage.client.leader import LeaderElector
+from tonnage.client.leadership import Leadership
 from tonnage.client.throttle import LONG_LINE_S, PATIENCE_S, SpareTokens, TokenBucket
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Pod, PodMeta
@@ -112,7 +113,7 @@ async def test_a_lease_is_renewed_beside_a_limit_that_is_used_up() -> None:
     limit = TokenBucket(1.0, 1, clock=clock)
     used_up = asyncio.create_task(Sender(limit, clock).send(1000))
     leases = Client(server, clock=clock, rng=random.Random(1))
-    elector = LeaderElector(leases, "kube-system/one", "us")
+    elector = LeaderElector(leases, "kube-system/one", Leadership("us", clock=clock))
     leading = asyncio.create_task(elector.run(lambda: asyncio.Event().wait()))  # type: ignore[arg-type,return-value]
     await clock.run_for(60.0)
     assert not leading.done() and elector.is_leader

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
-from tonnage.client import Client, Disconnected, NoCredentials
 from tonnage.client.config.connection import KubeconfigCluster, KubeconfigUser, ServerConnection
+from tonnage.client.errors import Disconnected, NoCredentials
+from tonnage.client.http import Client
 from tonnage.client.transport import connection_pool
 from tonnage.client.transport.answer_reader import AnswerReader, NotHttp
 from tonnage.client.transport.connection_pool import Connections, HungUp, NotConnected

@@ -12,7 +12,6 @@ import pytest
 
 from support.eventually import eventually_async
 from support.pki import Authority
-from tonnage.client import NoCredentials
 from tonnage.client.config import kubeconfig
 from tonnage.client.config.connection import (
     Certificate,
@@ -22,6 +21,7 @@ from tonnage.client.config.connection import (
     ServerConnection,
 )
 from tonnage.client.config.credentials import Credentials, ShownIdentity
+from tonnage.client.errors import NoCredentials
 from tonnage.clock import VirtualClock
 
 CA = Authority()

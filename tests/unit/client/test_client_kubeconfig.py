@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from support.pki import Authority
-from tonnage.client import InvalidKubeconfig
 from tonnage.client.config import kubeconfig
 from tonnage.client.config.connection import (
     ExecPlugin,
@@ -21,6 +20,7 @@ from tonnage.client.config.connection import (
     ServerConnection,
 )
 from tonnage.client.config.kubeconfig import load
+from tonnage.client.errors import InvalidKubeconfig
 from tonnage.errors import TonnageError
 
 CA = Authority()

@@ -8,7 +8,10 @@ import random
 from client_wire import MemoryServer
 from prometheus_client import CollectorRegistry
 
-from tonnage.client import Client, Informers, LeaderElector
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers
+from tonnage.client.leader import LeaderElector
+from tonnage.client.leadership import Leadership
 from tonnage.client.metrics import RestClientMetrics, WorkQueueMetrics, show_leadership, show_watches
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import VirtualClock
@@ -130,7 +133,11 @@ async def test_what_fails_is_counted_as_a_retry() -> None:
 
 async def test_the_copy_that_leads_says_so() -> None:
     server, clock, registry = MemoryServer(), VirtualClock(), CollectorRegistry()
-    elector = LeaderElector(Client(server, clock=clock, rng=random.Random(1)), "kube-system/tonnage-scheduler", "me")
+    elector = LeaderElector(
+        Client(server, clock=clock, rng=random.Random(1)),
+        "kube-system/tonnage-scheduler",
+        Leadership("me", clock=clock),
+    )
     show_leadership(registry, lambda: (elector,))
     assert value(registry, "leader_election_master_status", name="tonnage-scheduler") == 0.0
     forever = asyncio.Event()

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from client_wire import MemoryServer, Refused
 
-from tonnage.client import Client, Recorder, recorder
-from tonnage.client.recorder import reference_to, truncated
+from tonnage.client import recorder
+from tonnage.client.http import Client
+from tonnage.client.recorder import Recorder, reference_to, truncated
 from tonnage.client.throttle import SpareTokens, TokenBucket
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Node, ObjectReference, Pod, PodMeta

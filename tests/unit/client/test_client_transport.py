@@ -17,7 +17,6 @@ from aiohttp import web
 
 from support.http import free_port
 from support.pki import Authority, KeyPair
-from tonnage.client import Client, Disconnected, NoCredentials, Untrusted
 from tonnage.client.config.connection import (
     ExecPlugin,
     Impersonation,
@@ -25,6 +24,8 @@ from tonnage.client.config.connection import (
     KubeconfigUser,
     ServerConnection,
 )
+from tonnage.client.errors import Disconnected, NoCredentials, Untrusted
+from tonnage.client.http import Client
 from tonnage.errors import NotFound, Unauthorized
 from tonnage.objects.core_v1 import ConfigMap, Node
 

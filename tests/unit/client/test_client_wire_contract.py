@@ -10,8 +10,8 @@ import pytest
 from client_wire import MemoryServer
 
 from tonnage.apiserver.server import ServerSettings, serve
-from tonnage.client import Client
 from tonnage.client.config import kubeconfig
+from tonnage.client.http import Client
 from tonnage.errors import AlreadyExists, Conflict, Expired, NotFound
 from tonnage.objects.codec import Bookmark, WatchChange, WatchEvent, WatchFailure, decode_event
 from tonnage.objects.core_v1 import ConfigMap

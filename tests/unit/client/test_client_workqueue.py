@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
-from tonnage.client import WorkQueue
+from tonnage.client.workqueue import WorkQueue
 from tonnage.clock import VirtualClock
 
 

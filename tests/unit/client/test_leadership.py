@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 from client_wire import MemoryServer, Refused
 
-from tonnage.client import Client, Informers, LeaderElector, Leadership, LeaseLost, NotLeading, Recorder
-from tonnage.client.leadership import InvalidLeaseTimes
+from tonnage.client.http import Client
+from tonnage.client.informers import Informers
+from tonnage.client.leader import LeaderElector, LeaseLost
+from tonnage.client.leadership import InvalidLeaseTimes, Leadership, NotLeading
+from tonnage.client.recorder import Recorder
 from tonnage.client.throttle import TokenBucket
 from tonnage.client.transport.connection_pool import Connections
 from tonnage.client.transport.wire import HttpResponse, Request
@@ -65,7 +68,7 @@ class Leader:
         limit = options.pop("limit", None)
         self.client = Client(self.wire, clock=clock, rng=rng, guard=self.leadership, limit=limit)
         lease_client = Client(self.leases, clock=clock, rng=rng)
-        self.elector = LeaderElector(lease_client, LEASE, name, leadership=self.leadership, **options)
+        self.elector = LeaderElector(lease_client, LEASE, self.leadership, **options)
         self.work: Callable[[], Awaitable[None]] = asyncio.Event().wait  # type: ignore[assignment]
         self.task = asyncio.create_task(self.elector.run(lambda: self.work()))
 
