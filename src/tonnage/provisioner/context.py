@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from tonnage.backoff import KeyedBackoff
 from tonnage.client.cache import Cache
@@ -19,22 +18,13 @@ from tonnage.csi.driver_capabilities import DriverInfo
 from tonnage.errors import ApiError, TonnageError
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Secret, SecretReference
 from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttachment
+from tonnage.provisioner.capacity.controller import CapacityController
 from tonnage.provisioner.metrics import ProvisionerMetrics
 from tonnage.provisioner.options import ProvisionerOptions
 
 
-class Refresher(Protocol):
-    """Asks the driver anew how much room there is. `CapacityController` is one."""
-
-    def refresh(self, storage_class: str) -> None:
-        """Something of this class was tried, and nobody knows where it went."""
-
-    def refresh_volume(self, volume: PersistentVolume) -> None:
-        """This volume was made, deleted or expanded."""
-
-
 class NoRefresher:
-    """For a provisioner that publishes no capacity."""
+    """In the place of a `CapacityController`, for a provisioner that publishes no capacity."""
 
     def refresh(self, storage_class: str) -> None:
         """Nobody wants to know."""
@@ -69,7 +59,8 @@ class ProvisionerContext:
     caches: ProvisionerCaches
     recorder: Recorder
     metrics: ProvisionerMetrics
-    refresher: Refresher
+    refresher: CapacityController | NoRefresher
+    """Asks the driver anew how much room there is."""
     own_topology: Mapping[str, str] | None = None
     clock: Clock
     rng: random.Random

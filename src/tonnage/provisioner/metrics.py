@@ -108,9 +108,24 @@ class Ages(NamedTuple):
         return sum(each > STALE_AFTER_POLLS * self.poll_interval_s for each in self.ages_s)
 
 
-def register_ages(registry: CollectorRegistry, ages: Callable[[], Ages]) -> None:
-    _register(
-        registry,
+def show_capacity(registry: CollectorRegistry, counts: Callable[[], Counts], ages: Callable[[], Ages]) -> None:
+    """Show the counts of the moment under upstream's names, and the ages under ours."""
+    gauges: tuple[tuple[str, str, Callable[[], float]], ...] = (
+        (
+            "csistoragecapacities_desired_goal",
+            "CSIStorageCapacity objects that shall exist.",
+            lambda: counts().goal,
+        ),
+        (
+            "csistoragecapacities_desired_current",
+            "CSIStorageCapacity objects that shall exist and do.",
+            lambda: counts().current,
+        ),
+        (
+            "csistoragecapacities_obsolete",
+            "CSIStorageCapacity objects that exist and will be deleted, because nobody asks for them.",
+            lambda: counts().obsolete,
+        ),
         (
             "tonnage_capacity_confirmed_age_seconds",
             "How long ago the driver last confirmed the CSIStorageCapacity object that it has not confirmed for "
@@ -129,23 +144,5 @@ def register_ages(registry: CollectorRegistry, ages: Callable[[], Ages]) -> None
             lambda: ages().poll_interval_s,
         ),
     )
-
-
-def register_counts(registry: CollectorRegistry, counts: Callable[[], Counts]) -> None:
-    """Show the counts of the moment under upstream's names."""
-    name = "csistoragecapacities"
-    _register(
-        registry,
-        (f"{name}_desired_goal", "CSIStorageCapacity objects that shall exist.", lambda: counts().goal),
-        (f"{name}_desired_current", "CSIStorageCapacity objects that shall exist and do.", lambda: counts().current),
-        (
-            f"{name}_obsolete",
-            "CSIStorageCapacity objects that exist and will be deleted, because nobody asks for them.",
-            lambda: counts().obsolete,
-        ),
-    )
-
-
-def _register(registry: CollectorRegistry, *gauges: tuple[str, str, Callable[[], float]]) -> None:
     for name, told, value in gauges:
         Gauge(name, told, registry=registry).set_function(value)

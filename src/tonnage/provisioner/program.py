@@ -45,17 +45,13 @@ from tonnage.objects.storage_v1 import (
 from tonnage.provisioner.capacity.controller import CapacityController, CapacitySettings
 from tonnage.provisioner.capacity.objects import manager_on
 from tonnage.provisioner.capacity.topology_segments import Segment
-from tonnage.provisioner.context import NoRefresher, ProvisionerCaches, ProvisionerContext, Refresher
+from tonnage.provisioner.context import NoRefresher, ProvisionerCaches, ProvisionerContext
 from tonnage.provisioner.driver_probe import wait_for_driver
 from tonnage.provisioner.metrics import ProvisionerMetrics
 from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.provisioner.volumes.claims import CloningProtectionController
-from tonnage.provisioner.volumes.create_volume import VolumeCreator
 from tonnage.provisioner.volumes.deletion import DeletionController
-from tonnage.provisioner.volumes.node_deployment import Ownership
-from tonnage.provisioner.volumes.preparation import Preparation
 from tonnage.provisioner.volumes.provisioning import ProvisionController
-from tonnage.provisioner.volumes.rescheduling import Rescheduling
 from tonnage.provisioner.volumes.resizer import ExpansionController, ModificationController
 
 
@@ -184,11 +180,10 @@ class Provisioner:
 
     def _assemble(self, recorder: Recorder, owner: OwnerReference | None) -> None:
         options, controller = self.options, self.driver_info.controller
-        refresher: Refresher = NoRefresher()
+        refresher: CapacityController | NoRefresher = NoRefresher()
         if self._capacity is not None and controller.get_capacity:
-            capacity = self._capacity_controller(self._capacity, owner)
-            self._loops.append(capacity.run)
-            refresher = capacity
+            refresher = self._capacity_controller(self._capacity, owner)
+            self._loops.append(refresher.run)
         context = ProvisionerContext(
             client=self._client,
             driver=self._driver,
@@ -202,15 +197,7 @@ class Provisioner:
             clock=self._clock,
             rng=self._rng,
         )
-        preparation, deployment = Preparation(context), options.node_deployment
-        provisioning = ProvisionController(
-            context,
-            preparation=preparation,
-            creator=VolumeCreator(context, identity=self._identity()),
-            rescheduling=Rescheduling(context),
-            ownership=Ownership(context, deployment, preparation) if deployment is not None else None,
-        )
-        self._loops += [provisioning.work.run, DeletionController(context).work.run]
+        self._loops += [ProvisionController(context).work.run, DeletionController(context).work.run]
         if controller.clone_volume:
             self._loops.append(CloningProtectionController(context).work.run)
         if options.expands and (controller.expand_volume or self.driver_info.expands_on_nodes_only):
@@ -294,9 +281,3 @@ class Provisioner:
             except Disconnected as exc:
                 _log.warning("Waiting for the API server", error=exc.message)
                 await self._clock.sleep(backoff.next_s())
-
-    def _identity(self) -> str:
-        at_ms = int(self._clock.now().timestamp() * 1000)
-        deployment = self.options.node_deployment
-        node = f"-{deployment.node_name}" if deployment is not None else ""
-        return f"{at_ms}-{self._rng.randrange(10000)}-{self.driver_info.name}{node}"

@@ -15,7 +15,7 @@ from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSINode, StorageClass
 from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.provisioner.volumes import provisioning
-from tonnage.provisioner.volumes.claims import FINALIZER, ClaimProtection
+from tonnage.provisioner.volumes.claims import FINALIZER, protect
 
 
 async def test_a_volume_made_by_a_killed_provisioner_is_found_though_its_claim_was_deleted_meanwhile() -> None:
@@ -76,7 +76,7 @@ async def test_a_claim_whose_volume_was_written_by_a_killed_provisioner_is_let_g
             volume = await on.provisioned(claim)
             await eventually_async(lambda: is_let_go(on, "data"))
         await on.bind(claim, volume)
-        await ClaimProtection(on.client).protect(await on.get_claim("data"))
+        await protect(on.client, await on.get_claim("data"))
         async with on.provisioner():
             await eventually_async(lambda: is_let_go(on, "data"))
 
@@ -110,7 +110,7 @@ async def test_a_claim_that_is_being_deleted_before_anybody_asked_gets_no_volume
 async def test_a_deleted_claim_whose_class_is_gone_is_let_go() -> None:
     async with stage() as on:
         claim = await on.claim("data", "20Gi", "node-1")
-        await ClaimProtection(on.client).protect(claim)
+        await protect(on.client, claim)
         await on.client.delete(PersistentVolumeClaim, claim.key)
         await on.client.delete(StorageClass, "pools")
         async with on.provisioner():
@@ -120,7 +120,7 @@ async def test_a_deleted_claim_whose_class_is_gone_is_let_go() -> None:
 async def test_a_deleted_claim_that_was_sent_nowhere_is_let_go() -> None:
     async with stage() as on:
         claim = await on.claim("data", "20Gi")
-        await ClaimProtection(on.client).protect(claim)
+        await protect(on.client, claim)
         await on.client.delete(PersistentVolumeClaim, claim.key)
         async with on.provisioner():
             await eventually_async(lambda: is_gone(on.client, claim))
@@ -150,7 +150,7 @@ async def test_a_volume_made_by_a_killed_provisioner_is_found_when_its_node_is_b
 async def test_a_node_that_stays_away_is_taken_back_though_a_volume_may_have_been_made_there() -> None:
     async with stage() as on:
         claim = await on.claim("data", "20Gi", "node-9")
-        await ClaimProtection(on.client).protect(claim)
+        await protect(on.client, claim)
         async with on.provisioner(ProvisionerOptions(retry_start_s=0.05, retry_max_s=0.2, node_may_return_s=0.3)):
             await eventually_async(lambda: is_sent_nowhere(on, "data"))
 

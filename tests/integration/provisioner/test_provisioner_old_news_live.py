@@ -23,12 +23,10 @@ from tonnage.provisioner.driver_probe import wait_for_driver
 from tonnage.provisioner.metrics import ProvisionerMetrics
 from tonnage.provisioner.options import NodeDeployment, ProvisionerOptions
 from tonnage.provisioner.volumes.claims import CloningProtectionController
-from tonnage.provisioner.volumes.create_volume import VolumeCreator
 from tonnage.provisioner.volumes.deletion import DeletionController
-from tonnage.provisioner.volumes.node_deployment import ClaimOwner, Ownership
+from tonnage.provisioner.volumes.node_deployment import Ownership
 from tonnage.provisioner.volumes.preparation import CLONE_FINALIZER, Preparation
 from tonnage.provisioner.volumes.provisioning import ProvisionController
-from tonnage.provisioner.volumes.rescheduling import Rescheduling
 from tonnage.provisioner.volumes.resizer import ExpansionController
 
 GI = 1 << 30
@@ -68,13 +66,7 @@ class Rig:
             rng=random.Random(1),
         )
         self.preparation = Preparation(context)
-        self.provisioning = ProvisionController(
-            context,
-            preparation=self.preparation,
-            creator=VolumeCreator(context, identity="me"),
-            rescheduling=Rescheduling(context),
-            ownership=None,
-        )
+        self.provisioning = ProvisionController(context)
         self.deletion = DeletionController(context)
         self.expansion = ExpansionController(context)
         self.cloning = CloningProtectionController(context)
@@ -285,13 +277,13 @@ async def test_a_provisioner_of_a_full_node_does_not_take_a_claim() -> None:
         on.driver.free_bytes["node-2"] = 10 * GI
         for _ in range(2):  # first the delay is drawn, then it has passed
             decision = await by_hand.ownership.decide(claim, immediate)
-            assert decision.owner is ClaimOwner.NOBODYS and decision.again_s is not None
+            assert not decision.is_ours and decision.again_s is not None
         assert (await on.get_claim("data")).selected_node == ""
         on.driver.free_bytes["node-1"] = 20 * GI
         await by_hand.ownership.decide(claim, immediate)
         taken = await on.get_claim("data")
         assert taken.selected_node == "node-1"
-        assert (await by_hand.ownership.decide(taken, immediate)).owner is ClaimOwner.OURS
+        assert (await by_hand.ownership.decide(taken, immediate)).is_ours
         assert on.driver.asked("GetCapacity")[0].accessible_topology.segments[KEY] == "node-1"
 
 

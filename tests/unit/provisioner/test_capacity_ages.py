@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry
 
-from tonnage.provisioner.metrics import Ages, register_ages
+from tonnage.provisioner.metrics import Ages, Counts, show_capacity
 
 
 def test_figures_are_stale_after_three_polls_without_a_word() -> None:
@@ -16,7 +16,7 @@ def test_figures_are_stale_after_three_polls_without_a_word() -> None:
 
 def test_they_are_shown_as_they_stand_when_somebody_looks() -> None:
     registry, ages = CollectorRegistry(), [Ages((10.0,), 60.0)]
-    register_ages(registry, lambda: ages[0])
+    show_capacity(registry, lambda: Counts(2, 1, 0), lambda: ages[0])
     assert registry.get_sample_value("tonnage_capacity_stale_objects") == 0.0
     ages[0] = Ages((10.0, 200.0), 60.0)
     assert registry.get_sample_value("tonnage_capacity_stale_objects") == 1.0

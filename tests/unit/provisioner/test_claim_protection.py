@@ -13,7 +13,7 @@ from tonnage.errors import NotFound
 from tonnage.objects.codec import encode
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.document import encode as encode_doc
-from tonnage.provisioner.volumes.claims import FINALIZER, ClaimProtection, is_protected
+from tonnage.provisioner.volumes.claims import FINALIZER, is_protected, protect, unprotect
 from tonnage.testing.storage_builders import claim
 
 CLAIM = claim("data")
@@ -46,7 +46,7 @@ def refusal(code: int, reason: str) -> HttpResponse:
 
 async def test_a_claim_is_held_by_one_patch_for_this_life_of_it():
     server = OneAnswer(HttpResponse(200, encode(HELD)))
-    await ClaimProtection(Client(server)).protect(CLAIM)
+    await protect(Client(server), CLAIM)
     (asked,) = server.asked
     assert (asked.method, asked.path) == ("PATCH", "/api/v1/namespaces/default/persistentvolumeclaims/data")
     assert asked.content_type == "application/strategic-merge-patch+json"
@@ -57,16 +57,16 @@ async def test_a_claim_is_held_by_one_patch_for_this_life_of_it():
 async def test_a_claim_that_is_held_is_not_asked_for_again():
     server = OneAnswer(HttpResponse(200, encode(HELD)))
     assert is_protected(HELD) and not is_protected(CLAIM)
-    await ClaimProtection(Client(server)).protect(HELD)
+    await protect(Client(server), HELD)
     assert server.asked == []
 
 
 async def test_without_the_right_to_it_a_claim_is_left_as_it_is():
-    await ClaimProtection(Client(OneAnswer(refusal(403, "Forbidden")))).protect(CLAIM)
+    await protect(Client(OneAnswer(refusal(403, "Forbidden"))), CLAIM)
 
 
 async def test_a_claim_that_is_gone_cannot_be_held_and_need_not_be_let_go():
-    protection = ClaimProtection(Client(OneAnswer(refusal(404, "NotFound"))))
+    client = Client(OneAnswer(refusal(404, "NotFound")))
     with pytest.raises(NotFound):
-        await protection.protect(CLAIM)
-    await protection.unprotect(HELD)
+        await protect(client, CLAIM)
+    await unprotect(client, HELD)

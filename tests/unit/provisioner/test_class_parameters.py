@@ -6,10 +6,9 @@ import pytest
 
 from tonnage.objects.core_v1 import SecretReference
 from tonnage.provisioner.volumes.parameters import (
-    NODE_PUBLISH,
     PREFIX,
-    PROVISIONER,
     InvalidParameters,
+    SecretKind,
     for_driver,
     fstype_of,
     resolved,
@@ -102,7 +101,7 @@ def test_an_unknown_prefixed_key_is_refused() -> None:
 )
 def test_get_secret_reference_refuses(name: str, given: dict[str, str], error: str) -> None:
     with pytest.raises(InvalidParameters) as caught:
-        secret_reference(PROVISIONER, given, "pv", claim("name", namespace="ns"))
+        secret_reference(SecretKind.PROVISIONER, given, "pv", claim("name", namespace="ns"))
     assert caught.value.message == error, name
 
 
@@ -126,15 +125,15 @@ def test_get_secret_reference_refuses(name: str, given: dict[str, str], error: s
 )
 def test_get_secret_reference(name: str, given: dict[str, str], expected: tuple[str, str] | None) -> None:
     asking = claim("name", namespace="ns", metadata={"annotations": {"akey": "avalue"}})
-    found = secret_reference(PROVISIONER, given, "pv", asking)
+    found = secret_reference(SecretKind.PROVISIONER, given, "pv", asking)
     assert found == (None if expected is None else SecretReference(name=expected[0], namespace=expected[1])), name
 
 
 def test_each_kind_of_call_has_keys_of_its_own() -> None:
     given = {f"{PREFIX}node-publish-secret-name": "a", f"{PREFIX}node-publish-secret-namespace": "b"}
     asking = claim("name")
-    assert secret_reference(NODE_PUBLISH, given, "pv", asking) == SecretReference(name="a", namespace="b")
-    assert secret_reference(PROVISIONER, given, "pv", asking) is None
+    assert secret_reference(SecretKind.NODE_PUBLISH, given, "pv", asking) == SecretReference(name="a", namespace="b")
+    assert secret_reference(SecretKind.PROVISIONER, given, "pv", asking) is None
 
 
 @pytest.mark.parametrize(

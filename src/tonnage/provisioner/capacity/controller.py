@@ -34,7 +34,7 @@ from tonnage.provisioner.capacity import objects
 from tonnage.provisioner.capacity.objects import KEPT_S, IncludedClaims, ReportedCapacity, WorkItem, key_of
 from tonnage.provisioner.capacity.topology_segments import Segment, find_segments, segments_of_volume, topology_keys
 from tonnage.provisioner.capacity.writer import CapacityWriter, PublishedCapacities
-from tonnage.provisioner.metrics import Ages, Counts, register_ages, register_counts
+from tonnage.provisioner.metrics import Ages, Counts, show_capacity
 
 _MOST_WRITES: Final = 2
 """For one report: the field of pools that turns out to be dropped, or kept, and the annotation put in or taken out."""
@@ -51,19 +51,13 @@ class CapacitySettings:
     with_pools: bool = True
     """The gate CSIStorageCapacityV2."""
     for_immediate_binding: bool = False
-    """--capacity-for-immediate-binding"""
     poll_interval_s: float = 60.0
-    """--capacity-poll-interval"""
     threads: int = 1
-    """--capacity-threads"""
     first_retry_s: float = 1.0
-    """--retry-interval-start"""
     max_retry_s: float = 300.0
-    """--retry-interval-max"""
     qps: float = 1.0
-    """--kube-api-capacity-qps: writes a second; 0 is no limit."""
+    """Writes a second; 0 is no limit."""
     burst: int = 5
-    """--kube-api-capacity-burst"""
 
 
 class CapacityController:
@@ -126,8 +120,7 @@ class CapacityController:
         )
         self._add_event_handlers()
         if registry is not None:
-            register_counts(registry, self.counts)
-            register_ages(registry, self.ages)
+            show_capacity(registry, self.counts, self.ages)
 
     async def run(self) -> None:
         for informer in self._informers:

@@ -32,26 +32,24 @@ BINDER_S = 30.0
 _log = logs.logger("tonnage.provisioner")
 
 
-class ClaimProtection:
-    def __init__(self, client: Client) -> None:
-        self._client = client
+async def protect(client: Client, claim: PersistentVolumeClaim) -> None:
+    """See to it that the claim stays, if that is allowed. Raises NotFound, Conflict or Invalid when it goes."""
+    if not is_protected(claim):
+        try:
+            await _patch(client, claim, {"finalizers": [FINALIZER]})
+        except Forbidden as exc:
+            _log.warning("A claim cannot be held while its volume is made", claim=claim.key, error=exc.message)
 
-    async def protect(self, claim: PersistentVolumeClaim) -> None:
-        """See to it that the claim stays, if that is allowed. Raises NotFound, Conflict or Invalid when it goes."""
-        if not is_protected(claim):
-            try:
-                await self._patch(claim, {"finalizers": [FINALIZER]})
-            except Forbidden as exc:
-                _log.warning("A claim cannot be held while its volume is made", claim=claim.key, error=exc.message)
 
-    async def unprotect(self, claim: PersistentVolumeClaim) -> None:
-        """See to it that the claim may go, as far as we are concerned."""
-        with suppress(NotFound, Conflict):  # gone, or another of its name
-            await self._patch(claim, {"$deleteFromPrimitiveList/finalizers": [FINALIZER]})
+async def unprotect(client: Client, claim: PersistentVolumeClaim) -> None:
+    """See to it that the claim may go, as far as we are concerned."""
+    with suppress(NotFound, Conflict):  # gone, or another of its name
+        await _patch(client, claim, {"$deleteFromPrimitiveList/finalizers": [FINALIZER]})
 
-    async def _patch(self, claim: PersistentVolumeClaim, metadata: Doc) -> None:
-        patch = {"metadata": {"uid": claim.uid, **metadata}}
-        await self._client.patch(PersistentVolumeClaim, claim.key, patch, patch_type="strategic")
+
+async def _patch(client: Client, claim: PersistentVolumeClaim, metadata: Doc) -> None:
+    patch = {"metadata": {"uid": claim.uid, **metadata}}
+    await client.patch(PersistentVolumeClaim, claim.key, patch, patch_type="strategic")
 
 
 def is_protected(claim: PersistentVolumeClaim) -> bool:
@@ -120,26 +118,16 @@ def is_due(claim: PersistentVolumeClaim, storage_class: StorageClass) -> bool:
     return bool(claim.selected_node) or not storage_class.waits_for_consumer
 
 
-class RefusedClaims:
-    """Writes a refusal that room does not cure on the claim, so that a scheduler keeps no room back for it; and removes
-    it.
+async def write_refusal(client: Client, claim: PersistentVolumeClaim, told: str) -> None:
+    """Write a refusal that room does not cure on the claim, so that no scheduler keeps room back for it.
+
+    Other words, and none, remove an earlier refusal. A failure to write is only logged: the event says the same.
     """
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    async def failed(self, claim: PersistentVolumeClaim, told: str) -> None:
-        """An attempt failed with these words. Trouble here is logged only: the event says the same."""
-        await self._write(claim, refusal_text(claim, told) if is_for_good(told) else None)
-
-    async def made(self, claim: PersistentVolumeClaim) -> None:
-        await self._write(claim, None)
-
-    async def _write(self, claim: PersistentVolumeClaim, text: str | None) -> None:
-        if claim.metadata.annotations.get(PROVISIONING_REFUSED) == text:
-            return
-        patch = {"metadata": {"uid": claim.uid, "annotations": {PROVISIONING_REFUSED: text}}}
-        try:
-            await self._client.patch(PersistentVolumeClaim, claim.key, patch)
-        except TonnageError as exc:
-            _log.info("The last word on a claim could not be written", claim=claim.key, error=exc.message)
+    text = refusal_text(claim, told) if is_for_good(told) else None
+    if claim.metadata.annotations.get(PROVISIONING_REFUSED) == text:
+        return
+    patch = {"metadata": {"uid": claim.uid, "annotations": {PROVISIONING_REFUSED: text}}}
+    try:
+        await client.patch(PersistentVolumeClaim, claim.key, patch)
+    except TonnageError as exc:
+        _log.info("The last word on a claim could not be written", claim=claim.key, error=exc.message)

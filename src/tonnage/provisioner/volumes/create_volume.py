@@ -41,6 +41,7 @@ from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart
 from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.provisioner.volumes import parameters, topology
+from tonnage.provisioner.volumes.parameters import SecretKind
 from tonnage.quantity import Quantity
 
 FINALIZER: Final = "external-provisioner.volume.kubernetes.io/finalizer"
@@ -118,20 +119,20 @@ def prepared(
     ]
     asked = claim.requested
 
-    def secret(kind: parameters.SecretKind) -> SecretReference | None:
+    def secret(kind: SecretKind) -> SecretReference | None:
         return parameters.secret_reference(kind, given, name, claim)
 
-    provisioner_secret = secret(parameters.PROVISIONER)
+    provisioner_secret = secret(SecretKind.PROVISIONER)
     source = CSIPersistentVolumeSource(
         driver=driver_info.name,
         volume_handle="",
-        controller_publish_secret_ref=secret(parameters.CONTROLLER_PUBLISH),
-        node_stage_secret_ref=secret(parameters.NODE_STAGE),
-        node_publish_secret_ref=secret(parameters.NODE_PUBLISH),
-        controller_expand_secret_ref=secret(parameters.CONTROLLER_EXPAND),
-        node_expand_secret_ref=secret(parameters.NODE_EXPAND),
+        controller_publish_secret_ref=secret(SecretKind.CONTROLLER_PUBLISH),
+        node_stage_secret_ref=secret(SecretKind.NODE_STAGE),
+        node_publish_secret_ref=secret(SecretKind.NODE_PUBLISH),
+        controller_expand_secret_ref=secret(SecretKind.CONTROLLER_EXPAND),
+        node_expand_secret_ref=secret(SecretKind.NODE_EXPAND),
     )
-    modify_secret = secret(parameters.CONTROLLER_MODIFY)
+    modify_secret = secret(SecretKind.CONTROLLER_MODIFY)
     passed = parameters.for_driver(given)
     if options.extra_create_metadata:
         passed |= {
@@ -261,11 +262,13 @@ _log = logs.logger("tonnage.provisioner")
 
 
 class VolumeCreator(ProvisionerPart):
-    """Asks one driver for volumes. `identity` names this run of the provisioner in what it makes."""
+    """Asks one driver for volumes. Their `IDENTITY` names this run of the provisioner."""
 
-    def __init__(self, context: ProvisionerContext, *, identity: str) -> None:
+    def __init__(self, context: ProvisionerContext) -> None:
         super().__init__(context)
-        self._identity = identity
+        at_ms, deployment = int(self._clock.now().timestamp() * 1000), self._options.node_deployment
+        node = f"-{deployment.node_name}" if deployment is not None else ""
+        self._identity = f"{at_ms}-{self._rng.randrange(10000)}-{self._driver_info.name}{node}"
 
     async def create(self, asked: Prepared) -> PersistentVolume:
         """The volume, not yet written anywhere. Raises CsiError when refused, NotProvisioned when it is no use."""

@@ -22,7 +22,7 @@ from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart, Sec
 from tonnage.provisioner.driver_probe import missing_capability
 from tonnage.provisioner.volumes.claims import MIGRATED_TO
 from tonnage.provisioner.volumes.create_volume import DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE, FINALIZER
-from tonnage.provisioner.volumes.parameters import PROVISIONER, InvalidParameters, secret_reference
+from tonnage.provisioner.volumes.parameters import InvalidParameters, SecretKind, secret_reference
 from tonnage.provisioner.volumes.topology import is_accessible
 
 _log = logs.logger("tonnage.provisioner")
@@ -158,7 +158,7 @@ class DeletionController(ProvisionerPart):
             if storage_class is not None and owner is not None:
                 claim = PersistentVolumeClaim(metadata=StampedMeta(name=owner.name, namespace=owner.namespace))
                 try:
-                    reference = secret_reference(PROVISIONER, storage_class.parameters, volume.name, claim)
+                    reference = secret_reference(SecretKind.PROVISIONER, storage_class.parameters, volume.name, claim)
                 except InvalidParameters as exc:
                     told = f"failed to get secretreference for volume {volume.name}: {exc.message}"
                     raise NotDeleted(told) from exc

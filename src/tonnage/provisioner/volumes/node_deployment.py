@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from enum import Enum
+from typing import Final, NamedTuple
 
 from tonnage import logs
 from tonnage.backoff import exponential_s
@@ -25,19 +25,13 @@ from tonnage.provisioner.volumes.preparation import Preparation
 _log = logs.logger("tonnage.provisioner")
 
 
-class ClaimOwner(Enum):
-    """Whose a claim is."""
-
-    OURS = "ours"
-    ANOTHERS = "another's"
-    NOBODYS = "nobody's yet"
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimDecision:
-    owner: ClaimOwner
+class ClaimDecision(NamedTuple):
+    is_ours: bool
     again_s: float | None = None
     """When to ask again about a claim that is nobody's yet; None: when something changes."""
+
+
+_NOT_OURS: Final = ClaimDecision(False)
 
 
 @dataclass(slots=True)
@@ -63,25 +57,24 @@ class Ownership(ProvisionerPart):
         """Whose the claim is; of one that may become ours, after its delay, we try to become the owner."""
         if claim.selected_node:
             self.forget(claim.uid)
-            is_ours = claim.selected_node == self._deployment.node_name
-            return ClaimDecision(ClaimOwner.OURS if is_ours else ClaimOwner.ANOTHERS)
+            return ClaimDecision(claim.selected_node == self._deployment.node_name)
         if storage_class.waits_for_consumer or not self._deployment.immediate_binding:
-            return ClaimDecision(ClaimOwner.NOBODYS)
+            return _NOT_OURS
         if storage_class.allowed_topologies and self._has_topology:
             try:
                 await self._preparation.accessibility_requirements(claim, storage_class, self._deployment.node_name)
             except NotProvisioned:
-                return ClaimDecision(ClaimOwner.ANOTHERS)  # the class does not allow this node
+                return _NOT_OURS  # the class does not allow this node
         attempt = self._attempts.get(claim.uid)
         if attempt is None:
-            return ClaimDecision(ClaimOwner.NOBODYS, self._wait(claim.uid, 0))
+            return ClaimDecision(False, self._wait(claim.uid, 0))
         left_s = attempt.due_at_s - self._clock.monotonic()
         if left_s > 0:
-            return ClaimDecision(ClaimOwner.NOBODYS, left_s)
+            return ClaimDecision(False, left_s)
         if await self._has_room(claim, storage_class) and await self._take(claim):
             self.forget(claim.uid)
-            return ClaimDecision(ClaimOwner.NOBODYS)  # our own write comes back as an event, and then it is ours
-        return ClaimDecision(ClaimOwner.NOBODYS, self._wait(claim.uid, attempt.tries + 1))
+            return _NOT_OURS  # our own write comes back as an event, and then it is ours
+        return ClaimDecision(False, self._wait(claim.uid, attempt.tries + 1))
 
     def forget(self, uid: str) -> None:
         self._attempts.pop(uid, None)

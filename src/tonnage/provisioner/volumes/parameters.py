@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from enum import Enum
+from typing import Final, Literal
 
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import PersistentVolumeClaim, SecretReference
@@ -27,43 +27,27 @@ class InvalidParameters(TonnageError):
     """Parameters that contradict each other, or a template that cannot be filled in."""
 
 
-@dataclass(frozen=True, slots=True)
-class SecretKind:
+class SecretKind(Enum):
     """The Secret of one call: what messages call it, its key without the prefix, and its older key where it has one."""
 
-    name: str
-    key: str
-    old_key: str = ""
+    DEFAULT = "Default", "secret", ""
+    PROVISIONER = "Provisioner", "provisioner-secret", "csiProvisionerSecret"
+    CONTROLLER_PUBLISH = "ControllerPublish", "controller-publish-secret", "csiControllerPublishSecret"
+    NODE_STAGE = "NodeStage", "node-stage-secret", "csiNodeStageSecret"
+    NODE_PUBLISH = "NodePublish", "node-publish-secret", "csiNodePublishSecret"
+    CONTROLLER_EXPAND = "ControllerExpand", "controller-expand-secret", ""
+    NODE_EXPAND = "NodeExpand", "node-expand-secret", ""
+    CONTROLLER_MODIFY = "ControllerModify", "controller-modify-secret", ""
 
-    @property
-    def name_keys(self) -> tuple[str, ...]:
-        return (f"{PREFIX}{self.key}-name", *((f"{self.old_key}Name",) if self.old_key else ()))
-
-    @property
-    def namespace_keys(self) -> tuple[str, ...]:
-        return (f"{PREFIX}{self.key}-namespace", *((f"{self.old_key}Namespace",) if self.old_key else ()))
+    def keys(self, part: Literal["name", "namespace"]) -> tuple[str, ...]:
+        """The parameters that may hold this part of the reference, today's first."""
+        _, key, old_key = self.value
+        return (f"{PREFIX}{key}-{part}", *((f"{old_key}{part.capitalize()}",) if old_key else ()))
 
 
-DEFAULT: Final = SecretKind("Default", "secret")
-PROVISIONER: Final = SecretKind("Provisioner", "provisioner-secret", "csiProvisionerSecret")
-CONTROLLER_PUBLISH: Final = SecretKind("ControllerPublish", "controller-publish-secret", "csiControllerPublishSecret")
-NODE_STAGE: Final = SecretKind("NodeStage", "node-stage-secret", "csiNodeStageSecret")
-NODE_PUBLISH: Final = SecretKind("NodePublish", "node-publish-secret", "csiNodePublishSecret")
-CONTROLLER_EXPAND: Final = SecretKind("ControllerExpand", "controller-expand-secret")
-NODE_EXPAND: Final = SecretKind("NodeExpand", "node-expand-secret")
-CONTROLLER_MODIFY: Final = SecretKind("ControllerModify", "controller-modify-secret")
-
-_KINDS: Final = (
-    DEFAULT,
-    PROVISIONER,
-    CONTROLLER_PUBLISH,
-    NODE_STAGE,
-    NODE_PUBLISH,
-    CONTROLLER_EXPAND,
-    NODE_EXPAND,
-    CONTROLLER_MODIFY,
+_OURS: Final = frozenset(
+    (FSTYPE, *(key for kind in SecretKind for key in (*kind.keys("name"), *kind.keys("namespace"))))
 )
-_OURS: Final = frozenset((FSTYPE, *(f"{PREFIX}{kind.key}-{part}" for kind in _KINDS for part in ("name", "namespace"))))
 # Go's os.Expand: ${anything}, $word, and the shell's one-letter names; a "$" before anything else stays.
 _TOKEN: Final = re.compile(r"\$(?:\{([^}]*)\}|([*#$@!?\-0-9])|([A-Za-z_][A-Za-z0-9_]*))")
 
@@ -93,18 +77,15 @@ def secret_reference(
     """The Secret for a kind of call, else the class's default one, else None; it need not exist. Raises
     InvalidParameters.
     """
-    try:
-        templates = _templates(kind, parameters)
-    except InvalidParameters as exc:
-        raise InvalidParameters(f"failed to get name and namespace template from params: {exc.message}") from exc
-    if templates is None:
+    for asked, word in ((kind, ""), (SecretKind.DEFAULT, "default ")):
         try:
-            templates = _templates(DEFAULT, parameters)
+            templates = _templates(asked, parameters)
         except InvalidParameters as exc:
-            raise InvalidParameters(
-                f"failed to get default name and namespace template from params: {exc.message}"
-            ) from exc
-    if templates is None:
+            told = f"failed to get {word}name and namespace template from params: {exc.message}"
+            raise InvalidParameters(told) from exc
+        if templates is not None:
+            break
+    else:
         return None
     name, namespace = templates
     values = {"pv.name": volume_name, "pvc.namespace": claim.namespace}
@@ -134,17 +115,18 @@ def resolved(template: str, values: Mapping[str, str]) -> str:
 
 def _templates(kind: SecretKind, parameters: Mapping[str, str]) -> tuple[str, str] | None:
     """Name and namespace as the class has them; None when it has neither. Raises InvalidParameters."""
-    names = [parameters[key] for key in kind.name_keys if key in parameters]
-    namespaces = [parameters[key] for key in kind.namespace_keys if key in parameters]
+    called = kind.value[0]
+    names = [parameters[key] for key in kind.keys("name") if key in parameters]
+    namespaces = [parameters[key] for key in kind.keys("namespace") if key in parameters]
     if len(names) > 1 or len(namespaces) > 1:
-        raise InvalidParameters(f'{kind.name} secrets specified in parameters with both "csi" and "{PREFIX}" keys')
+        raise InvalidParameters(f'{called} secrets specified in parameters with both "csi" and "{PREFIX}" keys')
     if len(names) != len(namespaces):
-        raise InvalidParameters(f"either name and namespace for {kind.name} secrets specified, Both must be specified")
+        raise InvalidParameters(f"either name and namespace for {called} secrets specified, Both must be specified")
     if not names:
         return None
     if not names[0] or not namespaces[0]:
         raise InvalidParameters(
-            f"{kind.name} secrets specified in parameters but value of either namespace or name is empty"
+            f"{called} secrets specified in parameters but value of either namespace or name is empty"
         )
     return names[0], namespaces[0]
 

@@ -158,50 +158,6 @@ def snapshot_source(
     return csi.VolumeContentSource(snapshot=csi.VolumeContentSource.SnapshotSource(snapshot_id=str(handle)))
 
 
-class DataSources(ProvisionerPart):
-    async def content(
-        self, claim: PersistentVolumeClaim, source: Source, storage_class: StorageClass
-    ) -> csi.VolumeContentSource:
-        """What CreateVolume is told. Raises NotProvisioned when the source is not (yet) as it should be."""
-        try:
-            if source.kind == CLAIM:
-                return await self._clone(claim, source, storage_class)
-            return await self._snapshot(claim, source, storage_class)
-        except (NoSource, ApiError) as exc:
-            raise NotProvisioned(
-                f"error getting handle for DataSource Type {source.kind} by Name {source.name}: {exc.message}",
-                ProvisioningState.NO_CHANGE,
-            ) from exc
-
-    async def _clone(
-        self, claim: PersistentVolumeClaim, source: Source, storage_class: StorageClass
-    ) -> csi.VolumeContentSource:
-        key = f"{claim.namespace}/{source.name}"
-        found = self._claims.get(key) or await self._client.get(PersistentVolumeClaim, key)
-        name = found.spec.volume_name
-        volume = await self._client.get(PersistentVolume, name) if name else None
-        content = clone_source(claim, found, volume, storage_class)
-        patch = add_finalizer(found, CLONE_FINALIZER)
-        if patch is not None:
-            # Before the copy begins, so that its source is not deleted meanwhile; `cloning_protection` removes it.
-            await self._client.patch(PersistentVolumeClaim, key, patch)
-        return content
-
-    async def _snapshot(
-        self, claim: PersistentVolumeClaim, source: Source, storage_class: StorageClass
-    ) -> csi.VolumeContentSource:
-        snapshot = await self._read(f"{_SNAPSHOTS}/namespaces/{claim.namespace}/volumesnapshots/{source.name}")
-        bound = dig(snapshot, "status", "boundVolumeSnapshotContentName")
-        if not bound:
-            raise NoSource(f"snapshot {source.name} not bound")
-        content = await self._read(f"{_SNAPSHOTS}/volumesnapshotcontents/{bound}")
-        is_prevented = self._options.prevent_volume_mode_conversion
-        return snapshot_source(claim, snapshot, content, storage_class, prevents_mode_conversion=is_prevented)
-
-    async def _read(self, path: str) -> Doc:
-        return codec.read_doc("VolumeSnapshot", await self._client.raw("GET", path))
-
-
 def _check_mode_change(claim: PersistentVolumeClaim, content: Doc, content_name: str) -> None:
     refused = (
         f"requested volume {claim.key} modifies the mode of the source volume but does not have permission to do so. "
@@ -222,7 +178,6 @@ class Preparation(ProvisionerPart):
     def __init__(self, context: ProvisionerContext) -> None:
         super().__init__(context)
         self._csi_nodes = context.caches.csi_nodes
-        self._sources = DataSources(context)
 
     async def request_for(
         self, claim: PersistentVolumeClaim, storage_class: StorageClass, selected_node: str
@@ -244,7 +199,7 @@ class Preparation(ProvisionerPart):
         )
         if lack:
             raise NotProvisioned(lack, ProvisioningState.FINISHED)
-        content = await self._sources.content(claim, source, storage_class) if source is not None else None
+        content = await self._content(claim, source, storage_class) if source is not None else None
         requirements = (
             await self.accessibility_requirements(claim, storage_class, selected_node) if self._has_topology else None
         )
@@ -316,3 +271,45 @@ class Preparation(ProvisionerPart):
                 ProvisioningState.FINISHED,
             )
         return dict(found.parameters)
+
+    async def _content(
+        self, claim: PersistentVolumeClaim, source: Source, storage_class: StorageClass
+    ) -> csi.VolumeContentSource:
+        """What CreateVolume is told. Raises NotProvisioned when the source is not (yet) as it should be."""
+        try:
+            if source.kind == CLAIM:
+                return await self._clone(claim, source, storage_class)
+            return await self._snapshot(claim, source, storage_class)
+        except (NoSource, ApiError) as exc:
+            raise NotProvisioned(
+                f"error getting handle for DataSource Type {source.kind} by Name {source.name}: {exc.message}",
+                ProvisioningState.NO_CHANGE,
+            ) from exc
+
+    async def _clone(
+        self, claim: PersistentVolumeClaim, source: Source, storage_class: StorageClass
+    ) -> csi.VolumeContentSource:
+        key = f"{claim.namespace}/{source.name}"
+        found = self._claims.get(key) or await self._client.get(PersistentVolumeClaim, key)
+        name = found.spec.volume_name
+        volume = await self._client.get(PersistentVolume, name) if name else None
+        content = clone_source(claim, found, volume, storage_class)
+        patch = add_finalizer(found, CLONE_FINALIZER)
+        if patch is not None:
+            # Before the copy begins, so that its source is not deleted meanwhile; `cloning_protection` removes it.
+            await self._client.patch(PersistentVolumeClaim, key, patch)
+        return content
+
+    async def _snapshot(
+        self, claim: PersistentVolumeClaim, source: Source, storage_class: StorageClass
+    ) -> csi.VolumeContentSource:
+        snapshot = await self._read(f"{_SNAPSHOTS}/namespaces/{claim.namespace}/volumesnapshots/{source.name}")
+        bound = dig(snapshot, "status", "boundVolumeSnapshotContentName")
+        if not bound:
+            raise NoSource(f"snapshot {source.name} not bound")
+        content = await self._read(f"{_SNAPSHOTS}/volumesnapshotcontents/{bound}")
+        is_prevented = self._options.prevent_volume_mode_conversion
+        return snapshot_source(claim, snapshot, content, storage_class, prevents_mode_conversion=is_prevented)
+
+    async def _read(self, path: str) -> Doc:
+        return codec.read_doc("VolumeSnapshot", await self._client.raw("GET", path))

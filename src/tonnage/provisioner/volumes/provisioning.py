@@ -18,12 +18,13 @@ from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart
 from tonnage.provisioner.volumes.claims import (
     BINDER_S,
-    ClaimProtection,
-    RefusedClaims,
     is_due,
     is_for,
     is_protected,
+    protect,
     provisioner_of,
+    unprotect,
+    write_refusal,
 )
 from tonnage.provisioner.volumes.create_volume import (
     InvalidClaim,
@@ -37,7 +38,7 @@ from tonnage.provisioner.volumes.create_volume import (
     state_of,
     volume_name,
 )
-from tonnage.provisioner.volumes.node_deployment import ClaimOwner, Ownership
+from tonnage.provisioner.volumes.node_deployment import Ownership
 from tonnage.provisioner.volumes.preparation import Preparation
 from tonnage.provisioner.volumes.rescheduling import Rescheduling
 
@@ -48,24 +49,14 @@ _log = logs.logger("tonnage.provisioner")
 
 
 class ProvisionController(ProvisionerPart):
-    def __init__(
-        self,
-        context: ProvisionerContext,
-        *,
-        preparation: Preparation,
-        creator: VolumeCreator,
-        rescheduling: Rescheduling,
-        ownership: Ownership | None,
-    ) -> None:
+    def __init__(self, context: ProvisionerContext) -> None:
         super().__init__(context)
-        caches = context.caches
+        caches, deployment = context.caches, context.options.node_deployment
         self._driver_name = context.driver_info.name
-        self._preparation = preparation
-        self._creator = creator
-        self._rescheduling = rescheduling
-        self._ownership = ownership
-        self._protection = ClaimProtection(context.client)
-        self._refused_claims = RefusedClaims(context.client)
+        self._preparation = Preparation(context)
+        self._creator = VolumeCreator(context)
+        self._rescheduling = Rescheduling(context)
+        self._ownership = Ownership(context, deployment, self._preparation) if deployment is not None else None
         self._backoff = context.new_backoff()
         self._keys: dict[str, Key] = {}
         self._in_doubt: dict[str, Prepared] = {}
@@ -143,7 +134,7 @@ class ProvisionController(ProvisionerPart):
             return None
         if self._ownership is not None:
             decision = await self._ownership.decide(claim, storage_class)
-            if decision.owner is not ClaimOwner.OURS:
+            if not decision.is_ours:
                 return decision.again_s
         attempt_key = self._attempt_key(claim, storage_class)
         return self._backoff.left_s(uid, attempt_key) or await self._try(claim, storage_class, attempt_key)
@@ -167,12 +158,12 @@ class ProvisionController(ProvisionerPart):
 
     async def _done_with(self, claim: PersistentVolumeClaim) -> float | None:
         """It has its volume, or shall have none; when to look again, while the binder may let it go for us."""
-        await self._refused_claims.made(claim)
+        await write_refusal(self._client, claim, "")
         if is_protected(claim):
             left_s = self._left_to_binder_s(claim)
             if left_s > 0:
                 return left_s
-            await self._protection.unprotect(claim)
+            await unprotect(self._client, claim)
         self._forget(claim.uid)
         left_s = self._left_s(claim, _SEEN_WITHIN_S)
         return left_s if left_s > 0 else None
@@ -210,7 +201,7 @@ class ProvisionController(ProvisionerPart):
         try:
             if asked is None:
                 asked = await self._preparation.request_for(claim, storage_class, claim.selected_node)
-                await self._protection.protect(claim)
+                await protect(self._client, claim)
             self._node_gone_since_s.pop(claim.uid, None)
             self._refused.discard(claim.uid)
             volume = await self._creator.create(asked)
@@ -301,7 +292,7 @@ class ProvisionController(ProvisionerPart):
             self._metrics.refused(claim)
         told = error_text(failure)
         _log.warning("Not provisioned", claim=claim.key, node=node, outcome=state, error=told)
-        await self._refused_claims.failed(claim, told)
+        await write_refusal(self._client, claim, told)
         if is_infeasible(failure):
             told = f"Volume provisioning failed with infeasible error. Retries will be delayed. {told}"
             self._recorder.event(claim, "Warning", "ProvisioningFailed", "Provisioning", told)
