@@ -1,15 +1,17 @@
-"""A heap whose items can be found and taken out by name, and a lock for each key."""
+"""A heap whose items can be found and taken out by name, several things under one name, and a lock for each key."""
 
 from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Hashable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
+N = TypeVar("N", bound=Hashable)
+K = TypeVar("K", bound=Hashable)
 
 # Below this a sweep is not worth its while.
 _FEW: Final = 64
@@ -73,6 +75,39 @@ class KeyedHeap(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         """All items, top first."""
         return (item for _, _, item in sorted(self._items.values(), key=lambda entry: entry[:2]))
+
+
+class Shelf(Generic[N, K, T]):
+    """Things by name, each with a key of its own, the oldest first. A name without things is gone."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[N, dict[K, T]] = {}
+        self._nothing: Mapping[K, T] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __contains__(self, name: N) -> bool:
+        return name in self._by_name
+
+    def __getitem__(self, name: N) -> list[T]:
+        """The things under a name; none if there are none."""
+        return list(self._by_name.get(name, self._nothing).values())
+
+    def at(self, name: N) -> Mapping[K, T]:
+        """The same by key. It is what is kept: to be read at once."""
+        return self._by_name.get(name, self._nothing)
+
+    def put(self, name: N, key: K, thing: T) -> None:
+        self._by_name.setdefault(name, {})[key] = thing
+
+    def take(self, name: N, key: K) -> None:
+        """Remove a thing, if it is there."""
+        things = self._by_name.get(name)
+        if things is not None:
+            things.pop(key, None)
+            if not things:
+                del self._by_name[name]
 
 
 class KeyedLocks:

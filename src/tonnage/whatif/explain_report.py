@@ -40,8 +40,10 @@ from tonnage.scheduling.volumes.explain.account_entries import (
     ClaimAccount,
     NodeAccount,
     Supply,
+    amount,
+    amounts,
+    placed_badly,
 )
-from tonnage.scheduling.volumes.explain.nearest_miss import amount, amounts, placed_badly
 from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED
 from tonnage.whatif.page import FittedTable, TableColumn, TextPage, named
 

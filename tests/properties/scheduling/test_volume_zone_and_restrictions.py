@@ -19,8 +19,7 @@ from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClai
 from tonnage.scheduling.cluster.columns import Rows, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import SKIP, Code, Cycle, Judgement, Status
-from tonnage.scheduling.plugins.volume_restrictions import VolumeRestrictions
-from tonnage.scheduling.plugins.volume_zone import VolumeZone
+from tonnage.scheduling.plugins.volume_constraints import VolumeRestrictions, VolumeZone
 from tonnage.testing.builders import Doc, node, pod
 from tonnage.testing.storage_builders import claim, storage_class, volume
 

@@ -26,7 +26,7 @@ from tonnage.objects.core_v1 import Event, ObjectReference, PersistentVolumeClai
 from tonnage.objects.meta import Condition, Key, split_key
 from tonnage.scheduling.cluster.amounts import CPU, MEMORY
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.volumes.explain.nearest_miss import amount
+from tonnage.scheduling.volumes.explain.account_entries import amount
 from tonnage.whatif.explain_report import nearest_miss, nearest_node, refused_together
 from tonnage.whatif.scheduler_memory import RememberedCapacity, SchedulerMemory
 from tonnage.whatif.sources import ClusterState

@@ -11,20 +11,18 @@ from typing import Final
 
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.residents import Residents
-from tonnage.scheduling.plugins.volume_restrictions import MountedDisks
+from tonnage.scheduling.plugins.volume_constraints import MountedDisks
 from tonnage.scheduling.preemption.candidates_by_sums import BudgetsByKind
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents
 from tonnage.scheduling.spread.affinity_terms import CarriedTerms
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
-from tonnage.scheduling.volumes.attach.volume_places import VolumePlaces
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.hints import TopologyKeys
-from tonnage.scheduling.volumes.rebuilds import ToldRebuilds
-from tonnage.scheduling.volumes.reservations.holds import ServerTime
+from tonnage.scheduling.volumes.rebuilds import ToldRebuilds, VolumePlaces
+from tonnage.scheduling.volumes.reservations.holds import Refusals, ServerTime
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
-from tonnage.scheduling.volumes.reservations.refusals import Refusals
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
 
 INDEXES: Final[tuple[type, ...]] = (

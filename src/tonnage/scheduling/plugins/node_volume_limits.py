@@ -43,8 +43,7 @@ from tonnage.scheduling.volumes.attach.volume_ids import (
     taken_over_by,
 )
 from tonnage.scheduling.volumes.demand import volume_sign
-from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
-from tonnage.scheduling.volumes.explain.nearest_miss import Miss
+from tonnage.scheduling.volumes.explain.account_entries import Miss, NodeAccount
 from tonnage.scheduling.volumes.hints import after_claim_change
 
 _Volumes = dict[VolumeId, list[PersistentVolumeClaim | None]]

@@ -31,8 +31,7 @@ from tonnage.scheduling.plugins.node_volume_limits import NodeVolumeLimits
 from tonnage.scheduling.plugins.pod_plugins import DefaultBinder, PrioritySort, SchedulingGates
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
-from tonnage.scheduling.plugins.volume_restrictions import VolumeRestrictions
-from tonnage.scheduling.plugins.volume_zone import VolumeZone
+from tonnage.scheduling.plugins.volume_constraints import VolumeRestrictions, VolumeZone
 
 Factory = Callable[[ResolvedProfile], Plugin]
 ForeignPlugins = Mapping[str, type[Plugin]]

@@ -53,13 +53,11 @@ from tonnage.scheduling.framework import (
 )
 from tonnage.scheduling.volumes import bind_volumes
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
-from tonnage.scheduling.volumes.attach.volume_places import VolumePlaces
 from tonnage.scheduling.volumes.bind_volumes import Assumed, Sending
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.claim_sequences import grades_at, may_differ, sequences_at
 from tonnage.scheduling.volumes.demand import Demand, VolumePlan, claims_of, demand_of, volume_sign
-from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
-from tonnage.scheduling.volumes.explain.nearest_miss import Miss
+from tonnage.scheduling.volumes.explain.account_entries import Miss, NodeAccount
 from tonnage.scheduling.volumes.explain.refusal_notes import half_made, reserved_room
 from tonnage.scheduling.volumes.explain.volume_account import VolumeAccount
 from tonnage.scheduling.volumes.hints import (
@@ -70,11 +68,16 @@ from tonnage.scheduling.volumes.hints import (
 )
 from tonnage.scheduling.volumes.nominated_volumes import expected_demand, held_by, judge_beside
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
-from tonnage.scheduling.volumes.rebuilds import ToldRebuilds, is_node_out_of_use, rows_of_sharers, why_rebuilt
-from tonnage.scheduling.volumes.reservations.holds import CapacityHolds, ServerTime
+from tonnage.scheduling.volumes.rebuilds import (
+    ToldRebuilds,
+    VolumePlaces,
+    is_node_out_of_use,
+    rows_of_sharers,
+    why_rebuilt,
+)
+from tonnage.scheduling.volumes.reservations.holds import CapacityHolds, Refusals, ServerTime
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
-from tonnage.scheduling.volumes.reservations.refusals import Refusals
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
 from tonnage.scheduling.volumes.volume_fit import (
     NOT_ENOUGH_SPACE,

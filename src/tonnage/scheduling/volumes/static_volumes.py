@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from tonnage.keyed import Shelf
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.requirements import InvalidSelector
@@ -32,7 +33,6 @@ from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ids, Interner, Mask, Rows, row_count
 from tonnage.scheduling.cluster.node_matching import matching
-from tonnage.scheduling.volumes.shelf import Shelf
 from tonnage.scheduling.volumes.volume_reach import EVERYWHERE, Reaches, RowNumbers, affinity_of
 
 SizeKey = tuple[int, Quantity, str]

@@ -20,8 +20,15 @@ from tonnage.objects.storage_v1 import (
     CSINode,
     StorageClass,
 )
-from tonnage.scheduling.volumes.capacity.class_annotations import Topology, canonical, problem_with_policy
-from tonnage.scheduling.volumes.capacity.pools import free_bytes, listed_pools, rebuilds_volumes, volume_limit
+from tonnage.scheduling.volumes.capacity.pools import (
+    Topology,
+    canonical,
+    free_bytes,
+    listed_pools,
+    problem_with_policy,
+    rebuilds_volumes,
+    volume_limit,
+)
 from tonnage.whatif.doctor.capacity_checks import CapacityLayout, DriverFigures
 from tonnage.whatif.doctor.facts import FactAnswer, Facts
 from tonnage.whatif.doctor.findings import CATALOGUE, NOTHING, Finding

@@ -24,8 +24,7 @@ from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.amounts import CPU, MEMORY
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
-from tonnage.scheduling.volumes.explain.account_entries import ClaimAccount, NodeAccount
-from tonnage.scheduling.volumes.explain.nearest_miss import amount
+from tonnage.scheduling.volumes.explain.account_entries import ClaimAccount, NodeAccount, amount
 from tonnage.scheduling.volumes.volume_fit import BIND_CONFLICT, NODE_CONFLICT, NOT_ENOUGH_SPACE
 from tonnage.whatif.html.amounts import count_text
 

@@ -27,8 +27,7 @@ from tonnage.objects.node_selectors import UNSCHEDULABLE, Taint, find_untolerate
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.explain import Explanation
-from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
-from tonnage.scheduling.volumes.explain.nearest_miss import amount
+from tonnage.scheduling.volumes.explain.account_entries import NodeAccount, amount
 from tonnage.whatif.explain import DecisionSequence
 from tonnage.whatif.node_copies import (
     copy_of,

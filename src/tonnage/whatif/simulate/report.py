@@ -18,7 +18,7 @@ from rich.text import Text
 
 from tonnage.clock import format_duration
 from tonnage.printable import assembled, printable, text
-from tonnage.scheduling.volumes.explain.nearest_miss import amount
+from tonnage.scheduling.volumes.explain.account_entries import amount
 from tonnage.whatif.page import FittedTable, TableColumn, TextPage
 from tonnage.whatif.simulate.comparison import Comparison
 

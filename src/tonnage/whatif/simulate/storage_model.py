@@ -21,8 +21,7 @@ from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE, VolumeNodeA
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
-from tonnage.scheduling.volumes.capacity.class_annotations import pool_policy_of
-from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
+from tonnage.scheduling.volumes.capacity.pools import pool_policy_of, rebuilds_volumes
 from tonnage.whatif.replay import renewed
 from tonnage.whatif.simulate.disks import (
     DEFAULT_PICK,

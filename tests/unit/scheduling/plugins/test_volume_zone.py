@@ -19,7 +19,7 @@ from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.events import ActionType, EventResource
 from tonnage.scheduling.framework import SKIP as NOTHING_TO_SAY
 from tonnage.scheduling.framework import Cycle
-from tonnage.scheduling.plugins.volume_zone import VolumeZone
+from tonnage.scheduling.plugins.volume_constraints import VolumeZone
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import claim, pod_with, storage_class, volume
 

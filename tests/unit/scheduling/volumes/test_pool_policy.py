@@ -12,8 +12,8 @@ from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.queue.queues import QueueName
-from tonnage.scheduling.volumes.capacity.class_annotations import pool_policy_of
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
+from tonnage.scheduling.volumes.capacity.pools import pool_policy_of
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class

@@ -20,6 +20,7 @@ from typing import Final
 
 import numpy as np
 
+from tonnage.keyed import Shelf
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttachment
@@ -27,7 +28,6 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, grown, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.attach.volume_ids import VolumeId, id_of_claim, id_of_inline
-from tonnage.scheduling.volumes.shelf import Shelf
 
 NO_LIMIT: Final = 1 << 62
 """In a column of limits: more than anybody can attach."""

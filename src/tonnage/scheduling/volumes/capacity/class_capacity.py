@@ -23,8 +23,7 @@ from tonnage.objects.meta import Key, StampedMeta
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, row_count
-from tonnage.scheduling.volumes.capacity.class_annotations import Topology, canonical
-from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room
+from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room, Topology, canonical
 from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Numbers, Question, Reading
 from tonnage.scheduling.volumes.packing.pool_fits import UNLIMITED, SearchBudget, Sizes
 from tonnage.scheduling.volumes.packing.pool_grades import Grade, Grades

@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from tonnage.keyed import Shelf
 from tonnage.objects.meta import Key
 from tonnage.objects.requirements import InvalidSelector
 from tonnage.objects.selectors import LabelSelector
@@ -25,12 +26,6 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import row_numbers
 from tonnage.scheduling.cluster.node_matching import selected
-from tonnage.scheduling.volumes.capacity.class_annotations import (
-    CapacityGroups,
-    PoolPolicies,
-    common_policy,
-    is_elsewhere,
-)
 from tonnage.scheduling.volumes.capacity.class_capacity import (
     CapacityEntry,
     ClassCapacity,
@@ -38,9 +33,14 @@ from tonnage.scheduling.volumes.capacity.class_capacity import (
     class_names_in,
     identity,
 )
+from tonnage.scheduling.volumes.capacity.pools import (
+    CapacityGroups,
+    PoolPolicies,
+    common_policy,
+    is_elsewhere,
+)
 from tonnage.scheduling.volumes.packing.pool_fits import SearchBudget
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
-from tonnage.scheduling.volumes.shelf import Shelf
 
 _Anchor = tuple[str, str]
 _NO_ROWS: npt.NDArray[np.intp] = np.zeros(0, dtype=np.intp)

@@ -1,21 +1,200 @@
-"""One node's part in a pod's volumes as plain facts: as `explain -o json` promises them, and by object for the log.
+"""One node's part in a pod's volumes as plain facts: for `explain -o json`, by object for the log, and as the nearest
+miss: how far the room that comes nearest is from enough.
 
-`volume_account.py` works them out; `whatif/explain_report.py` shows them to people.
+    largest free pool 80Gi, needs 120Gi                     one claim is larger than every pool
+    100Gi free, needs 200Gi together                        the pools' sum is too small
+    4×70Gi pack no way into 3×100Gi                         neither of the two, and still no packing
+    4×70Gi may fit 3×100Gi: the search ended after …        nobody knows: the decision had searched as much as it may
+    reserved by batch/job-0 since 2026-11-15T02:29:13Z      it would fit, but for somebody on its way (mode Object)
+    100Gi free, 80Gi promised to batch/job-0, needs 40Gi    the same by bytes (mode Ledger)
+
+Misses can be compared: what only has to be waited for is nearer than what lacks room, then fewer bytes are nearer.
+`volume_account.py` works the facts out; `whatif/explain_report.py` shows them to people.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import islice
 from typing import Any, Final
 
 from tonnage.clock import rfc3339
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room
-from tonnage.scheduling.volumes.explain.nearest_miss import Miss, PlacedStep, amount, elsewhere
-from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED
+from tonnage.quantity import Quantity
+from tonnage.scheduling.configuration.plugin_args import LegacyPools
+from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room, listed_pools, room_of
+from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED, UNLIMITED, SearchBudget, Sizes, fits_one
+from tonnage.scheduling.volumes.packing.pool_grades import fits_beside_one
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.scheduling.volumes.reservations.holds import Hold
+
+_NAMED = 2
+"""Of those whose claims hold a promise so many are named, the others counted."""
+MOST_AMOUNTS: Final = 40
+"""Sizes of pools that are told one by one; a server may list a hundred thousand."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedStep:
+    """A driver puts a claim into a pool with so many bytes free; None: no pool has room. No name: a promised claim."""
+
+    claim: Key
+    size: int
+    pool_bytes: int | None
+
+    def document(self) -> dict[str, Any]:
+        pool = amount(self.pool_bytes) if self.pool_bytes is not None else None
+        return {"claim": self.claim or None, "size": amount(self.size), "pool": pool}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Miss:
+    """One way in which a node is not enough; smaller is nearer."""
+
+    rank: int
+    lacking_bytes: int
+    told: str
+    hint: str = field(default="", compare=False)
+    """What would help, which `told` ends with; a nearer miss must not silence it."""
+
+
+_WAITS, _UNSURE, _LACKS, _UNKNOWN, _ELSEWHERE = range(5)
+
+
+def elsewhere(told: str) -> Miss:
+    """A miss that no room on this node can mend."""
+    return Miss(_ELSEWHERE, 0, told)
+
+
+def in_use(told: str) -> Miss:
+    """A miss that goes when a pod does."""
+    return Miss(_WAITS, 0, told)
+
+
+def out_of_reach(class_name: str) -> Miss:
+    return Miss(_UNKNOWN, 0, f"no capacity object of class {class_name} reaches this node")
+
+
+def room_miss(
+    capacity: CSIStorageCapacity,
+    room: Room,
+    sizes: Sizes,
+    promised: Sizes,
+    holds: Sequence[Hold],
+    *,
+    is_reserved: bool,
+    search: SearchBudget = UNLIMITED,
+    pool_policy: PoolPolicy = PoolPolicy.UNKNOWN,
+    bad_order: Sequence[PlacedStep] = (),
+) -> Miss:
+    """Why one object refuses a group of claims, `sizes` and `promised` descending. What the decision's `search` could
+    not find out is told so."""
+    if not room.is_known:
+        return Miss(_UNKNOWN, 0, f"capacity object {capacity.key} does not say how much is free")
+    undecided = search.undecided
+    lack = _lack(room, sizes, search)
+    if search.undecided != undecided:
+        return _not_searched(room, sizes, search)
+    if lack is not None:
+        hint = _if_bounded(capacity, room, sizes)
+        return Miss(lack.rank, lack.lacking_bytes, f"{lack.told}; {hint}" if hint else lack.told, hint)
+    if is_reserved:
+        return Miss(_WAITS, 0, _reserved(holds))
+    is_too_large = bool(sizes) and sizes[0] > room.claim_limit_beside(promised)
+    if promised and (is_too_large or not fits_beside_one(room.pools, sizes, promised, search, pool_policy)):
+        if search.undecided != undecided:
+            return _not_searched(room, sizes, search)
+        return _promised(room, sizes, promised, holds)
+    why = "only if the driver picks the right pools"
+    if bad_order:
+        why = f"only if the driver is asked in the right order: {placed_badly(pool_policy, bad_order)}"
+    return Miss(_UNSURE, 0, f"{amounts(sizes)} fit {amounts(room.pools)} {why} (poolFit: Guaranteed)")
+
+
+def _not_searched(room: Room, sizes: Sizes, search: SearchBudget) -> Miss:
+    ended = f"the search ended after {search.limit} steps, and goes on when the pod is tried again"
+    return Miss(_UNSURE, 0, f"{amounts(sizes)} may fit {amounts(room.pools)}: {ended}")
+
+
+def _lack(room: Room, sizes: Sizes, search: SearchBudget = UNLIMITED) -> Miss | None:
+    """What the room lacks for these claims, whoever else wants it; None when they fit."""
+    largest, needed = room.pools[0], sizes[0] if sizes else 0
+    if needed > room.claim_limit:
+        told = f"largest volume {amount(room.claim_limit)}, needs {amount(needed)}"
+        return Miss(_LACKS, needed - room.claim_limit, told)
+    if largest >= UNBOUNDED or fits_one(room.pools, sizes, search):
+        return None
+    if needed > largest:
+        return Miss(_LACKS, needed - largest, f"largest free pool {amount(largest)}, needs {amount(needed)}")
+    free, together = sum(room.pools), sum(sizes)
+    if together > free:
+        pools = f" in {len(room.pools)} pools" if len(room.pools) > 1 else ""
+        return Miss(_LACKS, together - free, f"{amount(free)} free{pools}, needs {amount(together)} together")
+    return Miss(_LACKS, 0, f"{amounts(sizes)} pack no way into {amounts(room.pools)}")
+
+
+def _if_bounded(capacity: CSIStorageCapacity, room: Room, sizes: Sizes) -> str:
+    """A driver that reports a sum and a maximum is read as one pool; where that is the trouble, it is said."""
+    if listed_pools(capacity) or room != room_of(capacity, LegacyPools.STRICT):
+        return ""
+    bounded = room_of(capacity, LegacyPools.BOUNDED)
+    if bounded == room or _lack(bounded, sizes) is not None:
+        return ""
+    together = "" if bounded.pools[0] >= UNBOUNDED else f", {amount(bounded.pools[0])} together"
+    return f"legacyPools: Bounded would take it (each at most {amount(bounded.claim_limit)}{together})"
+
+
+def _reserved(holds: Sequence[Hold]) -> str:
+    """The holder can be gone for as long as an object's news is on its way."""
+    if not holds:
+        return "reserved"
+    return f"reserved by {holds[0].pod or ', '.join(holds[0].claims)} since {rfc3339(holds[0].since)}"
+
+
+def _promised(room: Room, sizes: Sizes, promised: Sizes, holds: Sequence[Hold]) -> Miss:
+    free, taken, together = sum(room.pools), sum(promised), sum(sizes)
+    if free >= UNBOUNDED:  # claims are judged one by one
+        free, together = room.free_bytes, sizes[0]
+    names = list(dict.fromkeys(hold.pod or ", ".join(hold.claims) for hold in holds))
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    to_whom = f" to {', '.join(names[:_NAMED])}{more}" if names else ""
+    since = f" since {rfc3339(min(hold.since for hold in holds))}" if holds else ""
+    told = f"{amount(free)} free, {amount(taken)} promised{to_whom}{since}, needs {amount(together)}"
+    if taken + together <= free:
+        told += " wherever the driver puts those"
+    return Miss(_WAITS, max(taken + together - free, 0), told)
+
+
+def placed_badly(pool_policy: str, steps: Sequence[PlacedStep]) -> str:
+    """What a driver does when it is asked in an order that goes wrong: most-free puts 60Gi into the pool of 100Gi, …"""
+    taken = [f"{amount(each.size)} into the pool of {amount(each.pool_bytes)}" for each in steps if each.pool_bytes]
+    told = f"{pool_policy} puts {', then '.join(taken)}, " if taken else f"{pool_policy}: "
+    return f"{told}and {amount(steps[-1].size)} finds no room"
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def amount(number: int) -> str:
+    """Bytes as a quantity: 80Gi. Pools by the thousand are often alike."""
+    return str(Quantity.from_bytes(number))
+
+
+def amounts(numbers: Iterable[int]) -> str:
+    """Several, the largest first, those alike counted: 2×100Gi, 60Gi. Of very many, the first, and how many more."""
+    counted = Counter(numbers)
+    told = [
+        f"{count}×{amount(each)}" if count > 1 else amount(each)
+        for each, count in islice(counted.items(), MOST_AMOUNTS)
+    ]
+    left = counted.total() - sum(islice(counted.values(), MOST_AMOUNTS))
+    return ", ".join([*told, f"and {left:,} more"] if left else told)
+
 
 BOUND, STATIC, DYNAMIC, REBUILD = "bound", "static", "dynamic", "rebuild"
 

@@ -32,11 +32,15 @@ from tonnage.scheduling.volumes.explain.account_entries import (
     REBUILD,
     STATIC,
     ClaimAccount,
+    Miss,
     NodeAccount,
+    PlacedStep,
     Slots,
     Supply,
+    elsewhere,
+    out_of_reach,
+    room_miss,
 )
-from tonnage.scheduling.volumes.explain.nearest_miss import Miss, PlacedStep, elsewhere, out_of_reach, room_miss
 from tonnage.scheduling.volumes.packing.claim_orders import safe_order
 from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED, UNLIMITED, Sizes, descending, place_one
 from tonnage.scheduling.volumes.packing.pool_grades import Grade, grade_one

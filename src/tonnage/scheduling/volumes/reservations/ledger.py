@@ -3,7 +3,7 @@
     selected-node, not bound ──► bound ──► its object is refreshed and shows it, or the timeout passed
                  │                 └─ its claim is deleted ──► the same, or its volume is deleted too
                  └──────────────────► its object says that it includes the claim
-                 └──────────────────► it cannot be made, whatever room there is: the promise rests (`refusals.py`)
+                 └──────────────────► it cannot be made, whatever room there is: the promise rests (`holds.py`)
     rebuilt (bound all along) ──► the volume's node affinity admits the new node ──► as above, from "bound" on
                  └──────────────────► its affinity is set and admits other nodes only: it went elsewhere
 

@@ -18,19 +18,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from tonnage.keyed import Shelf
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.volumes.attach.volume_places import VolumePlaces
-from tonnage.scheduling.volumes.capacity.class_annotations import is_elsewhere
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.capacity.pools import free_bytes, largest_volume
+from tonnage.scheduling.volumes.capacity.pools import free_bytes, is_elsewhere, largest_volume
 from tonnage.scheduling.volumes.demand import VolumePlan, size_to_make
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes
-from tonnage.scheduling.volumes.rebuilds import RebuildProgress, is_on_its_way, progress_of
+from tonnage.scheduling.volumes.rebuilds import RebuildProgress, VolumePlaces, is_on_its_way, progress_of
 from tonnage.scheduling.volumes.reservations.holds import (
     AGAIN_S,
     DELETION,
@@ -46,7 +45,6 @@ from tonnage.scheduling.volumes.reservations.holds import (
     is_refresh,
     pod_of,
 )
-from tonnage.scheduling.volumes.shelf import Shelf
 
 
 @dataclass(slots=True, eq=False)

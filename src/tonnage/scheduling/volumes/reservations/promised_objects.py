@@ -32,13 +32,11 @@ from tonnage.objects.storage_v1 import INCLUDED_CLAIMS, CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import row_numbers
 from tonnage.scheduling.cluster.storage import Storage
-from tonnage.scheduling.volumes.attach.volume_places import VolumePlaces
-from tonnage.scheduling.volumes.capacity.class_annotations import is_elsewhere
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.capacity.pools import free_bytes, told_pools
+from tonnage.scheduling.volumes.capacity.pools import free_bytes, is_elsewhere, told_pools
 from tonnage.scheduling.volumes.demand import counted_bytes
-from tonnage.scheduling.volumes.rebuilds import RebuildProgress, progress_of
+from tonnage.scheduling.volumes.rebuilds import RebuildProgress, VolumePlaces, progress_of
 from tonnage.scheduling.volumes.reservations.holds import is_looked_at_anew, is_refresh
 from tonnage.scheduling.volumes.reservations.promises import EVER, Decided, Promise
 from tonnage.scheduling.volumes.volume_reach import reachable

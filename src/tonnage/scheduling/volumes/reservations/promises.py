@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
+from tonnage.keyed import Shelf
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.reservations.holds import RESTS, WAITS_FOR_REFRESH, Hold
-from tonnage.scheduling.volumes.shelf import Shelf
 
 _NOTHING: Mapping[str, int] = {}
 _REBUILDING = "waits for its volume to be rebuilt"
