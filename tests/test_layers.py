@@ -82,7 +82,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("server",),
     ),
     "documents": (
-        ("go_text", "known_pod_specs", "schema", "strategy", "validation"),
+        ("go_text", "schema", "strategy", "validation"),
         ("admit", "api_errors", "deletion", "scale"),
         ("access", "patches", "pod_admission", "protobuf", "quota"),
         ("apply", "pod_subresources"),

@@ -54,12 +54,6 @@ _VALUE = _Spelling(
     f"a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', {_AT_ITS_ENDS}",
     *("MyValue", "my_value", "12345"),
 )
-_C_IDENTIFIER = _Spelling(
-    "[A-Za-z_][A-Za-z0-9_]*",
-    "a valid C identifier must start with alphabetic character or '_', "
-    "followed by a string of alphanumeric characters or '_'",
-    *("my_name", "MY_NAME", "MyName"),
-)
 _CONFIG_KEY = _Spelling(
     "[-._a-zA-Z0-9]+",
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
@@ -141,10 +135,6 @@ def port_name(value: str) -> list[str]:
     if value.startswith("-") or value.endswith("-"):
         wrong.append("must not begin or end with a hyphen")
     return wrong
-
-
-def c_identifier(value: str) -> list[str]:
-    return _C_IDENTIFIER.wrong(value)
 
 
 def config_key(value: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""A spec that is known is judged, warned about and owned as if it were new.
+"""A spec that is known is judged as if it were new.
 
 The specs are those whose answers were read off a real server, legal and illegal ones, merged two by two, with names of
 claims, hostnames and names of pods drawn at random: few enough that the same text comes again and again. Each is asked
@@ -15,17 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
-from tonnage.documents import known_pod_specs
-from tonnage.documents.apply import managed_fields
-from tonnage.documents.apply.field_walk import UnnamedItem, compare
 from tonnage.documents.kinds.pods import pod_spec as pod_rules
-from tonnage.documents.kinds.pods import pod_warnings as warnings_of_pods
 from tonnage.documents.kinds.pods.pod_defaults import default_pod
-from tonnage.documents.known_pod_specs import KnownSpecs
-from tonnage.documents.schema import schema_of
-from tonnage.objects.document import Doc, copy, encode
+from tonnage.objects.document import Doc, copy
 
-POD = schema_of("", "v1", "Pod")
 _FILE = Path(__file__).parents[2] / "parity" / "pod_rules_1_36.yaml"
 SPECS: list[Doc] = [case["spec"] for case in yaml.load(_FILE.read_text(), yaml.CSafeLoader)["create"]]
 
@@ -64,38 +57,16 @@ def test_a_known_spec_is_judged_as_a_new_one(pod: Doc, is_lenient: bool) -> None
         assert told(pod_rules.validate_pod(pod, allow_invalid_values=is_lenient)) == told(twin)
 
 
-@settings(max_examples=tries(60), deadline=None)
-@given(pods())
-def test_a_known_spec_is_warned_about_as_a_new_one(pod: Doc) -> None:
-    twin = warnings_of_pods.spec_warnings(pod["spec"], "spec")
-    for _ in range(2):
-        found = warnings_of_pods.pod_warnings(pod)
-        assert found[len(found) - len(twin) :] == twin
-        assert len(found) - len(twin) == (1 if len(pod["metadata"]["name"]) > 63 else 0)
-
-
-@settings(max_examples=tries(60), deadline=None)
-@given(pods())
-def test_the_fields_of_a_known_spec_are_those_of_a_new_one(pod: Doc) -> None:
-    try:
-        twin = compare(POD, {}, pod)
-    except UnnamedItem:
-        return
-    whole = twin.added.union(twin.modified).to_fields_v1()
-    for _ in range(2):
-        assert encode(managed_fields.new_fields(POD, pod).to_fields_v1()) == encode(whole)  # the order of steps as well
-
-
 def test_what_is_known_has_an_end() -> None:
-    known: KnownSpecs[int] = KnownSpecs()
-    for number in range(known_pod_specs.MAX_SPECS + 1):
-        known.keep(b"%d" % number, number)
-    assert known.get(b"0") is None
-    assert known.get(b"1") == 1
-    assert known.get(b"%d" % known_pod_specs.MAX_SPECS) == known_pod_specs.MAX_SPECS
+    pod_rules._legal.clear()
+    for number in range(pod_rules._MAX_KNOWN + 1):
+        pod: Doc = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": f"c{number}", "image": "x"}]}}
+        default_pod(pod)
+        assert pod_rules.validate_pod(pod) == []
+    assert len(pod_rules._legal) == 1
 
 
 def test_long_specs_and_such_that_cannot_be_written_down_are_not_kept() -> None:
-    long = {"containers": [{"name": "c", "image": "x" * known_pod_specs.MAX_TEXT_BYTES}]}
-    assert known_pod_specs.text_of_spec(long) is None
-    assert known_pod_specs.text_of_spec({"nodeName": "\ud800"}) is None
+    long = {"containers": [{"name": "c", "image": "x" * pod_rules._MAX_KNOWN_BYTES}]}
+    assert pod_rules._text_of(long) is None
+    assert pod_rules._text_of({"nodeName": "\ud800"}) is None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tonnage.documents.apply.field_set import FieldSet
-from tonnage.documents.apply.managed_fields import check_entries, keep_times, reset_fields_of, track_update
+from tonnage.documents.apply.managed_fields import check_entries, reset_fields_of, track_update
 from tonnage.documents.schema import schema_of
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.resources import BY_KIND
@@ -259,28 +259,3 @@ def test_the_fold_grows_by_one_with_every_manager_more() -> None:
     assert [one["manager"] for one in entries] == ["ancient-changes", *(f"m{i:02}" for i in range(5, 14))]
     assert entries[0]["fieldsV1"] == data("k00", "k01", "k02", "k03", "k04", whole=True)
     assert entries[0]["time"] == "2026-01-01T00:00:04Z"
-
-
-# -- the end of an update ----------------------------------------------------------------------------------------------
-
-
-def test_a_change_of_times_alone_is_undone() -> None:
-    old = config_map([entry("alice", data("a"), T1)], a="1")
-    new = config_map([entry("alice", data("a"), T2)], a="1")
-    new["metadata"] |= {"resourceVersion": "2", "labels": {}}
-    keep_times(old, new)
-    assert new["metadata"]["managedFields"] == [entry("alice", data("a"), T1)]
-
-
-@pytest.mark.parametrize(
-    ("entries", "value"),
-    [
-        pytest.param([entry("alice", data("a"), T2)], "2", id="the object changed"),
-        pytest.param([entry("alice", data("a", "b"), T2)], "1", id="an entry changed"),
-        pytest.param([entry("alice", data("a"), T2), entry("bob", data("a"))], "1", id="an entry came"),
-    ],
-)
-def test_times_move_with_any_other_change(entries: list[Doc], value: str) -> None:
-    new = config_map(copy(entries), a=value)
-    keep_times(config_map([entry("alice", data("a"), T1)], a="1"), new)
-    assert new["metadata"]["managedFields"] == entries

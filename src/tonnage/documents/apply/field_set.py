@@ -207,10 +207,6 @@ class OrderedTree(dict[str, Tree]):
     __slots__ = ()
 
 
-def ordered(tree: Tree) -> OrderedTree:
-    return OrderedTree(_in_order(tree))
-
-
 def _in_order(tree: Tree) -> Tree:
     """The same tree with sorted keys, at every depth; the very tree where it is in order, as stored ones are."""
     if type(tree) is OrderedTree:

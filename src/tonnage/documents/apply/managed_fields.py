@@ -5,8 +5,7 @@ that manager set last. After a write, its manager owns all it changed, nobody el
 what is gone. This is upstream's chain of field managers as one pass; `server_side_apply` builds on it.
 
 Every write runs `track_update`, so it is made to be cheap: the fields of an entry are used as they are stored
-(`field_set`), and a create is the difference from an empty object. The fields of pods' specs, which are mostly those of
-their templates, are worked out once and shared (`known_pod_specs`). The trees in entries are shared between documents
+(`field_set`), and a create is the difference from an empty object. The trees in entries are shared between documents
 and never changed.
 """
 
@@ -17,11 +16,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from tonnage.documents.apply.field_set import FieldSet, OrderedTree, Tree, ordered
-from tonnage.documents.apply.field_walk import FieldChanges, UnnamedItem, compare
-from tonnage.documents.known_pod_specs import KnownSpecs, text_of_spec
-from tonnage.documents.schema import ShapedResource, Struct, schema_of
-from tonnage.objects.document import Doc, dig, same
+from tonnage.documents.apply.field_set import FieldSet, OrderedTree
+from tonnage.documents.apply.field_walk import UnnamedItem, compare
+from tonnage.documents.schema import ShapedResource, Struct
+from tonnage.objects.document import Doc, dig
 from tonnage.objects.resources import Resource
 
 NOTHING = FieldSet()
@@ -39,7 +37,6 @@ _RESET_BY_STATUS: dict[str, tuple[tuple[str, ...], ...]] = {
     "resourceclaims.resource.k8s.io": (("metadata",),),
     "volumeattachments.storage.k8s.io": (("metadata",),),
 }
-_fields_of_specs: KnownSpecs[Tree] = KnownSpecs()
 
 
 class FieldOwner(NamedTuple):
@@ -141,7 +138,7 @@ def record_update(
     api_versions: Collection[str] = (),
 ) -> None:
     """Give `owner` what differs between the documents, and take that from all others. Raises UnnamedItem."""
-    difference = compare(struct, old, new) if old else FieldChanges(new_fields(struct, new), NOTHING, NOTHING)
+    difference = compare(struct, old, new)
     changed = difference.added.union(difference.modified).without(reset_fields).difference(NEVER_OWNED)
     removed = difference.removed.without(reset_fields)
     take_away(managed, changed.union(removed), api_versions=api_versions or (owner.version,))
@@ -260,41 +257,3 @@ def write_entries(doc: Doc, managed: Managed) -> None:
         doc["metadata"]["managedFields"] = entries
     else:
         doc["metadata"].pop("managedFields", None)
-
-
-def keep_times(old: Doc, new: Doc) -> None:
-    """Undo new times of entries when nothing else in the object changed, so that the write is no change at all."""
-    before, after = (dig(doc, "metadata", "managedFields") or [] for doc in (old, new))
-    if len(before) != len(after) or before == after:
-        return
-    are_alike = all(_without(one, "time") == _without(other, "time") for one, other in zip(before, after, strict=True))
-    contents = [
-        {**doc, "metadata": _without(doc["metadata"], "managedFields", "resourceVersion")} for doc in (old, new)
-    ]
-    if are_alike and same(*contents):
-        new["metadata"]["managedFields"] = [dict(entry) for entry in before]
-
-
-def _without(doc: Doc, *names: str) -> Doc:
-    return {name: value for name, value in doc.items() if name not in names}
-
-
-def new_fields(struct: Struct, doc: Doc) -> FieldSet:
-    """The fields of a new document, containers on the way included. Raises UnnamedItem."""
-    if struct is not schema_of("", "v1", "Pod") or "spec" not in doc:
-        return _worked_out(struct, doc)
-    text = text_of_spec(doc["spec"])
-    fields_of_spec = _fields_of_specs.get(text)
-    if fields_of_spec is None:
-        fields_of_spec = {
-            step: ordered(below) if below else below
-            for step, below in _worked_out(struct, {"spec": doc["spec"]}).tree.items()
-        }
-        _fields_of_specs.keep(text, fields_of_spec)
-    rest = _worked_out(struct, {field: value for field, value in doc.items() if field != "spec"})
-    return FieldSet({**rest.tree, **fields_of_spec})
-
-
-def _worked_out(struct: Struct, doc: Doc) -> FieldSet:
-    difference = compare(struct, {}, doc)
-    return difference.added.union(difference.modified)

@@ -28,13 +28,12 @@ from tonnage.documents.kinds.pods.pod_security import (
     validate_pod_security_context,
 )
 from tonnage.documents.kinds.pods.pod_volumes import validate_volumes
-from tonnage.documents.known_pod_specs import KnownSpecs, depends_on_its_pod, text_of_spec
 from tonnage.documents.validation import resources
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.metadata import validate_annotations, validate_labels
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
-from tonnage.objects.document import Doc
+from tonnage.objects.document import Doc, encode
 from tonnage.objects.field_errors import (
     Errors,
     duplicate,
@@ -49,8 +48,9 @@ from tonnage.objects.field_errors import (
 MIRROR = "kubernetes.io/config.mirror"
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _MAX_INT32 = 2**31 - 1
-_legal: KnownSpecs[bool] = KnownSpecs()
-"""Specs of pods that nothing is wrong with, judged strictly."""
+_MAX_KNOWN, _MAX_KNOWN_BYTES = 256, 8 * 1024
+_legal: dict[bytes, None] = {}
+"""Texts of specs that nothing is wrong with, judged strictly: pods come by the thousand from one template."""
 _NAMESERVERS_MAX, _SEARCHES_MAX, _SEARCH_CHARS_MAX = 3, 32, 2048
 _HOSTNAME_MAX_BYTES = 64
 _SEARCH = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
@@ -77,15 +77,37 @@ def validate_pod(pod: Doc, *, allow_invalid_values: bool = False) -> Errors:
     """What holds for a pod at any time. Mirrors validatePodMetadataAndSpec."""
     metadata, spec = pod["metadata"], pod["spec"]
     errors = validate_pod_annotations(metadata.get("annotations", {}), spec, "metadata.annotations")
-    if depends_on_its_pod(spec):
-        return errors + _validate_spec_of_pod(spec, metadata, allow_invalid_values=allow_invalid_values)
-    text = text_of_spec(spec)
-    if _legal.get(text):
+    text = _text_of(spec)
+    if text in _legal:
         return errors
     wrong = _validate_spec_of_pod(spec, metadata, allow_invalid_values=allow_invalid_values)
-    if not wrong and not allow_invalid_values:
-        _legal.keep(text, True)
+    if text is not None and not wrong and not allow_invalid_values:
+        if len(_legal) >= _MAX_KNOWN:
+            _legal.clear()
+        _legal[text] = None
     return errors + wrong
+
+
+def _text_of(spec: Doc) -> bytes | None:
+    """What a spec is known by. Of claims and hostnames, in which pods of one StatefulSet differ, only legality counts.
+    None for a spec that is too long, or judged by more than itself: names of ephemeral claims begin with the pod's.
+    """
+    volumes, hostname = spec.get("volumes", ()), spec.get("hostname", "")
+    if "resourceClaims" in spec or any("ephemeral" in volume for volume in volumes):
+        return None
+    plain = {**spec, "volumes": [_with_any_claim(volume) for volume in volumes]} if volumes else dict(spec)
+    if hostname and not names.dns_label(hostname):
+        plain["hostname"] = "x"
+    try:
+        text = encode(plain)
+    except (TypeError, ValueError, OverflowError):  # which no decoder of requests lets in, but files of people do
+        return None
+    return text if len(text) <= _MAX_KNOWN_BYTES else None
+
+
+def _with_any_claim(volume: Doc) -> Doc:
+    source: Doc = volume.get("persistentVolumeClaim", {})
+    return {**volume, "persistentVolumeClaim": {**source, "claimName": "x"}} if source.get("claimName") else volume
 
 
 def _validate_spec_of_pod(spec: Doc, metadata: Doc, *, allow_invalid_values: bool) -> Errors:

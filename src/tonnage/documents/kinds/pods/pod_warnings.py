@@ -12,7 +12,6 @@ from itertools import islice
 from tonnage.documents.kinds.pods.pod_placement import PREFERRED, REQUIRED
 from tonnage.documents.kinds.pods.pod_security import containers_in
 from tonnage.documents.kinds.storage.persistent_volume_claim import claim_spec_warnings
-from tonnage.documents.known_pod_specs import KnownSpecs, text_of_spec
 from tonnage.documents.validation.selectors import DEPRECATED_NODE_LABELS, node_selector_term_warnings
 from tonnage.objects import names
 from tonnage.objects.document import Doc
@@ -33,19 +32,11 @@ _DEAD_SOURCES = {
     "cephfs": ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
     "rbd": ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
 }
-_without_warnings: KnownSpecs[bool] = KnownSpecs()
-"""Specs of pods that there is nothing to say about."""
 
 
 def pod_warnings(pod: Doc) -> list[str]:
-    told = _name_warnings(pod["metadata"].get("name", ""), "the Pod's hostname")
-    text = text_of_spec(pod["spec"])
-    if _without_warnings.get(text):
-        return told
-    about_spec = spec_warnings(pod["spec"], "spec")
-    if not about_spec:
-        _without_warnings.keep(text, True)
-    return told + about_spec
+    about_name = _name_warnings(pod["metadata"].get("name", ""), "the Pod's hostname")
+    return about_name + spec_warnings(pod["spec"], "spec")
 
 
 def workload_name_warnings(name: str) -> list[str]:
