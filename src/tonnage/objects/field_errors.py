@@ -7,7 +7,7 @@ f-strings. `invalid_object` folds the list into the one 422 answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -55,6 +55,8 @@ class FieldError:
 
 
 Errors = list[FieldError]
+Wrong = Iterator[FieldError]
+"""The same, told one by one."""
 MAX_ERRORS_TOLD = 250
 """How many broken rules one answer names; the rest are counted. A body of 3 MB can break a hundred thousand."""
 MAX_VALUE_BYTES = 64 * 1024

@@ -13,13 +13,15 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig, same
 from tonnage.objects.field_errors import (
     Errors,
-    duplicate,
+    FieldError,
+    Wrong,
     forbidden,
     invalid,
     required,
@@ -29,8 +31,10 @@ from tonnage.objects.field_errors import (
 )
 from tonnage.objects.texts.decode_budget import whole_number
 
-Rule = Callable[[Any, str], Errors]
+Rule = Callable[[Any, str], Iterable[FieldError]]
 """What is wrong with a value at a path."""
+ListRule = Callable[[Any, str], Errors]
+"""The same as a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class Asked:
     rule: Rule
     zero: Any = ""
 
-    def __call__(self, value: Any, path: str) -> Errors:
+    def __call__(self, value: Any, path: str) -> Iterable[FieldError]:
         return self.rule(value, path)
 
 
@@ -61,37 +65,32 @@ def check(doc: Doc, path: str, rules: Rules) -> Errors:
     return errors
 
 
-def part(rules: Rules) -> Rule:
+def part(rules: Rules) -> ListRule:
     """A part of a document, judged by a table of its own."""
     return lambda value, path: check(value, path, rules)
 
 
-def each(rule: Rule | Rules, *, unique: str = "", at_most: int | None = None) -> Rule:
-    """A list: every item by a rule or a table; no two items with the same text in the field `unique`."""
+def each(rule: Rule | Rules, *, at_most: int | None = None) -> ListRule:
+    """A list: every item by a rule or a table."""
     judge = rule if callable(rule) else part(rule)
 
     def judge_list(values: Any, path: str) -> Errors:
         errors = [too_many(path, len(values), at_most)] if at_most is not None and len(values) > at_most else []
-        seen: set[str] = set()
         for idx, item in enumerate(values):
             errors += judge(item, f"{path}[{idx}]")
-            if unique:
-                if item.get(unique, "") in seen:
-                    errors.append(duplicate(f"{path}[{idx}].{unique}", item.get(unique, "")))
-                seen.add(item.get(unique, ""))
         return errors
 
     return judge_list
 
 
 def both(first: Rule, second: Rule) -> Rule:
-    return lambda value, path: first(value, path) + second(value, path)
+    return lambda value, path: chain(first(value, path), second(value, path))
 
 
 def needed(rule: Rule | None = None, told: str = "") -> Asked:
     """A field that must be there and not be empty; what it holds is judged by `rule`."""
 
-    def judge(value: Any, path: str) -> Errors:
+    def judge(value: Any, path: str) -> Iterable[FieldError]:
         if not value:
             return [required(path, told)]
         return rule(value, path) if rule is not None else []
@@ -104,25 +103,25 @@ def if_set(rule: Rule) -> Rule:
     return lambda value, path: rule(value, path) if value else []
 
 
-def named(rule: Callable[[Any], list[str]]) -> Rule:
+def named(rule: Callable[[Any], list[str]]) -> ListRule:
     """A name: one error for each sentence that `rule` finds."""
     return lambda value, path: sentences(path, value, rule(value))
 
 
-def one_of(*allowed: str) -> Rule:
+def one_of(*allowed: str) -> ListRule:
     """A word out of a list, which is told in upstream's order."""
     return lambda value, path: [] if value in allowed else [unsupported(path, value, allowed)]
 
 
-def at_most_bytes(limit: int) -> Rule:
+def at_most_bytes(limit: int) -> ListRule:
     return lambda value, path: [too_long(path, limit)] if len(value.encode()) > limit else []
 
 
-def within(low: int, high: int) -> Rule:
+def within(low: int, high: int) -> ListRule:
     return lambda value, path: sentences(path, value, names.in_range(value, low, high))
 
 
-def must_be(is_legal: Callable[[Any], bool], told: str) -> Rule:
+def must_be(is_legal: Callable[[Any], bool], told: str) -> ListRule:
     """A rule with a sentence of its own."""
     return lambda value, path: [] if is_legal(value) else [invalid(path, value, told)]
 
@@ -178,12 +177,11 @@ def descending_path(value: str, path: str) -> Errors:
     return errors + no_backsteps(value, path)
 
 
-def unreserved_path(value: str, path: str) -> Errors:
+def unreserved_path(value: str, path: str) -> Wrong:
     """The same, and no name that starts with two dots, which the kubelet keeps for itself."""
-    errors = descending_path(value, path)
+    yield from descending_path(value, path)
     if value.startswith("..") and not value.startswith("../"):
-        errors.append(invalid(path, value, "must not start with '..'"))
-    return errors
+        yield invalid(path, value, "must not start with '..'")
 
 
 def port_number_or_name(value: int | str, path: str) -> Errors:

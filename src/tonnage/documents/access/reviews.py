@@ -15,7 +15,7 @@ from tonnage.documents.access.rules import Rule
 from tonnage.documents.validation.internal_form import internal
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, forbidden, invalid, required
+from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required
 from tonnage.objects.field_rules import validate_label_name
 from tonnage.objects.requirements import Requirement
 from tonnage.objects.selectors import FieldSelector, InvalidSelector, LabelSelector
@@ -54,20 +54,18 @@ def validate_review(doc: Doc, *, names_subject: bool, is_local: bool) -> Errors:
     return errors
 
 
-def _validate_selector(asked: Doc, field: str, validate_key: Callable[[str, str], Errors]) -> Errors:
+def _validate_selector(asked: Doc, field: str, validate_key: Callable[[str, str], Errors]) -> Wrong:
     selector, path = asked.get(field), f"{_RESOURCE}.{field}"
     if selector is None:
-        return []
+        return
     raw, requirements = selector.get("rawSelector", ""), selector.get("requirements", [])
-    errors: Errors = []
     if raw and requirements:
-        errors.append(invalid(f"{path}.rawSelector", raw, "may not specified at the same time as requirements"))
+        yield invalid(f"{path}.rawSelector", raw, "may not specified at the same time as requirements")
     if not raw and not requirements:
         told = f"when {path} is specified, requirements or rawSelector is required"
-        errors.append(required(f"{path}.requirements", told))
+        yield required(f"{path}.requirements", told)
     for idx, requirement in enumerate(requirements):
-        errors += _validate_requirement(requirement, f"{path}.requirements[{idx}]", validate_key)
-    return errors
+        yield from _validate_requirement(requirement, f"{path}.requirements[{idx}]", validate_key)
 
 
 def _field_key(key: str, path: str) -> Errors:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from tonnage.documents.custom.schema_rules import openapi_schema_errors
 from tonnage.objects.document import Doc, copy, dig, same
-from tonnage.objects.field_errors import Errors, duplicate, invalid, required, too_many
+from tonnage.objects.field_errors import Errors, Wrong, duplicate, invalid, required, too_many
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
@@ -37,23 +37,22 @@ _VERSION: Final = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
 MAX_SELECTABLE_FIELDS = 8
 
 
-def deprecation_errors(version: Doc, path: str) -> Errors:
+def deprecation_errors(version: Doc, path: str) -> Wrong:
     said = version.get("deprecationWarning")
     if said is None:
-        return []
+        return
     path = f"{path}.deprecationWarning"
     if not version.get("deprecated"):
-        return [invalid(path, said, "can only be set for deprecated versions")]
-    errors: Errors = []
+        yield invalid(path, said, "can only be set for deprecated versions")
+        return
     if len(said.encode()) > 256:
-        errors.append(invalid(path, said, "must be <= 256 characters long"))
+        yield invalid(path, said, "must be <= 256 characters long")
     if not said:
-        errors.append(invalid(path, said, "must not be an empty string"))
+        yield invalid(path, said, "must not be an empty string")
     odd = next((index for index, char in enumerate(said) if not char.isprintable()), None)
     if odd is not None:
         told = "must only contain printable UTF-8 characters; non-printable character found at index"
-        errors.append(invalid(path, said, f"{told} {odd}"))
-    return errors
+        yield invalid(path, said, f"{told} {odd}")
 
 
 def schema_errors(version: Doc, path: str, old: Doc | None) -> Errors:
@@ -74,11 +73,10 @@ def schema_errors(version: Doc, path: str, old: Doc | None) -> Errors:
     return errors if errors and schema not in before else []
 
 
-def subresource_errors(version: Doc, path: str, old: Doc | None) -> Errors:
+def subresource_errors(version: Doc, path: str, old: Doc | None) -> Wrong:
     scale = (version.get("subresources") or {}).get("scale")
     if scale is None:
-        return []
-    errors: Errors = []
+        return
     for field, roots in (
         ("specReplicasPath", (".spec.",)),
         ("statusReplicasPath", (".status.",)),
@@ -87,13 +85,12 @@ def subresource_errors(version: Doc, path: str, old: Doc | None) -> Errors:
         where, value = f"{path}.scale.{field}", scale.get(field) or ""
         if not value:
             if field != "labelSelectorPath":
-                errors.append(required(where))
+                yield required(where)
         elif wrong := simple_path_errors(value, where):
-            errors += wrong
+            yield from wrong
         elif not value.startswith(roots):
             under = "under either .spec or .status" if len(roots) > 1 else f"under {roots[0].rstrip('.')}"
-            errors.append(invalid(where, value, f"should be a json path {under}"))
-    return errors
+            yield invalid(where, value, f"should be a json path {under}")
 
 
 def simple_path_errors(value: str, path: str) -> Errors:
@@ -102,25 +99,23 @@ def simple_path_errors(value: str, path: str) -> Errors:
     return [] if value[0] == "." else [invalid(path, value, "must be a simple json path starting with .")]
 
 
-def column_errors(version: Doc, path: str, old: Doc | None) -> Errors:
-    errors: Errors = []
+def column_errors(version: Doc, path: str, old: Doc | None) -> Wrong:
     for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
         where = f"{path}[{index}]"
         if not column.get("name"):
-            errors.append(required(f"{where}.name"))
+            yield required(f"{where}.name")
         kind, told = column.get("type") or "", f"must be one of {','.join(_COLUMN_TYPES)}"
         if not kind:
-            errors.append(required(f"{where}.type", told))
+            yield required(f"{where}.type", told)
         elif kind not in _COLUMN_TYPES:
-            errors.append(invalid(f"{where}.type", kind, told))
+            yield invalid(f"{where}.type", kind, told)
         word = column.get("format") or ""
         if word and word not in _COLUMN_FORMATS:
-            errors.append(invalid(f"{where}.format", word, f"must be one of {','.join(_COLUMN_FORMATS)}"))
+            yield invalid(f"{where}.format", word, f"must be one of {','.join(_COLUMN_FORMATS)}")
         if not column.get("jsonPath"):
-            errors.append(required(f"{where}.JSONPath"))
+            yield required(f"{where}.JSONPath")
         else:
-            errors += simple_path_errors(column["jsonPath"], f"{where}.JSONPath")
-    return errors
+            yield from simple_path_errors(column["jsonPath"], f"{where}.JSONPath")
 
 
 def version_preference(version: str) -> tuple[object, ...]:
@@ -147,35 +142,34 @@ def deprecation_warning(spec: Doc, version: Doc) -> str | None:
     return f"{warning}; use {group}/{best} {kind}" if is_better else warning
 
 
-def selectable_errors(version: Doc, path: str, old: Doc | None) -> Errors:
+def selectable_errors(version: Doc, path: str, old: Doc | None) -> Wrong:
     """Mirrors ValidateCustomResourceSelectableFields."""
     fields, schema = version.get("selectableFields") or [], dig(version, "schema", "openAPIV3Schema")
     if not fields:
-        return []
+        return
     if not schema:
-        return [invalid(path, "", "may only be set when `version.schema.openAPIV3Schema` is not included")]
-    errors: Errors = []
+        yield invalid(path, "", "may only be set when `version.schema.openAPIV3Schema` is not included")
+        return
     seen: set[str] = set()
     for index, field in enumerate(fields):
         where, text = f"{path}[{index}].jsonPath", field.get("jsonPath") or ""
         if not text:
-            errors.append(required(where))
+            yield required(where)
             continue
         found = _schema_at(schema, text)
         if isinstance(found, str):
-            errors.append(invalid(where, text, f"is an invalid path: {found}"))
+            yield invalid(where, text, f"is an invalid path: {found}")
             continue
         if text.split(".")[1] == "metadata":
-            errors.append(invalid(where, text, "must not point to fields in metadata"))
+            yield invalid(where, text, "must not point to fields in metadata")
         if found.get("type") not in ("string", "boolean", "integer"):
             told = "must point to a field of type string, boolean or integer. Enum string fields and strings with"
-            errors.append(invalid(where, text, f"{told} formats are allowed."))
+            yield invalid(where, text, f"{told} formats are allowed.")
         if text in seen:
-            errors.append(duplicate(where, text))
+            yield duplicate(where, text)
         seen.add(text)
     if len(seen) > MAX_SELECTABLE_FIELDS:
-        errors.append(too_many(path, len(seen), MAX_SELECTABLE_FIELDS))
-    return errors
+        yield too_many(path, len(seen), MAX_SELECTABLE_FIELDS)
 
 
 def _schema_at(schema: Doc, text: str) -> Doc | str:

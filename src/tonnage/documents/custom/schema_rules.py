@@ -19,7 +19,7 @@ from tonnage.documents.custom.pruning import coerce_value, prune_value
 from tonnage.documents.custom.structural import META_FIELDS, Structural, compile_schema, step, structural_errors
 from tonnage.documents.custom.validation import ABSENT, Rules, embedded_errors
 from tonnage.objects.document import Doc, copy
-from tonnage.objects.field_errors import Errors, FieldError, forbidden, invalid, required, unsupported
+from tonnage.objects.field_errors import Errors, FieldError, Wrong, forbidden, invalid, required, unsupported
 from tonnage.objects.field_rules import one_of
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
@@ -162,35 +162,34 @@ def _set_item_errors(items: Doc, path: str) -> Errors:
     return []
 
 
-def _map_list_errors(schema: Doc, items: Doc | None, keys: list[str], path: str) -> Errors:
-    errors: Errors = []
+def _map_list_errors(schema: Doc, items: Doc | None, keys: list[str], path: str) -> Wrong:
     if not keys:
-        errors.append(required(f"{path}.{_KEYS}", f"must not be empty if {_LIST_TYPE} is map"))
+        yield required(f"{path}.{_KEYS}", f"must not be empty if {_LIST_TYPE} is map")
     if "items" not in schema:
-        errors.append(required(f"{path}.items", f"must have a schema if {_LIST_TYPE} is map"))
+        yield required(f"{path}.items", f"must have a schema if {_LIST_TYPE} is map")
     if items is None:
-        return errors
+        return
     if items.get("type", "") != "object":
         told = f"must be object if parent array's {_LIST_TYPE} is map"
-        return [*errors, invalid(f"{path}.items.type", items.get("type", ""), told)]
+        yield invalid(f"{path}.items.type", items.get("type", ""), told)
+        return
     properties, seen = items.get("properties") or {}, set()
     for key in keys:
         where = f"{path}.items.properties[{step(key)}]"
         field = properties.get(key)
         if field is None:
-            errors.append(invalid(f"{path}.{_KEYS}", keys, "entries must all be names of item properties"))
+            yield invalid(f"{path}.{_KEYS}", keys, "entries must all be names of item properties")
         elif field.get("type") in ("array", "object"):
             told = f"must be a scalar type if parent array's {_LIST_TYPE} is map"
-            errors.append(invalid(f"{where}.type", field["type"], told))
+            yield invalid(f"{where}.type", field["type"], told)
         if key in seen:
-            errors.append(invalid(f"{path}.{_KEYS}", keys, "must not contain duplicate entries"))
+            yield invalid(f"{path}.{_KEYS}", keys, "must not contain duplicate entries")
         seen.add(key)
         if field is not None and key not in (items.get("required") or ()) and field.get("default") is None:
             told = f"this property is in {_KEYS}, so it must have a default or be a required property"
-            errors.append(required(f"{where}.default", told))
+            yield required(f"{where}.default", told)
         if field is not None and field.get("nullable"):
-            errors.append(forbidden(f"{where}.nullable", f"this property is in {_KEYS}, so it cannot be nullable"))
-    return errors
+            yield forbidden(f"{where}.nullable", f"this property is in {_KEYS}, so it cannot be nullable")
 
 
 # -- CEL: form only ---------------------------------------------------------------------------------------------------

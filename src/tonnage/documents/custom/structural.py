@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tonnage.objects.document import Doc, encode
-from tonnage.objects.field_errors import Errors, forbidden, invalid, required
+from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required
 from tonnage.objects.texts.go_regexp import InvalidPattern, compile_go
 
 META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
@@ -161,60 +161,55 @@ def _invariants(schema: Doc, level: str, path: str) -> Errors:
     return errors
 
 
-def _meta_rules(schema: Doc, level: str, path: str) -> Errors:
-    errors: Errors = []
+def _meta_rules(schema: Doc, level: str, path: str) -> Wrong:
     properties = _properties(schema)
     is_resource = level == _ROOT or bool(schema.get(_EMBEDDED))
     for name in ("kind", "apiVersion"):
         if is_resource and name in properties and properties[name].get("type", "") != "string":
             where = f"{path}.properties[{step(name)}].type"
-            errors.append(invalid(where, properties[name].get("type", ""), "must be string"))
+            yield invalid(where, properties[name].get("type", ""), "must be string")
     if "metadata" not in properties:
-        return errors
+        return
     metadata, where = properties["metadata"], f"{path}.properties[metadata]"
     if is_resource and metadata.get("type", "") != "object":
-        errors.append(invalid(f"{where}.type", metadata.get("type", ""), "must be object"))
+        yield invalid(f"{where}.type", metadata.get("type", ""), "must be object")
     if level == _ROOT:
         more = {word: said for word, said in metadata.items() if word not in ("type", "default")}
         if set(more.get("properties", {})) <= {"name", "generateName"}:
             more.pop("properties", None)
         if more:
             told = "must not specify anything other than name and generateName, but metadata is implicitly specified"
-            errors.append(forbidden(where, told))
-    return errors
+            yield forbidden(where, told)
 
 
-def _value_validations(schema: Doc, path: str, skip_any_of: bool, skip_in_first_all_of: bool) -> Errors:
-    errors: Errors = []
+def _value_validations(schema: Doc, path: str, skip_any_of: bool, skip_in_first_all_of: bool) -> Wrong:
     for word in ("allOf", "oneOf") if skip_any_of else ("anyOf", "allOf", "oneOf"):
         for index, below in enumerate(_schemas_in(schema, word)):
             is_skipped = skip_in_first_all_of and word == "allOf" and index == 0
-            errors += _nested(below, f"{path}.{word}[{index}]", skip_any_of=is_skipped)
+            yield from _nested(below, f"{path}.{word}[{index}]", skip_any_of=is_skipped)
     if (negated := _below(schema, "not")) is not None:
-        errors += _nested(negated, f"{path}.not")
+        yield from _nested(negated, f"{path}.not")
     if pattern := schema.get("pattern"):
         try:
             compile_go(pattern)
         except InvalidPattern as exc:
             told = f"must be a valid regular expression, but isn't: error parsing regexp: {exc.problem}"
-            errors.append(invalid(f"{path}.pattern", pattern, told))
-    return errors
+            yield invalid(f"{path}.pattern", pattern, told)
 
 
-def _nested(schema: Doc, path: str, *, skip_any_of: bool = False) -> Errors:
+def _nested(schema: Doc, path: str, *, skip_any_of: bool = False) -> Wrong:
     """What stands inside `allOf` and its kin judges values and says nothing about structure."""
-    errors = _value_validations(schema, path, skip_any_of, skip_in_first_all_of=False)
+    yield from _value_validations(schema, path, skip_any_of, skip_in_first_all_of=False)
     if (items := _below(schema, "items")) is not None:
-        errors += _nested(items, f"{path}.items")
+        yield from _nested(items, f"{path}.items")
     for name, below in _properties(schema).items():
-        errors += _nested(below, f"{path}.properties[{step(name)}]")
+        yield from _nested(below, f"{path}.properties[{step(name)}]")
     for nothing, words in _FORBIDDEN_INSIDE.items():
         for word in words:
             if schema.get(word) is not None and schema[word] is not False:
-                errors.append(forbidden(f"{path}.{word}", f"must be {nothing} to be structural"))
+                yield forbidden(f"{path}.{word}", f"must be {nothing} to be structural")
     if "metadata" in _properties(schema):
-        errors.append(forbidden(f"{path}.properties[metadata]", "must not be specified in a nested context"))
-    return errors
+        yield forbidden(f"{path}.properties[metadata]", "must not be specified in a nested context")
 
 
 def _completeness(judging: Doc, declared: Doc, declared_path: str, path: str) -> Errors:

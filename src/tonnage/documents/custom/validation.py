@@ -30,6 +30,7 @@ from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import (
     Errors,
     FieldError,
+    Wrong,
     duplicate,
     go_value,
     invalid,
@@ -375,25 +376,23 @@ def _described(schema: Structural, value: Any, path: str) -> Iterator[tuple[Stru
         pending += reversed(below)
 
 
-def resource_errors(value: Doc, path: str) -> Errors:
+def resource_errors(value: Doc, path: str) -> Wrong:
     """What is wrong with apiVersion, kind and metadata of a resource inside a document."""
-    errors: Errors = []
     for field in ("apiVersion", "kind"):
         where = _child(path, field)
         if field not in value:
-            errors.append(required(where))
+            yield required(where)
         elif not isinstance(value[field], str):
-            errors.append(invalid(where, value[field], "must be a string"))
+            yield invalid(where, value[field], "must be a string")
         elif not value[field]:
-            errors.append(invalid(where, "", "must not be empty"))
+            yield invalid(where, "", "must not be empty")
         elif field == "apiVersion" and value[field].count("/") > 1:
-            errors.append(invalid(where, value[field], f"unexpected GroupVersion string: {value[field]}"))
+            yield invalid(where, value[field], f"unexpected GroupVersion string: {value[field]}")
         elif field == "kind" and (wrong := names.dns1035_label(value[field].lower())):
             told = f"may have mixed case, but should otherwise match: {','.join(wrong)}"
-            errors.append(invalid(where, value[field], told))
+            yield invalid(where, value[field], told)
     if value.get("metadata") is not None:
-        errors += _metadata_errors(value["metadata"], _child(path, "metadata"))
-    return errors
+        yield from _metadata_errors(value["metadata"], _child(path, "metadata"))
 
 
 def _metadata_errors(metadata: Any, path: str) -> Errors:

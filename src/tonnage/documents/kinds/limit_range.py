@@ -11,7 +11,16 @@ from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation import resources
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import MAX_ERRORS_TOLD, Errors, FieldError, duplicate, forbidden, invalid, required
+from tonnage.objects.field_errors import (
+    MAX_ERRORS_TOLD,
+    Errors,
+    FieldError,
+    Wrong,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+)
 from tonnage.objects.resources import BY_PLURAL
 from tonnage.quantity import Quantity
 
@@ -63,22 +72,20 @@ def _validate_type(kind: str, at: str) -> Errors:
     return errors
 
 
-def _validate_names(item: Doc, kind: str, at: str) -> Errors:
+def _validate_names(item: Doc, kind: str, at: str) -> Wrong:
     rule = (
         resources.validate_container_resource_name if kind in ("Pod", "Container") else resources.validate_resource_name
     )
-    errors: Errors = []
     for field in _LISTS:
         if kind == "Pod" and field in ("default", "defaultRequest"):
             if item.get(field):
-                errors.append(forbidden(f"{at}.{field}", "may not be specified when `type` is 'Pod'"))
+                yield forbidden(f"{at}.{field}", "may not be specified when `type` is 'Pod'")
             continue
         for name in sorted(item.get(field, {})):
-            errors += rule(name, f"{at}.{field}[{name}]")
+            yield from rule(name, f"{at}.{field}[{name}]")
     if kind == "PersistentVolumeClaim" and not any("storage" in item.get(field, {}) for field in ("min", "max")):
         told = "either minimum or maximum storage value is required, but neither was provided"
-        errors.append(required(f"{at}.limits", told))
-    return errors
+        yield required(f"{at}.limits", told)
 
 
 def _validate_amounts(item: Doc, at: str) -> Errors:

@@ -9,7 +9,7 @@ from tonnage.documents.strategy import Generation, Strategy
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, forbidden, go_value, invalid, required, unsupported
+from tonnage.objects.field_errors import Errors, Wrong, forbidden, go_value, invalid, required, unsupported
 from tonnage.objects.field_rules import parse_ip, sentences, validate_cidr
 
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
@@ -78,38 +78,35 @@ def _ranges(spec: Doc) -> Iterator[tuple[str, str]]:
                 yield from ((f"{at}.except[{place}]", text) for place, text in enumerate(block.get("except", [])))
 
 
-def _validate_port(port: Doc, at: str) -> Errors:
-    errors: Errors = []
+def _validate_port(port: Doc, at: str) -> Wrong:
     if "protocol" in port and port["protocol"] not in _PROTOCOLS:
-        errors.append(unsupported(f"{at}.protocol", port["protocol"], _PROTOCOLS))
+        yield unsupported(f"{at}.protocol", port["protocol"], _PROTOCOLS)
     number, end = port.get("port"), port.get("endPort")
     if number is None:
         if end is not None:
-            errors.append(invalid(f"{at}.endPort", end, "may not be specified when `port` is not specified"))
-        return errors
+            yield invalid(f"{at}.endPort", end, "may not be specified when `port` is not specified")
+        return
     if isinstance(number, str):
         if end is not None:
-            errors.append(invalid(f"{at}.endPort", end, "may not be specified when `port` is non-numeric"))
-        return errors + sentences(f"{at}.port", number, names.port_name(number))
-    errors += sentences(f"{at}.port", number, names.port_number(number))
+            yield invalid(f"{at}.endPort", end, "may not be specified when `port` is non-numeric")
+        yield from sentences(f"{at}.port", number, names.port_name(number))
+        return
+    yield from sentences(f"{at}.port", number, names.port_number(number))
     if end is not None:
         if end < number:  # upstream shows the port's value here, not the end's
-            errors.append(invalid(f"{at}.endPort", number, "must be greater than or equal to `port`"))
-        errors += sentences(f"{at}.endPort", end, names.port_number(end))
-    return errors
+            yield invalid(f"{at}.endPort", number, "must be greater than or equal to `port`")
+        yield from sentences(f"{at}.endPort", end, names.port_number(end))
 
 
-def _validate_peer(peer: Doc, at: str, lenient: bool, kept: Set[str]) -> Errors:
-    errors: Errors = []
+def _validate_peer(peer: Doc, at: str, lenient: bool, kept: Set[str]) -> Wrong:
     for field in ("podSelector", "namespaceSelector"):
-        errors += validate_label_selector(peer.get(field), f"{at}.{field}", allow_invalid_values=lenient)
+        yield from validate_label_selector(peer.get(field), f"{at}.{field}", allow_invalid_values=lenient)
     if "ipBlock" in peer:
-        errors += _validate_block(peer["ipBlock"], f"{at}.ipBlock", kept)
+        yield from _validate_block(peer["ipBlock"], f"{at}.ipBlock", kept)
     if not peer:
-        errors.append(required(at, "must specify a peer"))
+        yield required(at, "must specify a peer")
     elif "ipBlock" in peer and len(peer) > 1:
-        errors.append(forbidden(at, "may not specify both ipBlock and another peer"))
-    return errors
+        yield forbidden(at, "may not specify both ipBlock and another peer")
 
 
 def _validate_block(block: Doc, at: str, kept: Set[str]) -> Errors:

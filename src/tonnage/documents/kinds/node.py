@@ -17,7 +17,7 @@ from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.resources import NOT_POSITIVE, round_amounts, validate_resource_quantity
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig
-from tonnage.objects.field_errors import Errors, duplicate, forbidden, go_value, invalid
+from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, go_value, invalid
 from tonnage.objects.field_rules import check, is_dual_stack, needed, validate_cidr, validate_label_name
 
 _SYSTEM_INFO = (
@@ -159,27 +159,25 @@ def _validate_amounts(doc: Doc) -> Errors:
     return errors
 
 
-def _validate_declared_features(features: list[str]) -> Errors:
+def _validate_declared_features(features: list[str]) -> Wrong:
     """Known by their spelling, sorted, none twice. An error at the second of two that are out of order."""
     path = "status.declaredFeatures"
-    errors: Errors = []
     for idx, feature in enumerate(features):
         if len(feature.encode()) > _FEATURE_MAX_BYTES:
             told = f'invalid feature name "{feature}": must be no more than {_FEATURE_MAX_BYTES} characters'
-            errors.append(invalid(f"{path}[{idx}]", feature, told))
+            yield invalid(f"{path}[{idx}]", feature, told)
         elif not _FEATURE.fullmatch(feature):
             told = (
                 f'invalid feature name "{feature}": must start with an UpperCamelCase segment, with subsequent '
                 "segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric "
                 "characters and slashes"
             )
-            errors.append(invalid(f"{path}[{idx}]", feature, told))
+            yield invalid(f"{path}[{idx}]", feature, told)
         following = features[idx + 1] if idx + 1 < len(features) else None
         if following == feature:
-            errors.append(duplicate(f"{path}[{idx + 1}]", following))
+            yield duplicate(f"{path}[{idx + 1}]", following)
         elif following is not None and following < feature:
-            errors.append(invalid(f"{path}[{idx + 1}]", following, "list must be sorted alphabetically"))
-    return errors
+            yield invalid(f"{path}[{idx + 1}]", following, "list must be sorted alphabetically")
 
 
 def _validate_pod_ranges(ranges: list[str]) -> Errors:

@@ -15,7 +15,7 @@ from tonnage.documents.validation.metadata import validate_labels
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required
+from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, required
 
 # Field -> the type that has it. On an update that leaves the type, a value nobody touched goes with it.
 _OF_BALANCERS = ("allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort")
@@ -187,43 +187,39 @@ def _validate_type(spec: Doc, is_headless: bool) -> Errors:
     return errors + rules.sentences("spec.externalName", name, names.dns_subdomain(name))
 
 
-def _validate_ports(ports: list[Doc]) -> Errors:
-    errors: Errors = []
+def _validate_ports(ports: list[Doc]) -> Wrong:
     taken: set[str] = set()
     for idx, port in enumerate(ports):
         at, name = f"spec.ports[{idx}]", port.get("name", "")
         if name:
-            errors += rules.sentences(f"{at}.name", name, names.dns_label(name))
+            yield from rules.sentences(f"{at}.name", name, names.dns_label(name))
             if name in taken:
-                errors.append(duplicate(f"{at}.name", name))
+                yield duplicate(f"{at}.name", name)
             taken.add(name)
         elif len(ports) > 1:
-            errors.append(required(f"{at}.name"))
-        errors += rules.check(port, at, _PORT)
-    return errors
+            yield required(f"{at}.name")
+        yield from rules.check(port, at, _PORT)
 
 
-def _validate_port_clashes(spec: Doc) -> Errors:
+def _validate_port_clashes(spec: Doc) -> Wrong:
     ports = spec.get("ports", [])
-    errors: Errors = []
     if spec["type"] == "ClusterIP":
         told = "may not be used when `type` is 'ClusterIP'"
-        errors += [
+        yield from (
             forbidden(f"spec.ports[{idx}].nodePort", told) for idx, port in enumerate(ports) if port.get("nodePort")
-        ]
+        )
     node_ports: set[tuple[str, int]] = set()
     inner_ports: set[tuple[str, int]] = set()
     for idx, port in enumerate(ports):
         protocol, number, outer = port.get("protocol", ""), port.get("port", 0), port.get("nodePort", 0)
         if outer and (protocol, outer) in node_ports:
-            errors.append(duplicate(f"spec.ports[{idx}].nodePort", outer))
+            yield duplicate(f"spec.ports[{idx}].nodePort", outer)
         node_ports.add((protocol, outer))
         if (protocol, number) in inner_ports:
             shown = {"Name": "", "Protocol": protocol, "AppProtocol": None, "Port": number}
             shown |= {"TargetPort": 0, "NodePort": 0}
-            errors.append(duplicate(f"spec.ports[{idx}]", shown))
+            yield duplicate(f"spec.ports[{idx}]", shown)
         inner_ports.add((protocol, number))
-    return errors
 
 
 def _validate_affinity_timeout(spec: Doc) -> Errors:
@@ -310,27 +306,25 @@ def _validate_external_ip(address: str, path: str, kept: set[str]) -> Errors:
     return [invalid(path, address, told) for is_wrong, told in wrong if is_wrong][:1]
 
 
-def _validate_balancer_fields(spec: Doc, was: Doc) -> Errors:
+def _validate_balancer_fields(spec: Doc, was: Doc) -> Wrong:
     is_balancer = spec["type"] == "LoadBalancer"
-    errors: Errors = []
     ranges = spec.get("loadBalancerSourceRanges", [])
     if ranges and not is_balancer:
-        errors.append(forbidden("spec.LoadBalancerSourceRanges", _ONLY_BALANCERS))
+        yield forbidden("spec.LoadBalancerSourceRanges", _ONLY_BALANCERS)
     kept = {item.strip() for item in was.get("loadBalancerSourceRanges", ())}
     for idx, text in enumerate(ranges):
-        errors += rules.validate_cidr(text.strip(), f"spec.LoadBalancerSourceRanges[{idx}]", kept)
+        yield from rules.validate_cidr(text.strip(), f"spec.LoadBalancerSourceRanges[{idx}]", kept)
     if "allocateLoadBalancerNodePorts" in spec and not is_balancer:
-        errors.append(forbidden("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCERS))
+        yield forbidden("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCERS)
     if "loadBalancerClass" in spec:
         kind = spec["loadBalancerClass"]
         if not is_balancer:
-            errors.append(forbidden("spec.loadBalancerClass", _ONLY_BALANCERS))
+            yield forbidden("spec.loadBalancerClass", _ONLY_BALANCERS)
         else:
-            errors += rules.sentences("spec.loadBalancerClass", kind, names.qualified_name(kind))
+            yield from rules.sentences("spec.loadBalancerClass", kind, names.qualified_name(kind))
     name, before = spec.get("loadBalancerClass"), was.get("loadBalancerClass")
     if is_balancer and was.get("type") == "LoadBalancer" and name != before:
-        errors.append(invalid("spec.loadBalancerClass", name, "may not change once set"))
-    return errors
+        yield invalid("spec.loadBalancerClass", name, "may not change once set")
 
 
 def _validate_traffic(spec: Doc) -> Errors:

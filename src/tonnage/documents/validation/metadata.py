@@ -11,7 +11,16 @@ from __future__ import annotations
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import MAX_ERRORS_TOLD, Errors, forbidden, go_value, invalid, required, too_long
+from tonnage.objects.field_errors import (
+    MAX_ERRORS_TOLD,
+    Errors,
+    Wrong,
+    forbidden,
+    go_value,
+    invalid,
+    required,
+    too_long,
+)
 from tonnage.objects.names import NameRule
 
 ANNOTATIONS_MAX_BYTES = 256 * 1024
@@ -92,21 +101,20 @@ def _validate_namespace(namespace: str | None, namespaced: bool) -> Errors:
     return rules.sentences("metadata.namespace", namespace, names.dns_label(namespace))
 
 
-def _validate_owners(owners: list[Doc], path: str) -> Errors:
+def _validate_owners(owners: list[Doc], path: str) -> Wrong:
     """Upstream gives no index: every error stands at the list."""
-    errors: Errors = []
     controller = ""
     shown: list[Doc] = []  # all owners, in every error about controllers: made once
     for owner in owners:
         api_version, kind = owner.get("apiVersion", ""), owner.get("kind", "")
         if not api_version.rpartition("/")[2] or api_version.count("/") > 1:
-            errors.append(invalid(f"{path}.apiVersion", api_version, "version must not be empty"))
+            yield invalid(f"{path}.apiVersion", api_version, "version must not be empty")
         for field in ("kind", "name", "uid"):
             if not owner.get(field):
-                errors.append(invalid(f"{path}.{field}", "", "must not be empty"))
+                yield invalid(f"{path}.{field}", "", "must not be empty")
         if (api_version, kind) == ("v1", "Event"):
             told = "/v1, Kind=Event is disallowed from being an owner"
-            errors.append(invalid(path, _in_struct_order(owner), told))
+            yield invalid(path, _in_struct_order(owner), told)
         if owner.get("controller"):
             current = f"{kind}/{owner.get('name', '')}"
             if controller:
@@ -115,10 +123,9 @@ def _validate_owners(owners: list[Doc], path: str) -> Errors:
                     f'Found "true" in references for {controller} and {current}'
                 )
                 shown = shown or [_in_struct_order(other) for other in owners]
-                errors.append(invalid(path, shown, told))
+                yield invalid(path, shown, told)
             else:
                 controller = current
-    return errors
 
 
 def _in_struct_order(owner: Doc) -> Doc:

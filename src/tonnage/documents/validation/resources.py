@@ -8,13 +8,13 @@ a pod needs max(containers + all sidecars, each init container + the sidecars be
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Set
+from collections.abc import Set
 from typing import Literal
 
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, not_found, required
-from tonnage.objects.field_rules import NEGATIVE, sentences
+from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, not_found, required
+from tonnage.objects.field_rules import NEGATIVE, Rule, sentences
 from tonnage.quantity import InvalidQuantity, Quantity
 
 NOT_POSITIVE = "must be greater than zero"
@@ -64,15 +64,14 @@ def validate_resource_name(name: str, path: str) -> Errors:
     return errors
 
 
-def validate_container_resource_name(name: str, path: str) -> Errors:
+def validate_container_resource_name(name: str, path: str) -> Wrong:
     """Mirrors validateContainerResourceName: what a container may ask for."""
-    errors = validate_resource_name(name, path)
+    yield from validate_resource_name(name, path)
     if "/" not in name:
         if name not in _CONTAINER_RESOURCES and not is_huge_pages(name):
-            errors.append(invalid(path, name, "must be a standard resource for containers"))
+            yield invalid(path, name, "must be a standard resource for containers")
     elif not is_native(name) and not is_extended(name):
-        errors.append(invalid(path, name, "doesn't follow extended resource name standard"))
-    return errors
+        yield invalid(path, name, "doesn't follow extended resource name standard")
 
 
 def validate_nonnegative_quantity(text: str, path: str) -> Errors:
@@ -100,9 +99,7 @@ def validate_resource_quantity(name: str, text: str, path: str) -> Errors:
     return errors
 
 
-def validate_resource_list(
-    resources: dict[str, str], path: str, *, name_rule: Callable[[str, str], Errors] | None = None
-) -> Errors:
+def validate_resource_list(resources: dict[str, str], path: str, *, name_rule: Rule | None = None) -> Errors:
     """Every amount of a list such as a container's limits: `path[name]` is where an error stands."""
     errors: Errors = []
     for name, text in resources.items():
@@ -119,7 +116,7 @@ def validate_resource_requirements(
     path: str,
     *,
     claim_names: Set[str] = frozenset(),
-    name_rule: Callable[[str, str], Errors] = validate_container_resource_name,
+    name_rule: Rule = validate_container_resource_name,
 ) -> Errors:
     """`resources` of a container, or of a pod with its own `name_rule`. Mirrors validateResourceRequirements."""
     limits: dict[str, str] = requirements.get("limits", {})

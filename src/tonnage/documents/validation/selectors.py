@@ -9,7 +9,7 @@ from __future__ import annotations
 from tonnage.documents.validation.metadata import validate_labels
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required
+from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, required
 from tonnage.objects.field_rules import each, named, validate_label_name
 
 _VALUES_REQUIRED = "must be specified when `operator` is 'In' or 'NotIn'"
@@ -79,25 +79,23 @@ def _validate_node_field(requirement: Doc, path: str) -> Errors:
     return errors + each(named(names.dns_subdomain))(values, f"{path}.values")
 
 
-def validate_topology_selector_term(term: Doc, path: str) -> Errors:
+def validate_topology_selector_term(term: Doc, path: str) -> Wrong:
     """Mirrors ValidateTopologySelectorTerm: each key once, each with values, no value twice."""
-    errors: Errors = []
     seen: set[str] = set()
     for idx, requirement in enumerate(term.get("matchLabelExpressions", [])):
         at = f"{path}.matchLabelExpressions[{idx}]"
         key, values = requirement.get("key", ""), requirement.get("values", [])
         if not values:
-            errors.append(required(f"{at}.values"))
+            yield required(f"{at}.values")
         known: set[str] = set()
         for at_value, value in enumerate(values):
             if value in known:
-                errors.append(duplicate(f"{at}.values[{at_value}]", value))
+                yield duplicate(f"{at}.values[{at_value}]", value)
             known.add(value)
-        errors += validate_label_name(key, f"{at}.key")
+        yield from validate_label_name(key, f"{at}.key")
         if key in seen:
-            errors.append(duplicate(f"{at}.key", key))
+            yield duplicate(f"{at}.key", key)
         seen.add(key)
-    return errors
 
 
 def has_invalid_values(node_selector_terms: list[Doc]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, forbidden, invalid, required
+from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required
 
 _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
 
@@ -53,26 +53,25 @@ _SECOND_AT = {"cephfs": "cephFS"}
 REGISTRY_TOLD = "must be a host:port pair or multiple pairs separated by commas"
 
 
-def validate_source(spec: Doc, path: str, *, has_node_affinity: bool) -> Errors:
+def validate_source(spec: Doc, path: str, *, has_node_affinity: bool) -> Wrong:
     """Exactly one source, and that one legal. A local volume is somewhere, so it has to say where."""
-    errors: Errors = []
     found = [source for source in SOURCES if source in spec]
     if not found:
-        return [required(path, "must specify a volume type")]
+        yield required(path, "must specify a volume type")
+        return
     for idx, source in enumerate(found):
         if idx > 0 and source != "flexVolume":
             told = "may not specify more than 1 volume type"
-            errors.append(forbidden(f"{path}.{_SECOND_AT.get(source, source)}", told))
+            yield forbidden(f"{path}.{_SECOND_AT.get(source, source)}", told)
             continue
         at = f"{path}.{_MISSING_AT.get(source, source)}"
         for field in SOURCES[source]:
             if not spec[source].get(field):
-                errors.append(required(f"{at}.{field}", REGISTRY_TOLD if field == "registry" else ""))
+                yield required(f"{at}.{field}", REGISTRY_TOLD if field == "registry" else "")
         if source in _RULES:
-            errors += _RULES[source](spec[source], at)
+            yield from _RULES[source](spec[source], at)
         if source == "local" and not has_node_affinity:
-            errors.append(required(f"{path}.nodeAffinity", "Local volume requires node affinity"))
-    return errors
+            yield required(f"{path}.nodeAffinity", "Local volume requires node affinity")
 
 
 CSI_DRIVER_NAME = rules.needed(rules.both(rules.at_most_bytes(63), rules.named(names.csi_driver_name)))
@@ -91,20 +90,16 @@ _CSI: rules.Rules = {
 }
 
 
-def validate_host_path(source: Doc, path: str) -> Errors:
-    errors = rules.check(source, path, {"path": rules.needed(rules.no_backsteps)})
-    return (
-        errors
-        if not source.get("path")
-        else errors + rules.check(source, path, {"type": rules.one_of(*_HOST_PATH_TYPES)})
-    )
+def validate_host_path(source: Doc, path: str) -> Wrong:
+    yield from rules.check(source, path, {"path": rules.needed(rules.no_backsteps)})
+    if source.get("path"):
+        yield from rules.check(source, path, {"type": rules.one_of(*_HOST_PATH_TYPES)})
 
 
-def validate_nfs(source: Doc, path: str) -> Errors:
-    errors = rules.check(source, path, {"server": rules.needed(), "path": rules.needed()})
+def validate_nfs(source: Doc, path: str) -> Wrong:
+    yield from rules.check(source, path, {"server": rules.needed(), "path": rules.needed()})
     if not source.get("path", "").startswith("/"):
-        errors.append(invalid(f"{path}.path", source.get("path", ""), "must be an absolute path"))
-    return errors
+        yield invalid(f"{path}.path", source.get("path", ""), "must be an absolute path")
 
 
 def _validate_flocker(source: Doc, path: str) -> Errors:

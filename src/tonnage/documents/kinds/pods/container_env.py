@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, invalid, required, unsupported
+from tonnage.objects.field_errors import Errors, Wrong, invalid, required, unsupported
 from tonnage.quantity import Quantity
 
 _OF_BOTH = ("metadata.name", "metadata.namespace", "metadata.uid")
@@ -27,17 +27,15 @@ _SUBSCRIPTED = re.compile(r"(.+?)\['(.*)'\]", re.DOTALL)
 _BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
 
 
-def validate_env_from(sources: list[Doc], path: str) -> Errors:
+def validate_env_from(sources: list[Doc], path: str) -> Wrong:
     """Whole ConfigMaps and Secrets as variables. Mirrors ValidateEnvFrom, which forgets the index in some paths."""
-    errors: Errors = []
     for idx, source in enumerate(sources):
-        errors += rules.check(source, f"{path}[{idx}]", _ENV_FROM)
+        yield from rules.check(source, f"{path}[{idx}]", _ENV_FROM)
         given = source.keys() & {"configMapRef", "secretRef"}
         if not given:
-            errors.append(invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
+            yield invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
         elif len(given) > 1:
-            errors.append(invalid(path, "", "may not have more than one field specified at a time"))
-    return errors
+            yield invalid(path, "", "may not have more than one field specified at a time")
 
 
 def validate_field_ref(reference: Doc, path: str, allowed: Sequence[str] = _ENV_FIELDS) -> Errors:
@@ -62,20 +60,18 @@ def validate_field_ref(reference: Doc, path: str, allowed: Sequence[str] = _ENV_
     return [invalid(f"{path}.fieldPath", field, f"error converting fieldPath: {told}")]
 
 
-def validate_resource_field_ref(reference: Doc, path: str, *, needs_container: bool = False) -> Errors:
+def validate_resource_field_ref(reference: Doc, path: str, *, needs_container: bool = False) -> Wrong:
     """A reference to a container's limit or request. Mirrors validateContainerResourceFieldSelector."""
-    errors: Errors = []
     resource = reference.get("resource", "")
     if needs_container and not reference.get("containerName"):
-        errors.append(required(f"{path}.containerName"))
+        yield required(f"{path}.containerName")
     elif not resource:
-        errors.append(required(f"{path}.resource"))
+        yield required(f"{path}.resource")
     elif resource not in _RESOURCE_FIELDS and not resource.startswith(_HUGE_PAGE_FIELDS):
-        errors.append(unsupported(f"{path}.resource", resource, _RESOURCE_FIELDS))
+        yield unsupported(f"{path}.resource", resource, _RESOURCE_FIELDS)
     divisor = Quantity.of(reference.get("divisor"))
     if not divisor.is_zero():
-        errors += _validate_divisor(resource, str(divisor), f"{path}.divisor")
-    return errors
+        yield from _validate_divisor(resource, str(divisor), f"{path}.divisor")
 
 
 def _validate_divisor(resource: str, divisor: str, path: str) -> Errors:
@@ -91,19 +87,18 @@ def _validate_divisor(resource: str, divisor: str, path: str) -> Errors:
     return [] if divisor in allowed else [invalid(path, resource, f"only divisor's values {told}")]
 
 
-def _validate_variable(variable: Doc, path: str) -> Errors:
-    errors = rules.check(variable, path, _VARIABLE)
+def _validate_variable(variable: Doc, path: str) -> Wrong:
+    yield from rules.check(variable, path, _VARIABLE)
     source, path = variable.get("valueFrom"), f"{path}.valueFrom"
     if source is None:
-        return errors
+        return
     if not source:
         told = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
-        errors.append(invalid(path, "", told))
+        yield invalid(path, "", told)
     elif variable.get("value"):
-        errors.append(invalid(path, "", "may not be specified when `value` is not empty"))
+        yield invalid(path, "", "may not be specified when `value` is not empty")
     elif len(source) > 1:
-        errors.append(invalid(path, "", "may not have more than one field specified at a time"))
-    return errors
+        yield invalid(path, "", "may not have more than one field specified at a time")
 
 
 validate_env = rules.each(_validate_variable)

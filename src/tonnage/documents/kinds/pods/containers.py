@@ -17,7 +17,7 @@ from tonnage.documents.validation.resources import is_sidecar, validate_resource
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, not_found, required, too_many
+from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, not_found, required, too_many
 
 PULL_POLICY = rules.needed(rules.one_of("Always", "IfNotPresent", "Never"))
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -55,54 +55,50 @@ def validate_containers(containers: list[Doc], path: str, pod: Surroundings) -> 
     return errors + _validate_host_ports(containers, path)
 
 
-def validate_init_containers(containers: list[Doc], regular: list[Doc], path: str, pod: Surroundings) -> Errors:
+def validate_init_containers(containers: list[Doc], regular: list[Doc], path: str, pod: Surroundings) -> Wrong:
     """The init containers. Those with restartPolicy Always are sidecars, and may have probes and hooks."""
-    errors: Errors = []
     taken = {container.get("name", "") for container in regular}
     for idx, container in enumerate(containers):
         at = f"{path}[{idx}]"
-        errors += _validate_common(container, at, pod)
-        errors += _validate_restarts(container, at)
+        yield from _validate_common(container, at, pod)
+        yield from _validate_restarts(container, at)
         name = container.get("name", "")
         if name in taken:
-            errors.append(duplicate(f"{at}.name", name))
+            yield duplicate(f"{at}.name", name)
         elif name:
             taken.add(name)
         # They run one by one, so each is compared with itself alone; upstream then always says index 0.
-        errors += _validate_host_ports([container], path)
+        yield from _validate_host_ports([container], path)
         if is_sidecar(container):
-            errors += _validate_hooks(container, at, pod.grace_period_s)
+            yield from _validate_hooks(container, at, pod.grace_period_s)
             continue
         told = "may not be set for init containers without restartPolicy=Always"
-        errors += rules.forbid_fields(container, ("lifecycle", *_PROBES), at, told)
+        yield from rules.forbid_fields(container, ("lifecycle", *_PROBES), at, told)
         for number, policy in enumerate(container.get("resizePolicy", ())):
             if policy.get("restartPolicy") == "RestartContainer":
                 where = f"{at}.resizePolicy[{number}].restartPolicy"
                 told = "must not be set to 'RestartContainer' for non-sidecar initContainers"
-                errors.append(invalid(where, "RestartContainer", told))
-    return errors
+                yield invalid(where, "RestartContainer", told)
 
 
-def validate_ephemeral_containers(containers: list[Doc], others: list[Doc], path: str, pod: Surroundings) -> Errors:
+def validate_ephemeral_containers(containers: list[Doc], others: list[Doc], path: str, pod: Surroundings) -> Wrong:
     """Containers added to a running pod for a look inside: nothing the pod could come to depend on."""
-    errors: Errors = []
     targets = {container.get("name", "") for container in others}
     taken = set(targets)
     for idx, container in enumerate(containers):
         at = f"{path}[{idx}]"
-        errors += _validate_common(container, at, pod)
-        errors += validate_image_spacing(container, at)
+        yield from _validate_common(container, at, pod)
+        yield from validate_image_spacing(container, at)
         name, target = container.get("name", ""), container.get("targetContainerName", "")
         if name in taken:
-            errors.append(duplicate(f"{at}.name", name))
+            yield duplicate(f"{at}.name", name)
         taken.add(name)
         if target and target not in targets:
-            errors.append(not_found(f"{at}.targetContainerName", target))
+            yield not_found(f"{at}.targetContainerName", target)
         told = "cannot be set for an Ephemeral Container"
-        errors += rules.forbid_fields({key: item for key, item in container.items() if item}, _NOT_EPHEMERAL, at, told)
+        yield from rules.forbid_fields({key: item for key, item in container.items() if item}, _NOT_EPHEMERAL, at, told)
         for number, mount in enumerate(container.get("volumeMounts", ())):
-            errors += rules.forbid_fields(mount, ("subPath", "subPathExpr"), f"{at}.volumeMounts[{number}]", told)
-    return errors
+            yield from rules.forbid_fields(mount, ("subPath", "subPathExpr"), f"{at}.volumeMounts[{number}]", told)
 
 
 def validate_image_spacing(container: Doc, path: str) -> Errors:
@@ -113,32 +109,29 @@ def validate_image_spacing(container: Doc, path: str) -> Errors:
     return [invalid(f"{path}.image", image, "must not have leading or trailing whitespace")]
 
 
-def _validate_common(container: Doc, path: str, pod: Surroundings) -> Errors:
-    errors = rules.check(container, path, _CONTAINER)
-    errors += _validate_mounts(container, f"{path}.volumeMounts", pod.volumes)
-    errors += _validate_devices(container, f"{path}.volumeDevices", pod.volumes)
-    errors += rules.check(container, path, {"imagePullPolicy": PULL_POLICY})
+def _validate_common(container: Doc, path: str, pod: Surroundings) -> Wrong:
+    yield from rules.check(container, path, _CONTAINER)
+    yield from _validate_mounts(container, f"{path}.volumeMounts", pod.volumes)
+    yield from _validate_devices(container, f"{path}.volumeDevices", pod.volumes)
+    yield from rules.check(container, path, {"imagePullPolicy": PULL_POLICY})
     resources = container.get("resources", {})
-    errors += validate_resource_requirements(resources, f"{path}.resources", claim_names=pod.claim_names)
-    errors += _validate_resize(container.get("resizePolicy", []), f"{path}.resizePolicy", pod.restart_policy)
+    yield from validate_resource_requirements(resources, f"{path}.resources", claim_names=pod.claim_names)
+    yield from _validate_resize(container.get("resizePolicy", []), f"{path}.resizePolicy", pod.restart_policy)
     if "securityContext" in container:
         at = f"{path}.securityContext"
-        errors += validate_security_context(container["securityContext"], at, host_users=pod.host_users)
-    return errors
+        yield from validate_security_context(container["securityContext"], at, host_users=pod.host_users)
 
 
-def _validate_ports(ports: list[Doc], path: str) -> Errors:
-    errors: Errors = []
+def _validate_ports(ports: list[Doc], path: str) -> Wrong:
     taken: set[str] = set()
     for idx, port in enumerate(ports):
         if name := port.get("name", ""):
             wrong = names.port_name(name)
-            errors += rules.sentences(f"{path}[{idx}].name", name, wrong)
+            yield from rules.sentences(f"{path}[{idx}].name", name, wrong)
             if not wrong and name in taken:
-                errors.append(duplicate(f"{path}[{idx}].name", name))
+                yield duplicate(f"{path}[{idx}].name", name)
             taken.update(() if wrong else (name,))
-        errors += rules.check(port, f"{path}[{idx}]", _PORT)
-    return errors
+        yield from rules.check(port, f"{path}[{idx}]", _PORT)
 
 
 _PORT: rules.Rules = {
@@ -170,19 +163,17 @@ def _validate_host_ports(containers: list[Doc], path: str) -> Errors:
     return errors
 
 
-def _validate_resize(policies: list[Doc], path: str, restart_policy: str) -> Errors:
-    errors: Errors = []
+def _validate_resize(policies: list[Doc], path: str, restart_policy: str) -> Wrong:
     taken: set[str] = set()
     for idx, policy in enumerate(policies):
         resource, restart = policy.get("resourceName", ""), policy.get("restartPolicy", "")
         if resource in taken:
-            errors.append(duplicate(f"{path}[{idx}]", resource))
+            yield duplicate(f"{path}[{idx}]", resource)
         taken.add(resource)
-        errors += rules.needed(rules.one_of("cpu", "memory"))(resource, path)
-        errors += rules.needed(rules.one_of("NotRequired", "RestartContainer"))(restart, path)
+        yield from rules.needed(rules.one_of("cpu", "memory"))(resource, path)
+        yield from rules.needed(rules.one_of("NotRequired", "RestartContainer"))(restart, path)
         if restart_policy == "Never" and restart != "NotRequired":
-            errors.append(invalid(path, restart, "must be 'NotRequired' when pod `restartPolicy` is 'Never'"))
-    return errors
+            yield invalid(path, restart, "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
 
 
 _EXIT_CODES: rules.Rules = {
@@ -208,9 +199,8 @@ def _validate_restarts(container: Doc, path: str) -> Errors:
     return errors + rules.check(container, path, {"restartPolicyRules": _RESTART_RULES})
 
 
-def _validate_mounts(container: Doc, path: str, volumes: Mapping[str, Doc]) -> Errors:
+def _validate_mounts(container: Doc, path: str, volumes: Mapping[str, Doc]) -> Wrong:
     """Mirrors ValidateVolumeMounts, which leaves the index out of the paths of everything below a mount's path."""
-    errors: Errors = []
     devices = {device.get("name", ""): device.get("devicePath", "") for device in container.get("volumeDevices", ())}
     device_paths = set(devices.values())
     is_privileged = container.get("securityContext", {}).get("privileged", False)
@@ -218,45 +208,42 @@ def _validate_mounts(container: Doc, path: str, volumes: Mapping[str, Doc]) -> E
     for idx, mount in enumerate(container.get("volumeMounts", ())):
         at = f"{path}[{idx}]"
         name, target = mount.get("name", ""), mount.get("mountPath", "")
-        errors += rules.check(mount, at, {"name": rules.needed()})
+        yield from rules.check(mount, at, {"name": rules.needed()})
         if name not in volumes:
-            errors.append(not_found(f"{at}.name", name))
-        errors += rules.check(mount, at, {"mountPath": rules.needed()})
+            yield not_found(f"{at}.name", name)
+        yield from rules.check(mount, at, {"mountPath": rules.needed()})
         if target in taken:
-            errors.append(invalid(f"{at}.mountPath", target, "must be unique"))
+            yield invalid(f"{at}.mountPath", target, "must be unique")
         taken.add(target)
         if name in devices:
-            errors.append(invalid(f"{at}.name", name, "must not already exist in volumeDevices"))
+            yield invalid(f"{at}.name", name, "must not already exist in volumeDevices")
         if target in device_paths:
-            errors.append(invalid(f"{at}.mountPath", target, "must not already exist as a path in volumeDevices"))
-        errors += rules.descending_path(mount.get("subPath", ""), f"{path}.subPath")
+            yield invalid(f"{at}.mountPath", target, "must not already exist as a path in volumeDevices")
+        yield from rules.descending_path(mount.get("subPath", ""), f"{path}.subPath")
         if mount.get("subPath") and mount.get("subPathExpr"):
             told = "subPathExpr and subPath are mutually exclusive"
-            errors.append(invalid(f"{at}.subPathExpr", mount["subPathExpr"], told))
-        errors += rules.descending_path(mount.get("subPathExpr", ""), f"{path}.subPathExpr")
-        errors += _validate_propagation(mount, path, is_privileged)
-    return errors
+            yield invalid(f"{at}.subPathExpr", mount["subPathExpr"], told)
+        yield from rules.descending_path(mount.get("subPathExpr", ""), f"{path}.subPathExpr")
+        yield from _validate_propagation(mount, path, is_privileged)
 
 
-def _validate_propagation(mount: Doc, path: str, is_privileged: bool) -> Errors:
+def _validate_propagation(mount: Doc, path: str, is_privileged: bool) -> Wrong:
     mode = mount.get("mountPropagation")
-    errors = rules.check(mount, path, {"mountPropagation": rules.one_of("Bidirectional", "HostToContainer", "None")})
+    yield from rules.check(mount, path, {"mountPropagation": rules.one_of("Bidirectional", "HostToContainer", "None")})
     if mode == "Bidirectional" and not is_privileged:
         told = "Bidirectional mount propagation is available only to privileged containers"
-        errors.append(forbidden(f"{path}.mountPropagation", told))
-    errors += rules.check(mount, path, {"recursiveReadOnly": rules.one_of("Disabled", "Enabled", "IfPossible")})
+        yield forbidden(f"{path}.mountPropagation", told)
+    yield from rules.check(mount, path, {"recursiveReadOnly": rules.one_of("Disabled", "Enabled", "IfPossible")})
     if mount.get("recursiveReadOnly") in ("Enabled", "IfPossible"):
         at = f"{path}.recursiveReadOnly"
         if not mount.get("readOnly"):
-            errors.append(forbidden(at, "may only be specified when readOnly is true"))
+            yield forbidden(at, "may only be specified when readOnly is true")
         if mode not in (None, "None"):
-            errors.append(forbidden(at, "may only be specified when mountPropagation is None or not specified"))
-    return errors
+            yield forbidden(at, "may only be specified when mountPropagation is None or not specified")
 
 
-def _validate_devices(container: Doc, path: str, volumes: Mapping[str, Doc]) -> Errors:
+def _validate_devices(container: Doc, path: str, volumes: Mapping[str, Doc]) -> Wrong:
     """Raw block volumes: only claims can be such. Mirrors ValidateVolumeDevices."""
-    errors: Errors = []
     mounts = {mount.get("name", ""): mount.get("mountPath", "") for mount in container.get("volumeMounts", ())}
     mount_paths = set(mounts.values())
     taken_names: set[str] = set()
@@ -264,43 +251,40 @@ def _validate_devices(container: Doc, path: str, volumes: Mapping[str, Doc]) -> 
     for idx, device in enumerate(container.get("volumeDevices", ())):
         at = f"{path}[{idx}]"
         name, target = device.get("name", ""), device.get("devicePath", "")
-        errors += rules.check(device, at, {"name": rules.needed()})
+        yield from rules.check(device, at, {"name": rules.needed()})
         if name in taken_names:
-            errors.append(invalid(f"{at}.name", name, "must be unique"))
+            yield invalid(f"{at}.name", name, "must be unique")
         if name not in volumes:
-            errors.append(not_found(f"{at}.name", name))
+            yield not_found(f"{at}.name", name)
         elif not volumes[name].keys() & {"persistentVolumeClaim", "ephemeral"}:
             told = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
-            errors.append(invalid(f"{at}.name", name, told))
-        errors += rules.check(device, at, {"devicePath": rules.needed()})
+            yield invalid(f"{at}.name", name, told)
+        yield from rules.check(device, at, {"devicePath": rules.needed()})
         if target in taken_paths:
-            errors.append(invalid(f"{at}.devicePath", target, "must be unique"))
+            yield invalid(f"{at}.devicePath", target, "must be unique")
         if rules.no_backsteps(target, at):
-            errors.append(invalid(f"{at}.devicePath", target, "can not contain backsteps ('..')"))
+            yield invalid(f"{at}.devicePath", target, "can not contain backsteps ('..')")
         else:
             taken_paths.add(target)
         if name in mounts:
-            errors.append(invalid(f"{at}.name", name, "must not already exist in volumeMounts"))
+            yield invalid(f"{at}.name", name, "must not already exist in volumeMounts")
         if target in mount_paths:
-            errors.append(invalid(f"{at}.devicePath", target, "must not already exist as a path in volumeMounts"))
+            yield invalid(f"{at}.devicePath", target, "must not already exist as a path in volumeMounts")
         taken_names.update((name,) if name else ())
-    return errors
 
 
-def _validate_hooks(container: Doc, path: str, grace_period_s: int | None) -> Errors:
+def _validate_hooks(container: Doc, path: str, grace_period_s: int | None) -> Wrong:
     """postStart and preStop, then the probes. A stop signal is dropped before: its gate is closed on a stock server."""
-    errors: Errors = []
     for hook in ("postStart", "preStop"):
         if hook in container.get("lifecycle", {}):
-            errors += _validate_handler(container["lifecycle"][hook], f"{path}.lifecycle.{hook}", grace_period_s)
+            yield from _validate_handler(container["lifecycle"][hook], f"{path}.lifecycle.{hook}", grace_period_s)
     for name in _PROBES:
         if name in container:
-            errors += _validate_handler(container[name], f"{path}.{name}", grace_period_s)
-            errors += rules.check(container[name], f"{path}.{name}", _PROBE)
-            errors += rules.check(
+            yield from _validate_handler(container[name], f"{path}.{name}", grace_period_s)
+            yield from rules.check(container[name], f"{path}.{name}", _PROBE)
+            yield from rules.check(
                 container[name], f"{path}.{name}", _READINESS if name == "readinessProbe" else _LIVENESS
             )
-    return errors
 
 
 _PROBE: rules.Rules = {

@@ -17,19 +17,18 @@ from tonnage.documents.validation.selectors import (
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, same
-from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required, unsupported
+from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, required, unsupported
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def validate_affinity(affinity: Doc, path: str, *, allow_invalid_values: bool = False) -> Errors:
-    errors: Errors = []
+def validate_affinity(affinity: Doc, path: str, *, allow_invalid_values: bool = False) -> Wrong:
     node = affinity.get("nodeAffinity", {})
     if REQUIRED in node:
         at = f"{path}.nodeAffinity.{REQUIRED}"
-        errors += validate_node_selector(node[REQUIRED], at, allow_invalid_values=allow_invalid_values)
-    return errors + rules.check(affinity, path, _AFFINITY)
+        yield from validate_node_selector(node[REQUIRED], at, allow_invalid_values=allow_invalid_values)
+    yield from rules.check(affinity, path, _AFFINITY)
 
 
 def _validate_preference(term: Doc, path: str) -> Errors:
@@ -37,66 +36,61 @@ def _validate_preference(term: Doc, path: str) -> Errors:
     return validate_node_selector_term(term, path, allow_invalid_values=True)
 
 
-def validate_topology_spread(constraints: list[Doc], path: str) -> Errors:
+def validate_topology_spread(constraints: list[Doc], path: str) -> Wrong:
     """Spread constraints; a pair of key and action may occur once."""
-    errors: Errors = []
     last = {_pair(constraint): idx for idx, constraint in enumerate(constraints)}
     for idx, constraint in enumerate(constraints):
         at = f"{path}[{idx}]"
         key, action = _pair(constraint)
-        errors += rules.check(constraint, at, _SPREAD)
+        yield from rules.check(constraint, at, _SPREAD)
         if last[key, action] > idx:
-            errors.append(duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
+            yield duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}")
         domains = constraint.get("minDomains")
         if domains is not None:
-            errors += rules.positive(domains, f"{at}.minDomains")
+            yield from rules.positive(domains, f"{at}.minDomains")
             if action != "DoNotSchedule":
                 told = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
-                errors.append(invalid(f"{at}.minDomains", domains, told))
-        errors += rules.check(constraint, at, _SPREAD_POLICIES)
-        errors += _validate_label_keys(constraint, at)
-        errors += validate_label_selector(constraint.get("labelSelector"), f"{at}.labelSelector")
-    return errors
+                yield invalid(f"{at}.minDomains", domains, told)
+        yield from rules.check(constraint, at, _SPREAD_POLICIES)
+        yield from _validate_label_keys(constraint, at)
+        yield from validate_label_selector(constraint.get("labelSelector"), f"{at}.labelSelector")
 
 
 def _pair(constraint: Doc) -> tuple[str, str]:
     return constraint.get("topologyKey", ""), constraint.get("whenUnsatisfiable", "")
 
 
-def _validate_toleration(toleration: Doc, path: str) -> Errors:
-    errors: Errors = []
+def _validate_toleration(toleration: Doc, path: str) -> Wrong:
     key, operator, value, effect = (toleration.get(field, "") for field in ("key", "operator", "value", "effect"))
     if key:
-        errors += rules.validate_label_name(key, f"{path}.key")
+        yield from rules.validate_label_name(key, f"{path}.key")
     elif operator != "Exists":
         told = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-        errors.append(invalid(f"{path}.operator", operator, told))
+        yield invalid(f"{path}.operator", operator, told)
     if "tolerationSeconds" in toleration and effect != "NoExecute":
         told = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-        errors.append(invalid(f"{path}.effect", effect, told))
+        yield invalid(f"{path}.effect", effect, told)
     if operator in ("Equal", ""):
         if wrong := names.label_value(value):
-            errors.append(invalid(f"{path}.operator", value, ";".join(wrong)))
+            yield invalid(f"{path}.operator", value, ";".join(wrong))
     elif operator == "Exists":
         if value:
-            errors.append(invalid(f"{path}.operator", value, "value must be empty when `operator` is 'Exists'"))
+            yield invalid(f"{path}.operator", value, "value must be empty when `operator` is 'Exists'")
     else:
         # Lt and Gt are known, but their gate is closed on a stock server; the list then tells of them all the same.
         known = ("Equal", "Exists", "Lt", "Gt") if operator in ("Lt", "Gt") else ("Equal", "Exists")
-        errors.append(unsupported(f"{path}.operator", operator, known))
-    return errors + rules.check(toleration, path, {"effect": rules.if_set(TAINT_EFFECT)})
+        yield unsupported(f"{path}.operator", operator, known)
+    yield from rules.check(toleration, path, {"effect": rules.if_set(TAINT_EFFECT)})
 
 
-def validate_scheduling_gates(gates: list[Doc], path: str) -> Errors:
-    errors: Errors = []
+def validate_scheduling_gates(gates: list[Doc], path: str) -> Wrong:
     seen: set[str] = set()
     for idx, gate in enumerate(gates):
         name, at = gate.get("name", ""), f"{path}[{idx}]"
-        errors += rules.named(names.qualified_name)(name, at)
+        yield from rules.named(names.qualified_name)(name, at)
         if name in seen:
-            errors.append(duplicate(at, name))
+            yield duplicate(at, name)
         seen.add(name)
-    return errors
 
 
 def validate_only_added_tolerations(new: list[Doc], old: list[Doc], path: str) -> Errors:
@@ -169,28 +163,26 @@ def _validate_pod_term(term: Doc, path: str) -> Errors:
     return errors + rules.validate_label_name(key, f"{path}.topologyKey")
 
 
-def _validate_label_keys(term: Doc, path: str) -> Errors:
+def _validate_label_keys(term: Doc, path: str) -> Wrong:
     """Mirrors ValidateMatchLabelKeysAndMismatchLabelKeys. The keys have been merged into the selector by now."""
-    errors: Errors = []
     selector = term.get("labelSelector")
     match, mismatch = term.get("matchLabelKeys", []), term.get("mismatchLabelKeys", [])
     for field, keys in (("matchLabelKeys", match), ("mismatchLabelKeys", mismatch)):
         if keys and selector is None:
-            errors.append(forbidden(f"{path}.{field}", "must not be specified when labelSelector is not set"))
+            yield forbidden(f"{path}.{field}", "must not be specified when labelSelector is not set")
         elif keys:
             for idx, key in enumerate(keys):
-                errors += rules.validate_label_name(key, f"{path}.{field}[{idx}]")
+                yield from rules.validate_label_name(key, f"{path}.{field}[{idx}]")
     positions = {key: idx for idx, key in enumerate(match)}
     for key in _repeated_keys(selector or {}):
         if key in positions:
             told = "exists in both matchLabelKeys and labelSelector"
-            errors.append(invalid(f"{path}[{positions[key]}]", key, told))
+            yield invalid(f"{path}[{positions[key]}]", key, told)
     avoided = set(mismatch)
     for idx, key in enumerate(match):
         if key in avoided:
             told = "exists in both matchLabelKeys and mismatchLabelKeys"
-            errors.append(invalid(f"{path}.matchLabelKeys[{idx}]", key, told))
-    return errors
+            yield invalid(f"{path}.matchLabelKeys[{idx}]", key, told)
 
 
 def _repeated_keys(selector: Doc) -> Iterator[str]:

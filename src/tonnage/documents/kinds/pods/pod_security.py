@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from tonnage.documents.validation.internal_form import internal
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required, too_long, unsupported
+from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, required, too_long, unsupported
 from tonnage.objects.field_rules import Rules, check, descending_path, each, forbid_fields, one_of, within
 
 _PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
@@ -58,17 +58,16 @@ def validate_pod_security_context(spec: Doc, path: str) -> Errors:
     return errors + _validate_sysctls(spec, f"{path}.sysctls") + check(context, path, _POD_CONTEXT)
 
 
-def validate_host_users(spec: Doc, path: str) -> Errors:
+def validate_host_users(spec: Doc, path: str) -> Wrong:
     """A user namespace of its own excludes the host's other namespaces and raw devices. Mirrors validateHostUsers."""
     if spec.get("hostUsers", True):
-        return []
+        return
     told = "when `hostUsers` is false"
     # Upstream spells two of them by their Go names.
     spelled = {"hostNetwork": "hostNetwork", "hostPID": "HostPID", "hostIPC": "HostIPC"}
-    errors = [forbidden(f"{path}.{shown}", told) for field, shown in spelled.items() if spec.get(field)]
+    yield from (forbidden(f"{path}.{shown}", told) for field, shown in spelled.items() if spec.get(field))
     for container, at in containers_in(spec, path):
-        errors += forbid_fields(container, ("volumeDevices",), at, told)
-    return errors
+        yield from forbid_fields(container, ("volumeDevices",), at, told)
 
 
 def validate_os(spec: Doc, path: str) -> Errors:

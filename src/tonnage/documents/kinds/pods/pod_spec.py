@@ -36,6 +36,7 @@ from tonnage.objects import names
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.field_errors import (
     Errors,
+    Wrong,
     duplicate,
     forbidden,
     invalid,
@@ -185,59 +186,57 @@ def validate_pod_spec(
     return errors + rules.check(spec, path, _NAMES) + validate_os(spec, path) + _validate_file_keys(spec, path)
 
 
-def _validate_resource_claims(claims: list[Doc], metadata: Doc, path: str) -> Errors:
+def _validate_resource_claims(claims: list[Doc], metadata: Doc, path: str) -> Wrong:
     """Claims for devices: one of the two ways to name them. Mirrors validatePodResourceClaims."""
     if MIRROR in metadata.get("annotations", {}):
-        return [forbidden("[]", "static pods do not support resource claims") for _ in claims]
-    errors: Errors = []
+        yield from (forbidden("[]", "static pods do not support resource claims") for _ in claims)
+        return
     taken: set[str] = set()
     fields = ("resourceClaimName", "resourceClaimTemplateName")
     for idx, claim in enumerate(claims):
         at, name = f"{path}[{idx}]", claim.get("name", "")
         if not name:
-            errors.append(required(f"{at}.name"))
+            yield required(f"{at}.name")
         elif name in taken:
-            errors.append(duplicate(f"{at}.name", name))
+            yield duplicate(f"{at}.name", name)
         else:
-            errors += rules.sentences(f"{at}.name", name, names.dns_label(name))
+            yield from rules.sentences(f"{at}.name", name, names.dns_label(name))
             taken.add(name)
         found = [field for field in fields if field in claim]
         if len(found) != 1:
             told = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
             if found:
                 told = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-            errors.append(invalid(at, internal("PodResourceClaim", claim), told))
-        errors += rules.check(claim, at, dict.fromkeys(fields, _SUBDOMAIN))
-    return errors
+            yield invalid(at, internal("PodResourceClaim", claim), told)
+        yield from rules.check(claim, at, dict.fromkeys(fields, _SUBDOMAIN))
 
 
-def _validate_pod_level(spec: Doc, path: str, pod: Surroundings) -> Errors:
+def _validate_pod_level(spec: Doc, path: str, pod: Surroundings) -> Wrong:
     """Amounts for the pod as a whole: room for all that its containers say. Mirrors validatePodResources."""
     if "resources" not in spec:
-        return []
+        return
     if spec.get("os", {}).get("name") == "windows":
-        return [forbidden(path, "may not be set for a windows pod")]
-    errors: Errors = []
+        yield forbidden(path, "may not be set for a windows pod")
+        return
     if "claims" in spec["resources"]:
-        errors.append(forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level"))
-    errors += resources.validate_resource_requirements(
+        yield forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level")
+    yield from resources.validate_resource_requirements(
         spec["resources"], path, claim_names=pod.claim_names, name_rule=_validate_pod_level_name
     )
     requests, limits = resources.amounts_of(spec, "requests"), resources.amounts_of(spec, "limits")
     for name, needed in resources.aggregate(spec, "requests").items():
         if name in requests and needed > requests[name]:
             told = f"must be greater than or equal to aggregate container requests of {needed}"
-            errors.append(invalid(f"{path}.requests[{name}]", str(requests[name]), told))
+            yield invalid(f"{path}.requests[{name}]", str(requests[name]), told)
     for name, needed in resources.aggregate(spec, "limits").items():
         if resources.is_huge_pages(name) and name in limits and needed > limits[name]:
             told = f"must be greater than or equal to aggregate container limits of {needed}"
-            errors.append(invalid(f"{path}.limits[{name}]", str(limits[name]), told))
+            yield invalid(f"{path}.limits[{name}]", str(limits[name]), told)
     for idx, container in enumerate(spec.get("containers", ())):
         for name, limit in resources.amounts_of(container, "limits").items():
             if name in limits and limit > limits[name]:
                 told = f"must be less than or equal to pod limits of {limits[name]}"
-                errors.append(invalid(f"{path}.containers[{idx}][{name}].limits", str(limit), told))
-    return errors
+                yield invalid(f"{path}.containers[{idx}][{name}].limits", str(limit), told)
 
 
 def _validate_pod_level_name(name: str, path: str) -> Errors:
@@ -264,18 +263,16 @@ def _validate_file_keys(spec: Doc, path: str) -> Errors:
     return errors
 
 
-def validate_host_network(spec: Doc, path: str, is_pod: bool) -> Errors:
+def validate_host_network(spec: Doc, path: str, is_pod: bool) -> Wrong:
     """On the host's network a container's port is the host's; a template may leave that to the pod's defaults."""
     if not spec.get("hostNetwork"):
-        return []
-    errors: Errors = []
+        return
     for idx, container in enumerate(spec.get("containers", ())):
         for number, port in enumerate(container.get("ports", ())):
             outside, inside = port.get("hostPort", 0), port.get("containerPort", 0)
             if (is_pod or outside) and outside != inside:
                 at = f"{path}.containers[{idx}].ports[{number}].hostPort"
-                errors.append(invalid(at, outside, "must match `containerPort` when `hostNetwork` is true"))
-    return errors
+                yield invalid(at, outside, "must match `containerPort` when `hostNetwork` is true")
 
 
 def validate_dns(spec: Doc, path: str) -> Errors:
@@ -310,18 +307,17 @@ def validate_dns(spec: Doc, path: str) -> Errors:
     ]
 
 
-def validate_hostname_override(spec: Doc, path: str) -> Errors:
+def validate_hostname_override(spec: Doc, path: str) -> Wrong:
     if "hostnameOverride" not in spec:
-        return []
+        return
     name = spec["hostnameOverride"]
-    errors: Errors = []
     if spec.get("setHostnameAsFQDN"):
-        errors.append(forbidden(path, "may not be specified when setHostnameAsFQDN is true"))
+        yield forbidden(path, "may not be specified when setHostnameAsFQDN is true")
     if spec.get("hostNetwork"):
-        errors.append(forbidden(path, "may not be specified when hostNetwork is true"))
+        yield forbidden(path, "may not be specified when hostNetwork is true")
     if len(name.encode()) > _HOSTNAME_MAX_BYTES:
-        errors.append(too_long(path, _HOSTNAME_MAX_BYTES))
-    return errors + rules.sentences(path, name, names.dns_subdomain(name))
+        yield too_long(path, _HOSTNAME_MAX_BYTES)
+    yield from rules.sentences(path, name, names.dns_subdomain(name))
 
 
 _SUBDOMAIN, _LABEL = rules.named(names.dns_subdomain), rules.named(names.dns_label)

@@ -13,7 +13,7 @@ from tonnage.documents.validation.selectors import has_invalid_values
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
-from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid
+from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid
 
 _MAX_INT32 = 2**31 - 1
 _UPDATABLE = ",".join(
@@ -147,14 +147,13 @@ def validate_pod_status_update(new: Doc, old: Doc, *, nomination_ends_with_bindi
     return errors + _validate_addresses(several, was.get("hostIPs", []), "status.hostIPs")
 
 
-def _validate_transitions(now: list[Doc], before: list[Doc], path: str, spec: Doc, kind: str) -> Errors:
+def _validate_transitions(now: list[Doc], before: list[Doc], path: str, spec: Doc, kind: str) -> Wrong:
     """A container that ended stays ended, unless a restart policy says otherwise; ephemeral ones have none."""
-    errors: Errors = []
     restartable = {} if kind == "ephemeralContainers" else {item.get("name", ""): item for item in spec.get(kind, ())}
     containers = spec.get("containers", []) + spec.get("initContainers", [])
     actions = [rule.get("action") for container in containers for rule in container.get("restartPolicyRules", ())]
     if kind != "ephemeralContainers" and "RestartAllContainers" in actions:
-        return []
+        return
     followers: dict[str, Doc] = {}
     for status in now:
         followers.setdefault(status.get("name", ""), status)
@@ -168,8 +167,7 @@ def _validate_transitions(now: list[Doc], before: list[Doc], path: str, spec: Do
             continue
         container = restartable.get(name)
         if container is None or not _may_restart(container, spec, ended.get("exitCode", 0)):
-            errors.append(forbidden(f"{path}[{idx}].state", "may not be transitioned to non-terminated state"))
-    return errors
+            yield forbidden(f"{path}[{idx}].state", "may not be transitioned to non-terminated state")
 
 
 def _may_restart(container: Doc, spec: Doc, exit_code: int) -> bool:
@@ -183,20 +181,18 @@ def _may_restart(container: Doc, spec: Doc, exit_code: int) -> bool:
     return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
 
 
-def _validate_claim_statuses(statuses: list[Doc], spec: Doc) -> Errors:
-    errors: Errors = []
+def _validate_claim_statuses(statuses: list[Doc], spec: Doc) -> Wrong:
     known = {claim.get("name", "") for claim in spec.get("resourceClaims", ())}
     taken: set[str] = set()
     for idx, status in enumerate(statuses):
         at, name = f"status.resourceClaimStatuses[{idx}]", status.get("name", "")
         if name not in known:
             told = "must match the name of an entry in `spec.resourceClaims`"
-            errors.append(invalid(f"{at}.name", name, told))
+            yield invalid(f"{at}.name", name, told)
         if name in taken:
-            errors.append(duplicate(f"{at}.name", name))
+            yield duplicate(f"{at}.name", name)
         taken.add(name)
-        errors += rules.check(status, at, {"resourceClaimName": rules.named(names.dns_subdomain)})
-    return errors
+        yield from rules.check(status, at, {"resourceClaimName": rules.named(names.dns_subdomain)})
 
 
 def _validate_addresses(now: list[Doc], before: list[Doc], path: str) -> Errors:

@@ -22,7 +22,7 @@ from tonnage.documents.validation.volume_sources import (
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, duplicate, forbidden, go_value, invalid, required, unsupported
+from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, go_value, invalid, required, unsupported
 from tonnage.quantity import Quantity
 
 # Of several sources the first in this order is judged, the others are refused.
@@ -159,11 +159,10 @@ def _validate_projected(source: Doc, path: str) -> Errors:
     return errors
 
 
-def _validate_downward(source: Doc, path: str) -> Errors:
-    errors = rules.check(source, path, {"defaultMode": rules.file_mode})
+def _validate_downward(source: Doc, path: str) -> Wrong:
+    yield from rules.check(source, path, {"defaultMode": rules.file_mode})
     for file in source.get("items", ()):
-        errors += _validate_downward_file(file, path)  # upstream gives no index
-    return errors
+        yield from _validate_downward_file(file, path)  # upstream gives no index
 
 
 def _validate_csi(source: Doc, path: str) -> Errors:
@@ -212,53 +211,46 @@ def validate_in_tree(source: str, content: Doc, path: str, volume_name: str) -> 
     return errors
 
 
-def _azure_disk(disk: Doc, path: str) -> Errors:
-    errors = rules.check(disk, path, _AZURE_WORDS)
+def _azure_disk(disk: Doc, path: str) -> Wrong:
+    yield from rules.check(disk, path, _AZURE_WORDS)
     kind, uri = disk.get("kind"), disk.get("diskURI", "")
     managed = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
     blob = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"
     if kind == "Managed" and not uri.startswith("/subscriptions/"):
-        errors.append(unsupported(f"{path}.diskURI", uri, (managed,)))
+        yield unsupported(f"{path}.diskURI", uri, (managed,))
     if kind not in (None, "Managed") and not uri.startswith("https://"):
-        errors.append(unsupported(f"{path}.diskURI", uri, (blob,)))
-    return errors
+        yield unsupported(f"{path}.diskURI", uri, (blob,))
 
 
-def _fibre_channel(target: Doc, path: str) -> Errors:
+def _fibre_channel(target: Doc, path: str) -> Wrong:
     ports, ids, lun = target.get("targetWWNs"), target.get("wwids"), target.get("lun")
-    errors: Errors = []
     if not ports and not ids:
-        errors.append(required(f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both"))
+        yield required(f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both")
     if ports and ids:
         told = "targetWWNs and wwids can not be specified simultaneously"
-        errors.append(invalid(f"{path}.targetWWNs", ports, told))
+        yield invalid(f"{path}.targetWWNs", ports, told)
     if ports and lun is None:
-        errors.append(required(f"{path}.lun", "lun is required if targetWWNs is specified"))
+        yield required(f"{path}.lun", "lun is required if targetWWNs is specified")
     elif ports:
-        errors += rules.sentences(f"{path}.lun", lun, names.in_range(lun or 0, 0, 255))
-    return errors
+        yield from rules.sentences(f"{path}.lun", lun, names.in_range(lun or 0, 0, 255))
 
 
-def _flex_options(volume: Doc, path: str) -> Errors:
-    errors: Errors = []
+def _flex_options(volume: Doc, path: str) -> Wrong:
     for key in volume.get("options", {}):
         owner = "." + key.partition("/")[0].lower()
         if owner.endswith((".kubernetes.io", ".k8s.io")):
             told = "kubernetes.io and k8s.io namespaces are reserved"
-            errors.append(invalid(f"{path}.options[{key}]", key, told))
-    return errors
+            yield invalid(f"{path}.options[{key}]", key, told)
 
 
-def _flocker(dataset: Doc, path: str) -> Errors:
+def _flocker(dataset: Doc, path: str) -> Wrong:
     name, uuid = dataset.get("datasetName", ""), dataset.get("datasetUUID", "")
-    errors: Errors = []
     if not name and not uuid:
-        errors.append(required(path, "one of datasetName and datasetUUID is required"))
+        yield required(path, "one of datasetName and datasetUUID is required")
     if name and uuid:
-        errors.append(invalid(path, "resource", "datasetName and datasetUUID can not be specified simultaneously"))
+        yield invalid(path, "resource", "datasetName and datasetUUID can not be specified simultaneously")
     if "/" in name:
-        errors.append(invalid(f"{path}.datasetName", name, "must not contain '/'"))
-    return errors
+        yield invalid(f"{path}.datasetName", name, "must not contain '/'")
 
 
 def _iscsi(target: Doc, path: str) -> Errors:

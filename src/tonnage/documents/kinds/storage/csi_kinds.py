@@ -14,7 +14,7 @@ from tonnage.documents.validation.volume_sources import CSI_DRIVER_NAME
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, dig, same
-from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required, too_long
+from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, required, too_long
 
 _NODE_ID_MAX_BYTES = 256
 _NOT_THROUGH_STATUS = ("deletionTimestamp", "generation", "selfLink", "labels", "annotations", "finalizers")
@@ -75,17 +75,15 @@ class CSIDriverStrategy(Strategy):
         ]
 
 
-def _validate_token_requests(requests: list[Doc], path: str) -> Errors:
-    errors: Errors = []
+def _validate_token_requests(requests: list[Doc], path: str) -> Wrong:
     audiences: set[str] = set()
     for idx, request in enumerate(requests):
         audience = request.get("audience", "")
         if audience in audiences:
-            errors.append(duplicate(f"{path}[{idx}].audience", audience))
+            yield duplicate(f"{path}[{idx}].audience", audience)
         else:
-            errors += rules.check(request, f"{path}[{idx}]", {"expirationSeconds": rules.token_lifetime})
+            yield from rules.check(request, f"{path}[{idx}]", {"expirationSeconds": rules.token_lifetime})
         audiences.add(audience)
-    return errors
 
 
 _LIFECYCLE_MODE = rules.one_of("Persistent", "Ephemeral")
@@ -142,17 +140,15 @@ _NODE_DRIVER: rules.Rules = {
 }
 
 
-def _validate_topology_keys(keys: list[str], path: str) -> Errors:
-    errors: Errors = []
+def _validate_topology_keys(keys: list[str], path: str) -> Wrong:
     seen: set[str] = set()
     for key in keys:
         if not key:
-            errors.append(required(path))
+            yield required(path)
         if key in seen:
-            errors.append(duplicate(path, key))
+            yield duplicate(path, key)
         seen.add(key)
-        errors += rules.sentences(path, key, names.qualified_name(key))
-    return errors
+        yield from rules.sentences(path, key, names.qualified_name(key))
 
 
 class CSIStorageCapacityStrategy(Strategy):
@@ -240,13 +236,11 @@ def _validate_attachment_source(source: Doc) -> Errors:
     return [] if volume else [required("spec.source.persistentVolumeName", told)]
 
 
-def _validate_attachment_status(status: Doc) -> Errors:
-    errors: Errors = []
+def _validate_attachment_status(status: Doc) -> Wrong:
     if byte_size(status.get("attachmentMetadata", {})) > _ATTACHMENT_METADATA_MAX_BYTES:
-        errors.append(too_long("status.attachmentMetadata", _ATTACHMENT_METADATA_MAX_BYTES))
+        yield too_long("status.attachmentMetadata", _ATTACHMENT_METADATA_MAX_BYTES)
     for field in ("attachError", "detachError"):
         if len((dig(status, field, "message") or "").encode()) > _VOLUME_ERROR_MAX_BYTES:
             # Upstream names the bound of another field here, 256 KiB.
-            errors.append(too_long(f"status.{field}.message", _ATTACHMENT_METADATA_MAX_BYTES))
-        errors += rules.check(status, "status", {f"{field}.errorCode": rules.within(0, 2**31 - 1)})
-    return errors
+            yield too_long(f"status.{field}.message", _ATTACHMENT_METADATA_MAX_BYTES)
+        yield from rules.check(status, "status", {f"{field}.errorCode": rules.within(0, 2**31 - 1)})

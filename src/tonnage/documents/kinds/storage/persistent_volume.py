@@ -24,7 +24,7 @@ from tonnage.objects import names
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS
 from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.document import Doc, copy
-from tonnage.objects.field_errors import Errors, forbidden, invalid, required, unsupported
+from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required, unsupported
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 VOLUME_MODES = ("Block", "Filesystem")
@@ -161,12 +161,11 @@ def validate_volume_spec(
     return errors
 
 
-def validate_access_modes(modes: list[str], path: str) -> Errors:
+def validate_access_modes(modes: list[str], path: str) -> Wrong:
     """Known modes; ReadWriteOncePod stands alone. Shared with claims."""
-    errors = [unsupported(path, mode, ACCESS_MODES) for mode in modes if mode not in ACCESS_MODES]
+    yield from (unsupported(path, mode, ACCESS_MODES) for mode in modes if mode not in ACCESS_MODES)
     if "ReadWriteOncePod" in modes and any(mode != "ReadWriteOncePod" for mode in modes if mode in ACCESS_MODES):
-        errors.append(forbidden(path, "may not use ReadWriteOncePod with other access modes"))
-    return errors
+        yield forbidden(path, "may not use ReadWriteOncePod with other access modes")
 
 
 def _validate_capacity(capacity: dict[str, str], path: str) -> Errors:

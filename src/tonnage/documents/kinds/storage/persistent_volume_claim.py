@@ -12,7 +12,7 @@ from tonnage.objects import names
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS, class_name_in
 from tonnage.objects.core_v1.persistent_volume import RESIZE_STATUSES
 from tonnage.objects.document import Doc, copy, dig
-from tonnage.objects.field_errors import Errors, forbidden, invalid, required, unsupported
+from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required, unsupported
 from tonnage.quantity import Quantity
 
 _LEGACY_SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
@@ -196,21 +196,19 @@ _CLASS_NAME = rules.if_set(rules.named(names.dns_subdomain))
 _CLASS_AND_MODE: rules.Rules = {"storageClassName": _CLASS_NAME, "volumeMode": rules.one_of(*VOLUME_MODES)}
 
 
-def _validate_data_sources(spec: Doc, path: str, allow_any_api_group: bool) -> Errors:
-    errors: Errors = []
+def _validate_data_sources(spec: Doc, path: str, allow_any_api_group: bool) -> Wrong:
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     for field in ("dataSource", "dataSourceRef"):
         if field in spec:
-            errors += _validate_data_source(spec[field], f"{path}.{field}", allow_any_api_group)
+            yield from _validate_data_source(spec[field], f"{path}.{field}", allow_any_api_group)
     if source is None or reference is None:
-        return errors
+        return
     # Upstream passes a path where a value is meant, and prints it as an empty object.
     if reference.get("namespace"):
         told = "may not be specified when dataSourceRef.namespace is specified"
-        errors.append(invalid(path, {}, told))
+        yield invalid(path, {}, told)
     elif any(source.get(field) != reference.get(field) for field in ("apiGroup", "kind", "name")):
-        errors.append(invalid(path, {}, "must match dataSourceRef"))
-    return errors
+        yield invalid(path, {}, "must match dataSourceRef")
 
 
 def _validate_data_source(source: Doc, path: str, allow_any_api_group: bool) -> Errors:

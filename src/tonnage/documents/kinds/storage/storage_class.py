@@ -14,7 +14,7 @@ from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.core_v1 import class_name_in
 from tonnage.objects.document import Doc, dig, same
-from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, too_long
+from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, too_long
 
 _PARAMETERS_MAX_COUNT = 512
 _PARAMETERS_MAX_BYTES = 256 * 1024
@@ -66,19 +66,17 @@ def _validate_parameters(parameters: dict[str, str], path: str) -> Errors:
     return errors
 
 
-def _validate_allowed_topologies(terms: list[Doc], path: str) -> Errors:
+def _validate_allowed_topologies(terms: list[Doc], path: str) -> Wrong:
     """Each term legal, and no two that ask for the same, whatever the order of keys and values."""
-    errors: Errors = []
     seen: set[frozenset[tuple[str, frozenset[str]]]] = set()
     for idx, term in enumerate(terms):
-        errors += validate_topology_selector_term(term, f"{path}[{idx}]")
+        yield from validate_topology_selector_term(term, f"{path}[{idx}]")
         by_key = {each.get("key", ""): each.get("values", []) for each in term.get("matchLabelExpressions", [])}
         asked = frozenset((key, frozenset(values)) for key, values in by_key.items())
         # Upstream compares with a list that starts out with empty terms, so an empty one is always a duplicate.
         if not asked or asked in seen:
-            errors.append(duplicate(f"{path}[{idx}].matchLabelExpressions", ""))
+            yield duplicate(f"{path}[{idx}].matchLabelExpressions", "")
         seen.add(asked)
-    return errors
 
 
 _STORAGE_CLASS: rules.Rules = {

@@ -10,7 +10,7 @@ from tonnage.documents.kinds.pods.pod_warnings import spec_warnings, workload_na
 from tonnage.documents.kinds.workloads.job import default_job_parts, size_warnings, validate_job_spec
 from tonnage.documents.strategy import Generation, Strategy
 from tonnage.objects.document import Doc, dig
-from tonnage.objects.field_errors import Errors, invalid, required, unsupported
+from tonnage.objects.field_errors import Errors, Wrong, invalid, required, unsupported
 from tonnage.objects.field_rules import check, needed, nonnegative, one_of
 from tonnage.objects.texts.cron_schedule import InvalidSchedule, is_zone, parse_schedule
 
@@ -117,11 +117,10 @@ def _validate_zone(zone: str | None) -> Errors:
     return errors
 
 
-def _validate_template(template: Doc, path: str) -> Errors:
+def _validate_template(template: Doc, path: str) -> Wrong:
     spec = template.get("spec", {})
-    errors = validate_job_spec(spec, f"{path}.spec")
+    yield from validate_job_spec(spec, f"{path}.spec")
     if "selector" in spec:
-        errors.append(invalid(f"{path}.spec.selector", spec["selector"], "`selector` will be auto-generated"))
+        yield invalid(f"{path}.spec.selector", spec["selector"], "`selector` will be auto-generated")
     if spec.get("manualSelector"):
-        errors.append(unsupported(f"{path}.spec.manualSelector", True, ("nil", "false")))
-    return errors
+        yield unsupported(f"{path}.spec.manualSelector", True, ("nil", "false"))

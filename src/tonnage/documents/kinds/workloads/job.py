@@ -17,7 +17,7 @@ from tonnage.documents.kinds.workloads.workload import WorkloadStrategy, parsed_
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
-from tonnage.objects.field_errors import Errors, invalid, required, too_long, unsupported
+from tonnage.objects.field_errors import Errors, Wrong, invalid, required, too_long, unsupported
 from tonnage.objects.field_rules import check, immutable, nonnegative, one_of, unchanged_fields
 
 CONTROLLER_UID, JOB_NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
@@ -142,19 +142,18 @@ def validate_job_spec(spec: Doc, path: str) -> Errors:
     return errors + _validate_restart_policy(spec, f"{path}.template.spec.restartPolicy")
 
 
-def _validate_selected_spec(spec: Doc) -> Errors:
-    errors = validate_job_spec(spec, "spec")
+def _validate_selected_spec(spec: Doc) -> Wrong:
+    yield from validate_job_spec(spec, "spec")
     selector = spec.get("selector")
     if selector is None:
-        errors.append(required("spec.selector"))
+        yield required("spec.selector")
     else:
-        errors += validate_label_selector(selector, "spec.selector")
+        yield from validate_label_selector(selector, "spec.selector")
     labels = spec.get("template", {}).get("metadata", {}).get("labels")
     parsed = parsed_selector(selector)
     if selector is None or (parsed is not None and not parsed.matches(labels or {})):
         told = "`selector` does not match template `labels`"
-        errors.append(invalid("spec.template.metadata.labels", labels, told))
-    return errors
+        yield invalid("spec.template.metadata.labels", labels, told)
 
 
 def _validate_generated_selector(doc: Doc) -> Errors:
@@ -178,43 +177,41 @@ def _validate_generated_selector(doc: Doc) -> Errors:
     return errors
 
 
-def _validate_managed_by(value: str, path: str) -> Errors:
-    errors: Errors = []
+def _validate_managed_by(value: str, path: str) -> Wrong:
     host, slash, rest = value.partition("/")
     if not value:
-        errors.append(required(path))
+        yield required(path)
     elif not slash or not host or not rest:
         told = 'must be a domain-prefixed path (such as "acme.io/foo")'
-        errors.append(invalid(path, value, told))
+        yield invalid(path, value, told)
     else:
-        errors += [invalid(path, host, told) for told in names.dns_subdomain(host)]
+        yield from (invalid(path, host, told) for told in names.dns_subdomain(host))
         is_url_path = all(char.isalnum() or char in "/-._~%!$&'()*+,;=:" for char in rest)
         if names.path_segment(rest.replace("/", "")) or not is_url_path:
-            errors.append(invalid(path, rest, "Invalid path"))
+            yield invalid(path, rest, "Invalid path")
     if len(value.encode()) > _MANAGED_BY_MAX:
-        errors.append(too_long(path, _MANAGED_BY_MAX))
-    return errors
+        yield too_long(path, _MANAGED_BY_MAX)
 
 
-def _validate_completion_mode(spec: Doc, path: str) -> Errors:
+def _validate_completion_mode(spec: Doc, path: str) -> Wrong:
     mode = spec.get("completionMode")
-    errors = check(spec, path, {"completionMode": one_of("NonIndexed", "Indexed")})
+    yield from check(spec, path, {"completionMode": one_of("NonIndexed", "Indexed")})
     if mode in (None, "NonIndexed"):
         for field in ("backoffLimitPerIndex", "maxFailedIndexes"):
             if field in spec:
-                errors.append(invalid(f"{path}.{field}", spec[field], "requires indexed completion mode"))
+                yield invalid(f"{path}.{field}", spec[field], "requires indexed completion mode")
     if mode != "Indexed":
-        return errors
+        return
     completions, parallelism, failed = spec.get("completions"), spec.get("parallelism", 0), spec.get("maxFailedIndexes")
     if completions is None:
-        errors.append(required(f"{path}.completions", "when completion mode is Indexed"))
+        yield required(f"{path}.completions", "when completion mode is Indexed")
     if parallelism > _MOST_PARALLEL:
         told = f"must be less than or equal to {_MOST_PARALLEL} when completion mode is Indexed"
-        errors.append(invalid(f"{path}.parallelism", parallelism, told))
+        yield invalid(f"{path}.parallelism", parallelism, told)
     if completions is not None and failed is not None and failed > completions:
-        errors.append(invalid(f"{path}.maxFailedIndexes", failed, "must be less than or equal to completions"))
+        yield invalid(f"{path}.maxFailedIndexes", failed, "must be less than or equal to completions")
     if failed is not None and failed > _MOST_FAILED:
-        errors.append(invalid(f"{path}.maxFailedIndexes", failed, f"must be less than or equal to {_MOST_FAILED}"))
+        yield invalid(f"{path}.maxFailedIndexes", failed, f"must be less than or equal to {_MOST_FAILED}")
     if completions is not None and completions > _MANY_TO_COUNT and "backoffLimitPerIndex" in spec:
         told = (
             f"must be less than or equal to {_MOST_OF_MANY} when completions are above {_MANY_TO_COUNT} and used "
@@ -222,12 +219,11 @@ def _validate_completion_mode(spec: Doc, path: str) -> Errors:
         )
         if failed is None:
             need = f"must be specified when completions is above {_MANY_TO_COUNT}"
-            errors.append(required(f"{path}.maxFailedIndexes", need))
+            yield required(f"{path}.maxFailedIndexes", need)
         if parallelism > _MOST_OF_MANY:
-            errors.append(invalid(f"{path}.parallelism", parallelism, told))
+            yield invalid(f"{path}.parallelism", parallelism, told)
         if failed is not None and failed > _MOST_OF_MANY:
-            errors.append(invalid(f"{path}.maxFailedIndexes", failed, told))
-    return errors
+            yield invalid(f"{path}.maxFailedIndexes", failed, told)
 
 
 def _validate_restart_policy(spec: Doc, path: str) -> Errors:

@@ -7,7 +7,7 @@ the status is asked about what changes; what was wrong before may stay. Mirrors 
 from __future__ import annotations
 
 from tonnage.objects.document import Doc, same
-from tonnage.objects.field_errors import OMIT, Errors, duplicate, go_value, invalid, required, too_long, too_many
+from tonnage.objects.field_errors import OMIT, Errors, Wrong, duplicate, go_value, invalid, required, too_long, too_many
 from tonnage.objects.field_rules import Asked, Rules, check, each, needed, nonnegative, one_of, validate_label_name
 from tonnage.objects.texts.index_intervals import Interval, InvalidIntervals, count_of, parse_interval, parse_intervals
 
@@ -217,19 +217,18 @@ def validate_pod_failure_policy(spec: Doc, path: str) -> Errors:
     return errors
 
 
-def _validate_rule(rule: Doc, path: str, names: set[str], *, has_index_limit: bool) -> Errors:
-    errors = check(rule, path, _ACTION)
+def _validate_rule(rule: Doc, path: str, names: set[str], *, has_index_limit: bool) -> Wrong:
+    yield from check(rule, path, _ACTION)
     if rule.get("action") == "FailIndex" and not has_index_limit:
-        errors.append(invalid(f"{path}.action", "FailIndex", "requires the backoffLimitPerIndex to be set"))
+        yield invalid(f"{path}.action", "FailIndex", "requires the backoffLimitPerIndex to be set")
     codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions", [])
     if codes is not None:
-        errors += _validate_exit_codes(codes, f"{path}.onExitCodes", names)
-    errors += _PATTERNS(conditions, f"{path}.onPodConditions")
+        yield from _validate_exit_codes(codes, f"{path}.onExitCodes", names)
+    yield from _PATTERNS(conditions, f"{path}.onPodConditions")
     if codes is not None and conditions:
-        errors.append(invalid(path, OMIT, "specifying both OnExitCodes and OnPodConditions is not supported"))
+        yield invalid(path, OMIT, "specifying both OnExitCodes and OnPodConditions is not supported")
     if codes is None and not conditions:
-        errors.append(invalid(path, OMIT, "specifying one of OnExitCodes and OnPodConditions is required"))
-    return errors
+        yield invalid(path, OMIT, "specifying one of OnExitCodes and OnPodConditions is required")
 
 
 def _validate_exit_codes(rule: Doc, path: str, names: set[str]) -> Errors:
@@ -252,42 +251,38 @@ def _validate_exit_codes(rule: Doc, path: str, names: set[str]) -> Errors:
     return errors if values == sorted(values) else [*errors, invalid(f"{path}.values", values, "must be ordered")]
 
 
-def validate_success_policy(spec: Doc, path: str) -> Errors:
+def validate_success_policy(spec: Doc, path: str) -> Wrong:
     rules = spec["successPolicy"].get("rules", [])
-    errors: Errors = []
     if not rules:
         told = "at least one rules must be specified when the successPolicy is specified"
-        errors.append(required(f"{path}.rules", told))
+        yield required(f"{path}.rules", told)
     if len(rules) > _MOST_RULES:
-        errors.append(too_many(f"{path}.rules", len(rules), _MOST_RULES))
+        yield too_many(f"{path}.rules", len(rules), _MOST_RULES)
     for idx, rule in enumerate(rules):
-        errors += _validate_success_rule(rule, f"{path}.rules[{idx}]", spec.get("completions", 0))
-    return errors
+        yield from _validate_success_rule(rule, f"{path}.rules[{idx}]", spec.get("completions", 0))
 
 
-def _validate_success_rule(rule: Doc, path: str, completions: int) -> Errors:
+def _validate_success_rule(rule: Doc, path: str, completions: int) -> Wrong:
     count, indexes = rule.get("succeededCount"), rule.get("succeededIndexes")
-    errors: Errors = []
     if count is None and indexes is None:
         told = "at least one of succeededCount or succeededIndexes must be specified"
-        errors.append(required(path, told))
+        yield required(path, told)
     total = 0
     if indexes is not None:
         if len(indexes.encode()) > _MOST_INDEX_BYTES:
-            errors.append(too_long(f"{path}.succeededIndexes", _MOST_INDEX_BYTES))
+            yield too_long(f"{path}.succeededIndexes", _MOST_INDEX_BYTES)
         try:
             total = count_of(parse_intervals(indexes, completions))
         except InvalidIntervals as exc:
             told = f"error parsing succeededIndexes: {exc.message}"
-            errors.append(invalid(f"{path}.succeededIndexes", indexes, told))
+            yield invalid(f"{path}.succeededIndexes", indexes, told)
     if count is not None:
-        errors += nonnegative(count, f"{path}.succeededCount")
+        yield from nonnegative(count, f"{path}.succeededCount")
         if count > completions:
             told = f"must be less than or equal to {completions} (the number of specified completions)"
-            errors.append(invalid(f"{path}.succeededCount", count, told))
+            yield invalid(f"{path}.succeededCount", count, told)
         if indexes is not None and count > total:
             told = (
                 f"must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)"
             )
-            errors.append(invalid(f"{path}.succeededCount", count, told))
-    return errors
+            yield invalid(f"{path}.succeededCount", count, told)
