@@ -27,7 +27,7 @@ from tonnage_command import tonnage
 Doc = dict[str, Any]
 OTHER = "csi.example"
 LVM = "local.csi.openebs.io"
-DEBUG_PAGES = ("/debug/assumed", "/debug/nominations", "/debug/reservations")
+DEBUG_PAGES = ("/configz", "/debug/assumed", "/debug/nominations", "/debug/reservations")
 
 
 @contextmanager

@@ -77,6 +77,8 @@ def decided_on(
     if remark := remark_on(pod, state.memory):
         note(remark)
     found = explain_pod(pod, state.objects, profile, clock=state.clock, foreign=foreign, memory=state.memory, note=note)
+    if is_default and not pod.spec.node_name:
+        found.held_back = state.schedulers.nobody(pod.spec.scheduler_name) or found.held_back
     return found, profile
 
 
@@ -247,6 +249,11 @@ class DecisionSequence:
         """A profile would place the pod, by its name or because any pod is taken."""
         return self._is_default or pod.spec.scheduler_name in self._names
 
+    def nobody_schedules(self, pod: Pod) -> str:
+        """Why no scheduler that runs takes up a pod; empty when one does, or when that is not known. A configuration
+        that was given is that of a scheduler."""
+        return self._state.schedulers.nobody(pod.spec.scheduler_name) if self._is_default else ""
+
     def state_of(self, pod: Pod) -> tuple[PodState, str]:
         if pod.spec.node_name:
             return PodState.BOUND, pod.spec.node_name
@@ -255,12 +262,17 @@ class DecisionSequence:
         return (PodState.TERMINATING if pod.metadata.is_terminating else PodState.PENDING), ""
 
     def decide(self, pod: Pod) -> Explanation:
-        """Decide on a pod that waits. Raises ReplayError when no profile would place it."""
+        """Decide on a pod that waits; one that nobody schedules takes no room. Raises ReplayError when no profile would
+        place it."""
         if self._is_default and pod.spec.scheduler_name not in self._names:
             self._say(
                 f"{pod.key} asks for schedulerName {pod.spec.scheduler_name}; this is what the default plugins decide",
                 once_for=pod.spec.scheduler_name,
             )
+        if nobody := self.nobody_schedules(pod):
+            found = self.replay.engine.explain(pod)
+            found.held_back = nobody
+            return found
         found = self.replay.schedule(pod.key)
         if found.preemption is not None:
             self.replay.nominate(pod.key, found.preemption.node)
@@ -281,6 +293,8 @@ class DecisionSequence:
 
     def held_back(self, pod: Pod) -> str:
         """Why a pod is not tried at all; empty when it is."""
+        if nobody := self.nobody_schedules(pod):
+            return nobody
         profile = self.replay.engine.profile_of(pod)
         info = PodInfo(pod)
         asked = (each.pre_enqueue(info) for each in profile.rules.pre_enqueue) if profile is not None else ()

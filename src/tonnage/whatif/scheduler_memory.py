@@ -4,6 +4,7 @@
                           nodes that it passes over for a while
     /debug/reservations   capacity that it keeps back: objects (mode Object) or bytes (mode Ledger)
     /debug/nominations    pods it expects on nodes, and for which of them it holds room
+    /configz              the schedulerNames that it serves
 
 The scheduler is asked before the objects are listed: what the API shows otherwise by then is left as it shows it.
 """
@@ -11,6 +12,7 @@ The scheduler is asked before the objects are listed: what the API shows otherwi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -29,6 +31,7 @@ from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.volumes.reservations.holds import Hold
 
 RESERVATIONS, ASSUMED, NOMINATIONS = "/debug/reservations", "/debug/assumed", "/debug/nominations"
+_CONFIGURATION = "/configz"
 
 
 class AssumedPod(msgspec.Struct, frozen=True):
@@ -88,6 +91,18 @@ class _Assumed(msgspec.Struct, frozen=True, rename="camel"):
     failed_nodes: list[FailedNode] = []
 
 
+class _Profile(msgspec.Struct, frozen=True, rename="camel"):
+    scheduler_name: str
+
+
+class _Profiles(msgspec.Struct, frozen=True):
+    profiles: list[_Profile] = []
+
+
+class _Configz(msgspec.Struct, frozen=True):
+    componentconfig: _Profiles = _Profiles()
+
+
 @dataclass(frozen=True, slots=True)
 class SchedulerMemory:
     """One scheduler's, at one instant."""
@@ -99,6 +114,8 @@ class SchedulerMemory:
     nominations: Sequence[NominatedPod] | None = None
     """None when it does not tell: then what the API says of nominations counts."""
     failed_nodes: Sequence[FailedNode] = ()
+    scheduler_names: Sequence[str] = ()
+    """Those of its profiles; none when it does not tell."""
 
     def node_of(self, pod: Pod) -> str:
         """Where the scheduler has sent a pod that the API does not show there yet; empty when it has not."""
@@ -150,15 +167,18 @@ class SchedulerMemory:
 
 async def memory_of(endpoint: Endpoint, *, clock: Clock, user: KubeconfigUser | None = None) -> SchedulerMemory:
     """Ask a live scheduler, as `user`. Raises Disconnected, Untrusted, NotLetIn, or TonnageError."""
-    from tonnage.client.program_pages import ProgramPages
+    from tonnage.client.program_pages import NotLetIn, ProgramPages
 
     async with ProgramPages(endpoint, clock=clock, user=user) as pages:
         held, assumed = await pages.json(RESERVATIONS), await pages.json(ASSUMED)
         nominations = await pages.json(NOMINATIONS)
-    return memory_from(endpoint.url, held, assumed, nominations)
+        configuration = None
+        with suppress(NotLetIn):
+            configuration = await pages.json(_CONFIGURATION)
+    return memory_from(endpoint.url, held, assumed, nominations, configuration)
 
 
-def memory_from(url: str, held: Any, assumed: Any, nominations: Any) -> SchedulerMemory:
+def memory_from(url: str, held: Any, assumed: Any, nominations: Any, configuration: Any = None) -> SchedulerMemory:
     """What the pages of the scheduler at a URL say; a page that it does not have is None. Raises TonnageError."""
     if held is None:
         raise TonnageError(f"{url}{RESERVATIONS} is not served", hint="is this the scheduler's endpoint?")
@@ -171,6 +191,7 @@ def memory_from(url: str, held: Any, assumed: Any, nominations: Any) -> Schedule
             told.volumes,
             msgspec.convert(nominations, list[NominatedPod] | None),
             told.failed_nodes,
+            [each.scheduler_name for each in msgspec.convert(configuration or {}, _Configz).componentconfig.profiles],
         )
     except msgspec.ValidationError as exc:
         raise TonnageError(f"{url} does not answer as a scheduler of Tonnage does: {exc}") from exc

@@ -32,6 +32,7 @@ from tonnage.whatif import manifests
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.manifest_errors import Origin, Source
 from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_of
+from tonnage.whatif.schedulers_seen import SchedulersSeen, schedulers_of
 from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class ClusterState:
     """Kinds that a live cluster has not, or does not let us list, and why; they count as none."""
     origins: Mapping[tuple[str, Key], Origin] = field(default_factory=dict)
     """Where objects stand that come from files, by kind and key."""
+    schedulers: SchedulersSeen = field(default_factory=SchedulersSeen)
     pods: dict[Key, Pod] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -141,8 +143,16 @@ async def from_cluster(
             unlisted |= more
         notes = [not_listed(kind, why) for kind, why in unlisted.items()]
         notes += [asked] if asked else []
+        names = memory.scheduler_names if memory is not None else ()
         return ClusterState(
-            objects, client.server, clock, notes=notes, memory=memory, workloads=workloads, unlisted=unlisted
+            objects,
+            client.server,
+            clock,
+            notes=notes,
+            memory=memory,
+            workloads=workloads,
+            unlisted=unlisted,
+            schedulers=await schedulers_of(client, [*objects, *workloads], running=names),
         )
 
 
@@ -205,6 +215,7 @@ def laid_over(
         notes=[*live.notes, *laid.notes],
         memory=live.memory,
         unlisted=live.unlisted,
+        schedulers=live.schedulers,
         pods={},
     )
 

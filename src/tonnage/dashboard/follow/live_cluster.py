@@ -41,6 +41,7 @@ from tonnage.objects.scheme import resource_of
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.engine.event_handlers import READ_KINDS
 from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_of
+from tonnage.whatif.schedulers_seen import SchedulersSeen, schedulers_of
 from tonnage.whatif.sources import SCHEDULER_NOT_ASKED, not_listed
 from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 
@@ -254,6 +255,9 @@ class LiveCluster(ShownCluster):
         if self._scheduler is None:
             return None
         return await memory_of(self._scheduler, clock=self.clock, user=self._scheduler_user)
+
+    async def schedulers(self, running: Sequence[str]) -> SchedulersSeen:
+        return await schedulers_of(self.client, list(self.model.objects), running=running)
 
     def unlisted(self) -> Mapping[str, str]:
         """As `sources.from_cluster` tells them. Raises the refusal of a kind without which there is no answer."""

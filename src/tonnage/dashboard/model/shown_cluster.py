@@ -21,6 +21,7 @@ from tonnage.faults import FAULT_FILE_NAME, Fault, FaultFile
 from tonnage.objects.core_v1 import Event, ObjectReference
 from tonnage.objects.meta import Object
 from tonnage.whatif.scheduler_memory import SchedulerMemory
+from tonnage.whatif.schedulers_seen import SchedulersSeen
 from tonnage.whatif.sources import ClusterState, scheduler_silent
 from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 
@@ -67,6 +68,10 @@ class ShownCluster:
         """What the scheduler knows now; None where there is none to ask."""
         return None
 
+    async def schedulers(self, running: Sequence[str]) -> SchedulersSeen:
+        """Who schedules pods, with names that are known to be served."""
+        return SchedulersSeen()
+
     async def workloads(self) -> Sequence[Object]:
         """What makes pods and is not looked at by decisions: Deployments, Jobs and the like."""
         return [each for each in self.model.objects if isinstance(each, NOT_READ_BY_DECISIONS)]
@@ -80,6 +85,7 @@ class ShownCluster:
         except TonnageError as exc:
             notes.append(scheduler_silent(exc))
         workloads = await self.workloads() if with_workloads else ()
+        schedulers = await self.schedulers(memory.scheduler_names if memory is not None else ())
         return ClusterState(
             list(self.objects()),
             self.source,
@@ -88,6 +94,7 @@ class ShownCluster:
             memory=memory,
             workloads=workloads,
             unlisted=self.unlisted(),
+            schedulers=schedulers,
         )
 
     def notes(self) -> Sequence[str]:

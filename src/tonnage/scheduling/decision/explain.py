@@ -103,6 +103,7 @@ class Explanation:
             "message": f"not tried: {self.held_back}; otherwise: {self.message}" if self.held_back else self.message,
             "nodes": [answer.document() for answer in self.nodes],
             "volumes": {name: account.document() for name, account in self.volumes.items()},
+            **({"heldBack": self.held_back} if self.held_back else {}),
             **({"preemption": self.preemption.document()} if self.preemption is not None else {}),
         }
 

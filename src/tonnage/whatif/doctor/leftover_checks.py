@@ -126,6 +126,11 @@ def pending_findings(answer: PendingAnswer) -> Iterator[Finding]:
 
 
 def _remedy(group: PendingGroup) -> str:
+    if group.cause.kind == causes.NOBODY:
+        return (
+            f"start a scheduler with a profile named {group.cause.about}, or make the pods anew with the schedulerName "
+            "of one that runs"
+        )
     if not group.helps:
         return "`tonnage explain --pending` shows every node; no single change that was tried lets them in"
     best = group.helps[0]

@@ -36,7 +36,7 @@ from tonnage.whatif.simulate.presets import PRESETS, preset_gates
 from tonnage.whatif.sources import ClusterState
 
 SEED: Final = 0
-_NOT_TRIED: Final = (causes.ASSUMED, causes.TERMINATING, causes.FOREIGN, causes.GATED)
+_NOT_TRIED: Final = (causes.ASSUMED, causes.TERMINATING, causes.FOREIGN, causes.GATED, causes.NOBODY)
 Step = Callable[[float], object]
 
 

@@ -31,7 +31,7 @@ from tonnage.whatif.html.amounts import count_text
 FITS, ASSUMED, TERMINATING, FOREIGN, GATED = "fits", "assumed", "terminating", "scheduler", "gates"
 STORAGE, RESERVED, NO_CAPACITY, STATIC, SLOTS = "storage", "reserved", "capacity", "volumes", "slots"
 RESOURCES, TAINTS, CORDONED, OTHER = "resources", "taints", "cordoned", "reasons"
-SELECTOR, PLACES = "selector", "places"
+SELECTOR, PLACES, NOBODY = "selector", "places", "nobody"
 
 _WISHES = frozenset(("NodeName", "NodeAffinity", "VolumeZone"))
 _CLOSED = frozenset(("TaintToleration", "NodeUnschedulable"))
@@ -241,6 +241,7 @@ def sentence(cause: PendingCause, pods: int, owners: Sequence[str], needs: Mappi
         ASSUMED: f"{are} on {'its' if is_one else 'their'} way to a node",
         TERMINATING: f"{are} being deleted; a scheduler passes {'it' if is_one else 'them'} over",
         FOREIGN: f"{wait} for scheduler {cause.about}, which this configuration does not have",
+        NOBODY: f"{are} scheduled by nobody: no scheduler named {cause.about} is seen to run",
         GATED: f"{are} not tried: {cause.about}",
         STORAGE: f"{wait} for {sizes}{at}",
         RESERVED: f"{wait} for capacity of class {cause.about}{at} that is reserved for others",

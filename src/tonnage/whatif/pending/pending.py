@@ -37,7 +37,7 @@ from tonnage.whatif.pending.changes import MOST_PAIRED, ChangeProposals, Help, T
 from tonnage.whatif.sources import ClusterState
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
-_NEVER_TRIED = frozenset((causes.FITS, causes.ASSUMED, causes.TERMINATING, causes.FOREIGN))
+_NEVER_TRIED = frozenset((causes.FITS, causes.ASSUMED, causes.TERMINATING, causes.FOREIGN, causes.NOBODY))
 _NEVER_REFUSED = _NEVER_TRIED | {causes.GATED}
 
 
@@ -170,6 +170,9 @@ class PendingQuestion:
             return PendingPod(pod, workload, state, CauseOfPod(PendingCause(causes.TERMINATING)))
         if not self.sequence.is_ours(pod):
             return PendingPod(pod, workload, state, CauseOfPod(PendingCause(causes.FOREIGN, pod.spec.scheduler_name)))
+        if self.sequence.nobody_schedules(pod):
+            cause = CauseOfPod(PendingCause(causes.NOBODY, pod.spec.scheduler_name))
+            return PendingPod(pod, workload, state, cause, explanation=self.sequence.decide(pod))
         if held_back := self.sequence.held_back(pod):
             return PendingPod(
                 pod,
@@ -286,12 +289,14 @@ _INDENT = 2
 def print_pending(answer: PendingAnswer, page: TextPage) -> None:
     """Write the answer; one that was interrupted says so elsewhere."""
     count, fitting = len(answer.pods), sum(each.fits for each in answer.pods)
+    alone = sum(each.cause.kind == causes.NOBODY for each in answer.pods)
     if not count:
         page.say(text("no pod is pending", style="bold green"))
         return
     pods = "1 pod is pending" if count == 1 else f"{count:,} pods are pending"
     told = [f"{fitting:,} {'needs' if fitting == 1 else 'need'} no help"] if fitting else []
-    left = count - fitting
+    left = count - fitting - alone
+    told += [f"{alone:,} {'is' if alone == 1 else 'are'} scheduled by nobody"] if alone else []
     told += [f"{left:,} {'does' if left == 1 else 'do'} not fit"] if left else []
     page.say(assembled((pods, "bold"), f": {', '.join(told)}"))
     for group in answer.groups[:_MOST_GROUPS]:

@@ -25,6 +25,7 @@ const KINDS = {
   places: ["⌂", "volume's place"],
   gates: ["‖", "held back"],
   scheduler: ["↗", "other scheduler"],
+  nobody: ["∄", "no scheduler"],
   fits: ["✓", "fits"],
   assumed: ["→", "on its way"],
   terminating: ["✕", "being deleted"],

@@ -79,9 +79,10 @@ export function open(main, {state}, namespace, name) {
 
 function showVerdict(element, answer) {
   const isFit = answer.schedulable;
+  const word = answer.heldBack ? "✕ is not tried" : "✕ does not fit";
   replace(
     element,
-    el("p", {class: `verdict-word ${isFit ? "is-good" : "is-bad"}`}, isFit ? ["✓ goes to ", named(answer.node)] : "✕ does not fit"),
+    el("p", {class: `verdict-word ${isFit ? "is-good" : "is-bad"}`}, isFit ? ["✓ goes to ", named(answer.node)] : word),
     el("p", {class: "verdict-message"}, el("bdi", {}, answer.message)),
     answer.preemption ? el("p", {class: "verdict-preemption"}, el("bdi", {}, preemption(answer.preemption))) : null,
   );

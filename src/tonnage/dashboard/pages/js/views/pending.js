@@ -96,13 +96,17 @@ function searched(groups, word) {
 }
 
 function showHeadline(element, answer) {
-  const pods = answer.groups.reduce((sum, group) => sum + group.pods.length, 0);
-  const fitting = answer.groups.filter(group => group.fits).reduce((sum, group) => sum + group.pods.length, 0);
+  const podsOf = groups => groups.reduce((sum, group) => sum + group.pods.length, 0);
+  const pods = podsOf(answer.groups);
+  const fitting = podsOf(answer.groups.filter(group => group.fits));
+  const alone = podsOf(answer.groups.filter(group => group.cause.kind === "nobody"));
+  const left = pods - fitting - alone;
   let text = "No pod is pending";
   if (answer.count) {
     const told = [];
     if (fitting) told.push(`${fitting.toLocaleString("en")} ${fitting === 1 ? "needs" : "need"} no help`);
-    if (pods > fitting) told.push(`${(pods - fitting).toLocaleString("en")} ${pods - fitting === 1 ? "does" : "do"} not fit`);
+    if (alone) told.push(`${alone.toLocaleString("en")} ${alone === 1 ? "is" : "are"} scheduled by nobody`);
+    if (left) told.push(`${left.toLocaleString("en")} ${left === 1 ? "does" : "do"} not fit`);
     const soFar = answer.decided < answer.count ? `; so far ${answer.decided.toLocaleString("en")} decided on` : "";
     text = `${count(answer.count, "pod is", "pods are")} pending${soFar}: ${told.join(", ")}`;
   }
