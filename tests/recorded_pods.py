@@ -25,7 +25,7 @@ def recorded_pods(folder: Path, names: list[str], size: str, *objects: Any, conf
         sink=lines.append,
         version="0.0.1",
         configuration=configuration,
-        feature_gates=gates.spelled(),
+        feature_gates=str(gates),
     )
     for each in (storage_class(), driver(), *objects):
         engine.add(each)

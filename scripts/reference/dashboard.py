@@ -85,10 +85,10 @@ def _told(text: str) -> Iterator[tuple[tuple[str, str], str]]:
 def _added(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """The routes that a module adds."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) == 2:
-            first = node.args[0]
-            if isinstance(first, ast.Constant) and str(first.value).startswith("/api/"):
-                yield node.func.attr.upper(), str(first.value)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add":
+            method, path, *_ = node.args
+            if isinstance(method, ast.Constant) and isinstance(path, ast.Constant):
+                yield str(method.value), str(path.value)
 
 
 def _collections() -> dict[str, str]:

@@ -8,7 +8,6 @@ never replaced, because everybody would have to be told.
 from __future__ import annotations
 
 import ipaddress
-import ssl
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -33,13 +32,6 @@ class Identity:
     cert_path: Path
     key_path: Path
     ca_expires_at: datetime
-
-    def server_context(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.options |= ssl.OP_NO_RENEGOTIATION  # of TLS 1.2: a handshake costs the server more than its client
-        context.load_cert_chain(self.cert_path, self.key_path)
-        return context
 
 
 def ensure_identity(folder: Path, hosts: tuple[str, ...], now: datetime) -> Identity:

@@ -22,8 +22,6 @@ from tonnage.errors import TonnageError
 
 
 class Clock(Protocol):
-    """What everything that needs time is given."""
-
     def now(self) -> datetime:
         """The time of day, aware and in UTC."""
         ...

@@ -43,7 +43,6 @@ class Gate:
     kep: int
     meaning: str
     default: bool = True
-    locked: bool = False
     successor: str = ""
     releases: tuple[tuple[str, str], ...] = ()
     """How it stands in Kubernetes' own servers, by the release in which that changed; none where none has it."""
@@ -171,12 +170,6 @@ class Gates:
         warnings = list(self._warnings)
         for name, value in by_name.items():
             gate = self._find(name)
-            if gate.locked and value != gate.default:
-                raise GateError(
-                    f"cannot set feature gate {name} to {_spelled(value)}, "
-                    f"feature is locked to {_spelled(gate.default)}",
-                    gate=name,
-                )
             if gate.successor:
                 by_old_name[gate.successor] = value
             if warning := _warning(gate, value, by_name):
@@ -187,7 +180,7 @@ class Gates:
                 return by_name[gate.name]
             if gate.name in by_old_name:
                 return by_old_name[gate.name]
-            if gate.stage in by_stage and not gate.locked:
+            if gate.stage in by_stage:
                 return by_stage[gate.stage]
             return gate.name in self._on
 
@@ -199,11 +192,6 @@ class Gates:
     def enabled(self, name: str) -> bool:
         """Whether a gate is on; a name that is not in the table is a GateError."""
         return (self._find(name).successor or name) in self._on
-
-    def spelled(self) -> str:
-        """As `parse` reads it: every gate that can be set, by its present name."""
-        settable = (name for name, gate in self.table().items() if not gate.locked and not gate.successor)
-        return ",".join(f"{name}={_spelled(self.enabled(name))}" for name in settable)
 
     def on_beyond(self, release: tuple[int, ...]) -> list[str]:
         """The gates that are on here and off by default in Kubernetes of a release: what differs for who moves over."""

@@ -39,6 +39,7 @@ from tonnage.plane.command_lines import CommandLines
 from tonnage.plane.identities import Identities
 from tonnage.plane.settings import PlaneSettings
 from tonnage.private_files import own_folder
+from tonnage.serving.server_tls import server_context
 
 Doc = dict[str, Any]
 NAMESPACE = "rights"
@@ -270,7 +271,7 @@ def staged(
     with ExitStack() as stack:
         own_folder(folder)
         shown = ensure_identity(folder / "proxy", ("127.0.0.1",), SystemClock().now())
-        tls = shown.server_context()
+        tls = server_context(shown.cert_path, shown.key_path)
         proxy = stack.enter_context(
             RefusingProxy(api.url, "", refuses=trouble.refuses, loses=trouble.loses, doubles=trouble.doubles, tls=tls)
         )

@@ -25,9 +25,9 @@ async def _answered(asked: RoutedRequest) -> None:
 
 def _router() -> Router:
     router = Router()
-    router.get("/api/v1/state", _answered)  # type: ignore[arg-type]
-    router.get("/api/v1/pods/{namespace}/{name}", _answered)  # type: ignore[arg-type]
-    router.post("/api/v1/fit", _answered)  # type: ignore[arg-type]
+    router.add("GET", "/api/v1/state", _answered)  # type: ignore[arg-type]
+    router.add("GET", "/api/v1/pods/{namespace}/{name}", _answered)  # type: ignore[arg-type]
+    router.add("POST", "/api/v1/fit", _answered)  # type: ignore[arg-type]
     return router
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.gates import Gate, GateError, Gates, GateStage
+from tonnage.gates import GateError, Gates
 
 KNOWN = (
     "AllAlpha, AllBeta, CSIStorageCapacityV2, ClearingNominatedNodeNameAfterBinding, MutableCSINodeAllocatableCount, "
@@ -17,9 +17,8 @@ def on(gates: Gates) -> set[str]:
     return {name for name in gates.table() if gates.enabled(name)}
 
 
-def test_every_gate_is_on_and_unlocked_by_default() -> None:
+def test_every_gate_is_on_by_default() -> None:
     assert on(Gates()) == set(Gates.table())
-    assert not any(gate.locked for gate in Gates.table().values())
     assert Gates().warnings == []
 
 
@@ -132,19 +131,6 @@ def test_an_unknown_name_lists_the_known_ones_also_when_it_is_read() -> None:
         assert refused.value.hint == f"the known gates are {KNOWN}"
     with pytest.raises(AttributeError):
         _ = Gates().Xyzzy  # type: ignore[attr-defined]  # that it is refused is the point
-
-
-class WithLock(Gates):
-    Settled = Gate(GateStage.GA, 1, "cannot be switched off any more", locked=True)
-    Dormant = Gate(GateStage.ALPHA, 2, "cannot be switched on yet", default=False, locked=True)
-
-
-def test_a_locked_gate_takes_its_default_and_nothing_else() -> None:
-    assert WithLock.parse("Settled=true").Settled
-    with pytest.raises(GateError) as refused:
-        WithLock.parse("Settled=false")
-    assert str(refused.value) == "cannot set feature gate Settled to false, feature is locked to true"
-    assert not WithLock.parse("AllAlpha=true").Dormant
 
 
 def test_gates_do_not_change() -> None:

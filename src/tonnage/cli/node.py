@@ -155,20 +155,7 @@ async def _run(
             telling=running.clients.telling,
             leases=running.clients.leases,
         )
-        host, port = listen
-        if port:
-            # Loading a web server takes longer than all the rest; whoever serves no metrics need not wait for it.
-            from tonnage.health import served
-
-            endpoint = served(
-                host=host,
-                port=port,
-                tls=None,
-                registry=running.registry,
-                is_healthy=lambda: True,
-                is_ready=lambda: program.is_ready,
-            )
-            await running.enter(endpoint)
+        await running.serve(listen if listen[1] else None, is_ready=lambda: program.is_ready, is_told=False)
         await running.enter(program)
 
         async def work() -> None:

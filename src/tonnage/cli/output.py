@@ -52,7 +52,6 @@ def written(write: Callable[[], object]) -> None:
 
 
 def written_json(answer: Any) -> None:
-    """The same for an answer as JSON."""
     text = msgspec.json.format(msgspec.json.encode(answer), indent=2).decode() + "\n"
     text = printable_json(text)
     written(lambda: sys.stdout.write(text))

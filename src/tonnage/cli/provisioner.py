@@ -52,8 +52,6 @@ _SERVICE_ACCOUNT_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/service
 
 @dataclass(frozen=True, slots=True)
 class ProvisionerGates:
-    """The gates of --feature-gates: ours, and those of external-provisioner alone."""
-
     ours: Gates
     own: dict[str, bool]
 

@@ -88,29 +88,33 @@ class RunningProgram:
         return await self._stack.enter_async_context(context)
 
     def enter_nowait(self, context: AbstractContextManager[T]) -> T:
-        """The same for a context that need not be awaited."""
         return self._stack.enter_context(context)
 
     @property
     def is_healthy(self) -> bool:
         return all(elector.is_healthy for elector in self._electors)
 
-    async def serve(self, endpoint: tuple[str, int] | None, is_ready: Callable[[], bool]) -> None:
-        """Serve health and metrics without TLS, if there is an endpoint."""
+    async def serve(
+        self, endpoint: tuple[str, int] | None, is_ready: Callable[[], bool], *, is_told: bool = True
+    ) -> None:
+        """Serve health and metrics without TLS, if there is an endpoint; stderr says where, if that `is_told`."""
+        if endpoint is None:
+            return
+        # Loading a web server takes longer than all the rest; whoever serves no metrics need not wait for it.
         from tonnage.health import served
 
-        if endpoint is not None:
-            host, port = endpoint
-            await self._serve(
-                served(
-                    host=host,
-                    port=port,
-                    tls=None,
-                    registry=self.registry,
-                    is_healthy=lambda: self.is_healthy,
-                    is_ready=is_ready,
-                )
+        address = await self.enter(
+            served(
+                host=endpoint[0],
+                port=endpoint[1],
+                tls=None,
+                registry=self.registry,
+                is_healthy=lambda: self.is_healthy,
+                is_ready=is_ready,
             )
+        )
+        if is_told:
+            _say_where(address)
 
     async def serve_securely(
         self, flags: Flags, *, is_healthy: Callable[[], bool] = lambda: True, rng: random.Random, **pages: Any
@@ -124,7 +128,7 @@ class RunningProgram:
         if access is not None:
             await self.enter(access)
         authorities = access.client_authorities if access is not None else lambda: b""
-        await self._serve(
+        address = await self.enter(
             served(
                 host=flags["bind_address"] or "0.0.0.0",
                 port=flags["secure_port"],
@@ -136,9 +140,7 @@ class RunningProgram:
                 **pages,
             )
         )
-
-    async def _serve(self, served: AbstractAsyncContextManager[str]) -> None:
-        echo(f"serving health and metrics at {await self.enter(served)}", err=True)
+        _say_where(address)
 
     async def led(self, work: Callable[[], Awaitable[None]], lease: str) -> None:
         """Work, while holding the lease if there is leader election."""
@@ -156,6 +158,10 @@ class RunningProgram:
         )
         self._electors.append(elector)
         await elector.run(work)
+
+
+def _say_where(address: str) -> None:
+    echo(f"serving health and metrics at {address}", err=True)
 
 
 @asynccontextmanager

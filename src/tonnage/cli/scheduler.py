@@ -125,7 +125,7 @@ async def run(configuration: Configuration, flags: Flags, foreign: ForeignPlugin
                 seed=seed,
                 version=__version__,
                 configuration=configuration_text,
-                feature_gates=flags["gates"].spelled(),
+                feature_gates=str(flags["gates"]),
             )
         program = await running.enter(
             SchedulerProgram(

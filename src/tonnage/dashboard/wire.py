@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final, TypeVar, cast
 
@@ -266,9 +266,6 @@ class Collections:
         """The state as it is now, by name: from there one may go on following."""
         return f"{self._start}-{self.revision}"
 
-    def rows(self, collection: str) -> Mapping[str, Row]:
-        return self._rows[collection]
-
     def of(self, kind: type[R]) -> Mapping[str, R]:
         """The rows of one class by key: `of(NodeRow)` is the collection nodes."""
         return cast("Mapping[str, R]", self._rows[_NAME_OF[kind]])
@@ -360,7 +357,6 @@ class CollectionFollower:
             self.note(collection, key)
 
     async def changed(self) -> None:
-        """Return when there is something to take."""
         await self._is_changed.wait()
 
     def take(self) -> bytes:
@@ -374,9 +370,6 @@ class CollectionFollower:
 
     def close(self) -> None:
         self._collections.leave(self)
-
-    def __iter__(self) -> Iterator[str]:  # names of collections with changes, for tests
-        return iter(self._changed)
 
 
 def difference(collections: Collections, changed: Mapping[str, set[str]]) -> dict[str, object]:

@@ -55,8 +55,6 @@ ObjectKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One program's token: when it was made, when it expires, and whose it is."""
-
     made_at: datetime
     expires_at: datetime
     account_uid: str

@@ -26,12 +26,12 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509 import load_pem_x509_certificate
 
-from tonnage.certificates import Identity, ensure_identity
+from tonnage.certificates import ensure_identity
 from tonnage.clock import Clock, in_background, repeatedly
 from tonnage.errors import TonnageError
 from tonnage.private_files import read_own
@@ -88,60 +88,58 @@ _CHECK_S: Final = 60.0
 _log = logging.getLogger(__name__)
 
 
-class Shown(Protocol):
-    """A certificate that a listener shows: `ServingCertificate`, or `GivenCertificate`."""
+class ShownCertificate:
+    """A certificate that a listener shows, from two files. `refresh` makes another context when they have changed."""
+
+    def __init__(self, certificate_file: Path, key_file: Path, clock: Clock) -> None:
+        self.files = (certificate_file, key_file)
+        self._clock = clock
+        self._seen = self._read()
+        self._context = server_context(*self.files)
 
     def context(self) -> ssl.SSLContext:
-        """One with the certificate in it; another object when the certificate has changed."""
-        ...
+        return self._context
 
-    def chain(self) -> tuple[Path, Path]:
-        """The files of the certificate and of its key."""
-        ...
+    def renewed(self) -> AbstractAsyncContextManager[None]:
+        return in_background(repeatedly(self._clock, _CHECK_S, self.refresh), "serving certificate")
 
-    def renewed(self) -> AbstractAsyncContextManager[None]: ...
+    def refresh(self) -> None:
+        raise NotImplementedError
+
+    def _show_files(self) -> bool:
+        """Show what the files hold now; False when that is shown already. Raises OSError, ValueError."""
+        found = self._read()
+        if found == self._seen:
+            return False
+        self._context = server_context(*self.files)  # a context of its own: half a pair must not spoil the old
+        self._seen = found
+        return True
+
+    def _read(self) -> tuple[bytes, bytes]:
+        return self.files[0].read_bytes(), self.files[1].read_bytes()
 
 
-class GivenCertificate:
+class GivenCertificate(ShownCertificate):
     """A certificate and its key from two files, read again when they change. Raises TonnageError at the start.
 
     A pair that does not fit together, as half a renewal leaves it, is not shown: the last good one stays.
     """
 
     def __init__(self, certificate_file: Path, key_file: Path, clock: Clock) -> None:
-        self._files = (certificate_file, key_file)
-        self._clock = clock
         try:
-            self._seen = self._read()
-            self._context = server_context(*self._files)
+            super().__init__(certificate_file, key_file, clock)
         except (OSError, ValueError) as exc:
             raise TonnageError(
                 f"the certificate {certificate_file} cannot be served with the key {key_file}: {_words(exc)}",
                 hint="--tls-cert-file and --tls-private-key-file are PEM files, the key matching the certificate",
             ) from exc
 
-    def context(self) -> ssl.SSLContext:
-        return self._context
-
-    def chain(self) -> tuple[Path, Path]:
-        return self._files
-
     def refresh(self) -> None:
-        """Show what the files hold now, if they have changed and fit together."""
         try:
-            found = self._read()
-            if found != self._seen:
-                self._context = server_context(*self._files)
-                self._seen = found
-                _log.info("The serving certificate %s has changed and is shown from now on", self._files[0])
+            if self._show_files():
+                _log.info("The serving certificate %s has changed and is shown from now on", self.files[0])
         except (OSError, ValueError) as exc:
-            _log.error("The serving certificate %s is not read, the old one is kept: %s", self._files[0], _words(exc))
-
-    def renewed(self) -> AbstractAsyncContextManager[None]:
-        return in_background(repeatedly(self._clock, _CHECK_S, self.refresh), "given certificate")
-
-    def _read(self) -> tuple[bytes, bytes]:
-        return self._files[0].read_bytes(), self._files[1].read_bytes()
+            _log.error("The serving certificate %s is not read, the old one is kept: %s", self.files[0], _words(exc))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +154,11 @@ class ServerTls:
     """One listener's TLS. Raises TonnageError where there can be none."""
 
     def __init__(
-        self, shown: Shown, *, rules: TlsRules | None = None, client_authorities: Callable[[], bytes] = lambda: b""
+        self,
+        shown: ShownCertificate,
+        *,
+        rules: TlsRules | None = None,
+        client_authorities: Callable[[], bytes] = lambda: b"",
     ) -> None:
         """`client_authorities` are those, as PEM, whose client certificates are asked for; none, and none are."""
         self._shown = shown
@@ -184,13 +186,13 @@ class ServerTls:
     def fingerprints(self) -> tuple[str, ...]:
         """SHA-256 of the certificate, and of the authority beside it if we have signed it ourselves, as browsers show
         them. Raises OSError, ValueError."""
-        certificate = self._shown.chain()[0]
+        certificate = self._shown.files[0]
         authority = certificate.parent / "ca.crt"
         found = [load_pem_x509_certificate(file.read_bytes()) for file in (certificate, authority) if file.exists()]
         return tuple(each.fingerprint(SHA256()).hex(":").upper() for each in found)
 
     def _make(self, _: ssl.SSLContext, authorities: bytes) -> ssl.SSLContext:
-        context = server_context(*self._shown.chain())
+        context = server_context(*self._shown.files)
         context.minimum_version = self._rules.minimum
         if self._rules.ciphers:
             try:
@@ -223,27 +225,16 @@ _WARN_BEFORE: Final = timedelta(days=90)
 _WARN_EVERY_S: Final = 24 * 3600.0
 
 
-class ServingCertificate:
-    """One identity in a folder and the TLS context made of it. Raises TonnageError when there can be none."""
+class ServingCertificate(ShownCertificate):
+    """A certificate of our own in a folder, renewed before it expires. Raises TonnageError when there can be none."""
 
     def __init__(self, folder: Path, hosts: tuple[str, ...], clock: Clock) -> None:
         self._folder = folder
         self._hosts = hosts
-        self._clock = clock
         self._warned_s: float | None = None
         self.identity = ensure_identity(folder, hosts, clock.now())
-        self._shown = _pair(self.identity)
-        self._context = self.identity.server_context()
+        super().__init__(self.identity.cert_path, self.identity.key_path, clock)
         self._warn(clock.now())
-
-    def context(self) -> ssl.SSLContext:
-        return self._context
-
-    def chain(self) -> tuple[Path, Path]:
-        return self.identity.cert_path, self.identity.key_path
-
-    def renewed(self) -> AbstractAsyncContextManager[None]:
-        return in_background(repeatedly(self._clock, _CHECK_S, self.refresh), "serving certificate")
 
     def refresh(self) -> None:
         """Renew what is about to expire, and show what the files hold now. What does not work leaves the old one."""
@@ -251,15 +242,15 @@ class ServingCertificate:
         try:
             if read_own(self._folder / "ca.crt") != self.identity.ca_pem:
                 raise TonnageError("ca.crt is another one; whoever trusts the first would not trust a new certificate")
-            identity = ensure_identity(self._folder, self._hosts, now)
-            pair = _pair(identity)
-            if pair != self._shown:
-                self._context = identity.server_context()  # a context of its own: half a pair must not spoil the old
-                self._shown, self.identity = pair, identity
+            self.identity = ensure_identity(self._folder, self._hosts, now)
+            if self._show_files():
                 _log.info("The serving certificate in %s was renewed and is shown from now on", self._folder)
         except (TonnageError, OSError, ValueError) as exc:  # ssl.SSLError is an OSError; a broken PEM a ValueError
             _log.error("The serving certificate in %s cannot be renewed, the old one is kept: %s", self._folder, exc)
         self._warn(now)
+
+    def _read(self) -> tuple[bytes, bytes]:
+        return read_own(self.files[0]), read_own(self.files[1])
 
     def _warn(self, now: datetime) -> None:
         expires_at, now_s = self.identity.ca_expires_at, self._clock.monotonic()
@@ -272,7 +263,3 @@ class ServingCertificate:
             self._folder,
             expires_at.date(),
         )
-
-
-def _pair(identity: Identity) -> tuple[bytes, bytes]:
-    return read_own(identity.cert_path), read_own(identity.key_path)

@@ -49,8 +49,6 @@ class TableColumn:
 
 @dataclass(slots=True)
 class FittedTable:
-    """Rows of cells under heads."""
-
     columns: Sequence[TableColumn]
     rows: list[Sequence[Text]] = field(default_factory=list)
 

@@ -131,8 +131,6 @@ class Repeated:
 
 @dataclass(slots=True)
 class RepeatedRecording:
-    """Everything that was asked about one recording."""
-
     recording: Recording
     repeated: Repeated
     judged: dict[str, Tally] = field(default_factory=dict)

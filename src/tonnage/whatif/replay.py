@@ -333,7 +333,6 @@ class Replay:
 
 
 def _refusers(attempt: Attempt) -> Iterable[str]:
-    """The plugins that refused the pod, for the queue."""
     diagnosis = attempt.decision.diagnosis if attempt.decision is not None else None
     if attempt.status.plugin:
         return (attempt.status.plugin,)

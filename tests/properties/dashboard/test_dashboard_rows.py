@@ -14,6 +14,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tonnage.dashboard import wire
 from tonnage.dashboard.model.cluster_model import ClusterModel
 from tonnage.dashboard.model.known_objects import Content, DriverContents, PoolPlace
 from tonnage.dashboard.wire import Collections
@@ -190,7 +191,7 @@ def step(model: ClusterModel, drawn: Drawn) -> tuple[str, object]:
 
 
 def rows_of(model: ClusterModel) -> dict[str, dict[str, Any]]:
-    return {name: dict(model.collections.rows(name)) for name in COLLECTIONS}
+    return {name: dict(model.collections.of(wire.COLLECTIONS[name])) for name in COLLECTIONS}
 
 
 def afresh(model: ClusterModel) -> dict[str, dict[str, Any]]:

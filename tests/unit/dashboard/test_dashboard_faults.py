@@ -15,7 +15,7 @@ from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile
 
 async def test_faults_are_set_and_cleared_and_rows_follow(tmp_path: Path):
     cluster, file = ShownCluster(clock=SystemClock()), FaultFile(tmp_path / FAULT_FILE_NAME)
-    rows = cluster.collections.rows("faults")
+    rows = cluster.collections.of(FaultRow)
     async with dashboard_of(cluster, data_dir=tmp_path) as dashboard:
         status, told = await dashboard.ask("GET", "/api/v1/faults")
         assert status == 200 and list(told["kinds"]) == list(KINDS) and told["faults"] == []
@@ -77,13 +77,13 @@ def test_faults_that_the_command_sets_are_followed_and_a_broken_file_is_a_notice
     collections = cluster.collections
     file.put(Fault("dead", "a"))
     look_at_faults(cluster, file)
-    assert list(collections.rows("faults")) == ["dead@a"]
+    assert list(collections.of(FaultRow)) == ["dead@a"]
     file.clear()
     look_at_faults(cluster, file)
-    assert not collections.rows("faults")
+    assert not collections.of(FaultRow)
     file.path.write_text("{")
     look_at_faults(cluster, file)
     assert "holds no list of faults" in collections.of(NoticeRow)["faults"].text
     file.path.unlink()
     look_at_faults(cluster, file)
-    assert not collections.rows("notices")
+    assert not collections.of(NoticeRow)

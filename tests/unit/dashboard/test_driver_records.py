@@ -12,7 +12,7 @@ from tonnage.dashboard.follow import driver_records
 from tonnage.dashboard.follow.driver_records import DriverRecords, following_pools
 from tonnage.dashboard.model.known_objects import DriverContents, PoolPlace
 from tonnage.dashboard.model.shown_cluster import ShownCluster
-from tonnage.dashboard.wire import NodeRow
+from tonnage.dashboard.wire import NodeRow, NoticeRow
 from tonnage.driver.state.records import (
     SnapshotRecord,
     VolumeRecord,
@@ -118,4 +118,4 @@ async def test_pools_are_shown_while_the_block_runs_and_trouble_is_a_notice(stat
         assert [each.free for each in cluster.collections.of(NodeRow)["node-1"].pools] == [10 * GI, 10 * GI]
     (state_dir.parent / "cluster.json").write_text("[]")
     async with following_pools(cluster, state_dir.parent):
-        assert "cannot be seen" in cluster.collections.rows("notices")["pools"].text  # type: ignore[attr-defined]
+        assert "cannot be seen" in cluster.collections.of(NoticeRow)["pools"].text

@@ -10,7 +10,7 @@ import pytest
 from tonnage.clock import VirtualClock
 from tonnage.dashboard.model.lanes import MOST_LANES, MOST_STEPS
 from tonnage.dashboard.model.shown_cluster import ShownCluster
-from tonnage.dashboard.wire import CapacityRow, VolumeRow
+from tonnage.dashboard.wire import CapacityRow, LaneRow, VolumeRow
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import Event
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET
@@ -84,7 +84,7 @@ class Story:
         self.cluster.settle()
 
     def lane(self, uid: str = "default-db-0"):
-        return self.cluster.collections.rows("lanes")[uid]
+        return self.cluster.collections.of(LaneRow)[uid]
 
     def told(self) -> list[tuple[float, str]]:
         return [(round((step.at - START).total_seconds(), 1), step.kind) for step in self.lane().steps]
@@ -322,7 +322,7 @@ def test_pods_that_have_long_been_running_get_a_lane_when_something_happens(stor
     running = {"on": "a", "status": {"phase": "Running", "startTime": stamp(0)}}
     before = volume("pv", on="a", claim="default/data", metadata={"creationTimestamp": stamp(-10)})
     story.at(500, story.pod(**running), claim("data", volume="pv"), before)
-    assert not story.cluster.collections.rows("lanes")
+    assert not story.cluster.collections.of(LaneRow)
     story.at(600, attachment("att", "pv", "a", error="the path is down"))
     assert [kind for _, kind in story.told()] == ["created", "bound", "started", "attaching", "attach-failed"]
 
@@ -350,6 +350,6 @@ def test_of_too_many_lanes_those_that_are_done_go_first(story: Story):
     for number in range(MOST_LANES + 20):
         made = {"metadata": {"creationTimestamp": stamp(number)}}
         story.at(number, pod_with(f"p{number}", on="a", status={"phase": "Running"}, **made))
-    lanes = story.cluster.collections.rows("lanes")
+    lanes = story.cluster.collections.of(LaneRow)
     assert len(lanes) == MOST_LANES
     assert "default-waits" in lanes and "default-p0" not in lanes and f"default-p{MOST_LANES + 19}" in lanes

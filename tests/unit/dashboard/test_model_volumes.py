@@ -5,6 +5,7 @@ from __future__ import annotations
 from tonnage.clock import VirtualClock
 from tonnage.dashboard.model.known_objects import Content, DriverContents, PoolPlace
 from tonnage.dashboard.model.shown_cluster import ShownCluster
+from tonnage.dashboard.wire import COLLECTIONS
 from tonnage.driver import DRIVER_NAME
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET
 from tonnage.testing.builders import node
@@ -29,7 +30,7 @@ def cluster_of(*objects):
 
 
 def rows(cluster, collection="volumes"):
-    return cluster.collections.rows(collection)
+    return cluster.collections.of(COLLECTIONS[collection])
 
 
 def test_a_claim_waits_is_made_and_is_bound():

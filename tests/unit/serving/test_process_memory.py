@@ -14,6 +14,7 @@ import pytest
 from tonnage.certificates import ensure_identity
 from tonnage.clock import SystemClock, VirtualClock
 from tonnage.serving.process_memory import READ_BUFFER_BYTES, TIDY_EVERY_S, bound_tls_buffers, memory_kept_level
+from tonnage.serving.server_tls import server_context
 
 
 async def test_a_message_of_many_buffers_arrives_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +31,9 @@ async def test_a_message_of_many_buffers_arrives_whole(tmp_path: Path, monkeypat
 
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.load_verify_locations(cadata=identity.ca_pem.decode())
-    async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=identity.server_context()) as server:
+    async with await asyncio.start_server(
+        answer, "127.0.0.1", 0, ssl=server_context(identity.cert_path, identity.key_path)
+    ) as server:
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname(), ssl=client)
         writer.write(message)
         assert await reader.readexactly(len(message)) == message

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """Leader election: whether there is one, and its times in seconds."""
-
     is_on: bool
     lease_duration_s: float = 15.0
     renew_deadline_s: float = 10.0

@@ -127,7 +127,6 @@ def changes_at(capacity: CSIStorageCapacity, volumes: Iterable[PersistentVolume]
 
 
 MOST_NODES: Final = 64
-"""Of how many nodes a row tells the names."""
 
 
 def row_of(

@@ -321,7 +321,7 @@ class ClusterModel:
 
     def _settle_volumes(self, touched: Touched) -> None:
         besides = Besides(self.contents, self._errors, self._held_since)
-        rows = self.collections.rows("volumes")
+        rows = self.collections.of(VolumeRow)
         for key in touched.volumes:
             before, after = rows.get(key), volume_rows.row_of(self.objects, key, besides)
             if before == after:
@@ -331,15 +331,15 @@ class ClusterModel:
                     self._volumes_on.mark(node, key, is_there=is_there)
                     touched.nodes.add(node)
                     touched.capacities |= self._book.of_node[node]
-                volume = self.objects.volumes.get(row.volume) if isinstance(row, VolumeRow) else None
+                volume = self.objects.volumes.get(row.volume) if row is not None else None
                 touched.nodes.update(self._nodes_with(volume))
             touched.nodes.update(self._nodes_with(self.objects.claims.get(key)))
             self._write("volumes", ((key, after),))
 
     def _home(self, claim: Key) -> str:
         """Where the volume of a claim was, as the rows still have it."""
-        row = self.collections.rows("volumes").get(claim)
-        return row.node if isinstance(row, VolumeRow) else ""
+        row = self.collections.of(VolumeRow).get(claim)
+        return row.node if row is not None else ""
 
     def _node_row(self, name: str) -> Row | None:
         pods = self.objects.pods
@@ -352,10 +352,10 @@ class ClusterModel:
         )
 
     def _volume_objects_on(self, node: str) -> Iterator[PersistentVolume]:
-        rows = self.collections.rows("volumes")
+        rows = self.collections.of(VolumeRow)
         for key in self._volumes_on[node]:
             row = rows[key]
-            found = self.objects.volumes.get(row.volume) if isinstance(row, VolumeRow) and row.node == node else None
+            found = self.objects.volumes.get(row.volume) if row.node == node else None
             if found is not None:
                 yield found
 
@@ -367,11 +367,9 @@ class ClusterModel:
                 self.collections.put(collection, key, row)
 
 
-def _places(row: Row | None) -> set[str]:
+def _places(row: VolumeRow | None) -> set[str]:
     """Nodes that a volume's row names as where it is, or goes."""
-    if not isinstance(row, VolumeRow):
-        return set()
-    return {row.node, row.target, *row.nodes} - {""}
+    return {row.node, row.target, *row.nodes} - {""} if row is not None else set()
 
 
 def _class_row(found: StorageClass | None) -> ClassRow | None:

@@ -115,7 +115,6 @@ class KnownObjects:
         self.pods_of_owner = Index()
         self.claims_of_class = Index()
         self.claims_of_volume = Index()
-        """By the name of the volume that a claim names."""
         self.claims_by_uid = Index()
         self.volumes_of_claim = Index()
         """By the key of the claim that a volume names, whichever that is now."""

@@ -166,7 +166,6 @@ def pod_row(objects: KnownObjects, key: Key, decided: str) -> PodRow | None:
 
 
 def state_of(pod: Pod, decided: str = "") -> str:
-    """How far a pod has come, in one word (`PodRow.state`)."""
     if pod.is_terminal:
         return pod.status.phase.lower()
     if pod.metadata.is_terminating:

@@ -122,7 +122,7 @@ def look_at_faults(cluster: ShownCluster, file: FaultFile) -> None:
         collections.put("notices", _NOTICE, NoticeRow(text=exc.message, hint=exc.hint or ""))
         return
     rows = {f"{each.kind}@{each.node}": FaultRow(kind=each.kind, node=each.node, value=each.value) for each in held}
-    for key in collections.rows("faults").keys() - rows.keys():
+    for key in collections.of(FaultRow).keys() - rows.keys():
         collections.remove("faults", key)
     for key, row in rows.items():
         collections.put("faults", key, row)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tonnage.dashboard.model.known_objects import Content, DriverContents, KnownObjects, names_a_node, node_requirements
 from tonnage.dashboard.wire import VolumeRow
@@ -132,39 +132,24 @@ def key_of_volume(objects: KnownObjects, volume: PersistentVolume) -> Key:
 
 
 def row_of(objects: KnownObjects, key: Key, besides: Besides) -> VolumeRow | None:
-    claim = objects.claims.get(key)
+    claim, volume = objects.claims.get(key), objects.volumes.get(key)
     if claim is not None:
         return _claim_row(objects, claim, volume_of(objects, claim), besides)
-    volume = objects.volumes.get(key)
     if volume is None or claim_of(objects, volume) is not None:
         return None
-    return _volume_row(objects, volume, besides)
-
-
-def _volume_row(objects: KnownObjects, volume: PersistentVolume, besides: Besides) -> VolumeRow:
     owner, place = volume.spec.claim_ref, place_of(objects, volume)
-    content = _content(volume, besides)
-    attached, attaching, attach_error = _attachments(objects, volume.name)
-    why = volume.status.message
-    if not why and owner is not None:
-        why = f"its claim {owner.key} is gone"
+    why = volume.status.message or (f"its claim {owner.key} is gone" if owner is not None else "")
     return VolumeRow(
         volume=volume.name,
         storage_class=volume.class_name,
         driver=volume.spec.csi.driver if volume.spec.csi is not None else "",
         bytes=volume.size.value(),
         state="available" if owner is None else "released",
-        node=content.place.node if content is not None else place.node,
-        nodes=place.nodes,
-        zones=place.zones,
-        pool=content.place.pool if content is not None else -1,
         shared=not _SHARED.isdisjoint(volume.spec.access_modes),
-        attached=attached,
-        attaching=attaching,
-        attach_error=attach_error,
-        why=why or _oddity(objects, place),
         terminating=volume.metadata.is_terminating,
         since=volume.status.last_phase_transition_time or volume.metadata.creation_timestamp,
+        **_whereabouts(objects, volume.name, place, _content(volume, besides), place.node),
+        why=why or _oddity(objects, place),
     )
 
 
@@ -178,11 +163,8 @@ def _claim_row(
     place = place_of(objects, volume) if volume is not None else VolumePlace()
     content = _content(volume, besides) if volume is not None else _content_of_claim(claim, besides)
     state, node, target, why = _state(objects, claim, volume, place)
-    if content is not None:
-        node = content.place.node
-    elif state in ("bound", "moving") and not node and volume is not None and not place.is_confined:
+    if content is None and state in ("bound", "moving") and not node and volume is not None and not place.is_confined:
         node = _home(objects, claim, volume, driver)
-    attached, attaching, attach_error = _attachments(objects, claim.spec.volume_name)
     since = claim.metadata.creation_timestamp
     if state == "bound" and volume is not None:
         since = volume.status.last_phase_transition_time or volume.metadata.creation_timestamp or since
@@ -195,21 +177,33 @@ def _claim_row(
         driver=driver,
         bytes=(volume.size if volume is not None else claim.requested_size).value(),
         state=state,
-        node=node,
-        nodes=place.nodes,
-        zones=place.zones,
         target=target,
-        pool=content.place.pool if content is not None else -1,
         shared=not _SHARED.isdisjoint(claim.spec.access_modes),
-        attached=attached,
-        attaching=attaching,
-        attach_error=attach_error,
         error=besides.errors.get(claim.uid, "") if state in ("waiting", "making") else "",
-        why=why or _oddity(objects, place),
         terminating=claim.metadata.is_terminating,
         pods=tuple(sorted(key for key in objects.pods_of_claim[claim.key] if not objects.pods[key].is_terminal)),
         since=since,
+        **_whereabouts(objects, claim.spec.volume_name, place, content, node),
+        why=why or _oddity(objects, place),
     )
+
+
+def _whereabouts(
+    objects: KnownObjects, volume: str, place: VolumePlace, content: Content | None, node: str
+) -> dict[str, Any]:
+    """The fields of a row that say where a volume is: as its driver's records have it, else on `node`."""
+    found = [objects.attachments[each] for each in sorted(objects.attachments_of_volume[volume])] if volume else []
+    errors = [each.status.attach_error.message for each in found if each.status.attach_error is not None]
+    errors += [each.status.detach_error.message for each in found if each.status.detach_error is not None]
+    return {
+        "node": content.place.node if content is not None else node,
+        "nodes": place.nodes,
+        "zones": place.zones,
+        "pool": content.place.pool if content is not None else -1,
+        "attached": tuple(sorted({each.spec.node_name for each in found if each.status.attached})),
+        "attaching": tuple(sorted({each.spec.node_name for each in found if not each.status.attached})),
+        "attach_error": errors[0] if errors else "",
+    }
 
 
 def _state(
@@ -267,17 +261,6 @@ def _content_of_claim(claim: PersistentVolumeClaim, besides: Besides) -> Content
     """What lies there for a claim, while no object tells of it yet, or any more."""
     handle = besides.contents.by_name.get(f"pvc-{claim.uid}", "")
     return besides.contents.volumes.get(handle)
-
-
-def _attachments(objects: KnownObjects, volume: str) -> tuple[tuple[str, ...], tuple[str, ...], str]:
-    found = [objects.attachments[each] for each in sorted(objects.attachments_of_volume[volume])] if volume else []
-    errors = [each.status.attach_error.message for each in found if each.status.attach_error is not None]
-    errors += [each.status.detach_error.message for each in found if each.status.detach_error is not None]
-    return (
-        tuple(sorted({each.spec.node_name for each in found if each.status.attached})),
-        tuple(sorted({each.spec.node_name for each in found if not each.status.attached})),
-        errors[0] if errors else "",
-    )
 
 
 def _oddity(objects: KnownObjects, place: VolumePlace) -> str:

@@ -9,7 +9,7 @@ refused nodes by who refused them and why, each group with its nearest miss in t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from tonnage.dashboard.model.capacity_rows import classes_of
 from tonnage.dashboard.model.known_objects import KnownObjects
 from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.questions.asking import Asking
-from tonnage.dashboard.wire import Collections, LaneRow
+from tonnage.dashboard.wire import Collections, LaneRow, VolumeRow
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Event, ObjectReference, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Condition, Key, split_key
@@ -74,7 +74,7 @@ def _written(value: object) -> str:
 
 def _lane(collections: Collections, key: Key, pod: Pod | None) -> LaneRow | None:
     """Its own lane, or that of the last pod that had the name."""
-    lanes: Mapping[str, Any] = collections.rows("lanes")
+    lanes = collections.of(LaneRow)
     if pod is not None:
         return lanes.get(pod.uid)
     named = [each for each in lanes.values() if each.pod == key]
@@ -155,7 +155,7 @@ def _claim(key: Key, objects: KnownObjects, collections: Collections, memory: Sc
         return {"claim": key, "missing": True}
     return {
         "claim": key,
-        "row": collections.rows("volumes").get(key),
+        "row": collections.of(VolumeRow).get(key),
         "phase": claim.status.phase,
         "requested": claim.requested.value() if claim.requested is not None else None,
         "modes": claim.spec.access_modes,

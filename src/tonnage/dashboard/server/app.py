@@ -111,16 +111,7 @@ class Router:
     def __init__(self) -> None:
         self._routes: list[tuple[str, re.Pattern[str], Answer]] = []
 
-    def get(self, path: str, answer: Answer) -> None:
-        self._add("GET", path, answer)
-
-    def post(self, path: str, answer: Answer) -> None:
-        self._add("POST", path, answer)
-
-    def delete(self, path: str, answer: Answer) -> None:
-        self._add("DELETE", path, answer)
-
-    def _add(self, method: str, path: str, answer: Answer) -> None:
+    def add(self, method: str, path: str, answer: Answer) -> None:
         pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(path))
         self._routes.append((method, re.compile(pattern), answer))
 
@@ -219,8 +210,8 @@ class App:
         self._router, self._access = router, access
         self._files = page_files()
         self._doors = Router()
-        self._doors.post("/login", self._login)
-        self._doors.post("/logout", self._logout)
+        self._doors.add("POST", "/login", self._login)
+        self._doors.add("POST", "/logout", self._logout)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:

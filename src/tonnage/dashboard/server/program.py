@@ -32,8 +32,6 @@ _GRACE_S: Final = 0.4
 
 @dataclass(frozen=True, slots=True)
 class DashboardSettings:
-    """How a dashboard is served, and what it knows of its cluster besides the API server."""
-
     host: str = "127.0.0.1"
     port: int = 8080
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))

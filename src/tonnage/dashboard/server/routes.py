@@ -107,9 +107,9 @@ def _add_faults(router: Router, cluster: ShownCluster, data_dir: Path | None) ->
         look_at_faults(cluster, file)  # every browser sees it now, not at the next look
         return json_answer({"faults": [asdict(each) for each in changed]})
 
-    router.get("/api/v1/faults", listed)
-    router.post("/api/v1/faults", put)
-    router.delete("/api/v1/faults", clear)
+    router.add("GET", "/api/v1/faults", listed)
+    router.add("POST", "/api/v1/faults", put)
+    router.add("DELETE", "/api/v1/faults", clear)
 
 
 def _wanted_faults(said: Any) -> list[Fault]:
@@ -145,8 +145,8 @@ def _add_replay(router: Router, asking: Asking) -> None:
             files = _given_files(said.get("files"))
         return json_answer(await asking.answer(lambda limit: played(sorted_out(files), asking, limit, seed=seed)))
 
-    router.get("/api/v1/examples", listed)
-    router.post("/api/v1/replay", replay)
+    router.add("GET", "/api/v1/examples", listed)
+    router.add("POST", "/api/v1/replay", replay)
 
 
 def _given_files(said: Any) -> list[GivenText]:
@@ -188,9 +188,9 @@ def _add_state(router: Router, cluster: ShownCluster, data_dir: Path | None) -> 
         answer.headers["Content-Encoding"] = "gzip"
         return answer
 
-    router.get("/api/v1/about", about)
-    router.get("/api/v1/state", state)
-    router.get("/api/v1/changes", change_stream(cluster.collections))
+    router.add("GET", "/api/v1/about", about)
+    router.add("GET", "/api/v1/state", state)
+    router.add("GET", "/api/v1/changes", change_stream(cluster.collections))
 
 
 def _add_what_if(router: Router, cluster: ShownCluster, asking: Asking) -> None:
@@ -224,9 +224,9 @@ def _add_what_if(router: Router, cluster: ShownCluster, asking: Asking) -> None:
         state = await cluster.state(with_workloads=True, with_memory=False)
         return json_answer({"workloads": workloads_of([*state.objects, *state.workloads])})
 
-    router.post("/api/v1/drain-preview", drain_preview)
-    router.post("/api/v1/fit", fit)
-    router.get("/api/v1/workloads", workloads)
+    router.add("POST", "/api/v1/drain-preview", drain_preview)
+    router.add("POST", "/api/v1/fit", fit)
+    router.add("GET", "/api/v1/workloads", workloads)
 
 
 def _object(said: Any, names: tuple[str, ...]) -> dict[str, Any]:
@@ -259,6 +259,6 @@ def _add_why(router: Router, cluster: ShownCluster, asking: Asking) -> None:
     async def explain(asked: RoutedRequest) -> web.StreamResponse:
         return json_answer(await explanations.of(key(asked)))
 
-    router.get("/api/v1/pending", pending)
-    router.get("/api/v1/pods/{namespace}/{name}", story)
-    router.get("/api/v1/pods/{namespace}/{name}/explain", explain)
+    router.add("GET", "/api/v1/pending", pending)
+    router.add("GET", "/api/v1/pods/{namespace}/{name}", story)
+    router.add("GET", "/api/v1/pods/{namespace}/{name}/explain", explain)

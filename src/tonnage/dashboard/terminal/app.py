@@ -10,7 +10,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final
 
 from rich.text import Text
 from textual.app import App, ComposeResult
@@ -30,12 +30,11 @@ from tonnage.dashboard.terminal.lines_view import (
     row,
 )
 from tonnage.dashboard.terminal.map_page import FREE, PROMISED, SORTS, USED, map_lines, node_lines
-from tonnage.dashboard.terminal.pod_pages import explanation_lines, flow_lines, lane_lines, pending_lines
-from tonnage.dashboard.wire import NoticeRow, PodRow
+from tonnage.dashboard.terminal.pod_pages import LiveQuestions, explanation_lines, flow_lines, lane_lines, pending_lines
+from tonnage.dashboard.wire import NodeRow, NoticeRow, PodRow
 from tonnage.errors import TonnageError
 from tonnage.objects.meta import Key
 from tonnage.printable import printable
-from tonnage.scheduling.decision.explain import Explanation
 from tonnage.whatif.pending.pending import PendingAnswer
 
 _KEYS: Final = (
@@ -77,12 +76,6 @@ REST: Final = 4
 ASK_S: Final = 3.0
 
 
-class Questions(Protocol):
-    async def pending(self) -> PendingAnswer: ...
-
-    async def explanation(self, pod: Key) -> tuple[Explanation, dict[str, int]]: ...
-
-
 class Top(App[None]):
     ENABLE_COMMAND_PALETTE = False
     TITLE = "tonnage top"
@@ -103,7 +96,7 @@ class Top(App[None]):
         Binding("q", "quit", "quit"),
     ]
 
-    def __init__(self, cluster: ShownCluster, questions: Questions, *, title: str = "") -> None:
+    def __init__(self, cluster: ShownCluster, questions: LiveQuestions, *, title: str = "") -> None:
         super().__init__()
         self._cluster, self._questions = cluster, questions
         self._title = title or cluster.source
@@ -163,7 +156,7 @@ class Top(App[None]):
 
     def _head(self, width: int) -> Text:
         waiting = sum(not pod.node and pod.phase == "Pending" for pod in self._cluster.collections.of(PodRow).values())
-        nodes = len(self._cluster.collections.rows("nodes"))
+        nodes = len(self._cluster.collections.of(NodeRow))
         waits = f"{count_text(waiting, 'pod')} {'waits' if waiting == 1 else 'wait'}"
         parts = f" {self._page}   {count_text(nodes, 'node')}, {waits}"
         parts += f"   sorted by {self._sort}" if self._page == "map" and not self._opened else ""

@@ -33,8 +33,6 @@ Cost = tuple[int, int]
 
 @dataclass(slots=True)
 class OrderSearch:
-    """The best order so far, and how much was tried."""
-
     best: tuple[str, ...]
     cost: Cost
     tried: int = 1

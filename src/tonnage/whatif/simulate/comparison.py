@@ -45,8 +45,6 @@ def first_parting(one: Sequence[AttemptMade], other: Sequence[AttemptMade]) -> t
 
 @dataclass(slots=True)
 class Comparison:
-    """The runs of one scenario, in their order, and where any two of them part."""
-
     seed: int
     results: dict[str, RunResult] = field(default_factory=dict)
     differences: list[dict[str, Any]] = field(default_factory=list)

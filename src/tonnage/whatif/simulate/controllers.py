@@ -61,8 +61,6 @@ class _StartOrder:
 
 
 class Controllers:
-    """The controllers of a world's workloads."""
-
     def __init__(self, world: WorldState, rng: random.Random) -> None:
         self._world = world
         self._rng = rng

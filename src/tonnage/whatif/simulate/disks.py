@@ -49,8 +49,6 @@ MI: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class DriverSettings:
-    """One driver. Times are in seconds of virtual time."""
-
     pick: PickPolicy | None = None
     """None: as the class or its driver is annotated (`tonnage.dev/pool-policy`), else best-fit."""
     create_latency_s: float = 0.5
@@ -67,8 +65,6 @@ class DriverSettings:
 
 @dataclass(frozen=True, slots=True)
 class StorageSettings:
-    """All drivers: those that are named, and the rest."""
-
     rest: DriverSettings = DriverSettings()
     drivers: dict[str, DriverSettings] = field(default_factory=dict)
 
@@ -142,8 +138,6 @@ class Disk:
 
 
 class Disks:
-    """All disks of a cluster, by the capacity objects that tell of them."""
-
     def __init__(self) -> None:
         self.by_object: dict[Key, Disk] = {}
         self._shared: dict[tuple[str, str, str], Disk] = {}

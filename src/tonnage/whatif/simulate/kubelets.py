@@ -33,8 +33,6 @@ Slot = tuple[str, str]
 
 
 class Kubelets:
-    """The nodes of a world."""
-
     def __init__(self, world: WorldState, controllers: Controllers, rebuilds: Rebuilds) -> None:
         self._world = world
         self._controllers = controllers

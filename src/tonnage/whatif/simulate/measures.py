@@ -31,8 +31,6 @@ class AttemptMade:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The cluster at an instant."""
-
     at_s: float
     used_bytes: int
     total_bytes: int
@@ -49,8 +47,6 @@ class Sample:
 
 @dataclass(slots=True)
 class Measures(Watcher):
-    """The watcher of one run."""
-
     decisions: list[AttemptMade] = field(default_factory=list)
     running_after_s: list[float] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
@@ -165,7 +161,6 @@ def fragmentation(disks: Sequence[Disk], free: int) -> float:
 
 
 SHOWN_PODS: Final = 20
-"""Of a group of waiting pods, so many are named."""
 PERCENTS: Final = (0, *range(5, 100, 5), 99, 100)
 """Of how many pods it is told within what time they ran."""
 

@@ -55,8 +55,6 @@ _EVICT_AGAIN_S: Final = 5.0
 
 
 class NodeEvents:
-    """Things that happen to the nodes of a world."""
-
     def __init__(self, world: WorldState, controllers: Controllers, rebuilds: Rebuilds) -> None:
         self._world = world
         self._controllers = controllers
@@ -66,7 +64,6 @@ class NodeEvents:
         """Pods that a budget still keeps on a node that is drained, each with why."""
 
     def _may_go(self, pod: Pod) -> bool:
-        """Whether no budget forbids that a pod is evicted now."""
         world = self._world
         why = eviction_refusal(pod, world.all(PodDisruptionBudget), world.pods, world.find, world.clock.now())
         self.refused.pop(pod.key, None)

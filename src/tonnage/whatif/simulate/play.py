@@ -77,8 +77,6 @@ Progress = Callable[[float], object]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One way to run a scenario: a name, the scheduler's profiles, a seed."""
-
     name: str
     profiles: Sequence[ResolvedProfile]
     seed: int = 0
@@ -181,8 +179,6 @@ class Player:
 
 
 class Play:
-    """One run of a scenario."""
-
     def __init__(self, player: Player, run: Run) -> None:
         self._player = player
         self._scenario = player.scenario

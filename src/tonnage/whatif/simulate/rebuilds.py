@@ -35,8 +35,6 @@ class _Move:
 
 @dataclass(slots=True)
 class Rebuilds:
-    """All moves of a storage model."""
-
     model: StorageModel
     _moves: dict[str, _Move] = field(default_factory=dict)
     _refused: dict[Disk, list[tuple[Pod, str, str, Done]]] = field(default_factory=dict)

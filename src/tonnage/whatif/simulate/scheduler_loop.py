@@ -44,13 +44,10 @@ from tonnage.whatif.simulate.world_state import WorldState
 T = TypeVar("T", bound=Object)
 DEADLINE_EXCEEDED: Final = Status(Code.ERROR, ("context deadline exceeded",))
 PREEMPTED_AFTER_S: Final = 1.0
-"""How long a victim of a preemption takes to go."""
 
 
 @dataclass(frozen=True, slots=True)
 class BindingWait:
-    """What a binding stands still for."""
-
     check: Callable[[], Status | None]
     timeout_s: float
 

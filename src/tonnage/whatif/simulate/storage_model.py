@@ -65,8 +65,6 @@ class Reach:
 
 @dataclass(slots=True)
 class StorageCounts:
-    """What happened to volumes."""
-
     made: int = 0
     refused: int = 0
     refused_rebuilds: int = 0
@@ -76,8 +74,6 @@ class StorageCounts:
 
 
 class StorageModel:
-    """All drivers of a simulated cluster."""
-
     def __init__(self, objects: WorldState, rng: random.Random) -> None:
         self.objects = objects
         self.agenda = objects.agenda

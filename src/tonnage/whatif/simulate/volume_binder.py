@@ -83,7 +83,11 @@ class VolumeBinder:
         except InvalidSelector:
             return
         if isinstance(step, Bind):
-            self._bind(key, step.volume.name)
+            replace, volume = msgspec.structs.replace, step.volume
+            spec, status = replace(volume.spec, claim_ref=reference_to(claim)), replace(volume.status, phase=BOUND)
+            self._world.put(renewed(volume, spec=spec, status=status))
+            self._world.put(bound_claim(claim, volume.name))
+            self._unbound.pop(key, None)
 
     def _candidates(self, claim: PersistentVolumeClaim, made: PersistentVolume | None) -> list[PersistentVolume]:
         if claim.spec.volume_name:
@@ -92,16 +96,6 @@ class VolumeBinder:
             return self._world.all(PersistentVolume)
         now = self._world.get(PersistentVolume, made.name)
         return [now] if now is not None else []
-
-    def _bind(self, key: Key, volume_name: str) -> None:
-        claim, volume = self._world.get(PersistentVolumeClaim, key), self._world.get(PersistentVolume, volume_name)
-        if claim is None or volume is None or claim.is_bound or claim.spec.volume_name not in ("", volume_name):
-            return
-        replace = msgspec.structs.replace
-        spec, status = replace(volume.spec, claim_ref=reference_to(claim)), replace(volume.status, phase=BOUND)
-        self._world.put(renewed(volume, spec=spec, status=status))
-        self._world.put(bound_claim(claim, volume_name))
-        self._unbound.pop(key, None)
 
 
 def _available(volume: PersistentVolume) -> PersistentVolume:

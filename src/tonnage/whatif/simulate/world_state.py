@@ -85,8 +85,6 @@ class Watcher:
 
 @dataclass(frozen=True, slots=True)
 class WorldSettings:
-    """What may be chosen about a world besides its objects."""
-
     seed: int = 0
     storage: StorageSettings = field(default_factory=StorageSettings)
     takes_any_pod: bool = False
@@ -101,8 +99,6 @@ class WorldSettings:
 
 
 class WorldState:
-    """The objects of a world, as its API server has them."""
-
     def __init__(
         self, objects: Iterable[Object], settings: WorldSettings, watcher: Watcher, workloads: Iterable[Object]
     ) -> None:
@@ -140,7 +136,6 @@ class WorldState:
         return self.all(Pod)
 
     def pods_on(self, node_name: str) -> list[Pod]:
-        """The pods that are bound to a node, by name."""
         return sorted(self._on_node.get(node_name, {}).values(), key=lambda pod: pod.key)
 
     def now(self, pod: Pod) -> Pod | None:
