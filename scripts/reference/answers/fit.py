@@ -29,14 +29,36 @@ class NodesNeeded(Answer):
     template: str
 
 
+class Grades(Answer):
+    count: str
+    at_most: str
+
+
+class Replicas(Answer):
+    wanted: int
+    present: int
+
+
+class PreemptingReplica(Answer):
+    pod: str
+    node: str
+    victims: list[str]
+
+
 class Fit(Answer):
     """How many more replicas fit."""
 
     workload: str
-    count: int
+    text: Annotated[str, Meta(description="how many fit, in words")]
+    count: Annotated[int, Meta(description="for certain: by the driver's policy where it is known, else the worst")]
+    at_most: Annotated[int, Meta(description="if the driver picks its pools well")]
+    grades: Annotated[Grades, Meta(description="guaranteed, or possible")]
+    replicas: Annotated[Replicas, Meta(description="how many the workload asks for and has")]
     by_node: dict[str, int]
     by_zone: dict[str, int]
     stops: Annotated[list[Stop], Meta(description="what stops the next one")]
+    preempting: Annotated[list[PreemptingReplica], Meta(description="replicas that run by preempting others")]
+    stuck: Annotated[list[str], Meta(description="replicas with some of their volumes and no room for the others")]
     would_help: Annotated[list[str], Meta(description="the least that would let it in, in words")]
     remedies: list[Remedy]
     partial: Annotated[bool, Meta(description="--max or Ctrl-C ended it")]

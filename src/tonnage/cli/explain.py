@@ -134,6 +134,7 @@ def _split(pod_key: str, cluster: ClusterQuestion) -> str:
 def _explain_workloads(cluster: ClusterQuestion, names: Sequence[str], output: str) -> bool:
     from tonnage.whatif.expansion import WorkloadExpander
     from tonnage.whatif.explain import WorkloadAnswer, workloads_of_files
+    from tonnage.whatif.simulate.played_workloads import PlayedWorkloads
     from tonnage.whatif.workloads import find_workload
 
     if not names and not cluster.files:
@@ -145,7 +146,10 @@ def _explain_workloads(cluster: ClusterQuestion, names: Sequence[str], output: s
     workloads = workloads or workloads_of_files(state)
     if not workloads:
         raise click.UsageError(f"the files hold no workloads; say what to explain: {_WHAT}")
-    sequence, was_interrupted = _sequence(cluster, state), False
+    is_default, was_interrupted = cluster.config_file is None, False
+    played = PlayedWorkloads(
+        state, configuration, is_default=is_default, foreign=cluster.foreign, note=partial(say, "note")
+    )
     warnings: list[str] = []
     expander = WorkloadExpander(state, cluster.creation, warnings)
     answers: list[WorkloadAnswer] = []
@@ -154,7 +158,7 @@ def _explain_workloads(cluster: ClusterQuestion, names: Sequence[str], output: s
             for workload in workloads:
                 pods: list[PodAnswer] = []
                 answers.append(WorkloadAnswer(workload, pods))
-                for pod in sequence.answers(expander.expand(workload)):
+                for pod in played.answers(expander.expand(workload)):
                     pods.append(pod)
                 step(1)
     except KeyboardInterrupt:

@@ -30,10 +30,10 @@ from tonnage.whatif.shadow import STUCK_AFTER_S
 if TYPE_CHECKING:
     from tonnage.client.http import Client
     from tonnage.whatif.doctor.facts import GrantedAccess, ServerFacts
-    from tonnage.whatif.fit.counting import FitCluster
     from tonnage.whatif.shadow.follow import Following
     from tonnage.whatif.shadow.judging import Refusal, ShadowVerdict
     from tonnage.whatif.shadow.signs import Shadow
+    from tonnage.whatif.simulate.pool_choices import DriverLuck
     from tonnage.whatif.sources import ClusterState
 
 
@@ -140,8 +140,8 @@ def fit(
     scheduler's own code, each after those before it are assumed, until one fits nowhere. Then what stops that one is
     counted by reason, and the least that would let it in is found by trying. Nothing is written to any cluster.
     """
-    from tonnage.whatif.fit.counting import FitCluster
     from tonnage.whatif.fit.fitting import asked_template, asked_workload, fitted, node_template, show
+    from tonnage.whatif.simulate.played_cluster import PlayedCluster
 
     if (workload is None) == (template_file is None):
         raise click.UsageError("give --workload KIND/NS/NAME or --template FILE, one of the two")
@@ -156,9 +156,11 @@ def fit(
     else:
         asked = asked_workload(state, creation, workload or "", cluster.namespace)
 
-    def fresh() -> FitCluster:
+    def fresh(luck: DriverLuck) -> PlayedCluster:
         is_default = cluster.config_file is None
-        made = FitCluster(state.objects, configuration.profiles, foreign=cluster.foreign, takes_any_pod=is_default)
+        made = PlayedCluster(
+            state, configuration.profiles, foreign=cluster.foreign, takes_any_pod=is_default, luck=luck
+        )
         made.apply(asked.made)
         return made
 
@@ -173,7 +175,7 @@ def _say_who_waits(state: ClusterState) -> None:
     waiting = [each for each in state.pods.values() if not each.spec.node_name and not each.is_terminal]
     if waiting:
         pods = "1 pod waits" if len(waiting) == 1 else f"{len(waiting):,} pods wait"
-        say("note", f"{pods} for a node already and {'is' if len(waiting) == 1 else 'are'} not placed first")
+        say("note", f"{pods} for a node already and {'is' if len(waiting) == 1 else 'are'} tried first")
 
 
 @click.command()

@@ -2,14 +2,15 @@
 
     StatefulSet shop/db ──► db-0 is bound: told as such; db-1 is pending: decided; db-2 is missing: made, then decided
 
-One pod is decided on as if it were new, also if it has a node. Pods of a workload, or of a whole queue, are decided one
-after the other, each after those before it are assumed. A pod that fits nowhere and that preemption would make room for
+One pod is decided on as if it were new, also if it has a node. Pods of a whole queue are decided one after the other,
+each after those before it are assumed; those of a workload one after the other too, each after those before it run
+(`simulate/played_workloads.py`). A pod that fits nowhere and that preemption would make room for
 is expected on that node from then on, so that the pods after it do not count on the same victims.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -18,17 +19,15 @@ import msgspec
 
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError, closest
-from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object, split_key
 from tonnage.objects.node_selectors import Toleration
-from tonnage.objects.storage_v1 import StorageClass
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.configuration.plugin_catalogue import ExtensionPoint
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.plugins.registry import ForeignPlugins
-from tonnage.whatif.expansion import Expansion
 from tonnage.whatif.replay import Replay
 from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.sources import ClusterState, engine_over
@@ -145,8 +144,12 @@ def profile_for(
             f"{pod.key} asks for schedulerName {wanted}, and {configuration.source} has no such profile",
             hint=f"its profiles are {names}",
         )
-    note(f"{pod.key} asks for schedulerName {wanted}; this is what the default plugins decide")
+    note(asks_for_another(pod))
     return configuration.profiles[0]
+
+
+def asks_for_another(pod: Pod) -> str:
+    return f"{pod.key} asks for schedulerName {pod.spec.scheduler_name}; this is what the default plugins decide"
 
 
 class PodState(Enum):
@@ -157,6 +160,15 @@ class PodState(Enum):
     BOUND = "bound"
     ASSUMED = "assumed"
     TERMINATING = "terminating"
+
+
+def state_of(pod: Pod, memory: SchedulerMemory | None) -> tuple[PodState, str]:
+    """What a pod that is there is, and the node that it is on or on its way to."""
+    if pod.spec.node_name:
+        return PodState.BOUND, pod.spec.node_name
+    if memory is not None and (sent_to := memory.node_of(pod)):
+        return PodState.ASSUMED, sent_to
+    return (PodState.TERMINATING if pod.metadata.is_terminating else PodState.PENDING), ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,21 +266,11 @@ class DecisionSequence:
         that was given is that of a scheduler."""
         return self._state.schedulers.nobody(pod.spec.scheduler_name) if self._is_default else ""
 
-    def state_of(self, pod: Pod) -> tuple[PodState, str]:
-        if pod.spec.node_name:
-            return PodState.BOUND, pod.spec.node_name
-        if self._state.memory is not None and (sent_to := self._state.memory.node_of(pod)):
-            return PodState.ASSUMED, sent_to
-        return (PodState.TERMINATING if pod.metadata.is_terminating else PodState.PENDING), ""
-
     def decide(self, pod: Pod) -> Explanation:
         """Decide on a pod that waits; one that nobody schedules takes no room. Raises ReplayError when no profile would
         place it."""
         if self._is_default and pod.spec.scheduler_name not in self._names:
-            self._say(
-                f"{pod.key} asks for schedulerName {pod.spec.scheduler_name}; this is what the default plugins decide",
-                once_for=pod.spec.scheduler_name,
-            )
+            self._say(asks_for_another(pod), once_for=pod.spec.scheduler_name)
         if nobody := self.nobody_schedules(pod):
             found = self.replay.engine.explain(pod)
             found.held_back = nobody
@@ -299,36 +301,6 @@ class DecisionSequence:
         info = PodInfo(pod)
         asked = (each.pre_enqueue(info) for each in profile.rules.pre_enqueue) if profile is not None else ()
         return next((status.message for status in asked if not status.is_success), "")
-
-    def answers(self, expansion: Expansion) -> Iterator[PodAnswer]:
-        """Decide on the pods of a workload that are there and wait, then on those that it asks for and has not."""
-        name = workload_text(expansion.workload)
-        for each in expansion.made:
-            self.replay.apply(each)
-        for pod in expansion.present:
-            state, node = self.state_of(pod)
-            if state is PodState.PENDING:
-                yield self._decided(pod, name, state)
-            else:
-                yield PodAnswer(pod.key, name, state, node)
-        for replica in expansion.missing:
-            for claim in replica.claims:
-                self._tell_immediate(claim)
-                self.replay.apply(claim)
-            self.replay.apply(replica.pod)
-            yield self._decided(replica.pod, name, PodState.NEW)
-
-    def _decided(self, pod: Pod, name: str, state: PodState) -> PodAnswer:
-        found = self.decide(pod)
-        return PodAnswer(pod.key, name, state, found.node if found.schedulable else "", found)
-
-    def _tell_immediate(self, claim: PersistentVolumeClaim) -> None:
-        of_class = self.replay.objects.get("StorageClass", claim.class_name)
-        if isinstance(of_class, StorageClass) and not of_class.waits_for_consumer:
-            self._say(
-                f"class {of_class.name} makes volumes before their pods are placed (volumeBindingMode: Immediate);"
-                " here nobody makes them, and pods that need one are refused",
-            )
 
     def _say(self, sentence: str, once_for: str = "") -> None:
         if (once_for or sentence) not in self._noted:

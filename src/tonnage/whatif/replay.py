@@ -23,11 +23,15 @@ from tonnage.clock import Clock, VirtualClock
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.engine.attempt import Attempt, Placement
+from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
+from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.whatif.creation import stable_uid
 from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.sources import clock_of, engine_over
@@ -123,6 +127,13 @@ class ReplayError(TonnageError):
     """A step that cannot be taken in the state the replay is in."""
 
 
+def no_profile(pod: Pod, engine: Engine) -> ReplayError:
+    return ReplayError(
+        f"pod {pod.key} asks for schedulerName {pod.spec.scheduler_name}, and no profile has that name",
+        hint=f"the profiles are {', '.join(engine.profiles)}",
+    )
+
+
 class _OnItsWay(NamedTuple):
     """A pod that was sent to a node and is not seen there yet."""
 
@@ -205,10 +216,7 @@ class Replay:
         """The pod as the queue has it. Raises ReplayError when no profile would place it."""
         found = self.engine.queue.take_nowait(pod)
         if found is None:
-            raise ReplayError(
-                f"pod {pod.key} asks for schedulerName {pod.spec.scheduler_name}, and no profile has that name",
-                hint=f"the profiles are {', '.join(self.engine.profiles)}",
-            )
+            raise no_profile(pod, self.engine)
         return found
 
     def fail_binding(self, key: Key) -> str:
@@ -236,6 +244,11 @@ class Replay:
     def nominate(self, key: Key, node: str) -> None:
         """Expect a pod that fits nowhere yet on a node where room is being made for it."""
         self.engine.queue.nominator.expect(self.pod(key), node)
+
+    def hold(self, holds: Mapping[Reservation, Sequence[Hold]]) -> None:
+        """Keep back this capacity and nothing else: news of an object that is our own doing ends no hold."""
+        pods = {each.key: PodInfo(each) for each in self.objects.of_kind("Pod") if isinstance(each, Pod)}
+        self.engine.held.agree_with(holds, pods)
 
     def _check_waiting(self, pod: Pod) -> None:
         sent = self._on_their_way.get(uid_of(pod))

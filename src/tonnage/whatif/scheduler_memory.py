@@ -1,4 +1,4 @@
-"""What only a live scheduler knows, asked of it, so that `explain` agrees with it.
+"""What only a live scheduler knows, asked of it, so that what-if answers agree with it.
 
     /debug/assumed        pods it has decided about and claims and volumes it has promised, that the API does not show;
                           nodes that it passes over for a while
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -23,13 +23,14 @@ from tonnage.client.config.connection import KubeconfigUser
 from tonnage.clock import Clock
 from tonnage.endpoints import Endpoint
 from tonnage.errors import TonnageError
-from tonnage.objects.core_v1 import ObjectReference, PersistentVolume, Pod
+from tonnage.objects.core_v1 import ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object, split_key
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.volumes.reservations.holds import Hold
 
+_EPOCH = datetime.fromtimestamp(0, UTC)
 RESERVATIONS, ASSUMED, NOMINATIONS = "/debug/reservations", "/debug/assumed", "/debug/nominations"
 _CONFIGURATION = "/configz"
 
@@ -157,6 +158,32 @@ class SchedulerMemory:
             holds.setdefault(held.mode, []).append(held.as_hold)
         engine.held.agree_with(holds, {key: PodInfo(pod) for key, pod in pods.items()})
 
+    def written_to(self, objects: Iterable[Object]) -> list[Object]:
+        """The objects as they are when what the scheduler has decided is written: claims with their node, volumes with
+        their claim. A pod on its way is nominated to its node, and still to be bound there."""
+        claims, volumes = {each.uid: each for each in self.claims}, {each.uid: each for each in self.volumes}
+        found = list[Object]()
+        for each in objects:
+            if isinstance(each, PersistentVolumeClaim) and each.uid in claims:
+                found.append(_with_annotations(each, claims[each.uid]))
+            elif isinstance(each, PersistentVolume) and each.uid in volumes:
+                found.append(_with_owner(each, volumes[each.uid]))
+            elif isinstance(each, Pod) and (node := self.node_of(each)):
+                status = msgspec.structs.replace(each.status, nominated_node_name=node)
+                found.append(msgspec.structs.replace(each, status=status))
+            else:
+                found.append(each)
+        return found
+
+    def after_writing(self) -> SchedulerMemory:
+        """What is left of it then: capacity that is kept back, nominations, nodes that are passed over."""
+        known = {each.uid for each in self.nominations or ()}
+        sent = [
+            NominatedPod(each.node, each.pod, each.uid, True, _EPOCH) for each in self.pods if each.uid not in known
+        ]
+        nominations = None if self.nominations is None else [*sent, *self.nominations]
+        return replace(self, pods=(), claims=(), volumes=(), nominations=nominations)
+
     def _own_claims(self, asked: Pod, pods: Mapping[Key, Pod]) -> set[Key]:
         """Claims that are on their way because the pod itself is, and no other pod with it."""
         if not self.node_of(asked):
@@ -221,18 +248,29 @@ def _assume_claim(engine: Engine, told: AssumedClaim) -> None:
     claim = claims.get(told.claim)
     if claim is None or claim.uid != told.uid:
         return
+    with_node = _with_annotations(claim, told)
+    if with_node != claim:
+        claims.assume(with_node)
+
+
+def _with_annotations(claim: PersistentVolumeClaim, told: AssumedClaim) -> PersistentVolumeClaim:
     annotations = {**claim.metadata.annotations, **told.annotations}
-    if annotations != claim.metadata.annotations:
-        metadata = msgspec.structs.replace(claim.metadata, annotations=annotations)
-        claims.assume(msgspec.structs.replace(claim, metadata=metadata))
+    metadata = msgspec.structs.replace(claim.metadata, annotations=annotations)
+    return msgspec.structs.replace(claim, metadata=metadata)
 
 
 def _assume_volume(engine: Engine, told: AssumedVolume) -> None:
     volumes = engine.cluster.storage.volumes
     volume: PersistentVolume | None = volumes.get(told.volume)
     if volume is not None and volume.uid == told.uid and volume.spec.claim_ref is None:
-        namespace, name = split_key(told.claim)
-        owner = ObjectReference(
-            api_version="v1", kind="PersistentVolumeClaim", namespace=namespace, name=name, uid=told.claim_uid
-        )
-        volumes.assume(msgspec.structs.replace(volume, spec=msgspec.structs.replace(volume.spec, claim_ref=owner)))
+        volumes.assume(_with_owner(volume, told))
+
+
+def _with_owner(volume: PersistentVolume, told: AssumedVolume) -> PersistentVolume:
+    if volume.spec.claim_ref is not None:
+        return volume
+    namespace, name = split_key(told.claim)
+    owner = ObjectReference(
+        api_version="v1", kind="PersistentVolumeClaim", namespace=namespace, name=name, uid=told.claim_uid
+    )
+    return msgspec.structs.replace(volume, spec=msgspec.structs.replace(volume.spec, claim_ref=owner))

@@ -10,8 +10,10 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from tonnage.cli.explain import explain
 from tonnage.cli.questions import fit
 from tonnage.errors import TonnageError
+from tonnage.objects.storage_v1 import POOL_POLICY
 
 CLUSTER = """
 apiVersion: v1
@@ -123,7 +125,7 @@ def test_replicas_are_counted_by_node_and_zone_and_what_stops_the_next_is_told()
 
 def test_the_table_says_the_same():
     lines = run(CLUSTER + DB, "--workload", "StatefulSet/shop/db").stdout.splitlines()
-    assert lines[0] == "StatefulSet shop/db: 3 more fit"
+    assert lines[0] == "StatefulSet shop/db: 3 more fit; 3 of 9 replicas"
     assert "    2  node(s) did not have enough free storage" in lines
 
 
@@ -228,9 +230,10 @@ def test_a_node_that_is_too_small_even_when_empty_is_an_error():
     )
 
 
-def test_pods_that_wait_already_are_said():
-    result = run(CLUSTER + DB + "---" + POD, "--workload", "sts/shop/db")
-    assert "note: 1 pod waits for a node already and is not placed first" in result.stderr
+def test_pods_that_wait_already_are_tried_first():
+    result = run(CLUSTER + DB + "---" + POD, "--workload", "sts/shop/db", "-o", "json")
+    assert "note: 1 pod waits for a node already and is tried first" in result.stderr
+    assert json.loads(result.stdout)["count"] == 2
 
 
 @pytest.mark.parametrize(
@@ -254,3 +257,57 @@ def test_a_template_is_one_workload_or_one_pod(text: str, message: str):
     Path("template.yaml").write_text(text)
     result = run(CLUSTER, "--template", "template.yaml")
     assert isinstance(result.exception, TonnageError) and message in result.exception.message
+
+
+KAFKA = ("180Gi", "20Gi")
+
+
+def test_a_driver_that_picks_as_nobody_knows_has_a_range():
+    """Two pools of 400: each holds two replicas, unless the driver keeps one pool for the 20s until 160 are left."""
+    unknown = one_node("400Gi, 400Gi") + two_claims(*KAFKA)
+    found = answer(unknown, "--workload", "sts/shop/db")
+    assert (found["count"], found["atMost"]) == (3, 4)
+    assert found["grades"] == {"count": "guaranteed", "atMost": "possible"}
+    lines = run(unknown, "--workload", "sts/shop/db").stdout.splitlines()
+    assert lines[0] == "StatefulSet shop/db: 3 more for certain, 4 if the driver packs well; 3 of 9 replicas"
+
+
+@pytest.mark.parametrize(("policy", "count"), [("best-fit", 4), ("most-free", 4), ("first-fit", 4), ("random", 3)])
+def test_a_known_policy_is_played_and_volumes_that_are_made_are_in_the_figures(policy: str, count: int):
+    found = answer(picking(policy, "400Gi, 400Gi") + two_claims(*KAFKA), "--workload", "sts/shop/db")
+    assert (found["count"], found["atMost"]) == (count, 4)
+    assert found["grades"]["count"] == "guaranteed"
+
+
+def test_the_order_of_first_fit_is_not_known():
+    """Pools 100 and 70, claims 50 and 20: 50 and 20 to the 70 and again to the 100, or both to the 100 and 50 to 70."""
+    found = answer(picking("first-fit", "100Gi, 70Gi") + two_claims("50Gi", "20Gi"), "--workload", "sts/shop/db")
+    assert (found["count"], found["atMost"]) == (2, 2)
+
+
+def test_explain_tells_the_same_truth():
+    cluster = picking("best-fit", "400Gi, 400Gi") + two_claims(*KAFKA)
+    Path("cluster.yaml").write_text(cluster)
+    result = CliRunner().invoke(
+        explain, ["-f", "cluster.yaml", "--workload", "sts/shop/db", "-o", "json"], standalone_mode=False
+    )
+    assert sum(each["schedulable"] for each in json.loads(result.stdout)) == 4
+
+
+def picking(policy: str, pools: str) -> str:
+    return one_node(pools).replace("name: fast}", f"name: fast, annotations: {{{POOL_POLICY}: {policy}}}}}")
+
+
+def one_node(pools: str) -> str:
+    cluster = CLUSTER.partition("---\napiVersion: storage.k8s.io/v1\nkind: CSIStorageCapacity\nmetadata: {name: cap-b")[
+        0
+    ]
+    return cluster.replace("[100Gi, 100Gi]", f"[{pools}]").replace("capacity: 200Gi\n", "") + "---\n"
+
+
+def two_claims(one: str, other: str) -> str:
+    second = f"""
+  - metadata: {{name: log}}
+    spec: {{accessModes: [ReadWriteOnce], resources: {{requests: {{storage: {other}}}}}, storageClassName: fast}}
+"""
+    return DB.replace("60Gi", one).rstrip("\n") + second

@@ -72,7 +72,8 @@ def test_a_partial_answer_says_so():
 
 def test_fit_on_many_nodes_draws_the_first_and_tells_all():
     answer = {
-        "workload": "Deployment shop/web", "count": 50, "byNode": {f"n{number}": 1 for number in range(50)},
+        "workload": "Deployment shop/web", "text": "at least 50 more fit", "count": 50, "atMost": 50, "preempting": [],
+        "byNode": {f"n{number}": 1 for number in range(50)},
         "byZone": {}, "stops": [], "wouldHelp": [], "partial": True, "interrupted": True, "disks": [],
     }  # fmt: skip
     found = fit_page(answer).html()

@@ -20,7 +20,9 @@ from tonnage.scheduling.engine.settings import EngineSettings
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 from tonnage.whatif.explain import explain_pod, remark_on
-from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_from
+from tonnage.whatif.scheduler_memory import NominatedPod, SchedulerMemory, memory_from
+from tonnage.whatif.simulate.played_cluster import PlayedCluster
+from tonnage.whatif.sources import ClusterState
 
 
 class Live:
@@ -221,3 +223,28 @@ def test_of_equals_that_were_nominated_in_the_same_second_the_schedulers_order_c
     live.engine.queue.nominator.expect(first, "a")
     live.engine.queue.nominator.expect(second, "a")
     assert [live.explained(each, memory=live.memory)["node"] for each in (first, second)] == ["a", None]
+
+
+@pytest.mark.parametrize("mode", ["Object", "Ledger"])
+def test_a_world_goes_on_from_what_the_scheduler_knows(mode):
+    """The first pod is on its way to a; whatever comes there, it is the first that runs, and the second waits."""
+    live, second = with_volumes(mode, node("b", cpu="4"), capacity(node="b", free="60Gi"))
+    sent_to = live.decide()
+    state = ClusterState(live.objects, "the test", live.clock, memory=live.memory)
+    world = PlayedCluster(state, [live.profile]).world
+    assert {each.name: each.spec.node_name for each in world.pods()} == {
+        "first": sent_to,
+        second.name: "a" if sent_to == "b" else "b",
+    }
+
+
+def test_in_a_world_a_nomination_that_was_let_go_holds_nothing():
+    """Without the memory, the nominated pod of a higher priority keeps the processor that it cannot use."""
+    large = pod("large", cpu="3", priority=5, status={"nominatedNodeName": "a"}, node_selector={"no": "where"})
+    small = pod("small", cpu="2")
+    live = Live(large, small, node("a", cpu="4"), mode="Ledger")
+    since = live.clock.now()
+    let_go = SchedulerMemory(nominations=[NominatedPod("a", large.key, large.uid, False, since)])
+    state = ClusterState(live.objects, "the test", live.clock, memory=let_go)
+    world = PlayedCluster(state, [live.profile]).world
+    assert {each.name: each.spec.node_name for each in world.pods()} == {"large": "", "small": "a"}

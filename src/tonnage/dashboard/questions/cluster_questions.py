@@ -23,10 +23,11 @@ from tonnage.objects.meta import Object
 from tonnage.whatif.drain.preview import Preview, known_nodes
 from tonnage.whatif.drain.rehearsal import Scene
 from tonnage.whatif.fit import MOST
-from tonnage.whatif.fit.counting import FitCluster
 from tonnage.whatif.fit.fitting import Step, asked_template, asked_workload, fitted
 from tonnage.whatif.manifest_errors import GivenText
 from tonnage.whatif.pending.pending import PendingQuestion, summary
+from tonnage.whatif.simulate.played_cluster import PlayedCluster
+from tonnage.whatif.simulate.pool_choices import DriverLuck
 from tonnage.whatif.sources import ClusterState, OutOfTime
 from tonnage.whatif.workloads import is_workload
 
@@ -192,12 +193,14 @@ def fits(
     else:
         asked = asked_workload(state, creation, workload, "default")
 
-    def fresh() -> FitCluster:
-        made = FitCluster(
-            state.objects,
+    def fresh(luck: DriverLuck) -> PlayedCluster:
+        made = PlayedCluster(
+            state,
             asking.configuration.profiles,
             foreign=asking.foreign,
             takes_any_pod=asking.takes_any_pod,
+            luck=luck,
+            is_stopped=limit.check,
         )
         made.apply(asked.made)
         return made

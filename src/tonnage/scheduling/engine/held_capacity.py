@@ -70,6 +70,9 @@ class HeldCapacity:
         for each in self.modes.values():
             each.pod_gone(uid)
 
+    def holds(self) -> dict[Reservation, list[Hold]]:
+        return {mode: each.holds() for mode, each in self.modes.items()}
+
     def agree_with(self, holds: Mapping[Reservation, Sequence[Hold]], pods: Mapping[Key, PodInfo]) -> None:
         """Keep back what another scheduler of the same cluster does, mode by mode, and nothing else."""
         for mode, each in self.modes.items():

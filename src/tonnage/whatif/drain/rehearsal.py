@@ -40,7 +40,7 @@ from tonnage.whatif.simulate.controllers import is_managed
 from tonnage.whatif.simulate.disk_documents import disk_documents
 from tonnage.whatif.simulate.node_events import stays
 from tonnage.whatif.simulate.world import World
-from tonnage.whatif.simulate.world_state import Watcher, WorldSettings
+from tonnage.whatif.simulate.world_state import EveryAttempt, Watcher, WorldSettings
 from tonnage.whatif.sources import ClusterState
 
 
@@ -95,13 +95,6 @@ RETRY_S: Final = 6.0
 """A little longer than it takes until refused evictions are tried again."""
 
 
-class _Every(frozenset[int]):
-    """All numbers."""
-
-    def __contains__(self, number: object) -> bool:
-        return True
-
-
 @dataclass(frozen=True, slots=True)
 class Scene:
     """In which cluster nodes are drained, and how its scheduler is configured."""
@@ -134,10 +127,12 @@ class Rehearsal:
                 seed=scene.seed,
                 takes_any_pod=scene.takes_any_pod,
                 updates_attach_limits=scene.updates_attach_limits,
-                explains=_Every() if explains else frozenset(),
+                explains=EveryAttempt() if explains else frozenset(),
             ),
             workloads=scene.state.workloads,
             is_stopped=scene.is_stopped,
+            memory=scene.state.memory,
+            starts_at=scene.state.clock.now(),
         )
         self.world.controllers.on_replaced = self._lineages.replaced
         self.events = self.world.nodes

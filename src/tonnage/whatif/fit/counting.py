@@ -1,7 +1,7 @@
-"""Counting replicas: each is created, decided and assumed as the scheduler would, until one fits nowhere.
+"""Counting replicas: each is created and lives until it runs, as in the cluster, until one does not.
 
 The number is that of the scheduler's own choices, one after the other, not the best that a planner could find: it is
-what happens when the workload is scaled. Pods that wait already are not placed first; they are said.
+what happens when the workload is scaled. Pods that wait already are tried first.
 
 `nodes_needed` counts nodes of a kind: with so many from the start all pods of a workload fit, with one less not.
 """
@@ -9,22 +9,23 @@ what happens when the workload is scaled. Pods that wait already are not placed 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.core_v1.node import ZONE
-from tonnage.objects.meta import Object
-from tonnage.scheduling.configuration.profile import ResolvedProfile
+from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.decision.explain import Explanation
-from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.expansion import Replica
 from tonnage.whatif.fit import MOST
 from tonnage.whatif.node_copies import copy_of
-from tonnage.whatif.replay import Replay
+from tonnage.whatif.simulate.played_cluster import PlayedCluster
 from tonnage.whatif.sources import INTERRUPTIONS
+
+MOST_STUCK: Final = 20
+"""So many replicas may get stuck half-made before counting ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +36,28 @@ class Stop:
     nodes: int
 
 
+@dataclass(frozen=True, slots=True)
+class PreemptingReplica:
+    """A replica that runs in the place of others."""
+
+    pod: Key
+    node: str
+    victims: tuple[Key, ...]
+
+
 @dataclass(slots=True)
 class Counted:
-    """What was counted. `refusal` is the answer for the first replica that fits nowhere; None when none was reached."""
+    """What was counted. `refusal` is the answer for the first replica that does not run; None when none was reached."""
 
     by_node: Counter[str] = field(default_factory=Counter)
     zone_of: dict[str, str] = field(default_factory=dict)
     refusal: Explanation | None = None
-    refused: Replica | None = None
+    refused: Pod | None = None
+    waits_for: Key = ""
+    """The pod that has to run before the StatefulSet makes another."""
+    preempting: list[PreemptingReplica] = field(default_factory=list)
+    stuck: list[Key] = field(default_factory=list)
+    """Replicas that have some of their volumes and find no room for the others."""
     is_cut: bool = False
     """It was ended before its time, by --max or by somebody: at least so many fit."""
     is_interrupted: bool = False
@@ -61,6 +76,10 @@ class Counted:
     @property
     def stops(self) -> list[Stop]:
         """Why the next one fits nowhere, the most frequent first; each node counts once for each of its reasons."""
+        waits = f"its StatefulSet makes it when {self.waits_for} runs, and that one does not"
+        return [*([Stop(waits, 0)] if self.waits_for else []), *self._refusals()]
+
+    def _refusals(self) -> list[Stop]:
         if self.refusal is None:
             return []
         if self.refusal.held_back:
@@ -74,70 +93,52 @@ class Counted:
 
     def document(self) -> dict[str, Any]:
         return {
-            "count": self.count,
             "byNode": dict(sorted(self.by_node.items())),
             "byZone": {zone: count for zone, count in sorted(self.by_zone.items()) if zone},
             "stops": [{"reason": each.reason, "nodes": each.nodes} for each in self.stops],
+            "preempting": [
+                {"pod": each.pod, "node": each.node, "victims": list(each.victims)} for each in self.preempting
+            ],
+            "stuck": list(self.stuck),
         }
 
 
-class FitCluster:
-    """One cluster that replicas are put into."""
-
-    def __init__(
-        self,
-        objects: Iterable[Object],
-        profiles: Sequence[ResolvedProfile],
-        *,
-        foreign: ForeignPlugins | None = None,
-        takes_any_pod: bool = True,
-    ) -> None:
-        known = list(objects)
-        self.replay = Replay(known, profiles, foreign=foreign, takes_any_pod=takes_any_pod)
-        self.counted = Counted()
-        for each in known:
-            if isinstance(each, Node):
-                self.counted.zone_of[each.name] = each.metadata.labels.get(ZONE, "")
-
-    def apply(self, objects: Iterable[Object]) -> None:
-        for each in objects:
-            self.replay.apply(each)
-
-    def place(self, replica: Replica) -> str:
-        """Put one replica in; the node it goes to, empty when it fits nowhere: then it is taken out again."""
-        self.apply((*replica.claims, replica.pod))
-        attempt = self.replay.attempt(replica.pod.key)
-        if attempt.placement is not None:
-            self.counted.by_node[attempt.placement.node] += 1
-            return attempt.placement.node
-        return ""
-
-    def take_out(self, replica: Replica) -> None:
-        self.replay.delete("Pod", replica.pod.namespace, replica.pod.name)
-        for claim in replica.claims:
-            self.replay.delete("PersistentVolumeClaim", claim.namespace, claim.name)
-
-    def explain(self, pod: Pod) -> Explanation:
-        """What would be decided about a replica that is not in now."""
-        return self.replay.engine.explain(pod)
-
-
 def count(
-    cluster: FitCluster, replicas: Iterator[Replica], most: int = MOST, step: Callable[[float], object] = lambda n: None
+    cluster: PlayedCluster,
+    replicas: Iterator[Replica],
+    most: int = MOST,
+    step: Callable[[float], object] = lambda n: None,
+    *,
+    is_ordered: bool = False,
 ) -> Counted:
-    """Put replicas in until one fits nowhere, or until there are `most`. Ctrl-C, or a `step` that
-    says that nobody waits any longer, leaves what was counted until then."""
-    counted = cluster.counted
+    """Put replicas in until one does not run, or until `most` do. One that is stuck half-made does not end it, unless
+    each waits for the one before (`is_ordered`). Ctrl-C, or a `step` that says that nobody waits any longer, leaves
+    what was counted until then."""
+    nodes = cluster.world.all(Node)
+    counted = Counted(zone_of={each.name: each.metadata.labels.get(ZONE, "") for each in nodes})
     try:
         for replica in replicas:
             if counted.count >= most:
                 counted.is_cut = True
                 break
-            if not cluster.place(replica):
-                counted.refused = replica
-                counted.refusal = cluster.explain(cluster.replay.pod(replica.pod.key))
+            if is_ordered and (key := cluster.world.controllers.waits_for(replica.pod)):
+                counted.waits_for, counted.refused = key, cluster.world.get(Pod, key)
+                if counted.refused is not None and not counted.refused.spec.node_name:
+                    counted.refusal = cluster.explain(counted.refused)
                 break
-            step(1)
+            played = cluster.place(replica)
+            if played.node:
+                counted.by_node[played.node] += 1
+                if played.victims:
+                    counted.preempting.append(PreemptingReplica(played.pod.key, played.node, played.victims))
+                step(1)
+                continue
+            if played.is_half_made:
+                counted.stuck.append(played.pod.key)
+            if counted.refused is None or not played.is_half_made:
+                counted.refused, counted.refusal = played.pod, cluster.explain(played.pod)
+            if is_ordered or not played.is_half_made or len(counted.stuck) >= MOST_STUCK:
+                break
     except INTERRUPTIONS:
         counted.is_cut = counted.is_interrupted = True
     return counted
@@ -161,7 +162,7 @@ class NodesNeeded:
 
 
 def nodes_needed(
-    make: Callable[[], FitCluster], replicas: Sequence[Replica], template: Sequence[Object]
+    make: Callable[[], PlayedCluster], replicas: Sequence[Replica], template: Sequence[Object]
 ) -> NodesNeeded:
     """The fewest nodes like `template` with which all of these replicas fit, one after the other.
 
@@ -178,19 +179,20 @@ def nodes_needed(
     return NodesNeeded(needed, len(replicas), name)
 
 
-def _one_by_one(cluster: FitCluster, replicas: Sequence[Replica], template: Sequence[Object], name: str) -> int:
+def _one_by_one(cluster: PlayedCluster, replicas: Sequence[Replica], template: Sequence[Object], name: str) -> int:
     added = 0
     for replica in replicas:
-        if cluster.place(replica):
+        if cluster.place(replica).node:
             continue
-        cluster.take_out(replica)
         added += 1
         _check(added, replicas, name)
         cluster.apply(copy_of(template, f"{name}-{added}"))
-        if not cluster.place(replica):
-            told = cluster.explain(cluster.replay.pod(replica.pod.key))
-            refused = next((each for each in told.nodes if each.name == f"{name}-{added}"), None)
-            reasons = ", ".join(refused.reasons) if refused is not None else told.message
+        cluster.settle()
+        played = cluster.found(replica)
+        if not played.node:
+            explained = cluster.explain(played.pod)
+            refused = next((each for each in explained.nodes if each.name == f"{name}-{added}"), None)
+            reasons = ", ".join(refused.reasons) if refused is not None else explained.message
             raise TonnageError(
                 f"{replica.pod.key} does not fit on an empty node like {name} either: {reasons}",
                 hint="give a larger node with --node-template",
@@ -199,11 +201,11 @@ def _one_by_one(cluster: FitCluster, replicas: Sequence[Replica], template: Sequ
 
 
 def _all_fit(
-    cluster: FitCluster, replicas: Sequence[Replica], template: Sequence[Object], name: str, nodes: int
+    cluster: PlayedCluster, replicas: Sequence[Replica], template: Sequence[Object], name: str, nodes: int
 ) -> bool:
     for number in range(1, nodes + 1):
         cluster.apply(copy_of(template, f"{name}-{number}"))
-    return all(cluster.place(replica) for replica in replicas)
+    return all(cluster.place(replica).node for replica in replicas)
 
 
 def _check(nodes: int, replicas: Sequence[Replica], name: str) -> None:

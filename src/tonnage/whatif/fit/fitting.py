@@ -24,16 +24,20 @@ from typing import Any, TextIO, TypeVar
 import msgspec
 
 from tonnage.errors import TonnageError
+from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.printable import text
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.expansion import Replica, WorkloadExpander
-from tonnage.whatif.fit.counting import MOST_PODS, Counted, FitCluster, NodesNeeded, count, nodes_needed
+from tonnage.whatif.fit.counting import MOST_PODS, Counted, NodesNeeded, count, nodes_needed
 from tonnage.whatif.fit.remedies import SHOWN, Remedies, Remedy
 from tonnage.whatif.manifest_errors import Source
-from tonnage.whatif.page import FittedTable, TableColumn, TextPage
-from tonnage.whatif.simulate.disk_documents import disks_of_objects
+from tonnage.whatif.page import FittedTable, TableColumn, TextPage, named
+from tonnage.whatif.simulate.disk_documents import disk_documents
+from tonnage.whatif.simulate.played_cluster import PlayedCluster
+from tonnage.whatif.simulate.pool_choices import DriverLuck
+from tonnage.whatif.simulate.storage_model import StorageModel
 from tonnage.whatif.sources import INTERRUPTIONS, ClusterState, from_files
 from tonnage.whatif.workloads import Workload, find_workload, is_workload, workload_name
 
@@ -42,14 +46,17 @@ T = TypeVar("T", bound=Object)
 
 @dataclass(frozen=True, slots=True)
 class FitQuestion:
-    """What is to be counted: its name, what is made before the first replica, replicas without end, and how many
-    of them it asks for by itself.
+    """What is to be counted: its name, what is made before the first replica, replicas without end, how many of them
+    it asks for by itself, and how many it has.
     """
 
     name: str
     made: tuple[Object, ...]
     replicas: Iterator[Replica]
     wanted: int
+    present: int = 0
+    is_ordered: bool = False
+    """Each replica is made when the one before it runs."""
 
 
 def asked_workload(state: ClusterState, creation: Creation, text: str, namespace: str) -> FitQuestion:
@@ -75,7 +82,7 @@ def asked_template(state: ClusterState, creation: Creation, file: Source) -> Fit
     others = [each for each in template.objects if not is_workload(each)]
     beside = ClusterState([*state.objects, *others], state.source, state.clock, origins=template.origins)
     asked = _expanded(beside, creation, workloads[0])  # type: ignore[arg-type]  # is_workload has looked
-    return FitQuestion(asked.name, (*others, *asked.made), asked.replicas, asked.wanted)
+    return dataclasses.replace(asked, made=(*others, *asked.made))
 
 
 def node_template(creation: Creation, file: Path) -> Sequence[Object]:
@@ -90,8 +97,9 @@ def node_template(creation: Creation, file: Path) -> Sequence[Object]:
 def _expanded(state: ClusterState, creation: Creation, workload: Workload) -> FitQuestion:
     expander = WorkloadExpander(state, creation, [])
     made, replicas = expander.more(workload)
-    name = f"{type(workload).__name__} {workload.key}"
-    return FitQuestion(name, made, replicas, expander.missing(workload))
+    name, wanted = f"{type(workload).__name__} {workload.key}", expander.missing(workload)
+    is_ordered = isinstance(workload, StatefulSet) and workload.spec.pod_management_policy != "Parallel"
+    return FitQuestion(name, made, replicas, wanted, max(0, expander.wanted(workload) - wanted), is_ordered)
 
 
 def _pods(pod: Pod, claims: Sequence[PersistentVolumeClaim]) -> Iterator[Replica]:
@@ -125,7 +133,7 @@ Phase = Callable[[str], AbstractContextManager[Step]]
 
 def fitted(
     asked: FitQuestion,
-    fresh: Callable[[], FitCluster],
+    fresh: Callable[[DriverLuck], PlayedCluster],
     *,
     most: int,
     phase: Phase,
@@ -142,41 +150,96 @@ def fitted(
             )
         wanted = list(islice(asked.replicas, asked.wanted))
         with phase("adding nodes"):
-            needed = nodes_needed(fresh, wanted, node_template)
+            needed = nodes_needed(lambda: fresh(DriverLuck.WORST), wanted, node_template)
         replicas = chain(wanted, asked.replicas)
-    answer = _counted(asked.name, replicas, fresh(), most, phase, with_disks=with_disks)
+    answer = _counted(dataclasses.replace(asked, replicas=replicas), fresh, most, phase, with_disks=with_disks)
     return dataclasses.replace(answer, needed=needed)
 
 
 def _counted(
-    name: str, replicas: Iterator[Replica], cluster: FitCluster, most: int, phase: Phase, *, with_disks: bool
+    asked: FitQuestion,
+    fresh: Callable[[DriverLuck], PlayedCluster],
+    most: int,
+    phase: Phase,
+    *,
+    with_disks: bool,
 ) -> FitAnswer:
-    with phase(f"placing replicas of {name}") as step:
-        counted = count(cluster, replicas, most, step)
-    disks = disks_of_objects(cluster.replay.objects, cluster.replay.engine.held) if with_disks else []
-    answer = FitAnswer(name, counted, disks=disks)
-    if counted.refusal is None or counted.refused is None:
+    made = list[Replica]()
+    with phase(f"placing replicas of {asked.name}") as step:
+        cluster = fresh(DriverLuck.WORST)
+        counted = count(cluster, _kept(asked.replicas, made), most, step, is_ordered=asked.is_ordered)
+    at_most, is_sure = counted.count, not cluster.choices.is_cut
+    if cluster.choices.has_chosen and not counted.is_cut:
+        with phase("the same with a driver that packs well") as step:
+            lucky = fresh(DriverLuck.BEST)
+            again = count(lucky, chain(made, asked.replicas), most, step, is_ordered=asked.is_ordered)
+            at_most, is_sure = max(at_most, again.count), is_sure and not lucky.choices.is_cut
+            counted.is_interrupted |= again.is_interrupted
+    disks = _disks(cluster.world.storage) if with_disks else []
+    answer = FitAnswer(asked, counted, at_most, is_sure, disks=disks)
+    if counted.refusal is None or counted.refused is None or counted.is_interrupted:
         return answer
-    pod = cluster.replay.pod(counted.refused.pod.key)
     try:
         with phase("looking for what would let the next one in") as step:
-            found = Remedies(cluster, pod, counted.refusal, step).found()
+            found = Remedies(cluster.as_replay(), counted.refused, counted.refusal, step).found()
             return dataclasses.replace(answer, remedies=tuple(found))
     except INTERRUPTIONS:
         counted.is_interrupted = True
         return answer
 
 
+def _kept(replicas: Iterator[Replica], made: list[Replica]) -> Iterator[Replica]:
+    for each in replicas:
+        made.append(each)
+        yield each
+
+
+def _disks(storage: StorageModel) -> list[dict[str, Any]]:
+    """The disks with the replicas that fit; their volumes are not there yet: their room is free, and promised."""
+    made = {name for disk in storage.disks for name in disk.claims}
+    found = disk_documents(storage, None)
+    for disk in found:
+        there = [each for each in disk["volumes"] if each["volume"] not in made]
+        coming = sorted((each for each in disk["volumes"] if each["volume"] in made), key=lambda each: each["claim"])
+        for each in coming:
+            disk["freeBytes"][each["pool"]] += each["bytes"]
+        disk["volumes"] = [*there, *({**each, "volume": None, "promised": True} for each in coming)]
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class FitAnswer:
     """How many more replicas of a workload fit, and all that belongs to it."""
 
-    workload: str
+    asked: FitQuestion
     counted: Counted
+    at_most: int
+    """If the driver picks its pools well."""
+    is_sure: bool = True
+    """Whether all that the driver may choose was looked at."""
     remedies: tuple[Remedy, ...] = ()
     needed: NodesNeeded | None = None
     disks: Sequence[Mapping[str, Any]] = ()
     """The disks with the replicas that fit, as `disk_documents` has them."""
+
+    @property
+    def has_all(self) -> bool:
+        """All replicas that the workload still asks for fit; where it asks for none, one more does."""
+        return self.counted.count >= max(self.asked.wanted, 1)
+
+    @property
+    def text(self) -> str:
+        """How many fit, in words."""
+        counted, some = self.counted, "at least " if self.counted.is_cut else ""
+        told = f"{some}{counted.count:,} more {'fits' if counted.count == 1 else 'fit'}"
+        if self.at_most > counted.count:
+            told = f"{counted.count:,} more for certain, {self.at_most:,} if the driver packs well"
+        if not self.is_sure:
+            told += " (not all that the driver may choose was looked at)"
+        total = self.asked.wanted + self.asked.present
+        if self.asked.wanted and total > 1:
+            told += f"; {self.asked.present + min(counted.count, self.asked.wanted):,} of {total:,} replicas"
+        return told
 
     def shown_remedies(self) -> list[Remedy]:
         """The least of each kind first, then others, as many as people read."""
@@ -187,8 +250,17 @@ class FitAnswer:
         return [*firsts, *rest][:SHOWN]
 
     def document(self) -> dict[str, Any]:
+        is_exact = self.at_most == self.counted.count
         return {
-            "workload": self.workload,
+            "workload": self.asked.name,
+            "text": self.text,
+            "count": self.counted.count,
+            "atMost": self.at_most,
+            "grades": {
+                "count": "guaranteed" if self.is_sure else "possible",
+                "atMost": "guaranteed" if self.is_sure and is_exact else "possible",
+            },
+            "replicas": {"wanted": self.asked.wanted + self.asked.present, "present": self.asked.present},
             **self.counted.document(),
             "wouldHelp": [each.text for each in self.shown_remedies()],
             "remedies": [each.document() for each in self.remedies],
@@ -200,20 +272,26 @@ class FitAnswer:
 
 
 _NODES_SHOWN = 40
+_PREEMPTING_SHOWN = 8
 
 
 def show(answer: FitAnswer, out: TextIO) -> None:
     page, counted = TextPage(out), answer.counted
-    some = "at least " if counted.is_cut else ""
-    page.say(text(f"{answer.workload}: {some}{counted.count:,} more {'fits' if counted.count == 1 else 'fit'}", "bold"))
+    page.say(text(f"{answer.asked.name}: {answer.text}", "bold"))
     if counted.by_node:
         page.blank()
         page.table(_places(answer))
+    for replica in counted.preempting[:_PREEMPTING_SHOWN]:
+        page.say(text(f"{replica.pod} runs on {replica.node} by preempting {named(replica.victims)}"))
+    if len(counted.preempting) > _PREEMPTING_SHOWN:
+        page.say(text(f"… and {len(counted.preempting) - _PREEMPTING_SHOWN:,} more by preempting others"))
+    if counted.stuck:
+        page.say(text(f"stuck with some of their volumes made: {named(counted.stuck)}"))
     if counted.stops:
         page.blank()
         table = FittedTable([TableColumn("NODES", is_number=True), TableColumn("WHAT STOPS THE NEXT ONE")])
         for stop in counted.stops:
-            table.add(f"{stop.nodes:,}", stop.reason)
+            table.add(f"{stop.nodes:,}" if stop.nodes else "", stop.reason)
         page.table(table)
     if answer.remedies:
         page.blank()

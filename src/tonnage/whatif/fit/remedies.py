@@ -30,9 +30,8 @@ from tonnage.scheduling.cluster.amounts import CPU, MEMORY
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.volumes.capacity.pools import free_bytes
-from tonnage.whatif.fit.counting import FitCluster
 from tonnage.whatif.node_copies import copy_of, own_objects, shape_of, volumes_on, with_more_room, with_more_slots
-from tonnage.whatif.replay import renewed
+from tonnage.whatif.replay import Replay, renewed
 
 NODES_TRIED: Final = 64
 """Of each kind of refusal; where there are more nodes, those with the most room."""
@@ -106,18 +105,19 @@ class Remedies:
 
     def __init__(
         self,
-        cluster: FitCluster,
+        replay: Replay,
         pod: Pod,
         refusal: Explanation,
         step: Callable[[float], object] = lambda amount: None,
     ) -> None:
         self._step = step
-        self._cluster = cluster
+        self._replay = replay
+        self._holds = replay.engine.held.holds()
         self._pod = pod
         self._refusal = refusal
-        self._objects = {(type(each), each.key): each for each in cluster.replay.objects}
+        self._objects = {(type(each), each.key): each for each in replay.objects}
         self._nodes: dict[str, Node] = {each.name: each for each in self._of(Node)}
-        asked = (cluster.replay.objects.get("PersistentVolumeClaim", key) for key in PodInfo(pod).claim_keys)
+        asked = (replay.objects.get("PersistentVolumeClaim", key) for key in PodInfo(pod).claim_keys)
         self._classes = {claim.class_name for claim in asked if isinstance(claim, PersistentVolumeClaim)}
         """Of the pod's claims."""
 
@@ -159,11 +159,12 @@ class Remedies:
     def fits(self, changes: Iterable[Object]) -> bool:
         """Whether the pod fits with these objects changed or added; afterwards everything is as before."""
         self._step(1)
-        replay, changed = self._cluster.replay, list[Object]()
+        replay, changed = self._replay, list[Object]()
         try:
             for each in changes:
                 replay.apply(renewed(each))
                 changed.append(each)
+            replay.hold(self._holds)
             engine = replay.engine
             profile = engine.profile_of(self._pod)
             return profile is not None and profile.decider.decide(engine.cluster, PodInfo(self._pod), ()).fits
@@ -174,6 +175,7 @@ class Remedies:
                     replay.delete(type(each).__name__, each.namespace, each.name)
                 else:
                     replay.apply(renewed(before))
+            replay.hold(self._holds)
 
     # -- one change ---------------------------------------------------------------------------------------------------
 

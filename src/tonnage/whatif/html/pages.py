@@ -116,9 +116,10 @@ def fit_page(answer: Answer) -> HtmlPage:
         lead = "Counting ended before one fitted nowhere, so more may fit."
     elif stops:
         lead = f"The next one fits nowhere. On {count_text(stops[0]['nodes'], 'node')}: {stops[0]['reason']}."
-    said = f"{some}{count:,} more {'fits' if count == 1 else 'fit'}"
-    page = HtmlPage("fit", f"{answer['workload']}: {said}", lead, bool(answer.get("interrupted")))
+    page = HtmlPage("fit", f"{answer['workload']}: {answer['text']}", lead, bool(answer.get("interrupted")))
     page.figure("more fit", f"{'≥ ' if some else ''}{count:,}", "good" if count else "bad")
+    if answer["atMost"] > count:
+        page.figure("if the driver packs well", number_text(answer["atMost"]))
     page.figure("nodes take them", number_text(len(by_node)))
     if answer["byZone"]:
         page.figure("zones", number_text(len(answer["byZone"])))
@@ -128,10 +129,12 @@ def fit_page(answer: Answer) -> HtmlPage:
     page.section("places", "Where they fit", *_places(answer))
     note = (
         "Hatched claims are promised: those of the replicas that fit, and others that wait for their volume. "
-        "Which pool a driver picks is its own choice; drawn is one way in which all of them fit."
+        "Which pool a driver picks is its own choice; where nobody knows it, the worst one is drawn."
     )
     disks = capacity_map("disks-map", "Pools and claims once they are placed", answer["disks"], note=note)
     page.section("disks", "The disks, with them", disks)
+    preempting = [(each["pod"], each["node"], ", ".join(each["victims"])) for each in answer["preempting"]]
+    page.section("preempting", "Who has to go", *table(("Replica", "Node", "Preempts"), "nnw", preempting))
     refused = [(number_text(each["nodes"]), each["reason"]) for each in stops]
     page.section("stops", "What stops the next one", *table(("Nodes", "Reason"), "1w", refused))
     page.section("remedies", "The least that would let it in", *_remedies(answer["wouldHelp"]))

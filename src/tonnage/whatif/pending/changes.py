@@ -25,7 +25,6 @@ from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.node_selectors import UNSCHEDULABLE, Taint, find_untolerated
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
-from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount, amount
 from tonnage.whatif.explain import DecisionSequence
@@ -389,16 +388,14 @@ class Trials:
     @contextmanager
     def _changed(self, objects: Sequence[Object], deleted: Sequence[Pod]) -> Iterator[None]:
         replay = self._replay
-        held = replay.engine.held
-        holds = {mode: view.holds() for mode, view in held.modes.items()}
-        pods = {each.key: PodInfo(each) for each in replay.objects if isinstance(each, Pod)}
+        holds = replay.engine.held.holds()
         before = [(each, replay.objects.get(type(each).__name__, each.key)) for each in objects]
         try:
             for pod in deleted:
                 replay.delete("Pod", pod.namespace, pod.name)
             for each in objects:
                 replay.apply(_renewed(each))
-            held.agree_with(holds, pods)  # news of an object may end a hold; here it is our own doing
+            replay.hold(holds)
             yield
         finally:
             for each, old in reversed(before):
@@ -408,7 +405,7 @@ class Trials:
                     replay.apply(_renewed(old))
             for pod in deleted:
                 replay.apply(pod)
-            held.agree_with(holds, pods)
+            replay.hold(holds)
 
 
 def _renewed(found: Object) -> Object:

@@ -28,7 +28,7 @@ from tonnage.printable import assembled, text
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.volumes.explain.refusal_notes import half_made_in
-from tonnage.whatif.explain import DecisionSequence, PodState
+from tonnage.whatif.explain import DecisionSequence, PodState, state_of
 from tonnage.whatif.explain_report import preemption_sentence
 from tonnage.whatif.page import FittedTable, TableColumn, TextPage, named
 from tonnage.whatif.pending import causes
@@ -163,7 +163,7 @@ class PendingQuestion:
             step(1)
 
     def _decided_on(self, pod: Pod, workload: str, classes: dict[Key, str], places: NodePlaces) -> PendingPod:
-        state, node = self.sequence.state_of(pod)
+        state, node = state_of(pod, self.state.memory)
         if state is PodState.ASSUMED:
             return PendingPod(pod, workload, state, CauseOfPod(PendingCause(causes.ASSUMED)), node)
         if state is PodState.TERMINATING:

@@ -107,9 +107,13 @@ class Disk:
             number = roomy[0]
         else:
             number = (max if policy == "most-free" else min)(roomy, key=lambda each: self.pools[each])
+        self.put(volume, number, size_bytes)
+        return True
+
+    def put(self, volume: str, number: int, size_bytes: int) -> None:
+        """Put a volume into the pool of this number, which has room."""
         self.pools[number] -= size_bytes
         self.volumes[volume] = (number, size_bytes)
-        return True
 
     def give(self, volume: str) -> bool:
         """A volume goes; False when it was not here."""

@@ -200,6 +200,8 @@ class Play:
             ),
             workloads=state.workloads,
             is_stopped=player.is_stopped,
+            memory=state.memory,
+            starts_at=state.clock.now(),
         )
         self.measures.begin(self.world)
         self.measures.on_running = self._started

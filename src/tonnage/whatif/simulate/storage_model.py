@@ -86,6 +86,8 @@ class StorageModel:
         self.on_volume_gone: Callable[[str], None] = lambda name: None
         self.on_room: Callable[[Disk], None] = lambda disk: None
         """Told of a volume that was deleted, and of a disk with more room: by `rebuilds`, whose volumes move."""
+        self.choose: Callable[[Disk, PersistentVolumeClaim, PickPolicy | None], int | None] | None = None
+        """Who picks the pool of a new volume instead of the driver; None where none has room."""
         self._classes: dict[str, StorageClass] = {}
         self._drivers: dict[str, CSIDriver] = {}
         self._by_class: dict[str, dict[Key, CSIStorageCapacity]] = {}
@@ -191,8 +193,11 @@ class StorageModel:
 
     def pick_of(self, class_name: str, driver: str) -> PickPolicy:
         """How a driver picks a pool for a volume of a class: as the scenario says, else as they are annotated."""
+        return self._told_pick(class_name, driver) or DEFAULT_PICK
+
+    def _told_pick(self, class_name: str, driver: str) -> PickPolicy | None:
         told = self.settings.of(driver).pick or pool_policy_of(self._classes.get(class_name), self._drivers.get(driver))
-        return next((each for each in PICK_POLICIES if each == told), DEFAULT_PICK)
+        return next((each for each in PICK_POLICIES if each == told), None)
 
     # -- making -------------------------------------------------------------------------------------------------------
 
@@ -217,8 +222,8 @@ class StorageModel:
         disks = self.disks_for(class_name, node)
         if len(disks) > 1:
             disks.sort(key=lambda each: -max(each.pools, default=0))
-        name, policy = f"pvc-{self._numbers + 1:08d}", self.pick_of(class_name, driver)
-        disk = next((each for each in disks if each.take(name, size_bytes, policy, self.rng)), None)
+        name = f"pvc-{self._numbers + 1:08d}"
+        disk = next((each for each in disks if self._take(each, name, claim, size_bytes)), None)
         known = self._drivers.get(driver)
         if disk is None and (disks or (known is not None and known.spec.storage_capacity)):
             self._refuse(claim)
@@ -235,6 +240,17 @@ class StorageModel:
         reclaim = found.reclaim_policy if found is not None else "Delete"
         self.objects.put(made_volume(name, claim, driver, size_bytes, affinity, reclaim))
         self.objects.put(bound_claim(claim, name))
+
+    def _take(self, disk: Disk, name: str, claim: PersistentVolumeClaim, size_bytes: int) -> bool:
+        """Put the volume of a claim into a pool of a disk; False when none has room."""
+        class_name = claim.class_name or ""
+        driver = self._provisioner(class_name)
+        if self.choose is None:
+            return disk.take(name, size_bytes, self.pick_of(class_name, driver), self.rng)
+        number = self.choose(disk, claim, self._told_pick(class_name, driver))
+        if number is not None:
+            disk.put(name, number, size_bytes)
+        return number is not None
 
     def _refuse(self, claim: PersistentVolumeClaim) -> None:
         """No room: a claim with a node loses it, so that the scheduler chooses again; another waits for room."""

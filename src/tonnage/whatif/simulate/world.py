@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from typing import Final
 
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
@@ -18,6 +19,7 @@ from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.plugins.registry import ForeignPlugins
+from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.simulate.controllers import Controllers
 from tonnage.whatif.simulate.kubelets import Kubelets
 from tonnage.whatif.simulate.node_events import NodeEvents
@@ -33,7 +35,11 @@ TICK_S: Final = 1.0
 
 
 class World(WorldState):
-    """One cluster, moved by its agenda. `is_stopped` is asked between any two steps: a run may be cut short."""
+    """One cluster, moved by its agenda. `is_stopped` is asked between any two steps: a run may be cut short.
+
+    `memory` is what a live scheduler of the cluster knows besides. Time starts at `starts_at`, else at the last instant
+    that the objects tell of.
+    """
 
     def __init__(
         self,
@@ -45,8 +51,11 @@ class World(WorldState):
         settings: WorldSettings | None = None,
         workloads: Iterable[Object] = (),
         is_stopped: Callable[[], bool] = lambda: False,
+        memory: SchedulerMemory | None = None,
+        starts_at: datetime | None = None,
     ) -> None:
-        super().__init__(objects, settings or WorldSettings(), watcher, workloads)
+        found = memory.written_to(objects) if memory is not None else objects
+        super().__init__(found, settings or WorldSettings(), watcher, workloads, starts_at)
         self.is_stopped = is_stopped
         seed, any_pod = self.settings.seed, self.settings.takes_any_pod
         self.engine = engine_over(
@@ -60,6 +69,8 @@ class World(WorldState):
         self.scheduler = SchedulerLoop(self, self.engine, self.controllers, self.kubelets)
         self.binder = VolumeBinder(self, self.scheduler)
         self._ticked_s = 0.0
+        if memory is not None:
+            memory.after_writing().laid_into(self.engine, self.objects)
         self._open()
 
     def _open(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import count
 from typing import TypeVar, cast
 
@@ -83,6 +84,13 @@ class Watcher:
     def failed(self, pod: PodInfo, node: str, status: Status) -> None: ...
 
 
+class EveryAttempt(frozenset[int]):
+    """All numbers, for `WorldSettings.explains`."""
+
+    def __contains__(self, number: object) -> bool:
+        return True
+
+
 @dataclass(frozen=True, slots=True)
 class WorldSettings:
     seed: int = 0
@@ -100,11 +108,16 @@ class WorldSettings:
 
 class WorldState:
     def __init__(
-        self, objects: Iterable[Object], settings: WorldSettings, watcher: Watcher, workloads: Iterable[Object]
+        self,
+        objects: Iterable[Object],
+        settings: WorldSettings,
+        watcher: Watcher,
+        workloads: Iterable[Object],
+        starts_at: datetime | None = None,
     ) -> None:
         self.settings = settings
         found = list(objects)
-        self.clock = clock_of(found)
+        self.clock = VirtualClock(starts_at) if starts_at is not None else clock_of(found)
         self.agenda = Agenda(self.clock)
         self.objects = ReplayObjects(self.clock)
         self.objects.load(found)

@@ -1,0 +1,188 @@
+"""A cluster in which replicas are made one after the other, each when all before it has come to rest.
+
+    make a replica ──► the world lives on: decided, volumes made, figures published, pods run ──► idle ──► what became
+                                                                                                     of the replica?
+
+So each is judged by the figures as they are then. Where nobody knows which pool a driver takes, it takes the worst or
+the best (`pool_choices`). Pods that wait already are tried first, as in the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Key, Object
+from tonnage.scheduling.configuration.profile import ResolvedProfile
+from tonnage.scheduling.decision.explain import Explanation
+from tonnage.scheduling.engine.attempt import Attempt
+from tonnage.scheduling.plugins.registry import ForeignPlugins
+from tonnage.scheduling.volumes.packing.pool_fits import descending
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, placed_by
+from tonnage.whatif.expansion import Replica
+from tonnage.whatif.replay import Replay
+from tonnage.whatif.simulate.disks import Disk, PickPolicy
+from tonnage.whatif.simulate.pool_choices import DriverLuck, PoolChoices
+from tonnage.whatif.simulate.world import World
+from tonnage.whatif.simulate.world_state import EveryAttempt, Watcher, WorldSettings
+from tonnage.whatif.sources import ClusterState
+
+LONGEST_S: Final = 3600.0
+"""A replica that does not run then never does."""
+
+
+class PodCourses(Watcher):
+    """Knows who came in whose place, who was preempted, and what was decided about each pod."""
+
+    def __init__(self) -> None:
+        self.explained: dict[str, Explanation] = {}
+        """By uid: the attempt that placed the pod, or would preempt others for it; else the last."""
+        self.preempted: list[Key] = []
+        self._next: dict[str, Pod] = {}
+
+    def decided(self, number: int, attempt: Attempt) -> None:
+        before = self.explained.get(attempt.pod.uid)
+        if attempt.explanation is not None and (before is None or before.preemption is None):
+            self.explained[attempt.pod.uid] = attempt.explanation
+
+    def gone(self, pod: Pod, why: str) -> None:
+        if why == "preempted":
+            self.preempted.append(pod.key)
+
+    def replaced(self, old: Pod, new: Pod) -> None:
+        self._next[old.uid] = new
+
+    def last(self, pod: Pod) -> Pod:
+        """Who came last in a pod's place; the pod itself where nobody did."""
+        while pod.uid in self._next:
+            pod = self._next[pod.uid]
+        return pod
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedReplica:
+    """What became of a replica."""
+
+    pod: Pod
+    """As it is then, or its successor."""
+    node: str
+    """Where it runs; empty where it does not."""
+    victims: tuple[Key, ...]
+    """The pods that were preempted meanwhile."""
+    is_half_made: bool
+    """It does not run, and some of its volumes were made."""
+
+
+class PlayedCluster:
+    """One cluster that replicas are put into."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        profiles: Sequence[ResolvedProfile],
+        *,
+        foreign: ForeignPlugins | None = None,
+        takes_any_pod: bool = True,
+        luck: DriverLuck = DriverLuck.WORST,
+        explains: bool = False,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._profiles, self._foreign, self._takes_any_pod = profiles, foreign, takes_any_pod
+        self.courses = PodCourses()
+        self.choices = PoolChoices(luck)
+        self._nobody = state.schedulers.nobody if takes_any_pod else lambda scheduler: ""
+        self._replica: Replica | None = None
+        self._ordered: set[Disk] = set()
+        self.world = World(
+            [each for each in state.objects if not (isinstance(each, Pod) and self._is_left_alone(each))],
+            profiles,
+            self.courses,
+            foreign=foreign,
+            settings=WorldSettings(
+                takes_any_pod=takes_any_pod, explains=EveryAttempt() if explains else frozenset[int]()
+            ),
+            workloads=state.workloads,
+            is_stopped=is_stopped,
+            memory=state.memory,
+            starts_at=state.clock.now(),
+        )
+        self.world.controllers.on_replaced = self.courses.replaced
+        self.world.storage.choose = self._pool_for
+        self.settle()
+
+    def _is_left_alone(self, pod: Pod) -> bool:
+        """It waits for a scheduler that does not run: it takes no room."""
+        return not pod.spec.node_name and bool(self._nobody(pod.spec.scheduler_name))
+
+    def settle(self) -> None:
+        self.world.run_until_idle(self.world.agenda.now_s + LONGEST_S)
+
+    def apply(self, objects: Iterable[Object]) -> None:
+        for each in objects:
+            self.world.put(each)
+
+    def place(self, replica: Replica) -> PlayedReplica:
+        """Make a replica, and live on until nothing happens any more."""
+        self._replica = replica
+        before = len(self.courses.preempted)
+        if not self._is_left_alone(replica.pod):
+            self.apply((*replica.claims, replica.pod))
+            self.settle()
+        return self.found(replica, victims=tuple(self.courses.preempted[before:]))
+
+    def found(self, replica: Replica, victims: tuple[Key, ...] = ()) -> PlayedReplica:
+        """What a replica is by now."""
+        last = self.courses.last(replica.pod)
+        pod = self.world.now(last) or last
+        runs = pod.status.phase == "Running"
+        is_made = any(self.world.volume_of(each.key) is not None for each in replica.claims)
+        return PlayedReplica(pod, pod.spec.node_name if runs else "", victims, not runs and is_made)
+
+    def explain(self, pod: Pod) -> Explanation:
+        """What is decided about a pod that waits."""
+        found = self.world.engine.explain(pod)
+        found.held_back = self._nobody(pod.spec.scheduler_name) or found.held_back
+        return found
+
+    def as_replay(self) -> Replay:
+        """Its objects as they are now, for decisions that leave it alone."""
+        made = Replay(
+            self.world.objects,
+            self._profiles,
+            foreign=self._foreign,
+            takes_any_pod=self._takes_any_pod,
+            starts_at=self.world.clock.now(),
+        )
+        made.hold(self.world.engine.held.holds())
+        return made
+
+    # -- the driver's choices -----------------------------------------------------------------------------------------
+
+    def _pool_for(self, disk: Disk, claim: PersistentVolumeClaim, told: PickPolicy | None) -> int | None:
+        size = _bytes(claim)
+        if max(disk.pools, default=-1) < size:
+            return None
+        asked = self._asked_of(disk)
+        sizes = descending(asked.values()) or (size,)
+        if told == "first-fit":
+            if disk not in self._ordered:
+                self._ordered.add(disk)
+                disk.pools = self.choices.order_of(disk.pools, sizes)
+                disk.volumes = {name: (-1, size_bytes) for name, (_, size_bytes) in disk.volumes.items()}
+            return placed_by(PoolPolicy.FIRST_FIT, tuple(disk.pools), size)
+        if told in ("most-free", "best-fit"):
+            return placed_by(PoolPolicy(told), tuple(disk.pools), size)
+        rest = [each for key, each in asked.items() if key != claim.key and self.world.volume_of(key) is None]
+        return self.choices.pool_for(disk.pools, (size, *descending(rest)), sizes)
+
+    def _asked_of(self, disk: Disk) -> Mapping[Key, int]:
+        """What the claims of the replica that is being made ask of a disk."""
+        classes = self.world.storage.classes_of(disk)
+        claims = self._replica.claims if self._replica is not None else ()
+        return {each.key: _bytes(each) for each in claims if each.class_name in classes}
+
+
+def _bytes(claim: PersistentVolumeClaim) -> int:
+    return claim.requested.value() if claim.requested is not None else 0

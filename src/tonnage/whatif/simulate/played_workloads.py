@@ -1,0 +1,64 @@
+"""`explain --workload`: the pods of a workload, those that wait and those to come, in a cluster that lives on.
+
+Each is made when those before it run, so that it is judged by figures with their volumes in them: as `fit` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tonnage.objects.core_v1 import Pod
+from tonnage.scheduling.configuration.configuration import Configuration
+from tonnage.scheduling.plugins.registry import ForeignPlugins
+from tonnage.whatif.expansion import Expansion
+from tonnage.whatif.explain import PodAnswer, PodState, asks_for_another, state_of, workload_text
+from tonnage.whatif.replay import no_profile
+from tonnage.whatif.simulate.played_cluster import PlayedCluster
+from tonnage.whatif.sources import ClusterState
+
+
+class PlayedWorkloads:
+    """Answers about the workloads of one cluster. What a person should know is handed to `note`, once."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        configuration: Configuration,
+        *,
+        is_default: bool,
+        foreign: ForeignPlugins | None = None,
+        note: Callable[[str], object] = lambda sentence: None,
+    ) -> None:
+        self._memory = state.memory
+        self._note = note
+        self._names = {profile.scheduler_name for profile in configuration.profiles}
+        """Of schedulers that nothing has to be said about."""
+        self._cluster = PlayedCluster(
+            state, configuration.profiles, foreign=foreign, takes_any_pod=is_default, explains=True
+        )
+        for sentence in state.memory.differences(self._cluster.world.engine) if state.memory is not None else ():
+            note(sentence)
+
+    def answers(self, expansion: Expansion) -> Iterator[PodAnswer]:
+        """Tell of the pods of a workload that are there, then of those that it asks for and has not. Raises ReplayError
+        for a pod that no profile would place."""
+        name = workload_text(expansion.workload)
+        self._cluster.apply(expansion.made)
+        for pod in expansion.present:
+            state, node = state_of(pod, self._memory)
+            yield (
+                self._decided(pod, name, state) if state is PodState.PENDING else PodAnswer(pod.key, name, state, node)
+            )
+        for replica in expansion.missing:
+            self._cluster.place(replica)
+            yield self._decided(replica.pod, name, PodState.NEW)
+
+    def _decided(self, pod: Pod, name: str, state: PodState) -> PodAnswer:
+        engine, scheduler = self._cluster.world.engine, pod.spec.scheduler_name
+        if engine.profile_of(pod) is None:
+            raise no_profile(pod, engine)
+        if scheduler not in self._names:
+            self._names.add(scheduler)
+            self._note(asks_for_another(pod))
+        found = self._cluster.courses.explained.get(pod.uid) or self._cluster.explain(pod)
+        return PodAnswer(pod.key, name, state, found.node if found.schedulable else "", found)

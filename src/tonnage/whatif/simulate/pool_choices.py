@@ -1,0 +1,111 @@
+"""Which pool a driver takes where nobody knows: the one that leaves room for the fewest replicas, or for the most.
+
+A driver's choice matters for replicas with claims of different sizes: pools 100 and 100 hold 80+20 twice if each 20
+goes beside an 80, else once. `PoolChoices` looks ahead: replica after replica is put into the pools of one disk, every
+choice is tried, and a choice is worth the fewest or the most replicas that run in the end. The search is bounded; where
+it was cut, `is_cut` says so, and the rest is guessed.
+
+A driver that goes by `first-fit` has an order of its pools that nobody else knows: the worst or the best is given to it
+before its first volume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from itertools import islice, permutations
+from typing import Final
+
+from tonnage.scheduling.volumes.packing.pool_fits import SearchBudget, Sizes, descending, fits_one
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, placed_by
+
+MOST_STATES: Final = 30_000
+"""States of the pools that one question looks at, about half a second."""
+_FURTHEST: Final = 200
+"""So many claims ahead."""
+_MOST_ORDERS: Final = 720
+_PACKING_STEPS: Final = 2_000
+
+
+class DriverLuck(Enum):
+    """What is expected of a driver whose choices are not known."""
+
+    WORST = "worst"
+    BEST = "best"
+
+
+class PoolChoices:
+    """The choices of one driver for volumes of replicas that all ask for the same `sizes` of a disk."""
+
+    def __init__(self, luck: DriverLuck) -> None:
+        self._luck = luck
+        self._better = min if luck is DriverLuck.WORST else max
+        self._worth: dict[tuple[Sizes, Sizes, Sizes], int] = {}
+        self.is_cut = False
+        self.has_chosen = False
+        """Some choice made a difference, so that another luck may have another end."""
+
+    def pool_for(self, pools: Sequence[int], rest: Sizes, sizes: Sizes) -> int:
+        """The position of the pool that is taken for the first of `rest`, the claims of a replica that are still to be
+        made; some pool has room for it. Later replicas ask for `sizes`."""
+        size = rest[0]
+        roomy = {free: place for place, free in enumerate(pools) if free >= size}
+        if len(roomy) == 1 or len({*sizes, *rest}) == 1:  # of claims alike as many fit, wherever they go
+            return next(iter(roomy.values()))
+        worth = {free: self._after(pools, free, rest, sizes) for free in roomy}
+        if len(set(worth.values())) > 1:
+            self.has_chosen = True
+        best = self._better(worth.values())
+        return roomy[min(free for free in roomy if worth[free] == best)]
+
+    def order_of(self, pools: Sequence[int], sizes: Sizes) -> list[int]:
+        """The pools in the order that a driver with `first-fit` goes by."""
+        if len(set(sizes)) == 1 or len(set(pools)) == 1:
+            return list(pools)
+        worth = {order: _first_fits(order, sizes) for order in islice(dict.fromkeys(permutations(pools)), _MOST_ORDERS)}
+        self.has_chosen |= len(set(worth.values())) > 1
+        self.is_cut |= len(worth) == _MOST_ORDERS
+        chosen = self._better(worth.values())
+        return list(next(order for order in worth if worth[order] == chosen))
+
+    def _after(self, pools: Sequence[int], free: int, rest: Sizes, sizes: Sizes, ahead: int = 0) -> int:
+        """How many replicas run in the end, the one that is being made among them, if it takes the pool with so much
+        free room."""
+        left = list(pools)
+        left.remove(free)
+        now, coming = descending([*left, free - rest[0]]), rest[1:]
+        if coming:
+            return self._run(now, coming, sizes, ahead)
+        return 1 + (self._run(now, sizes, sizes, ahead) if _hold(now, sizes) else 0)
+
+    def _run(self, pools: Sizes, rest: Sizes, sizes: Sizes, ahead: int) -> int:
+        known = self._worth.get((pools, rest, sizes))
+        if known is not None:
+            return known
+        choices = [free for free in dict.fromkeys(pools) if free >= rest[0]]
+        if ahead >= _FURTHEST:
+            self.is_cut = True
+            return 0
+        if len(self._worth) >= MOST_STATES:
+            self.is_cut = True
+            choices = choices[:1] if self._luck is DriverLuck.WORST else choices[-1:]
+        after = (self._after(pools, free, rest, sizes, ahead + 1) for free in choices)
+        found = self._worth[pools, rest, sizes] = self._better(after, default=0)
+        return found
+
+
+def _hold(pools: Sizes, sizes: Sizes) -> bool:
+    return fits_one(pools, sizes, SearchBudget(_PACKING_STEPS))
+
+
+def _first_fits(pools: Sizes, sizes: Sizes) -> int:
+    """How many replicas a driver with this order of its pools makes."""
+    count, free = 0, list(pools)
+    while _hold(descending(free), sizes):
+        for size in sizes:
+            place = placed_by(PoolPolicy.FIRST_FIT, tuple(free), size)
+            if place is None:
+                return count
+            free[place] -= size
+        count += 1
+    return count
