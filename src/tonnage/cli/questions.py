@@ -59,9 +59,12 @@ def doctor(cluster: ClusterQuestion, output: str) -> None:
     state = cluster.state(user_agent="tonnage-doctor", with_workloads=True)
     server: ServerFacts | None = None
     access: list[GrantedAccess] = []
+    access_of = ""
     if cluster.is_live:
-        server, access = asyncio.run(read_server(cluster.connection, state.objects, user_agent="tonnage-doctor"))
-    facts = Facts.of_state(state, is_live=cluster.is_live, server=server, access=access)
+        server, access_of, access = asyncio.run(
+            read_server(cluster.connection, state.objects, user_agent="tonnage-doctor")
+        )
+    facts = Facts.of_state(state, is_live=cluster.is_live, server=server, access=access, access_of=access_of)
     with progress("deciding on pods", total=work_of(facts)) as step:
         found = examine(facts, state, configuration, foreign=cluster.foreign, step=step)
     write_answer(output, found.document, partial(show, found), html_page("doctor"))

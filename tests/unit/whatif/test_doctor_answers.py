@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import re
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from tonnage.client.config.connection import Impersonation, KubeconfigCluster, KubeconfigUser, ServerConnection
+from tonnage.errors import Forbidden
 from tonnage.objects.meta import Object
 from tonnage.objects.scheme import resource_of
 from tonnage.scheduling.configuration.configuration import parse
@@ -26,12 +28,13 @@ from tonnage.whatif.doctor.facts import (
     GrantedAccess,
     Permission,
     ServerFacts,
-    home_of,
+    own_account,
+    scheduler_accounts,
     scheduler_permissions,
 )
 from tonnage.whatif.doctor.findings import CATALOGUE
 from tonnage.whatif.doctor.recommendation import Recommendation, recommendation_of
-from tonnage.whatif.doctor.server import access_findings, gate_signs, server_findings
+from tonnage.whatif.doctor.server import _scheduler_access, access_findings, gate_signs, server_findings
 
 ROOT = Path(__file__).parents[3]
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -132,19 +135,96 @@ def jwt(subject: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("user", "home"),
+    ("user", "account"),
     [
-        (KubeconfigUser(token=jwt("system:serviceaccount:storage:tonnage-scheduler")), "storage"),
-        (KubeconfigUser(token=jwt("kubernetes-admin")), "kube-system"),
-        (KubeconfigUser(token="not.a!.jwt"), "kube-system"),
-        (KubeconfigUser(token="plain"), "kube-system"),
-        (KubeconfigUser(), "kube-system"),
-        (KubeconfigUser(token_file=Path("/nowhere/token")), "kube-system"),
-        (KubeconfigUser(impersonation=Impersonation("system:serviceaccount:a:b"), token="plain"), "a"),
+        (
+            KubeconfigUser(token=jwt("system:serviceaccount:storage:tonnage-scheduler")),
+            ("storage", "tonnage-scheduler"),
+        ),
+        (KubeconfigUser(token=jwt("kubernetes-admin")), None),
+        (KubeconfigUser(token="not.a!.jwt"), None),
+        (KubeconfigUser(token="plain"), None),
+        (KubeconfigUser(), None),
+        (KubeconfigUser(token_file=Path("/nowhere/token")), None),
+        (KubeconfigUser(impersonation=Impersonation("system:serviceaccount:a:b"), token="plain"), ("a", "b")),
     ],
 )
-def test_a_lease_is_asked_for_where_the_account_is_at_home(user, home):
-    assert home_of(ServerConnection(KubeconfigCluster("https://localhost"), user)) == home
+def test_who_asks_is_read_off_the_connection(user, account):
+    assert own_account(ServerConnection(KubeconfigCluster("https://localhost"), user)) == account
+
+
+def test_the_schedulers_account_is_that_of_its_pod_else_one_that_deploy_makes():
+    runs = pod("s", namespace="sched", on="n1", spec={"serviceAccountName": "my-tonnage-scheduler"})
+    other = pod("o", namespace="sched", on="n1", spec={"serviceAccountName": "volcano-scheduler"})
+    usual = [("kube-system", "tonnage-scheduler"), ("tonnage-system", "tonnage-scheduler")]
+    assert scheduler_accounts(None, [other]) == usual
+    assert scheduler_accounts(("look", "tonnage-reader"), [other, runs]) == [
+        ("sched", "my-tonnage-scheduler"),
+        ("look", "tonnage-scheduler"),
+        *usual,
+    ]
+
+
+class _Reviews:
+    """An API server that answers access reviews: `granted` by user, "" is who asks; a missing user may nothing."""
+
+    def __init__(self, granted: dict[str, bool], *, answers_subjects: bool = True) -> None:
+        self.granted, self.answers_subjects = granted, answers_subjects
+
+    async def raw(self, method: str, path: str, body: bytes) -> bytes:
+        user = json.loads(body)["spec"].get("user", "")
+        assert path.endswith("/subjectaccessreviews" if user else "/selfsubjectaccessreviews")
+        if user and not self.answers_subjects:
+            raise Forbidden("subjectaccessreviews is forbidden")
+        return json.dumps({"status": {"allowed": self.granted.get(user, False)}}).encode()
+
+
+ACCOUNT = "system:serviceaccount:tonnage-system:tonnage-scheduler"
+READER = ("tonnage-system", "tonnage-reader")
+
+
+@pytest.mark.parametrize(
+    ("own", "server", "whose", "names"),
+    [
+        pytest.param(READER, _Reviews({ACCOUNT: True}), ACCOUNT, set(), id="a reader looks, the scheduler may all"),
+        pytest.param(
+            ("tonnage-system", "tonnage-scheduler"),
+            _Reviews({}),
+            "this user",
+            {"permission-missing", "permission-advised"},
+            id="the scheduler itself asks, and may nothing",
+        ),
+        pytest.param(READER, _Reviews({}), "this user", {"permission-unknown"}, id="there is no scheduler's account"),
+        pytest.param(
+            READER,
+            _Reviews({ACCOUNT: True}, answers_subjects=False),
+            "this user",
+            {"permission-unknown"},
+            id="a reader may not ask about others",
+        ),
+        pytest.param(
+            None, _Reviews({"": True}), "this user", set(), id="an administrator, before anything is installed"
+        ),
+    ],
+)
+def test_rights_are_judged_by_the_schedulers_account_not_by_who_looks(own, server, whose, names):
+    access_of, access = asyncio.run(_scheduler_access(server, own, []))
+    assert access_of == whose
+    found = list(access_findings(Facts((), NOW, access=access, access_of=access_of)))
+    assert {each.name for each in found} == names
+
+
+def test_an_account_that_lacks_some_rights_is_named_and_a_role_that_was_left_out_is_no_lack():
+    class _Some(_Reviews):
+        async def raw(self, method: str, path: str, body: bytes) -> bytes:
+            asked = json.loads(body)["spec"]["resourceAttributes"]
+            self.granted[ACCOUNT] = asked.get("subresource") != "binding" and asked["resource"] != "leases"
+            return await super().raw(method, path, body)
+
+    access_of, access = asyncio.run(_scheduler_access(_Some({}), READER, []))  # type: ignore[arg-type]
+    (only,) = access_findings(Facts((), NOW, access=access, access_of=access_of))
+    assert only.name == "permission-missing"
+    assert only.message == f"{ACCOUNT} may not create pods/binding: Pods are bound to nodes"
 
 
 def test_permissions_that_are_missing_are_told_by_resource_with_the_rule_that_gives_them():

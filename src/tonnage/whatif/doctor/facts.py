@@ -3,8 +3,8 @@
 What could not be read is told apart from what is not there: `unlisted` kinds, gates and permissions that are UNKNOWN. A
 dump that holds no object of a kind says nothing about that kind either (`knows`).
 
-What a live scheduler has to be allowed is asked verb by verb, a question a rule of its role file; roles in its own
-namespace where the kubeconfig's ServiceAccount is at home, else where the default configuration's lease is.
+What a live scheduler has to be allowed is asked verb by verb, a question a rule of its role file, of the scheduler's
+own account: who asks may be somebody who only looks (`scheduler_accounts`).
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from tonnage.objects.node_selectors import NodeSelector
 from tonnage.objects.requirements import InvalidSelector, Requirement
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
-from tonnage.roles import RoleRule, rules_of
+from tonnage.objects.users import split_service_account
+from tonnage.roles import OWN_NAMESPACE, RoleRule, rules_of
 from tonnage.scheduling.configuration.configuration import LeaderElection
 from tonnage.scheduling.volumes.attach.volume_ids import csi_driver_of
 from tonnage.whatif.sources import ClusterState
 
 LEASE_NAMESPACE: Final = LeaderElection().resource_namespace
 _NOT_ASKED_FOR: Final = ("only-scheduler",)
-_ACCOUNT: Final = "system:serviceaccount:"
+_SCHEDULER: Final = "scheduler"
 
 
 class Permission(NamedTuple):
@@ -49,6 +50,8 @@ class Permission(NamedTuple):
     is_needed: bool = True
     """Without it no pod is bound rightly; without others something is missing that `purpose` says."""
     name: str = ""
+    right: str = ""
+    """What is lost without the role that it stands in, where that role can be left out."""
 
     @property
     def qualified(self) -> str:
@@ -75,25 +78,35 @@ def _of_rule(rule: RoleRule) -> Iterator[Permission]:
             plural, _, subresource = resource.partition("/")
             for name in rule.names or ("",):
                 for verb in rule.verbs:
-                    yield Permission(verb, group, plural, subresource, rule.namespace, purpose, rule.is_needed, name)
+                    where = (rule.namespace, purpose, rule.is_needed, name, rule.right)
+                    yield Permission(verb, group, plural, subresource, *where)
 
 
-def home_of(connection: ServerConnection) -> str:
-    """The namespace of the ServiceAccount that a connection speaks as; the lease's default one for everybody else."""
+def own_account(connection: ServerConnection) -> tuple[str, str] | None:
+    """Namespace and name of the ServiceAccount that a connection speaks as; None for everybody else."""
     user = connection.user
     if user.impersonation.user:
-        return _namespace_in(user.impersonation.user)
+        return split_service_account(user.impersonation.user)
     token = user.token
     if not token and user.token_file is not None:
         try:
             token = user.token_file.read_text().strip()
         except (OSError, ValueError):
-            return LEASE_NAMESPACE  # whoever connects will say what is wrong with it
-    return _namespace_in(_subject(token))
+            return None  # whoever connects will say what is wrong with it
+    return split_service_account(_subject(token))
 
 
-def _namespace_in(subject: str) -> str:
-    return subject.removeprefix(_ACCOUNT).partition(":")[0] if subject.startswith(_ACCOUNT) else LEASE_NAMESPACE
+def is_scheduler_account(name: str) -> bool:
+    """Whether a ServiceAccount of this name is one that Tonnage's scheduler runs as, by deploy/ and its chart."""
+    return name.endswith(_SCHEDULER) and (name == _SCHEDULER or "tonnage" in name)
+
+
+def scheduler_accounts(own: tuple[str, str] | None, pods: Iterable[Pod]) -> Sequence[tuple[str, str]]:
+    """Accounts, by namespace and name, that Tonnage's scheduler may run as: what a pod of it says comes first."""
+    running = [(each.namespace, each.spec.service_account_name) for each in pods]
+    homes = [*([own[0]] if own is not None else []), LEASE_NAMESPACE, OWN_NAMESPACE]
+    usual = [(namespace, f"tonnage-{_SCHEDULER}") for namespace in homes]
+    return list(dict.fromkeys([*(each for each in running if is_scheduler_account(each[1])), *usual]))
 
 
 def _subject(token: str) -> str:
@@ -169,6 +182,8 @@ class Facts:
     """Kinds that could not be listed, and why."""
     server: ServerFacts | None = None
     access: Sequence[GrantedAccess] = ()
+    access_of: str = "this user"
+    """Whose permissions `access` tells."""
 
     @classmethod
     def of_state(
@@ -178,6 +193,7 @@ class Facts:
         is_live: bool,
         server: ServerFacts | None = None,
         access: Sequence[GrantedAccess] = (),
+        access_of: str = "this user",
     ) -> Facts:
         return cls(
             state.objects,
@@ -187,6 +203,7 @@ class Facts:
             unlisted=state.unlisted,
             server=server,
             access=access,
+            access_of=access_of,
         )
 
     def knows(self, cls: type[Object]) -> bool:

@@ -3,7 +3,8 @@
     GET  /version                            which Kubernetes it is
     GET  /metrics                            kubernetes_feature_enabled: which gates are on, where we may read it
     GET  /openapi/v3/apis/storage.k8s.io/v1  which fields the server knows at all
-    POST SelfSubjectAccessReview             may this user …? Nothing is stored
+    POST SubjectAccessReview                 may the scheduler's account …? Nothing is stored
+    POST SelfSubjectAccessReview             may this user …? Asked where the scheduler's account is not found
 
 A server that does not answer one of these is no failure: then that is not known.
 """
@@ -23,16 +24,20 @@ from tonnage.errors import TonnageError
 from tonnage.gates import Gate, Gates
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
-from tonnage.objects.resources import ACCESS_REVIEWS
+from tonnage.objects.resources import ACCESS_REVIEWS, SUBJECT_ACCESS_REVIEWS
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity
+from tonnage.objects.users import User, service_account_user
 from tonnage.whatif.doctor.facts import (
+    LEASE_NAMESPACE,
     FactAnswer,
     Facts,
     GateSign,
     GrantedAccess,
     Permission,
     ServerFacts,
-    home_of,
+    is_scheduler_account,
+    own_account,
+    scheduler_accounts,
     scheduler_permissions,
 )
 from tonnage.whatif.doctor.findings import CATALOGUE, Finding
@@ -48,14 +53,17 @@ _FIELDS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 """By gate, the fields that come with it. A server that does not know one of them cannot have the gate."""
 _METRIC: Final = re.compile(r'^kubernetes_feature_enabled\{[^}]*\bname="([A-Za-z0-9]+)"[^}]*\} ([01])', re.MULTILINE)
 _MOST_AT_ONCE: Final = 8
+_LEFT_OUT: Final = {"leader-election", "serving"}
+"""Rights whose whole role is left out where a scheduler has no use for it, as in `tonnage up`."""
 _PATIENCE_S: Final = 15.0
 """How long one question may take, retries and all. The server has just listed its objects: it is there."""
 
 
 async def read_server(
     connection: ServerConnection, objects: Iterable[Object], *, user_agent: str
-) -> tuple[ServerFacts, list[GrantedAccess]]:
-    """Ask a server about itself and about us. What it does not answer is not known, and no failure."""
+) -> tuple[ServerFacts, str, list[GrantedAccess]]:
+    """Ask a server about itself, and what the scheduler may; with whose permissions these are. What it does not answer
+    is not known, and no failure."""
     async with Client.connect(connection, user_agent=user_agent) as client:
         version = await _read_json(client, "/version")
         metrics = await _read(client, "/metrics")
@@ -64,7 +72,8 @@ async def read_server(
         major, minor = _number(version.get("major")), _number(version.get("minor"))
         gates = gate_signs(metrics, schemas, objects, release=(major, minor))
         server = ServerFacts(version=text, major=major, minor=minor, gates=gates)
-        return server, await _access(client, scheduler_permissions(home_of(connection)))
+        pods = [each for each in objects if isinstance(each, Pod)]
+        return server, *await _scheduler_access(client, own_account(connection), pods)
 
 
 async def _read(client: Client, path: str) -> str:
@@ -153,17 +162,46 @@ def _kept_fields(objects: Iterable[Object]) -> set[str]:
     return found
 
 
-async def _access(client: Client, permissions: Iterable[Permission]) -> list[GrantedAccess]:
+async def _scheduler_access(
+    client: Client, own: tuple[str, str] | None, pods: Iterable[Pod]
+) -> tuple[str, list[GrantedAccess]]:
+    """What the scheduler's account may. An account that may nothing at all is not there: then what this user may is
+    told, if it is enough for a scheduler; if it is not, that says nothing about the scheduler."""
+    us = "this user"
+    if own is not None and is_scheduler_account(own[1]):
+        return us, await _access(client, scheduler_permissions(own[0]))
+    why = "no account of Tonnage's scheduler was found"
+    for namespace, name in scheduler_accounts(own, pods):
+        account = service_account_user(namespace, name)
+        found = await _access(client, scheduler_permissions(namespace), account)
+        granted = {each.permission.right for each in found if each.is_allowed is FactAnswer.YES}
+        if granted:
+            left_out = _LEFT_OUT - granted
+            return account.name, [each for each in found if each.permission.right not in left_out]
+        if found[0].is_allowed is FactAnswer.UNKNOWN:
+            why = f"what the scheduler's account may could not be asked: {found[0].why}"
+            break
+    ours = await _access(client, scheduler_permissions(own[0] if own is not None else LEASE_NAMESPACE))
+    return us, [
+        GrantedAccess(each.permission, FactAnswer.UNKNOWN, why) if each.is_allowed is FactAnswer.NO else each
+        for each in ours
+    ]
+
+
+async def _access(
+    client: Client, permissions: Iterable[Permission], account: User | None = None
+) -> list[GrantedAccess]:
     slots = asyncio.Semaphore(_MOST_AT_ONCE)
 
     async def asked(permission: Permission) -> GrantedAccess:
         async with slots:
-            return await _may(client, permission)
+            return await _may(client, permission, account)
 
     return list(await asyncio.gather(*(asked(each) for each in permissions)))
 
 
-async def _may(client: Client, permission: Permission) -> GrantedAccess:
+async def _may(client: Client, permission: Permission, account: User | None) -> GrantedAccess:
+    """Whether an account may do something; without one, whether we may."""
     attributes = {
         "verb": permission.verb,
         "group": permission.group,
@@ -172,14 +210,18 @@ async def _may(client: Client, permission: Permission) -> GrantedAccess:
         "namespace": permission.namespace,
         "name": permission.name,
     }
+    reviews = ACCESS_REVIEWS if account is None else SUBJECT_ACCESS_REVIEWS
     review = {
-        "apiVersion": ACCESS_REVIEWS.api_version,
-        "kind": ACCESS_REVIEWS.kind,
-        "spec": {"resourceAttributes": {name: value for name, value in attributes.items() if value}},
+        "apiVersion": reviews.api_version,
+        "kind": reviews.kind,
+        "spec": {
+            **(account.review_spec() if account is not None else {}),
+            "resourceAttributes": {name: value for name, value in attributes.items() if value},
+        },
     }
     try:
         async with asyncio.timeout(_PATIENCE_S):
-            body = await client.raw("POST", ACCESS_REVIEWS.path(), msgspec.json.encode(review))
+            body = await client.raw("POST", reviews.path(), msgspec.json.encode(review))
         answer = msgspec.json.decode(body)
         status = answer["status"]
         is_allowed = FactAnswer.YES if status["allowed"] else FactAnswer.NO
@@ -189,7 +231,7 @@ async def _may(client: Client, permission: Permission) -> GrantedAccess:
     except TimeoutError:
         return GrantedAccess(permission, FactAnswer.UNKNOWN, f"no answer within {_PATIENCE_S:.0f} s")
     except (msgspec.DecodeError, KeyError, TypeError):
-        return GrantedAccess(permission, FactAnswer.UNKNOWN, "the answer is no SelfSubjectAccessReview")
+        return GrantedAccess(permission, FactAnswer.UNKNOWN, f"the answer is no {reviews.kind}")
 
 
 _OLDEST = (1, 24)
@@ -269,7 +311,7 @@ def access_findings(facts: Facts) -> Iterator[Finding]:
         bare = resource.replace(f".{group}", "", 1) if group else resource
         yield CATALOGUE["permission-missing" if is_needed else "permission-advised"].about(
             f"{'Role' if namespace else 'ClusterRole'} {resource}",
-            f"this user may not {' or '.join(verbs)} {resource}{where}: {purposes}",
+            f"{facts.access_of} may not {' or '.join(verbs)} {resource}{where}: {purposes}",
             f'add the rule {{apiGroups: ["{group}"], resources: ["{bare}"], {names}verbs: [{listed}]}}'
             + (f" in namespace {namespace}" if namespace else "")
             + " to the role that Tonnage's scheduler runs with (deploy/ has all of them)",
@@ -278,7 +320,9 @@ def access_findings(facts: Facts) -> Iterator[Finding]:
     if unknown:
         yield CATALOGUE["permission-unknown"].about(
             f"Server {facts.source}",
-            f"{len(unknown)} of {len(facts.access)} permissions could not be asked for "
+            f"of {len(unknown)} of {len(facts.access)} permissions it is not known whether the scheduler has them "
             f"({named([f'{each.permission.verb} {each.permission.qualified}' for each in unknown])}): {unknown[0].why}",
-            "allow this user to create selfsubjectaccessreviews.authorization.k8s.io (the role system:basic-user does)",
+            "install the scheduler's account and roles (deploy/ has them), and let this user create "
+            "subjectaccessreviews.authorization.k8s.io (the role tonnage-reader does); or ask with the scheduler's own "
+            "kubeconfig",
         )
