@@ -175,7 +175,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("doctor", "drain", "fit"),
     ),
     "cli": (
-        ("commands", "completion", "forkserver", "options", "output", "shells"),
+        ("commands", "completion", "forkserver", "options", "output"),
         ("about", "apiserver", "cluster_options", "demo", "fault", "flags"),
         ("running", "explain", "questions", "simulate"),
         ("controllers", "csi_driver", "dashboard", "node", "node_scaler", "pools", "provisioner", "scheduler", "up"),

@@ -209,11 +209,9 @@ def configure(
     *,
     format: Literal["text", "json"] = "text",
     verbosity: int = 0,
-    level: int | str | None = None,
     stream: TextIO | None = None,
 ) -> None:
-    """Send Tonnage's records to stderr, and the libraries' warnings with them. `verbosity` from 4 on shows DEBUG;
-    `level` wins."""
+    """Send Tonnage's records to stderr, and the libraries' warnings with them. `verbosity` from 4 on shows DEBUG."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.set_name("tonnage")
     handler.setFormatter(JsonLines() if format == "json" else TextLines())
@@ -223,9 +221,7 @@ def configure(
         root.removeHandler(earlier)
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
-    if level is None:
-        level = logging.DEBUG if verbosity >= 4 else logging.INFO
-    logging.getLogger("tonnage").setLevel(level.upper() if isinstance(level, str) else level)
+    logging.getLogger("tonnage").setLevel(logging.DEBUG if verbosity >= 4 else logging.INFO)
 
 
 class Log(logging.LoggerAdapter[logging.Logger]):

@@ -35,9 +35,8 @@ from tonnage.clock import SystemClock
 from tonnage.faults import Fault, FaultFile
 from tonnage.objects.resources import BY_KIND
 from tonnage.plane.bootstrap import starter_objects
-from tonnage.plane.command_lines import CommandLines
 from tonnage.plane.identities import Identities
-from tonnage.plane.settings import PlaneSettings
+from tonnage.plane.settings import CommandLines, PlaneSettings
 from tonnage.private_files import own_folder
 from tonnage.serving.server_tls import server_context
 

@@ -18,7 +18,7 @@ from typing import Final, NoReturn
 import click
 
 from tonnage import __version__
-from tonnage.cli import shells
+from tonnage.cli import completion
 from tonnage.cli.commands import GROUPS, HintedUsageError, LazyCommands, module_of
 from tonnage.errors import TonnageError, closest
 from tonnage.printable import printable, printable_lines
@@ -56,14 +56,14 @@ def kubectl_main() -> None:
 def kubectl_complete() -> None:
     """What kubectl asks on TAB: `kubectl_complete-tonnage WORD…`. Where something is wrong there are no values."""
     with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
-        click.echo(shells.answer_kubectl(cli, sys.argv[1:]))
+        click.echo(completion.answer_kubectl(cli, sys.argv[1:]))
 
 
 def _complete(program: str) -> NoReturn:
     """Answer a shell's TAB, or say nothing: a line that is being typed is no place for an error."""
     with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
-        shells.register()
-        cli.main(prog_name=program, complete_var=shells.COMPLETE_VARIABLE)
+        completion.register()
+        cli.main(prog_name=program, complete_var=completion.COMPLETE_VARIABLE)
     sys.exit(0)
 
 
@@ -74,10 +74,10 @@ looking after every 700 is a tenth of its time. A program that runs on looks as 
 
 def _run(program: str) -> NoReturn:
     gc.set_threshold(_NEW_OBJECTS, 20, 20)
-    if shells.COMPLETE_VARIABLE in os.environ:
+    if completion.COMPLETE_VARIABLE in os.environ:
         _complete(program)
     try:
-        code = cli.main(prog_name=program, standalone_mode=False, complete_var=shells.COMPLETE_VARIABLE)
+        code = cli.main(prog_name=program, standalone_mode=False, complete_var=completion.COMPLETE_VARIABLE)
     except TonnageError as exc:
         _complain(exc.message, exc.hint, has_lines=exc.has_lines)
         code = 1

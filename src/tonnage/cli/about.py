@@ -8,9 +8,9 @@ import platform
 import click
 
 from tonnage import KUBERNETES_VERSION, __version__
+from tonnage.cli.completion import SHELLS, script
 from tonnage.cli.options import output_option
 from tonnage.cli.output import echo
-from tonnage.cli.shells import SHELLS, script
 
 
 @click.command()

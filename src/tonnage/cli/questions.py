@@ -84,9 +84,8 @@ def drain_preview(cluster: ClusterQuestion, nodes: tuple[str, ...], one_by_one: 
     the best order found. The drain is rehearsed on virtual time with the scheduler's own code; nothing is changed. Exit
     0 when there is an answer, whatever it is; Ctrl-C ends it with what is known so far, exit 130.
     """
-    from tonnage.whatif.drain.preview import Preview, known_nodes
+    from tonnage.whatif.drain.preview import Preview, known_nodes, show
     from tonnage.whatif.drain.rehearsal import Scene
-    from tonnage.whatif.drain.report import show
 
     configuration = cluster.configuration
     state = cluster.state(user_agent="tonnage-drain-preview", with_workloads=True)

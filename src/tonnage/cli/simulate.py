@@ -56,9 +56,8 @@ def simulate(
     other policies, at each recorded decision, what they would have done in that very state.
     """
     from tonnage.whatif.creation import Creation
-    from tonnage.whatif.simulate.comparison import compare
+    from tonnage.whatif.simulate.comparison import compare, show
     from tonnage.whatif.simulate.play import Player
-    from tonnage.whatif.simulate.report import show
     from tonnage.whatif.simulate.scenario import read_scenario
 
     if recording_file is not None:

@@ -28,9 +28,8 @@ from tonnage.objects.document import Doc
 from tonnage.objects.node_selectors import NOT_READY, UNREACHABLE
 from tonnage.objects.resources import BY_KIND
 from tonnage.objects.storage_v1 import CAPACITY_GROUP, POOL_POLICY, CSIDriver, CSIStorageCapacity, StorageClass
-from tonnage.plane.command_lines import CommandLines
 from tonnage.plane.identities import MANAGER, Identities
-from tonnage.plane.settings import PlaneSettings
+from tonnage.plane.settings import CommandLines, PlaneSettings
 
 CLASS: Final = "pools"
 GROUP: Final = "pools"

@@ -26,17 +26,18 @@ from tonnage.clock import Clock
 from tonnage.endpoints import read_endpoints, write_endpoints
 from tonnage.errors import TonnageError
 from tonnage.faults import FaultFile
-from tonnage.plane.command_lines import (
+from tonnage.plane.settings import (
     AUTHORITIES,
     DASHBOARD,
     LOOPBACK,
     PROGRAMS,
     SERVING,
     CommandLines,
+    PlaneSettings,
     choose_ports,
     dashboard_port,
+    ensure_token,
 )
-from tonnage.plane.settings import PlaneSettings, ensure_token
 from tonnage.plane.supervisor import Supervisor
 from tonnage.private_files import open_lock, own_folder
 from tonnage.serving.process_memory import import_aiohttp

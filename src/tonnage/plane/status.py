@@ -24,8 +24,7 @@ from tonnage.errors import TonnageError
 from tonnage.faults import FAULT_FILE_NAME, Fault, FaultFile
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.plane.command_lines import DASHBOARD, PROGRAMS, STATE_DIR
-from tonnage.plane.settings import DASHBOARD_TOKEN_FILE, token_in
+from tonnage.plane.settings import DASHBOARD, DASHBOARD_TOKEN_FILE, PROGRAMS, STATE_DIR, token_in
 from tonnage.private_files import open_own, read_own, require_own_file, require_own_folder
 from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.pools import listed_pools

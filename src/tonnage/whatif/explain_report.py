@@ -81,9 +81,7 @@ def print_volumes(accounts: Iterable[tuple[str, NodeAccount]], page: TextPage, *
     for line in lines:
         table.add(*(line[i] for i in telling), text(line[-1], style="dim"))
     page.table(table)
-    if hidden := groups[shown:]:
-        count = sum(len(group.nodes) for group in hidden)
-        page.say(text(f"… and {count:,} more nodes that differ from these", style="dim"))
+    page.more(sum(len(group.nodes) for group in groups[shown:]), "more nodes that differ from these")
     _print_bad_orders(known, page)
 
 
@@ -110,8 +108,7 @@ def _print_bad_orders(accounts: Iterable[tuple[str, NodeAccount]], page: TextPag
                 found.setdefault(told, {})[name] = None
     for told, nodes in list(found.items())[:_MOST_BAD_ORDERS]:
         page.say(text(f"{told} ({named(list(nodes))})", style="dim"))
-    if len(found) > _MOST_BAD_ORDERS:
-        page.say(text(f"… and {len(found) - _MOST_BAD_ORDERS:,} more like these", style="dim"))
+    page.more(len(found) - _MOST_BAD_ORDERS, "more like these")
 
 
 def _orders_told(supply: Supply) -> Iterator[str]:
@@ -214,8 +211,7 @@ def print_explanation(explanation: Explanation, weights: Mapping[str, int], page
         _print_feasible(explanation.node, feasible, weights, page)
     for each in passed_over[:MAX_ROWS]:
         page.say(text(f"{each.name} fits, and {each.passed_over}", style="yellow"))
-    if len(passed_over) > MAX_ROWS:
-        page.say(text(f"… and {len(passed_over) - MAX_ROWS:,} more that failed the pod lately", style="dim"))
+    page.more(len(passed_over) - MAX_ROWS, "more that failed the pod lately")
     if refused:
         page.blank()
         _print_refused(refused, page)
@@ -342,10 +338,8 @@ def _print_refused(nodes: Sequence[NodeAnswer], page: TextPage) -> None:
         cells = [text(plugin), text(", ".join(reasons), style="red"), *([text(miss)] if any(misses) else [])]
         table.add(f"{len(refused):,}", *cells, text(named([each.name for each in refused]), style="dim"))
     page.table(table)
-    hidden = ordered[MAX_ROWS:]
-    if hidden:
-        count = sum(len(names) for _, names in hidden)
-        page.say(text(f"… and {len(hidden):,} more reasons for {count:,} nodes", style="dim"))
+    count = sum(len(names) for _, names in ordered[MAX_ROWS:])
+    page.more(len(ordered) - MAX_ROWS, f"more reasons for {count:,} nodes")
 
 
 def nearest_node(refused: Sequence[NodeAnswer]) -> str:

@@ -136,6 +136,11 @@ class TextPage:
         for part in _broken(line, self.width - indent):
             self.write(text(" " * indent) + part)
 
+    def more(self, count: int, what: str = "more", indent: int = 0) -> None:
+        """How many are left out of a list; nothing is said where none are."""
+        if count > 0:
+            self.say(text(f"… and {count:,} {what}", style="dim"), indent)
+
     def table(self, table: FittedTable, indent: int = 0) -> None:
         for line in table.lines(self.width - indent):
             self.write(text(" " * indent) + line if indent and line.plain else line)

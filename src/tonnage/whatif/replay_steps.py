@@ -281,8 +281,7 @@ def show(results: Iterable[StepResult], out: TextIO) -> None:
                 page.say(text(line), indent=2)
         for line in result.lines[:MAX_LINES]:
             page.say(text(line), indent=2)
-        if len(result.lines) > MAX_LINES:
-            page.say(text(f"… and {len(result.lines) - MAX_LINES:,} more", style="dim"), indent=2)
+        page.more(len(result.lines) - MAX_LINES, indent=2)
 
 
 def _told(answer: Explanation) -> Text:

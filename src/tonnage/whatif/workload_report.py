@@ -50,8 +50,7 @@ def _print_workload(answer: WorkloadAnswer, weights: Mapping[str, int], page: Te
             told = f"does not fit either; as {first}" if is_again else _told(each)
             table.add(each.key, text(each.node, style="green"), text(told, style="" if each.fits else "red"))
         page.table(table)
-        if len(pods) > len(shown):
-            page.say(text(f"… and {len(pods) - len(shown):,} more pods", style="dim"))
+        page.more(len(pods) - len(shown), "more pods")
         counted = Counter(each.node for each in pods if each.node)
         if len(pods) > 1 and counted:
             by_node = [

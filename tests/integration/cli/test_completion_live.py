@@ -9,7 +9,7 @@ import pytest
 
 from support.processes import ApiServerProcess
 from tonnage.cli import cli, completion
-from tonnage.cli.shells import OurZsh
+from tonnage.cli.completion import OurZsh
 
 
 def values(*words: str) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.cli import cli
-from tonnage.cli.shells import OurBash, OurFish, OurZsh, answer_kubectl, replaced_part
+from tonnage.cli.completion import OurBash, OurFish, OurZsh, answer_kubectl, replaced_part
 from tonnage.gates import Gates
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "02-explain"

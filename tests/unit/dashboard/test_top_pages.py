@@ -56,7 +56,7 @@ def test_a_node_is_as_full_as_its_volumes_and_promises_are_told_besides():
     # 30 of volumes, 50 + 20 free, 10 of them promised: 30 / 100 is used, as the page has it.
     assert (found["a"].used, found["a"].free, found["a"].promised) == (30 * GI, 70 * GI, 10 * GI)
     assert found["a"].fill_ratio == 0.3
-    assert shared == []
+    assert shared == {}
 
 
 def test_classes_that_share_their_pools_are_counted_once():

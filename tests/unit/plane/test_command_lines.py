@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.plane.command_lines import PROGRAMS, SERVING, CommandLines
-from tonnage.plane.settings import PlaneSettings
+from tonnage.plane.settings import PROGRAMS, SERVING, CommandLines, PlaneSettings
 
 OPEN = "--unauthenticated-on-loopback"
 

@@ -8,8 +8,8 @@ import socket
 import pytest
 
 from tonnage.errors import TonnageError
-from tonnage.plane import command_lines
-from tonnage.plane.command_lines import choose_ports, dashboard_port
+from tonnage.plane import settings
+from tonnage.plane.settings import choose_ports, dashboard_port
 
 
 def test_ports_are_different_and_below_those_of_outgoing_connections():
@@ -47,7 +47,7 @@ def test_the_dashboard_has_the_usual_port_else_that_of_the_last_run(monkeypatch)
         other.bind(("127.0.0.1", 0))
         other.listen()
         usual = other.getsockname()[1]
-        monkeypatch.setattr(command_lines, "DASHBOARD_PORT", usual)
+        monkeypatch.setattr(settings, "DASHBOARD_PORT", usual)
         kept = choose_ports(["x"], {}, random.Random(6))["x"]
         assert dashboard_port(None, kept, random.Random(7)) == kept
         assert dashboard_port(0, kept, random.Random(7)) == kept

@@ -17,7 +17,7 @@ from support.eventually import eventually_async
 from tonnage.clock import SystemClock
 from tonnage.plane import forkserver
 from tonnage.plane import supervisor as supervisor_module
-from tonnage.plane.command_lines import choose_ports
+from tonnage.plane.settings import choose_ports
 from tonnage.plane.supervisor import ChildFailed, Liveness, ProbeTimes, Supervisor, is_answered
 
 

@@ -29,8 +29,7 @@ from tonnage.driver.state.records import FOLDER_NAME as INTENTS
 from tonnage.driver.state.records import SNAPSHOTS, VOLUMES, Intents, SnapshotRecord, VolumeRecord
 from tonnage.driver.state.unknown import unknown_contents
 from tonnage.errors import TonnageError
-from tonnage.plane.command_lines import STATE_DIR
-from tonnage.plane.settings import PlaneSettings
+from tonnage.plane.settings import STATE_DIR, PlaneSettings
 from tonnage.private_files import read_own
 
 LOOK_S: Final = 0.5

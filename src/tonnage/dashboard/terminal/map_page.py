@@ -5,14 +5,14 @@
 
 Pools that are seen from inside tell the bytes exactly. Elsewhere a node has used what its volumes take, and has free
 what its capacity objects say; classes that share their pools are counted once, by the one that has the most. An object
-that reaches several nodes is told by itself (`Shared`). The map of the page counts alike (pages/js/map/facts.js), which
+that reaches several nodes is told by itself. The map of the page counts alike (pages/js/map/facts.js), which
 a test in the browser holds both to.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -87,16 +87,8 @@ class NodeStorage:
         return ", ".join(words)
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """A capacity object that reaches several nodes, or none."""
-
-    key: str
-    capacity: CapacityRow
-
-
-def storage_of_nodes(collections: Collections) -> tuple[dict[str, NodeStorage], list[Shared]]:
-    """Every node by name, and the capacity objects that are nobody's alone."""
+def storage_of_nodes(collections: Collections) -> tuple[dict[str, NodeStorage], dict[str, CapacityRow]]:
+    """Every node by name, and the capacity objects that reach several nodes, or none."""
     nodes = collections.of(NodeRow)
     found = {name: NodeStorage(node) for name, node in nodes.items()}
     volumes = collections.of(VolumeRow)
@@ -117,11 +109,11 @@ def storage_of_nodes(collections: Collections) -> tuple[dict[str, NodeStorage], 
     return found, shared
 
 
-def _free_of_capacities(collections: Collections, found: Mapping[str, NodeStorage]) -> list[Shared]:
-    shared: list[Shared] = []
+def _free_of_capacities(collections: Collections, found: Mapping[str, NodeStorage]) -> dict[str, CapacityRow]:
+    shared: dict[str, CapacityRow] = {}
     for key, each in sorted(collections.of(CapacityRow).items()):
         if each.node_count != 1 or each.nodes[0] not in found:
-            shared.append(Shared(key, each))
+            shared[key] = each
             continue
         storage = found[each.nodes[0]]
         storage.is_known = True
@@ -247,15 +239,13 @@ def _node_text(each: NodeStorage, width: int, name_width: int) -> Text:
     return row(*parts)
 
 
-def _shared_lines(shared: Sequence[Shared], search: str) -> Iterator[ScreenLine]:
-    wanted = [each for each in shared if matches(search, each.key, each.capacity.storage_class)]
-    if not wanted:
-        return
-    yield heading("room that several nodes share")
-    for each in wanted:
-        capacity = each.capacity
+def _shared_lines(shared: Mapping[str, CapacityRow], search: str) -> Iterator[ScreenLine]:
+    wanted = {key: each for key, each in shared.items() if matches(search, key, each.storage_class)}
+    if wanted:
+        yield heading("room that several nodes share")
+    for key, capacity in wanted.items():
         reach = count_text(capacity.node_count, "node") if capacity.node_count else "no node"
-        yield plain(f"{capacity.storage_class}   {bytes_text(sum(capacity.pools))} free   {reach}   {each.key}")
+        yield plain(f"{capacity.storage_class}   {bytes_text(sum(capacity.pools))} free   {reach}   {key}")
 
 
 def node_lines(collections: Collections, name: str, *, now: datetime) -> list[ScreenLine]:

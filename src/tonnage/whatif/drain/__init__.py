@@ -2,6 +2,5 @@
 
 rehearsal.py   one cluster whose nodes are drained, together or one after the other
 outcome.py     what came of it: who moved where, who is stuck, whose data stays behind
-preview.py     all of it together: the best order of nodes, and whether one more node may fail meanwhile
-report.py      the table
+preview.py     all of it together: the best order of nodes, whether one more node may fail meanwhile, and the table
 """

@@ -247,7 +247,7 @@ def _of_volume(
 def _homes(world: World, volume: PersistentVolume, pods: list[Pod]) -> set[str]:
     """The nodes that can use a volume, when not all can."""
     if volume.spec.node_affinity.required is not None:
-        return {each.name for each in world.storage.reach().of(volume)}
+        return {each.name for each in world.storage.reach().of(volume.spec.node_affinity.required)}
     if volume.spec.host_path is not None:  # it is wherever its pod is, and nowhere else
         return {each.spec.node_name for each in pods if each.spec.node_name}
     return set()

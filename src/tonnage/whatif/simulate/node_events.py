@@ -26,7 +26,7 @@ from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.objects.storage_v1 import CSINode
 from tonnage.whatif.replay import renewed
 from tonnage.whatif.simulate.controllers import Controllers, is_daemon, is_mirror
-from tonnage.whatif.simulate.rebuilds import Rebuilds
+from tonnage.whatif.simulate.kubelets import Rebuilds
 from tonnage.whatif.simulate.world_state import WorldState
 
 

@@ -5,7 +5,7 @@
     disks changed ──refresh delay──► capacity objects show it, as true as the driver is
 
 Everything it does to the cluster it does by writing objects, as the real parts do; the scheduler sees nothing else.
-`disks.py` has what is really there and what is told of it, `rebuilds.py` how volumes move.
+`disks.py` has what is really there and what is told of it, `kubelets.py` how volumes move.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import msgspec
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE, VolumeNodeAffinity
 from tonnage.objects.meta import Key, Object
+from tonnage.objects.node_selectors import NodeSelector
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.volumes.capacity.pools import pool_policy_of, rebuilds_volumes
@@ -47,9 +48,8 @@ class Reach:
             for item in node.metadata.labels.items():
                 self._by_label.setdefault(item, []).append(node)
 
-    def of(self, volume: PersistentVolume) -> list[Node]:
-        """The nodes that the affinity of a volume admits; all of them for one without any."""
-        required = volume.spec.node_affinity.required
+    def of(self, required: NodeSelector | None) -> list[Node]:
+        """The nodes that a volume's affinity admits; all of them for one without any."""
         if required is None:
             return self._nodes
         asked: dict[str, Node] = {}
@@ -97,7 +97,6 @@ class StorageModel:
         """By class, those that reach nodes by other rules."""
         self._told: dict[Key, CSIStorageCapacity] = {}
         """Capacity objects as they were last told: one that says something else was changed by somebody."""
-        self._local: dict[Disk, bool] = {}
         self._reach: Reach | None = None
         self._stale: set[Key] = set()
         self._refused: dict[Key, None] = {}
@@ -149,7 +148,6 @@ class StorageModel:
 
     def nodes_changed(self) -> None:
         """Nodes came, went, or have other labels: who reaches which disk is found anew."""
-        self._local.clear()
         self._reach = None
 
     def _rules_of(self, capacity: CSIStorageCapacity) -> dict[Key, CSIStorageCapacity]:
@@ -174,11 +172,7 @@ class StorageModel:
 
     def is_local(self, disk: Disk) -> bool:
         """Whether one node alone can use what is on a disk; a zone's storage is nobody's in particular."""
-        if disk not in self._local:
-            topology, nodes = self._topology(disk), self.objects.all(Node)
-            reached = [each for each in nodes if topology and topology.matches(each.metadata.labels)]
-            self._local[disk] = len(reached) == 1
-        return self._local[disk]
+        return self._topology(disk) is not None and len(self.reach().of(self.affinity(disk).required)) == 1
 
     def _topology(self, disk: Disk) -> LabelSelector | None:
         told = self._told.get(disk.objects[0])
@@ -288,7 +282,7 @@ class StorageModel:
             }
             home = min(attached) if attached and claim.selected_node not in attached else claim.selected_node
             return self.objects.get(Node, home) if home else None
-        homes = self.reach().of(volume)
+        homes = self.reach().of(volume.spec.node_affinity.required)
         return homes[0] if len(homes) == 1 else None
 
     def is_home(self, volume: PersistentVolume, node: Node) -> bool:

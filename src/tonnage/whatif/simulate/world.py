@@ -21,9 +21,8 @@ from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.simulate.controllers import Controllers
-from tonnage.whatif.simulate.kubelets import Kubelets
+from tonnage.whatif.simulate.kubelets import Kubelets, Rebuilds
 from tonnage.whatif.simulate.node_events import NodeEvents
-from tonnage.whatif.simulate.rebuilds import Rebuilds
 from tonnage.whatif.simulate.scheduler_loop import SchedulerLoop
 from tonnage.whatif.simulate.storage_model import StorageModel
 from tonnage.whatif.simulate.volume_binder import VolumeBinder

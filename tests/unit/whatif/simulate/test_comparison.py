@@ -11,12 +11,10 @@ from simulated import cluster, played, player_of, stateful_set, workload
 
 from tonnage.gates import Gates
 from tonnage.scheduling.configuration.configuration import parse
-from tonnage.whatif.simulate import report
-from tonnage.whatif.simulate.comparison import compare, first_parting
+from tonnage.whatif.simulate.comparison import compare, first_parting, show, sparkline
 from tonnage.whatif.simulate.measures import AttemptMade
 from tonnage.whatif.simulate.play import Run
 from tonnage.whatif.simulate.presets import PRESETS, preset_gates
-from tonnage.whatif.simulate.report import sparkline
 
 SCENARIO: dict[str, Any] = {
     "duration": "30m",
@@ -109,7 +107,7 @@ def test_a_run_that_is_stopped_tells_what_is_known(tmp_path: Path) -> None:
 
 def written(found: Any) -> str:
     page = io.StringIO()
-    report.show(found, page)
+    show(found, page)
     return page.getvalue()
 
 
