@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from tonnage.clock import rfc3339
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Mask, Rows, grown, only_row
+from tonnage.scheduling.cluster.columns import Mask, Rows, grown
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import Bits, Code, Judgement, Status
 from tonnage.scheduling.framework.plugin import SEARCH_ENDED, reason_place, with_reasons
@@ -52,8 +52,10 @@ class FilterResults:
             [()] * filters,
         )
 
-    def copy(self) -> FilterResults:
-        return FilterResults(self.first.copy(), self.bits.copy(), self.final.copy(), list(self.reasons))
+    def copy(self, rows: int) -> FilterResults:
+        """The first so many rows, as a table of their own."""
+        first, bits, final = self.first[:rows].copy(), self.bits[:rows].copy(), self.final[:rows].copy()
+        return FilterResults(first, bits, final, list(self.reasons))
 
     def grow(self, rows: int) -> None:
         """Make room for more rows. What the new ones hold means nothing until they are written."""
@@ -61,14 +63,6 @@ class FilterResults:
 
     def clear(self, rows: Rows) -> None:
         self.first[rows] = NOBODY
-
-    def take(self, other: FilterResults, rows: Rows) -> None:
-        """Hold against these rows what another table does, whose plugins are others than those entered here."""
-        row = only_row(rows)
-        at = rows if row < 0 else row  # a plain index is cheaper than a range of one
-        self.first[at] = other.first[at]
-        self.bits[at] = other.bits[at]
-        self.final[at] = other.final[at]
 
     def add(self, position: int, judgement: Judgement, rows: Rows) -> None:
         """Enter what a plugin holds against rows that no earlier plugin refuses."""

@@ -233,7 +233,7 @@ class Decider:
     ) -> Diagnosis:
         """What everybody holds against each row."""
         cluster = cycle.cluster
-        diagnosis = Diagnosis(cluster, plugins=self._names, results=answer.told(cluster.size))
+        diagnosis = Diagnosis(cluster, plugins=self._names, results=answer.results.copy(cluster.size))
         for position, plugin in cross_filters:
             judgement = cycle.run("Filter", plugin, plugin.filter, cycle, cluster.all_rows)
             if judgement is not None:
@@ -318,7 +318,7 @@ class Decider:
         # While every node passes, which is nearly always, nothing has to be gathered.
         rows: Rows = cluster.all_rows if found == cluster.size else cycle.feasible
         parts: list[tuple[ScorePlugin, int, Ints]] = []
-        for plugin, weight in self._normalised if answer.has_raw_scores else ():
+        for plugin, weight in self._normalised if answer.raw else ():
             raw = answer.raw_scores(plugin.name)
             if raw is not None and plugin.name not in cycle.skip_score:
                 parts.append((plugin, weight, raw[rows]))

@@ -172,9 +172,11 @@ class TaintToleration(FilterPlugin, ScorePlugin):
         )
         return refuse(repels[cluster.taint_ids[rows]], self.reason, unresolvable=True) if repels.any() else None
 
-    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+    def score(self, cycle: Cycle, rows: Rows) -> Ints | None:
         """Soft taints the pod does not tolerate; a toleration without effect, or with the soft one, counts."""
         sets = cycle.cluster.taints.things
+        if len(sets) == 1:
+            return None
         soft = [each for each in cycle.pod.pod.spec.tolerations if each.effect in ("", PREFER_NO_SCHEDULE)]
 
         def intolerable(taints: tuple[Taint, ...]) -> int:

@@ -83,24 +83,6 @@ def uses(cycle: Cycle, resources: tuple[tuple[str, int], ...], rows: Rows, *, sc
     )
 
 
-UseAt = tuple[int, int, int, int]
-"""One resource that takes part, on one row that has some of it: weight, has, in use, asked."""
-
-
-def uses_at(cycle: Cycle, resources: tuple[tuple[str, int], ...], row: int, *, scored: bool) -> list[UseAt]:
-    """The same as `uses`, of one row in plain numbers: most questions are about the row that took the pod before."""
-    cluster = cycle.cluster
-    amounts = cycle.pod.scored_amounts if scored else cycle.pod.requests
-    found = []
-    for name, weight in resources:
-        amount = amounts.get(name, 0)
-        number = cluster.resources.find(name)
-        if number is not None and (amount or name in NATIVE) and (has := cluster.allocatable.item(number, row)):
-            used = cluster.scored_usage if scored and number < len(cluster.scored_usage) else cluster.requested
-            found.append((weight, has, used.item(number, row), amount))
-    return found
-
-
 def percent(part: Ints, whole: Ints, *, is_large: bool) -> Ints:
     """100 * part // whole, and 0 where there is no whole."""
     if is_large:
@@ -202,8 +184,6 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
         return row_about(cluster, changed)
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
-        if (row := only_row(rows)) >= 0 and _has_room(cycle.cluster, self.asked(cycle.pod), row):
-            return None  # the row that took the pod before takes this one too: the usual case
         return self.filter_beside(cycle, rows, {})
 
     def filter_beside(self, cycle: Cycle, rows: Rows, taken: Mapping[str, Ints]) -> Judgement | None:
@@ -244,8 +224,6 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
         return is_extended(name) and (name in self._ignored or name.partition("/")[0] in self._ignored_groups)
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        if self._strategy == "LeastAllocated" and (row := only_row(rows)) >= 0:
-            return np.array([_least(uses_at(cycle, self._resources, row, scored=True))])
         found = uses(cycle, self._resources, rows, scored=True)
         has, use = found.has, found.together
         if self._strategy == "RequestedToCapacityRatio":
@@ -271,22 +249,6 @@ def reasons_for(asked: Sequence[tuple[str, int]]) -> tuple[str, ...]:
     if len(reasons) > MAX_REASONS:
         reasons[MAX_REASONS - 1 :] = [OTHER_REASONS]
     return tuple(reasons)
-
-
-def _has_room(cluster: Cluster, asked: list[tuple[str, int]], row: int) -> bool:
-    find, has, taken = cluster.resources.find, cluster.allocatable, cluster.requested
-    for name, amount in asked:
-        number = find(name)
-        if number is None or has.item(number, row) - taken.item(number, row) < amount:
-            return False
-    return True
-
-
-def _least(found: list[UseAt]) -> int:
-    """LeastAllocated of one row."""
-    weights = sum(weight for weight, _, _, _ in found)
-    total = sum(weight * (100 * max(has - in_use - asked, 0) // has) for weight, has, in_use, asked in found)
-    return total // weights if weights else 0
 
 
 def _mean(total: Ints, weights: Ints) -> Ints:
@@ -319,22 +281,11 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         return SKIP
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        if (row := only_row(rows)) >= 0 and len(at := uses_at(cycle, self._resources, row, scored=False)) == 2:
-            return np.array([_balance_of_two(*at)])
         found = uses(cycle, self._resources, rows, scored=False)
         before, after = _evenness(found.in_use, found.has), _evenness(found.together, found.has)
         # Fractions of 0 to 1 deviate by 0.5 at most: this is never negative, and rounding down is truncating.
         score: Ints = MAX_SCORE // 2 + (MAX_SCORE // 2 + after - before) // 2
         return score
-
-
-def _balance_of_two(first: UseAt, second: UseAt) -> int:
-    """The score of one row that has two of the resources."""
-    (_, has, in_use, asked), (_, has_too, in_use_too, asked_too) = first, second
-    before = abs(min(in_use / has, 1.0) - min(in_use_too / has_too, 1.0)) / 2
-    after = abs(min((in_use + asked) / has, 1.0) - min((in_use_too + asked_too) / has_too, 1.0)) / 2
-    gain = int((1 - after) * MAX_SCORE) - int((1 - before) * MAX_SCORE)
-    return MAX_SCORE // 2 + (MAX_SCORE // 2 + gain) // 2
 
 
 def _evenness(use: Ints, has: Ints) -> Ints:
