@@ -31,8 +31,8 @@ from tonnage.clock import VirtualClock
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import parse
+from tonnage.scheduling.engine.attempt import EngineHooks
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.engine.settings import EngineHooks
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume

@@ -244,9 +244,9 @@ def test_a_file_imports_downwards_only(path: Path) -> None:
 @pytest.mark.parametrize("path", sorted((SOURCE / "behaviour").rglob("*.py")), ids=lambda path: path.stem)
 def test_a_plan_knows_of_the_engines_below_it_only_how_pods_are_weighed(path: Path) -> None:
     engines = {name for name in imports_of(path) if name.split(".")[0] in ROWS[2]}
-    assert all(
-        name.startswith(("scheduling.cluster.amounts.", "scheduling.cluster.images_and_ports.")) for name in engines
-    )
+    ports = {f"scheduling.cluster.columns.{name}" for name in ("HostPort", "HostPorts", "host_ports_of")}
+    weights = ("CPU", "MEMORY", "NATIVE", "PODS", "Amounts", "amounts", "is_extended", "requests_of")
+    assert engines <= ports | {f"scheduling.cluster.pod_info.{name}" for name in weights}
 
 
 MOST_MODULES = 25

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduling.cluster.amounts import requests_of
+from tonnage.scheduling.cluster.pod_info import requests_of
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.scheduling.preemption.preemption import MAX_TERMS_ASKED, ORDINARY_TERMS
 from tonnage.scheduling.spread.affinity_terms import MAX_TERMS

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.csi.metrics import kubelet_calls
-from tonnage.scheduling.cluster.amounts import NATIVE, PODS
+from tonnage.scheduling.cluster.pod_info import NATIVE, PODS
 
 Trigger = Literal["periodic", "exhausted"]
 

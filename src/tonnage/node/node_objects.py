@@ -22,7 +22,7 @@ from tonnage.objects.core_v1.node import HOSTNAME
 from tonnage.objects.document import Doc
 from tonnage.objects.names import label_key, label_value
 from tonnage.quantity import Quantity
-from tonnage.scheduling.cluster.amounts import is_extended
+from tonnage.scheduling.cluster.pod_info import is_extended
 
 _NODE_ID_BYTES: Final = 256
 _ZERO: Final = Quantity.from_int(0)

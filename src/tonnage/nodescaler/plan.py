@@ -21,8 +21,7 @@ from tonnage.nodescaler.trial import Trial
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.node_selectors import NOT_READY
-from tonnage.scheduling.cluster.amounts import amounts
-from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.pod_info import PodInfo, amounts
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 """Annotation of a pod that the node itself runs from a file."""

@@ -20,9 +20,8 @@ from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.configuration.plugin_args import GROUP_VERSION
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.scheduling_cycle import Decision
-from tonnage.scheduling.engine.attempt import AttemptStage
+from tonnage.scheduling.engine.attempt import AttemptStage, EngineSettings
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.engine.settings import EngineSettings
 from tonnage.scheduling.queue.nominator import nominated_to
 
 _STORAGE_ARGS = {"apiVersion": "tonnage.dev/v1alpha1", "kind": "StorageCapacityArgs"}

@@ -38,9 +38,9 @@ from tonnage.scheduler.pod_traces import PodTraces, Tracer
 from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.decision.explain import accounts_of
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision
+from tonnage.scheduling.engine.attempt import EngineHooks, EngineSettings
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.event_handlers import LIVE_PODS, READ_KINDS
-from tonnage.scheduling.engine.settings import EngineHooks, EngineSettings
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.queue.queued_pod import uid_of
 from tonnage.scheduling.volumes.explain.account_entries import considered_objects

@@ -17,8 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
-from tonnage.scheduling.cluster.amounts import requests_of
-from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.pod_info import PodInfo, requests_of
 
 
 class EventResource(StrEnum):

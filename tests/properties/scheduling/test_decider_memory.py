@@ -28,9 +28,13 @@ from tonnage.scheduling.framework import (
     unschedulable,
 )
 from tonnage.scheduling.per_node import NodeFilter, NodeScore, NodeView
-from tonnage.scheduling.plugins.image_locality import ImageLocality
-from tonnage.scheduling.plugins.node_constraints import NodeAffinity, NodeName, NodeUnschedulable, TaintToleration
-from tonnage.scheduling.plugins.node_resources import NodePorts, NodeResourcesBalancedAllocation, NodeResourcesFit
+from tonnage.scheduling.plugins.node_resources import (
+    ImageLocality,
+    NodePorts,
+    NodeResourcesBalancedAllocation,
+    NodeResourcesFit,
+)
+from tonnage.scheduling.plugins.pod_and_node import NodeAffinity, NodeName, NodeUnschedulable, TaintToleration
 from tonnage.testing.builders import pod
 
 FIRST_CAPACITY = 64

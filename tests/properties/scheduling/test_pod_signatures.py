@@ -17,8 +17,8 @@ from scheduler_worlds import World, info_of, worlds
 from examples_tried import tries
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import SKIP, Cycle, FilterPlugin, Plugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
-from tonnage.scheduling.plugins.node_constraints import NodeAffinity, NodeName, NodeUnschedulable, TaintToleration
 from tonnage.scheduling.plugins.node_resources import NodePorts, NodeResourcesBalancedAllocation, NodeResourcesFit
+from tonnage.scheduling.plugins.pod_and_node import NodeAffinity, NodeName, NodeUnschedulable, TaintToleration
 
 MANY = (("cpu", 1), ("memory", 2), ("ephemeral-storage", 1), ("example.com/gpu", 3), ("hugepages-2Mi", 1))
 PLUGINS: tuple[Plugin, ...] = (

@@ -21,9 +21,9 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.scheduling.configuration.plugin_args import DefaultPreemptionArgs
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
-from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.engine.profiles import assemble
 from tonnage.scheduling.framework import PostFilterResult
+from tonnage.scheduling.plugins.registry import add_indexes
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.preemption.preemption import Preemption
 from tonnage.scheduling.queue.nominator import Nominator

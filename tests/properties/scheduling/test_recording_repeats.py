@@ -17,9 +17,8 @@ from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import Configuration, parse
-from tonnage.scheduling.engine.attempt import Placement
+from tonnage.scheduling.engine.attempt import EngineSettings, Placement
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.engine.settings import EngineSettings
 from tonnage.scheduling.plugins.volume_binding import assumed_in
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.recording.lines import read_header, read_line

@@ -32,9 +32,13 @@ from tonnage.scheduling.framework import (
     ScorePlugin,
     Status,
 )
-from tonnage.scheduling.plugins.image_locality import ImageLocality
-from tonnage.scheduling.plugins.node_constraints import NodeAffinity, NodeName, NodeUnschedulable, TaintToleration
-from tonnage.scheduling.plugins.node_resources import NodePorts, NodeResourcesBalancedAllocation, NodeResourcesFit
+from tonnage.scheduling.plugins.node_resources import (
+    ImageLocality,
+    NodePorts,
+    NodeResourcesBalancedAllocation,
+    NodeResourcesFit,
+)
+from tonnage.scheduling.plugins.pod_and_node import NodeAffinity, NodeName, NodeUnschedulable, TaintToleration
 
 modest = settings(max_examples=tries(150), deadline=None)
 

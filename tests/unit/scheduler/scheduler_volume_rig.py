@@ -32,8 +32,8 @@ from tonnage.scheduler.program import log_considered
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
+from tonnage.scheduling.engine.attempt import EngineHooks
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.engine.settings import EngineHooks
 from tonnage.scheduling.framework import Plugin, Status
 from tonnage.scheduling.queue.queued_pod import is_over, uid_of
 from tonnage.testing.storage_builders import volume

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.node_selectors import NO_EXECUTE, find_untolerated
-from tonnage.scheduling.cluster.amounts import CPU, MEMORY, NATIVE, PODS, Amounts, amounts, is_extended, requests_of
-from tonnage.scheduling.cluster.images_and_ports import HostPort, HostPorts, host_ports_of
+from tonnage.scheduling.cluster.columns import HostPort, HostPorts, host_ports_of
+from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, NATIVE, PODS, Amounts, amounts, is_extended, requests_of
 
 PREEMPTING: Final = "Preempting"
 """`status.reason` of a pod that its kubelet ended for a critical one."""

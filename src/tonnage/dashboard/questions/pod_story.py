@@ -24,8 +24,7 @@ from tonnage.dashboard.wire import Collections, LaneRow, VolumeRow
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Event, ObjectReference, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Condition, Key, split_key
-from tonnage.scheduling.cluster.amounts import CPU, MEMORY
-from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PodInfo
 from tonnage.scheduling.volumes.explain.account_entries import amount
 from tonnage.whatif.explain_report import nearest_miss, nearest_node, refused_together
 from tonnage.whatif.scheduler_memory import RememberedCapacity, SchedulerMemory

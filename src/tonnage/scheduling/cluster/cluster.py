@@ -7,7 +7,10 @@
 Each event changes the rows it touches, noted in `changes` (and in `node_changes` where the node itself changed), which
 is how a decision knows what it may reuse. An update that changes nothing a plugin reads is no change. Pods bound to an
 unknown node wait in `orphans`, invisible, until the node comes. Observers are told of every pod that comes and goes;
-they and whatever else is derived from the cluster are its indexes (engine/indexes.py).
+they and whatever else is derived from the cluster are its indexes (plugins/registry.py).
+
+Which nodes a selector picks is answered for all rows at once, from the label columns; the rules for one node at a time
+stand in `objects/node_selectors.py` and `objects/selectors.py`.
 """
 
 from __future__ import annotations
@@ -20,26 +23,29 @@ import numpy.typing as npt
 
 from tonnage.clock import Clock, VirtualClock
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.node_selectors import Taint
+from tonnage.objects.node_selectors import NODE_NAME_FIELD, NodeSelector, NodeSelectorTerm, Taint, TopologySelectorTerm
+from tonnage.objects.requirements import Requirement
+from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CSINode, VolumeAttachment
-from tonnage.scheduling.cluster.amounts import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, amounts
 from tonnage.scheduling.cluster.columns import (
     LARGE,
     MOST,
     Changes,
+    HostPorts,
     Ids,
+    Images,
     Interner,
     Ints,
     LabelColumns,
     Mask,
     Rows,
     grown,
+    row_count,
+    row_numbers,
 )
-from tonnage.scheduling.cluster.images_and_ports import HostPorts, Images
-from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.cluster.pod_matching import Namespaces
+from tonnage.scheduling.cluster.pod_info import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodInfo, amounts
+from tonnage.scheduling.cluster.pod_matching import Namespaces, Workloads
 from tonnage.scheduling.cluster.storage import Storage
-from tonnage.scheduling.cluster.workloads import Workloads
 
 _FIRST_CAPACITY = 64
 _FIRST_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
@@ -158,7 +164,7 @@ class Cluster:
         try:
             return self._indexes[kind]  # type: ignore[no-any-return]  # by its own type
         except KeyError:
-            raise LookupError(f"no {kind.__name__} is kept for this cluster: engine/indexes.py adds them") from None
+            raise LookupError(f"no {kind.__name__} is kept for this cluster: plugins/registry.py adds them") from None
 
     def add_index(self, index: object) -> None:
         """Keep an index beside this cluster, under its type. Raises ValueError when there is one already."""
@@ -375,3 +381,53 @@ def row_about(cluster: Cluster, changed: Any) -> Rows | None:
         return None
     row = cluster.row_of.get(name, -1)
     return slice(row, row + 1) if row >= 0 else _NO_ROWS
+
+
+def matching(cluster: Cluster, selector: NodeSelector, rows: Rows) -> Mask:
+    """Which rows a node selector picks: any of its terms; without terms none."""
+    found: Mask = np.zeros(row_count(rows), dtype=np.bool_)
+    for term in selector.node_selector_terms:
+        found |= term_matching(cluster, term, rows)
+    return found
+
+
+def term_matching(cluster: Cluster, term: NodeSelectorTerm, rows: Rows) -> Mask:
+    """Which rows one term picks: all of its requirements; an empty term picks none."""
+    found: Mask = np.full(row_count(rows), bool(term.match_expressions or term.match_fields))
+    for requirement in term.match_expressions:
+        found &= cluster.labels.meets(requirement, rows)
+    for requirement in term.match_fields:
+        found &= _names_match(cluster, requirement, rows)
+    return found
+
+
+def _names_match(cluster: Cluster, requirement: Requirement, rows: Rows) -> Mask:
+    """A field In or NotIn exactly one value; fields other than `metadata.name` read as empty, as upstream has it."""
+    if requirement.operator not in ("In", "NotIn") or len(requirement.values) != 1:
+        return np.zeros(row_count(rows), dtype=np.bool_)
+    if requirement.key != NODE_NAME_FIELD:
+        return np.full(row_count(rows), requirement.holds(""))
+    is_named: Mask = row_numbers(rows) == cluster.row_of.get(requirement.values[0], -1)
+    return is_named if requirement.operator == "In" else ~is_named
+
+
+def selected(cluster: Cluster, selector: LabelSelector, rows: Rows) -> Mask:
+    """Which rows a label selector picks: an empty one every row, one that makes no sense none."""
+    found: Mask = np.ones(row_count(rows), dtype=np.bool_)
+    for requirement in selector.requirements():
+        found &= cluster.labels.meets(requirement, rows)
+    return found
+
+
+def in_topology(cluster: Cluster, terms: tuple[TopologySelectorTerm, ...], rows: Rows) -> Mask:
+    """Where a StorageClass with these `allowedTopologies` may make volumes: any term will do, no terms are all."""
+    if not terms:
+        return np.ones(row_count(rows), dtype=np.bool_)
+    found: Mask = np.zeros(row_count(rows), dtype=np.bool_)
+    for term in terms:
+        of_term: Mask = np.full(row_count(rows), bool(term.match_label_expressions))
+        for each in term.match_label_expressions:
+            # Without values In makes no sense and is met by nobody, which is what is meant here too.
+            of_term &= cluster.labels.meets(Requirement(key=each.key, operator="In", values=each.values), rows)
+        found |= of_term
+    return found

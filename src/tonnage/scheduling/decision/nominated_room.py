@@ -17,10 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tonnage.scheduling.cluster.amounts import CPU, MEMORY, PODS
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import LARGE, Ints, Rows
-from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PODS, PodInfo
 from tonnage.scheduling.decision.diagnosis import NARROWED, NOBODY, Diagnosis
 from tonnage.scheduling.framework import Cycle, FilterPlugin, Judgement
 

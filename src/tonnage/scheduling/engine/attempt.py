@@ -1,4 +1,5 @@
-"""One attempt to place a pod: what came of it, and its last extension points: Reserve, Permit, PostFilter.
+"""One attempt to place a pod: what came of it, its last extension points (Reserve, Permit, PostFilter), and what may be
+chosen about the engine that makes attempts.
 
 A plugin that raises, or answers with something else than it should, has refused: the status is BROKEN, and the log has
 the traceback. No plugin keeps the others from giving back what they keep.
@@ -6,24 +7,26 @@ the traceback. No plugin keeps the others from giving back what they keep.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
 from tonnage import logs
 from tonnage.objects.core_v1 import Pod
+from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.explain import Explanation, PreemptionAnswer
-from tonnage.scheduling.decision.scheduling_cycle import Decision
+from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision
 from tonnage.scheduling.engine.profiles import Assembled
 from tonnage.scheduling.framework import (
     SUCCESS,
     Code,
     Cycle,
     Plugin,
+    PluginTimes,
     PostFilterPlugin,
     PostFilterResult,
     Status,
@@ -31,6 +34,9 @@ from tonnage.scheduling.framework import (
 )
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
+from tonnage.scheduling.queue.queueing_hints import PluginErrorHook
+from tonnage.scheduling.queue.queues import INITIAL_BACKOFF_S, MAX_BACKOFF_S, QueuedHook
+from tonnage.scheduling.queue.scheduling_queue import MAX_UNSCHEDULABLE_S
 
 BROKEN = Status(Code.ERROR, ("a plugin failed; see the scheduler's log",))
 """What people are told when a plugin raises; the log has the rest."""
@@ -265,3 +271,36 @@ class AssumedPods:
                 each.overdue_at = None
                 found.append(each.bound_by)
         return found
+
+
+Handler = Callable[[Object | None, Object | None], None]
+"""Told what an object was and what it is; None for "not there"."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """What may be chosen about an engine besides its profiles."""
+
+    initial_backoff_s: float = INITIAL_BACKOFF_S
+    max_backoff_s: float = MAX_BACKOFF_S
+    max_unschedulable_s: float = MAX_UNSCHEDULABLE_S
+    """No pod waits longer than this for an event that may never come."""
+    takes_any_pod: bool = False
+    """Pods that ask for a scheduler that is not here are placed by the first profile."""
+    implies_namespaces: bool = False
+    """A namespace that has pods is there whether its object is or not: files seldom bring Namespaces along."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineHooks:
+    """Whom an engine tells what. All are called on the spot, and must be quick."""
+
+    on_queued: QueuedHook = lambda queued, queue, why: None
+    on_plugin_error: PluginErrorHook = lambda plugin, queued, exc: None
+    on_change: Handler = lambda old, new: None
+    """A node or an object of storage changed; or a pod went, began to go, or got its node."""
+    on_pod_gone: Callable[[str], None] = lambda uid: None
+    plugin_times: Callable[[], PluginTimes | None] = lambda: None
+    """Asked at the start of each attempt: who measures its plugins, if anybody does."""
+    on_decision: Callable[[Decider, Decision], object] = lambda decider, decision: None
+    """A decision was made, and nothing is reserved by it yet."""

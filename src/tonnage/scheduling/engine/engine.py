@@ -35,6 +35,8 @@ from tonnage.scheduling.engine.attempt import (
     AssumedPods,
     Attempt,
     AttemptStage,
+    EngineHooks,
+    EngineSettings,
     Placement,
     PostFilterOutcome,
     broken,
@@ -46,14 +48,12 @@ from tonnage.scheduling.engine.attempt import (
 )
 from tonnage.scheduling.engine.event_handlers import EventHandlers
 from tonnage.scheduling.engine.held_capacity import HeldCapacity
-from tonnage.scheduling.engine.indexes import INDEXES, add_indexes
 from tonnage.scheduling.engine.nomination_rules import EngineNominations
 from tonnage.scheduling.engine.profiles import Assembled, assemble
-from tonnage.scheduling.engine.settings import EngineHooks, EngineSettings
 from tonnage.scheduling.engine.waking_rules import EngineWaking
 from tonnage.scheduling.framework import Code, EventToRecord, PostFilterPlugin, Status
 from tonnage.scheduling.plugins.default_preemption import DefaultPreemption
-from tonnage.scheduling.plugins.registry import ForeignPlugins
+from tonnage.scheduling.plugins.registry import INDEXES, ForeignPlugins, add_indexes
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.queue.nominator import nominated_to
 from tonnage.scheduling.queue.queued_pod import LeftBehind, QueuedPod, uid_of

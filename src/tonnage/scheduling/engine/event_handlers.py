@@ -20,7 +20,7 @@ from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.storage import STORAGE_KINDS
-from tonnage.scheduling.engine.attempt import AssumedPods
+from tonnage.scheduling.engine.attempt import AssumedPods, Handler
 from tonnage.scheduling.engine.held_capacity import HeldCapacity
 from tonnage.scheduling.engine.nomination_rules import EngineNominations
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
@@ -60,9 +60,6 @@ READ_KINDS: Final[tuple[ReadKind, ...]] = (
     ReadKind(Event, field_selector=PROVISIONING_FAILURES, is_told=True),
 )
 
-
-Handler = Callable[[Object | None, Object | None], None]
-"""Told what an object was and what it is; None for "not there"."""
 
 _NAME_LABEL = "kubernetes.io/metadata.name"
 

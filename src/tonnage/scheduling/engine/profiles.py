@@ -35,7 +35,7 @@ from tonnage.scheduling.framework import (
     ScorePlugin,
 )
 from tonnage.scheduling.plugins.node_resources import NodeResourcesFit
-from tonnage.scheduling.plugins.pod_plugins import OutOfScope, PrioritySort
+from tonnage.scheduling.plugins.pod_and_node import OutOfScope, PrioritySort
 from tonnage.scheduling.plugins.registry import FACTORIES, ForeignPlugins
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 from tonnage.scheduling.queue.queued_pod import SortKey, by_priority

@@ -285,7 +285,7 @@ class Plugin(ABC):
 
     def indexes(self) -> Iterable[type]:
         """The indexes of a cluster that this plugin reads by `Cluster.index`, so that they are kept; see
-        engine/indexes.py.
+        plugins/registry.py.
         """
         return ()
 

@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduling.cluster.amounts import CPU, MEMORY, PODS
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PODS, PodInfo
 from tonnage.scheduling.configuration.plugin_args import DefaultPreemptionArgs
 from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.events import SKIP as NO_HELP

@@ -1,4 +1,7 @@
-"""Plugins by name, and how each is made from its profile's arguments.
+"""Plugins by name, how each is made from its profile's arguments, and the indexes that plugins read.
+
+Indexes are added to a cluster here and nowhere else, so that the order in which they hear of changes is the same in
+every program and every test: the capacity index hears of an object before the ledger that reads it does.
 
 Somebody else's plugin joins through the Python entry-point group `tonnage.plugins`: the name is the plugin's, the
 object its class, a `framework.Plugin` that is made with its raw arguments from `pluginConfig` (None when there are
@@ -7,8 +10,11 @@ none).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.residents import Residents
 from tonnage.scheduling.configuration.plugin_args import (
     DefaultPreemptionArgs,
     InterPodAffinityArgs,
@@ -23,15 +29,38 @@ from tonnage.scheduling.configuration.plugin_args_rules import shape_of
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.framework import Plugin
 from tonnage.scheduling.plugins.default_preemption import DefaultPreemption
-from tonnage.scheduling.plugins.image_locality import ImageLocality
 from tonnage.scheduling.plugins.inter_pod_affinity import InterPodAffinity
-from tonnage.scheduling.plugins.node_constraints import NodeAffinity, NodeName, NodeUnschedulable, TaintToleration
-from tonnage.scheduling.plugins.node_resources import NodePorts, NodeResourcesBalancedAllocation, NodeResourcesFit
+from tonnage.scheduling.plugins.node_resources import (
+    ImageLocality,
+    NodePorts,
+    NodeResourcesBalancedAllocation,
+    NodeResourcesFit,
+)
 from tonnage.scheduling.plugins.node_volume_limits import NodeVolumeLimits
-from tonnage.scheduling.plugins.pod_plugins import DefaultBinder, PrioritySort, SchedulingGates
+from tonnage.scheduling.plugins.pod_and_node import (
+    DefaultBinder,
+    NodeAffinity,
+    NodeName,
+    NodeUnschedulable,
+    PrioritySort,
+    SchedulingGates,
+    TaintToleration,
+)
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
-from tonnage.scheduling.plugins.volume_constraints import VolumeRestrictions, VolumeZone
+from tonnage.scheduling.plugins.volume_constraints import MountedDisks, VolumeRestrictions, VolumeZone
+from tonnage.scheduling.preemption.candidates_by_sums import BudgetsByKind
+from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
+from tonnage.scheduling.preemption.ranked_residents import RankedResidents
+from tonnage.scheduling.spread.affinity_terms import CarriedTerms
+from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
+from tonnage.scheduling.volumes.capacity.index import CapacityIndex
+from tonnage.scheduling.volumes.hints import TopologyKeys
+from tonnage.scheduling.volumes.rebuilds import ToldRebuilds, VolumePlaces
+from tonnage.scheduling.volumes.reservations.holds import Refusals, ServerTime
+from tonnage.scheduling.volumes.reservations.ledger import Ledger
+from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
+from tonnage.scheduling.volumes.static_volumes import StaticVolumes
 
 Factory = Callable[[ResolvedProfile], Plugin]
 ForeignPlugins = Mapping[str, type[Plugin]]
@@ -84,3 +113,35 @@ FACTORIES: Mapping[str, Factory] = {
     "VolumeRestrictions": lambda profile: VolumeRestrictions(),
     "VolumeZone": lambda profile: VolumeZone(),
 }
+
+
+INDEXES: Final[tuple[type, ...]] = (
+    DisruptionBudgets,
+    Residents,
+    CarriedTerms,
+    RankedResidents,
+    BudgetsByKind,  # reads the two above
+    CapacityIndex,
+    StaticVolumes,
+    AttachedVolumes,
+    VolumePlaces,
+    ToldRebuilds,
+    TopologyKeys,
+    MountedDisks,
+    Refusals,
+    ServerTime,
+    Reservations,  # read the two above and the capacity index, as the next does
+    Ledger,
+)
+
+
+def add_indexes(cluster: Cluster, wanted: Iterable[type] = INDEXES) -> Cluster:
+    """Add the wanted indexes that a cluster does not have yet, in the order above; the same cluster."""
+    kinds = set(wanted)
+    if unknown := kinds - set(INDEXES):
+        names = ", ".join(sorted(each.__name__ for each in unknown))
+        raise LookupError(f"there is no index {names}; add it to plugins/registry.py")
+    for kind in INDEXES:
+        if kind in kinds and not cluster.has_index(kind):
+            cluster.add_index(kind(cluster))
+    return cluster

@@ -20,10 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.objects.meta import Key
-from tonnage.scheduling.cluster.amounts import PODS
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask
-from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.pod_info import PODS, PodInfo
 from tonnage.scheduling.decision.nominated_room import SumsAsked
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents, RowNumbers

@@ -19,10 +19,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.scheduling.cluster.amounts import CPU, MEMORY, PODS
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ids, Ints, Mask, Scalar, grown
-from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PODS, PodInfo
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 
 Floats = npt.NDArray[np.float64]

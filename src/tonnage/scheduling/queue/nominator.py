@@ -27,7 +27,7 @@ from tonnage.clock import Clock
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import ASSIGNED_POD_DELETE, ActionType, ClusterEvent, pod_events
-from tonnage.scheduling.queue.failed_nodes import FailedNodes
+from tonnage.scheduling.queue.nominator import FailedNodes
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
 from tonnage.scheduling.queue.queueing_hints import PreCheck
 from tonnage.scheduling.queue.unschedulable_pods import UnschedulablePool

@@ -17,9 +17,8 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.profile import ResolvedProfile
-from tonnage.scheduling.engine.attempt import Attempt, Placement, PostFilterOutcome
+from tonnage.scheduling.engine.attempt import Attempt, EngineSettings, Placement, PostFilterOutcome
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.engine.settings import EngineSettings
 from tonnage.scheduling.framework import PostFilterPlugin
 from tonnage.scheduling.plugins.volume_binding import assumed_in
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of

@@ -21,9 +21,8 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation
-from tonnage.scheduling.engine.attempt import Attempt, Placement
+from tonnage.scheduling.engine.attempt import Attempt, EngineSettings, Placement
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.engine.settings import EngineSettings
 from tonnage.scheduling.framework import PostFilterPlugin
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.plugins.volume_binding import assumed_in

@@ -20,13 +20,11 @@ from tonnage.objects.core_v1.node import HOSTNAME, ZONE
 from tonnage.objects.node_selectors import find_untolerated
 from tonnage.objects.requirements import Requirement
 from tonnage.objects.selectors import LabelSelector
-from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.cluster import Cluster, matching
 from tonnage.scheduling.cluster.columns import Ids, Ints, Mask, Rows
-from tonnage.scheduling.cluster.node_matching import matching
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.cluster.pod_matching import NOBODY, Labels, PodMatcher, hold, requirements_of
+from tonnage.scheduling.cluster.pod_matching import NOBODY, Labels, PodMatcher, Workloads, hold, requirements_of
 from tonnage.scheduling.cluster.residents import Floats, Residents, RowCounts, RowNumbers
-from tonnage.scheduling.cluster.workloads import Workloads
 from tonnage.scheduling.configuration.plugin_args import PodTopologySpreadArgs
 from tonnage.scheduling.framework import Cycle
 

@@ -30,9 +30,8 @@ from tonnage.objects.meta import Key
 from tonnage.objects.requirements import InvalidSelector
 from tonnage.objects.selectors import LabelSelector
 from tonnage.quantity import Quantity
-from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.cluster import Cluster, matching
 from tonnage.scheduling.cluster.columns import Ids, Interner, Mask, Rows, row_count
-from tonnage.scheduling.cluster.node_matching import matching
 from tonnage.scheduling.volumes.volume_reach import EVERYWHERE, Reaches, RowNumbers, affinity_of
 
 SizeKey = tuple[int, Quantity, str]

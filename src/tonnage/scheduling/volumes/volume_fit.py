@@ -25,9 +25,8 @@ from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.node_selectors import TopologySelectorTerm
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.cluster import Cluster, in_topology
 from tonnage.scheduling.cluster.columns import Rows, row_count, row_numbers
-from tonnage.scheduling.cluster.node_matching import in_topology
 from tonnage.scheduling.configuration.plugin_args import PoolFit, StorageCapacityArgs
 from tonnage.scheduling.framework import Bits
 from tonnage.scheduling.framework.plugin import SEARCH_ENDED

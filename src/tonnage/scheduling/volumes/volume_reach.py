@@ -21,9 +21,8 @@ from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.node_selectors import NodeSelector, NodeSelectorTerm
 from tonnage.objects.requirements import Requirement
-from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.cluster import Cluster, matching
 from tonnage.scheduling.cluster.columns import Ids, Interner, Mask, Rows, row_count, row_numbers
-from tonnage.scheduling.cluster.node_matching import matching
 from tonnage.scheduling.volumes.attach.volume_ids import AWS_EBS, CINDER, GCE_PD, taken_over_by
 
 RowNumbers = npt.NDArray[np.intp]

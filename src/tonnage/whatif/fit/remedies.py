@@ -26,8 +26,7 @@ from tonnage.objects.meta import Object
 from tonnage.objects.node_selectors import UNSCHEDULABLE, Taint
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity
 from tonnage.quantity import Quantity
-from tonnage.scheduling.cluster.amounts import CPU, MEMORY
-from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PodInfo
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.volumes.capacity.pools import free_bytes
 from tonnage.whatif.node_copies import copy_of, own_objects, shape_of, volumes_on, with_more_room, with_more_slots

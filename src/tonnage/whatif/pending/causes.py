@@ -21,8 +21,7 @@ from tonnage.objects.core_v1 import Node
 from tonnage.objects.meta import Key
 from tonnage.objects.node_selectors import UNSCHEDULABLE, RequiredNodeAffinity, Taint, find_untolerated
 from tonnage.quantity import Quantity
-from tonnage.scheduling.cluster.amounts import CPU, MEMORY
-from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PodInfo
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.volumes.explain.account_entries import ClaimAccount, NodeAccount, amount
 from tonnage.scheduling.volumes.volume_fit import BIND_CONFLICT, NODE_CONFLICT, NOT_ENOUGH_SPACE

@@ -27,9 +27,8 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.printable import text
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
-from tonnage.scheduling.engine.attempt import Placement
+from tonnage.scheduling.engine.attempt import EngineSettings, Placement
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.engine.settings import EngineSettings
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.html.amounts import count_text
 from tonnage.whatif.page import FittedTable, TableColumn, TextPage

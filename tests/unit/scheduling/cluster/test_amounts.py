@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.scheduling.cluster.amounts import (
+from tonnage.scheduling.cluster.pod_info import (
     is_counted,
     is_extended,
     requests_of,

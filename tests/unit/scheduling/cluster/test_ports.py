@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.scheduling.cluster.images_and_ports import HostPorts
+from tonnage.scheduling.cluster.columns import HostPorts
 from tonnage.testing.builders import info
 
 WEB = ("TCP", "0.0.0.0", 80)

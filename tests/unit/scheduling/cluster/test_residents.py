@@ -24,7 +24,7 @@ from tonnage.scheduling.cluster.pod_matching import (
     requirements_of,
 )
 from tonnage.scheduling.cluster.residents import Residents, RowCounts
-from tonnage.scheduling.engine.indexes import add_indexes
+from tonnage.scheduling.plugins.registry import add_indexes
 from tonnage.scheduling.spread.affinity_terms import CarriedTerms
 from tonnage.testing.builders import cluster_of, info, node, pod
 

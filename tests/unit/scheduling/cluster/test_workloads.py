@@ -6,7 +6,7 @@ from typing import Any
 
 from tonnage.objects.requirements import Requirement
 from tonnage.objects.selectors import LabelSelector
-from tonnage.scheduling.cluster.workloads import Workloads
+from tonnage.scheduling.cluster.pod_matching import Workloads
 from tonnage.testing.builders import pod
 
 

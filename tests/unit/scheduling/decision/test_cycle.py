@@ -23,8 +23,8 @@ from tonnage.scheduling.framework import (
     unschedulable,
 )
 from tonnage.scheduling.per_node import NodeFilter, NodeView
-from tonnage.scheduling.plugins.node_constraints import NodeAffinity, NodeName, NodeUnschedulable, TaintToleration
 from tonnage.scheduling.plugins.node_resources import NodeResourcesFit
+from tonnage.scheduling.plugins.pod_and_node import NodeAffinity, NodeName, NodeUnschedulable, TaintToleration
 from tonnage.testing.builders import cluster_of, info, node, pod
 
 

@@ -16,7 +16,7 @@ from tonnage.scheduling.cluster.columns import Ints, Rows, row_count, row_number
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision, Pipeline, Prefers
 from tonnage.scheduling.framework import SKIP, Cycle, FilterPlugin, Judgement, PreFilterPlugin, ScorePlugin, Status
-from tonnage.scheduling.plugins.node_constraints import NodeUnschedulable
+from tonnage.scheduling.plugins.pod_and_node import NodeUnschedulable
 from tonnage.testing.builders import cluster_of, node, pod
 
 COLOURS = {"n0": "red", "n1": "blue", "n2": "red", "n3": "green"}

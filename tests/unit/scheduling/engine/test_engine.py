@@ -11,11 +11,10 @@ from tonnage.clock import VirtualClock
 from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
-from tonnage.scheduling.engine.attempt import AttemptStage
+from tonnage.scheduling.engine.attempt import AttemptStage, EngineHooks, EngineSettings
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.engine.indexes import INDEXES, add_indexes
-from tonnage.scheduling.engine.settings import EngineHooks, EngineSettings
 from tonnage.scheduling.framework import Code, Cycle, PermitPlugin, Plugin, ReservePlugin, Status, unschedulable
+from tonnage.scheduling.plugins.registry import INDEXES, add_indexes
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.queues import QueueName
 from tonnage.testing.builders import cluster_of, node, pod

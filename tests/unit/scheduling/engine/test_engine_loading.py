@@ -12,8 +12,8 @@ from tonnage.objects.meta import Object
 from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import default_configuration
+from tonnage.scheduling.engine.attempt import EngineSettings
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.engine.settings import EngineSettings
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.queue.queues import QueueName
 from tonnage.testing.builders import node, pod

@@ -18,9 +18,8 @@ from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.scheduling.engine.profiles import assemble
 from tonnage.scheduling.events import QUEUE, SKIP, ActionType, ClusterEvent, EventResource, changes_of
 from tonnage.scheduling.framework import Plugin
-from tonnage.scheduling.plugins.node_constraints import NodeAffinity, NodeUnschedulable, TaintToleration
 from tonnage.scheduling.plugins.node_resources import NodePorts, NodeResourcesFit
-from tonnage.scheduling.plugins.pod_plugins import SchedulingGates
+from tonnage.scheduling.plugins.pod_and_node import NodeAffinity, NodeUnschedulable, SchedulingGates, TaintToleration
 from tonnage.testing.builders import info, node, pod
 
 A, R = ActionType, EventResource

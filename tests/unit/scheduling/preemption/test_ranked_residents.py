@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
-from tonnage.scheduling.cluster.amounts import CPU, MEMORY, PODS
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.engine.indexes import add_indexes
+from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PODS, PodInfo
+from tonnage.scheduling.plugins.registry import add_indexes
 from tonnage.scheduling.preemption.ranked_residents import NOBODY, RankedResidents, started_at
 from tonnage.scheduling.preemption.victims import importance
 from tonnage.testing.builders import info, node

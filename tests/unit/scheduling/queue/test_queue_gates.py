@@ -7,7 +7,7 @@ from queue_rig import NODE_LABEL, NODE_TAINT, Gate, Rig
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource
 from tonnage.scheduling.framework import Status
-from tonnage.scheduling.plugins.pod_plugins import SchedulingGates
+from tonnage.scheduling.plugins.pod_and_node import SchedulingGates
 from tonnage.scheduling.queue.queueing_hints import QueueingRules
 from tonnage.scheduling.queue.queues import QueueName
 from tonnage.testing.builders import pod

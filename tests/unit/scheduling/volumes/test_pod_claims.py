@@ -11,8 +11,8 @@ from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
-from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.framework import Code, Cycle, Status
+from tonnage.scheduling.plugins.registry import add_indexes
 from tonnage.scheduling.volumes.demand import NO_CLAIMS, PodClaims, claims_of, sorted_claims
 from tonnage.testing.builders import pod
 from tonnage.testing.storage_builders import claim, pod_with, storage_class, volume

@@ -23,9 +23,8 @@ from tonnage.objects.meta import Key
 from tonnage.objects.requirements import InvalidSelector
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.cluster import Cluster, selected
 from tonnage.scheduling.cluster.columns import row_numbers
-from tonnage.scheduling.cluster.node_matching import selected
 from tonnage.scheduling.volumes.capacity.class_capacity import (
     CapacityEntry,
     ClassCapacity,

@@ -1,8 +1,8 @@
-"""NodeName, NodeUnschedulable, TaintToleration, NodeAffinity: what a pod asks of a node as such, whoever else is there.
+"""Plugins that look at the pod, or at the pod and a node, whoever else is there.
 
-All of them read nothing but the node itself and `PodInfo.node_constraints`. A requirement is answered once a distinct
-label value, taints once a distinct set of them; then every node is looked up. A pod whose required terms all name
-nodes by `metadata.name` narrows the race to those in PreFilter.
+NodeName, NodeUnschedulable, TaintToleration and NodeAffinity read nothing but the node and `PodInfo.node_constraints`:
+a requirement is answered once a distinct label value, taints once a distinct set of them; then every node is looked up.
+A pod whose required terms all name nodes by `metadata.name` narrows the race to those in PreFilter.
 """
 
 from __future__ import annotations
@@ -25,21 +25,26 @@ from tonnage.objects.node_selectors import (
     tolerates,
 )
 from tonnage.objects.requirements import Requirement
-from tonnage.scheduling.cluster.cluster import Cluster, row_about
+from tonnage.scheduling.cluster.cluster import Cluster, matching, row_about, term_matching
 from tonnage.scheduling.cluster.columns import Ints, Rows, row_count, row_numbers
-from tonnage.scheduling.cluster.node_matching import matching, term_matching
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
     SKIP,
+    SUCCESS,
+    Api,
+    BindPlugin,
+    Code,
     Cycle,
     EventHint,
     FilterPlugin,
     Judgement,
     Narrowing,
+    PreEnqueuePlugin,
     PreFilterPlugin,
     PreScorePlugin,
+    QueueSortPlugin,
     ScorePlugin,
     Status,
     refuse,
@@ -259,3 +264,45 @@ def _uncordoned(pod: PodInfo, event: ClusterEvent, old: Node | None, new: Node) 
 def _now_tolerates(pod: PodInfo, event: ClusterEvent, old: Pod | None, new: Pod) -> Hint:
     mine = new.metadata.uid == pod.uid
     return QUEUE if mine and any(tolerates(each, _CORDONED) for each in new.spec.tolerations) else NO_HELP
+
+
+class SchedulingGates(PreEnqueuePlugin):
+    name = "SchedulingGates"
+
+    def events(self) -> Iterable[EventHint]:
+        opened = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
+        return ((opened, about_itself),)
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        gates = pod.pod.spec.scheduling_gates
+        if not gates:
+            return SUCCESS
+        names = " ".join(gate.name for gate in gates)
+        return Status(Code.UNRESOLVABLE, (f"waiting for scheduling gates: [{names}]",), self.name)
+
+
+class PrioritySort(QueueSortPlugin):
+    name = "PrioritySort"
+
+    def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[int, float]:
+        return -pod.priority, queued_at
+
+
+class DefaultBinder(BindPlugin):
+    name = "DefaultBinder"
+
+    async def bind(self, cycle: Cycle, node_name: str, api: Api) -> Status:
+        await api.bind(cycle.pod, node_name)
+        return SUCCESS
+
+
+class OutOfScope(PreFilterPlugin):
+    name = "OutOfScope"
+
+    def pre_filter(self, cycle: Cycle) -> Status | None:
+        spec = cycle.pod.pod.spec
+        if spec.resource_claims:
+            return unresolvable("pod asks for devices by resource claims, which Tonnage does not allocate")
+        if spec.scheduling_group is not None:
+            return unresolvable("pod belongs to a pod group, and Tonnage does not place groups")
+        return None
