@@ -26,7 +26,7 @@ from tonnage.scheduling.framework import PostFilterResult
 from tonnage.scheduling.plugins.registry import add_indexes
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.preemption.preemption import Preemption
-from tonnage.scheduling.queue.nominator import Nominator
+from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
 from tonnage.testing.storage_builders import DRIVER, claim, csi_node, driver, storage_class, volume
 
 APPS = ("a", "b", "c")
@@ -56,7 +56,7 @@ class World:
     def __init__(self, seed: int, nodes: int, pods: int) -> None:
         self.rng = random.Random(seed)
         self.cluster = add_indexes(Cluster())
-        self.nominator = Nominator(VirtualClock())
+        self.nominator = SchedulingQueue(VirtualClock(), {}).nominator
         self.nodes: dict[str, NodeFacts] = {}
         self.there: dict[str, dict[str, Facts]] = {}
         self.expected: dict[str, tuple[str, Facts]] = {}

@@ -12,25 +12,137 @@ Every nomination that holds room is tried, is about to be, or has its room made:
 nothing. Among equals on one node those go first whose volumes are there or are being made there, and then the one that
 was nominated first; with `is_ordered` off every one leaves room for every other, as upstream has it. A node that does
 not exist (yet) may be nominated, and counts for nobody until it appears.
+
+`FailedNodes` are the nodes that failed a pod after it was decided to go there:
+
+    failed once: 15 s · twice: 30 s · 1 min · from then on 2 min.   No failure for ten minutes: forgotten
+
+Where what a node and its driver say is not true, the best-scored node would be chosen, and fail, for ever. So for a
+while the pod passes the node over if any other fits. A volume that could not be attached counts for all pods of the
+controller: they are made anew with other uids, and often with other claims.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Final, Protocol
+from datetime import datetime, timedelta
+from typing import Final
 
 import msgspec
 
-from tonnage.clock import Clock
+from tonnage.backoff import exponential_s
+from tonnage.clock import Clock, rfc3339
 from tonnage.objects.core_v1 import Pod
+from tonnage.objects.storage_v1 import attachment_name
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.events import ASSIGNED_POD_DELETE, ActionType, ClusterEvent, pod_events
-from tonnage.scheduling.queue.nominator import FailedNodes
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
 from tonnage.scheduling.queue.queueing_hints import PreCheck
 from tonnage.scheduling.queue.unschedulable_pods import UnschedulablePool
+
+FIRST_S: Final = 15.0
+"""Longer than the longest backoff of a pod (10 s), or it would be over when the pod is tried next."""
+MAX_S: Final = 120.0
+FORGOTTEN_AFTER_S: Final = 600.0
+
+
+@dataclass(slots=True)
+class NodeFailure:
+    """What became of one pod, or of the pods of one controller, on one node."""
+
+    times: int
+    why: str
+    """The last failure, in a few words."""
+    until_s: float
+    """Until when the node is passed over, by the clock's `monotonic()`."""
+    until: datetime
+    """The same, for people."""
+
+    @property
+    def told(self) -> str:
+        times = "once" if self.times == 1 else f"{self.times} times"
+        return f"failed the pod {times} after the decision, passed over until {rfc3339(self.until)}: {self.why}"
+
+
+class FailedNodes:
+    """Failures by pod or controller, and node."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._failures: dict[str, dict[str, NodeFailure]] = {}
+
+    def pod_failed(self, pod: Pod, node_name: str, why: str) -> NodeFailure:
+        """A pod did not get to the node that it was sent to."""
+        return self._failed(uid_of(pod), node_name, why)
+
+    def pod_gone(self, pod: Pod, storage: Storage) -> None:
+        """A pod with a node is gone. If a volume could not be attached there, its successors are to know."""
+        controller = pod.metadata.controller
+        if controller is not None and (refusal := refused_attachment(pod, storage)):
+            self._failed(controller.uid, pod.spec.node_name, refusal)
+
+    def _failed(self, whose: str, node_name: str, why: str) -> NodeFailure:
+        by_node = self._failures.setdefault(whose, {})
+        times = by_node[node_name].times + 1 if node_name in by_node else 1
+        while_s, clock = exponential_s(FIRST_S, times - 1, max_s=MAX_S), self._clock
+        failure = NodeFailure(times, why, clock.monotonic() + while_s, clock.now() + timedelta(seconds=while_s))
+        by_node[node_name] = failure
+        return failure
+
+    def passed_over(self, pod: Pod) -> Mapping[str, str]:
+        """The nodes that others are preferred to now, for this pod; each with why, in a sentence."""
+        if not self._failures:
+            return {}
+        now_s, controller = self._clock.monotonic(), pod.metadata.controller
+        found: dict[str, NodeFailure] = {}
+        for whose in (uid_of(pod), controller.uid if controller is not None else ""):
+            for node_name, failure in self._failures.get(whose, {}).items():
+                known = found.get(node_name)
+                if failure.until_s > now_s and (known is None or known.until_s < failure.until_s):
+                    found[node_name] = failure
+        return {node_name: failure.told for node_name, failure in found.items()}
+
+    def listed(self) -> Iterator[tuple[str, str, NodeFailure]]:
+        """Uid of the pod or controller, node, and failure, of all that are passed over now."""
+        now_s = self._clock.monotonic()
+        for whose, by_node in self._failures.items():
+            for node_name, failure in by_node.items():
+                if failure.until_s > now_s:
+                    yield whose, node_name, failure
+
+    def remember(self, whose: str, node_name: str, times: int, why: str, until: datetime) -> None:
+        """Know what another scheduler of the same cluster knows."""
+        left_s = (until - self._clock.now()).total_seconds()
+        failure = NodeFailure(times, why, self._clock.monotonic() + left_s, until)
+        self._failures.setdefault(whose, {})[node_name] = failure
+
+    def expire(self, now_s: float) -> None:
+        """Forget what is long past, so that nothing stays behind of pods that are gone."""
+        for whose, by_node in list(self._failures.items()):
+            left = {name: each for name, each in by_node.items() if now_s <= each.until_s + FORGOTTEN_AFTER_S}
+            if left:
+                self._failures[whose] = left
+            else:
+                del self._failures[whose]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._failures.values()))
+
+
+def refused_attachment(pod: Pod, storage: Storage) -> str:
+    """Why a volume of a pod could not be attached to its node, as far as VolumeAttachments say; else empty."""
+    for name in pod.claim_names():
+        claim = storage.claims.get(f"{pod.namespace}/{name}")
+        volume = storage.volumes.get(claim.spec.volume_name) if claim is not None else None
+        if volume is None or volume.spec.csi is None:
+            continue
+        source = volume.spec.csi
+        found = storage.attachments.get(attachment_name(source.volume_handle, source.driver, pod.spec.node_name))
+        if found is not None and not found.status.attached and found.status.attach_error is not None:
+            return f"volume {volume.name} could not be attached: {found.status.attach_error.message}"
+    return ""
 
 
 @dataclass(slots=True, eq=False)
@@ -79,35 +191,27 @@ class NominationRules:
         return True
 
 
-class _Wake(Protocol):
-    def __call__(self, event: ClusterEvent, old: Any, new: Any, pre_check: PreCheck | None = None) -> None: ...
-
-
-def _wake_nobody(event: ClusterEvent, old: Any, new: Any, pre_check: PreCheck | None = None) -> None:
-    pass
-
-
 class Nominator:
     """Nominated pods by node name, in the order they were nominated; a pod has at most one node.
 
-    `newest` gives a pod that waits or is in flight, by its uid. `activate` has pods tried now, whatever they wait for;
-    `wake` tells all that wait of an event.
+    `pool` has the unschedulable pods of the queue. `newest` gives a pod that waits or is in flight, by its uid.
+    `activate` has pods tried now, whatever they wait for; `wake` tells all that wait of an event.
     """
 
     def __init__(
         self,
         clock: Clock,
+        pool: UnschedulablePool,
         *,
-        is_ordered: bool = False,
-        newest: Callable[[str], Pod | None] = lambda uid: None,
-        activate: Callable[[Iterable[Pod]], None] = lambda pods: None,
-        wake: _Wake = _wake_nobody,
+        is_ordered: bool,
+        newest: Callable[[str], Pod | None],
+        activate: Callable[[Iterable[Pod]], None],
+        wake: Callable[[ClusterEvent, Pod, None, PreCheck], None],
     ) -> None:
         self.rules = NominationRules()
-        self.pool = UnschedulablePool()
-        """The unschedulable pods of the queue."""
         self.failed_nodes = FailedNodes(clock)
         self._clock = clock
+        self._pool = pool
         self._is_ordered = is_ordered
         self._newest = newest
         self._activate = activate
@@ -176,7 +280,7 @@ class Nominator:
         known, expected_on = (before.info.pod, before.node) if before is not None else (None, "")
         is_news = self.update(pod, was_told)
         self._sign_again(uid)
-        self._judge_gated(self.pool.get(uid))
+        self._judge_gated(self._pool.get(uid))
         if known is not None and (expected_on != self.node_of(pod) or _asks_for_less(known, pod)):
             self.room_was_given_up(known, expected_on)
         if is_news:
@@ -232,7 +336,7 @@ class Nominator:
         whoever left room for them. A gated one is not tried: it stays expected.
         """
         lesser = tuple(each for each in self.pods_on(node_name) if each.priority < below)
-        tried = [each for each in lesser if (waiting := self.pool.get(each.uid)) is None or not waiting.is_gated]
+        tried = [each for each in lesser if (waiting := self._pool.get(each.uid)) is None or not waiting.is_gated]
         for each in tried:
             self.remove(each.pod)
         self._activate(each.pod for each in tried)
@@ -244,20 +348,18 @@ class Nominator:
         """A node came, or changed. Pods that are expected on one that came are tried at once; gated ones are judged."""
         expected = self.pods_on(node_name)
         for each in expected:
-            self._judge_gated(self.pool.get(each.uid))
+            self._judge_gated(self._pool.get(each.uid))
         if is_new:
             self._activate(each.pod for each in expected)
 
     def room_was_given_up(self, pod: Pod, node_name: str, *, but_not_for: str = "") -> None:
         """For pods of its priority or lower, a nominated pod is as good as there; now it is as good as deleted."""
         pod = nominated_to(pod, node_name)  # hints ask it where it was expected, and the API may not know
-        priority = pod.spec.priority
-        self._wake(
-            ASSIGNED_POD_DELETE,
-            pod,
-            None,
-            pre_check=lambda other: other.spec.priority <= priority and uid_of(other) != but_not_for,
-        )
+
+        def may_be_helped(other: Pod) -> bool:
+            return other.spec.priority <= pod.spec.priority and uid_of(other) != but_not_for
+
+        self._wake(ASSIGNED_POD_DELETE, pod, None, may_be_helped)
 
     def _judge_gated(self, queued: QueuedPod | None) -> None:
         """A pod that gates keep from being tried holds room only where it may run."""
@@ -270,9 +372,9 @@ class Nominator:
 
     def _sign_again(self, uid: str) -> None:
         """Where a pod is nominated has changed: one that is, is like no other."""
-        waiting = self.pool.get(uid)
+        waiting = self._pool.get(uid)
         if waiting is not None:
-            self.pool.sign_again((waiting,))
+            self._pool.sign_again((waiting,))
 
     # -- looking in ---------------------------------------------------------------------------------------------------
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, HintFn, is_for_mounted_claims
-from tonnage.scheduling.framework import EventHint, Plugin, PreEnqueuePlugin
+from tonnage.scheduling.framework import EventHint, PreEnqueuePlugin
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 
 PreCheck: TypeAlias = Callable[[Pod], bool]
@@ -52,15 +52,6 @@ class QueueingRules:
 
     pre_enqueue: Sequence[PreEnqueuePlugin] = ()
     hints: Mapping[str, Sequence[EventHint]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, plugins: Iterable[Plugin]) -> Self:
-        """The rules that these plugins, in the profile's order, state themselves."""
-        every = tuple(plugins)
-        return cls(
-            tuple(plugin for plugin in every if isinstance(plugin, PreEnqueuePlugin)),
-            {plugin.name: tuple(plugin.events()) for plugin in every},
-        )
 
 
 _NOBODY: Final[frozenset[str]] = frozenset()

@@ -65,9 +65,8 @@ from tonnage.scheduling.queue.waking import CAN_BE_POPPED, Waking
 
 MAX_UNSCHEDULABLE_S: Final = 300.0
 """No pod waits longer than this for an event that may never come."""
-FLUSH_BACKOFF_EVERY_S: Final = 1.0
 FLUSH_UNSCHEDULABLE_EVERY_S: Final = 30.0
-"""How often to call the two flushes."""
+"""How often to call `flush_unschedulable_leftover`."""
 
 _NO_NEWS: Final = (BACKOFF_COMPLETE, POP_FROM_BACKOFF, SCHEDULE_ATTEMPT_FAILURE)
 """Moves that no event is behind: nothing has changed for the pod."""
@@ -97,13 +96,6 @@ class SchedulingQueue:
         on_plugin_error: PluginErrorHook = lambda plugin, queued, exc: None,
         rules: WakingRules | None = None,
     ) -> None:
-        self.nominator = Nominator(
-            clock,
-            is_ordered=nominations_give_way,
-            newest=self.newest,
-            activate=self.activate,
-            wake=self.move_all_to_active_or_backoff,
-        )
         self.on_active = on_active
         self._on_queued = on_queued
         self._clock = clock
@@ -120,10 +112,17 @@ class SchedulingQueue:
             on_queued=self._queued,
             on_plugin_error=on_plugin_error,
             rules=rules or WakingRules(),
-            is_nominated=self.nominator.has,
+            is_nominated=lambda pod: self.nominator.has(pod),
             retries_in_a_row=retries_in_a_row,
         )
-        self.nominator.pool = self._queues.pool
+        self.nominator = Nominator(
+            clock,
+            self._queues.pool,
+            is_ordered=nominations_give_way,
+            newest=self.newest,
+            activate=self.activate,
+            wake=self.move_all_to_active_or_backoff,
+        )
         self._waking = Waking(
             clock,
             self._tables,

@@ -146,13 +146,13 @@ class UnschedulablePool:
 
     def __init__(
         self,
-        order: Callable[[QueuedPod], Any] = lambda queued: queued.sequence,
-        rules: WakingRules | None = None,
-        on_plugin_error: PluginErrorHook = lambda plugin, queued, exc: None,
-        is_nominated: Callable[[Pod], bool] = lambda pod: False,
+        order: Callable[[QueuedPod], Any],
+        rules: WakingRules,
+        on_plugin_error: PluginErrorHook,
+        is_nominated: Callable[[Pod], bool],
     ) -> None:
         self.order = order
-        self.rules = rules or WakingRules()
+        self.rules = rules
         self.on_plugin_error = on_plugin_error
         self.is_nominated = is_nominated
         self.on_moved: Callable[[ClassKey, EquivalenceClass], None] = lambda before, now: None

@@ -19,7 +19,7 @@ event, by plugins whose hints go on being asked.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import count
 from typing import Any, Final, TypeAlias
 
@@ -30,7 +30,7 @@ from tonnage.scheduling.events import ClusterEvent, claims_named
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.queueing_hints import HintTable, PreCheck, Requeue
 from tonnage.scheduling.queue.queues import QueueName, Queues
-from tonnage.scheduling.queue.unschedulable_pods import ClassKey, EquivalenceClass, UnschedulablePool
+from tonnage.scheduling.queue.unschedulable_pods import ClassKey, EquivalenceClass
 
 PATIENCE_S: Final = 1.0
 """For so long a pod that was let out keeps others from being let out."""
@@ -74,115 +74,6 @@ class Round:
         return heapq.heappop(self._turns)[2] if self._turns else None
 
 
-class Rounds:
-    """The rounds there are. `begin`, `tried`, `moved` and `flush` note; `let_out` gives turns."""
-
-    def __init__(self, pool: UnschedulablePool) -> None:
-        self._pool = pool
-        self._rounds: dict[RoundKey, Round] = {}
-        self._rounds_of: dict[str, set[RoundKey]] = {}
-        """By pod that is out."""
-        self._due: dict[RoundKey, None] = {}
-
-    def begin(
-        self,
-        key: RoundKey,
-        event: ClusterEvent,
-        changed: Any,
-        helped: Mapping[ClassKey, frozenset[str]],
-        is_in_flight: Callable[[str], bool],
-    ) -> None:
-        """These classes may be helped, as these plugins say; so may those of an earlier event of the object.
-
-        A pod of theirs that is being tried at this moment tells nothing about the event: the next has its turn.
-        """
-        found = self._rounds.setdefault(key, Round(key))
-        found.event, found.changed = event, changed
-        if found.out is not None and is_in_flight(found.out[0]):
-            self._come_back(found)
-        for each, plugins in helped.items():
-            known = self._pool.class_at(each)
-            if known is not None and (head := known.peek()) is not None:
-                found.add(each, plugins, self._pool.order(head))
-        self._due[key] = None
-
-    def let_out(
-        self, may_help: Callable[[Round, QueuedPod, frozenset[str]], bool], now_s: float
-    ) -> Iterator[tuple[QueuedPod, ClusterEvent]]:
-        """The pods whose turn it is, and the events that let them out; those that they cannot help are left alone."""
-        while self._due:
-            key = next(iter(self._due))
-            del self._due[key]
-            found = self._rounds.get(key)
-            while found is not None and found.out is None and (turn := found.next_class()) is not None:
-                of_class = self._pool.class_at(turn) if turn in found.waiting else None
-                head = of_class.peek() if of_class is not None else None
-                if head is None or not may_help(found, head, found.waiting[turn]):
-                    found.waiting.pop(turn, None)
-                    continue
-                if of_class is not None and len(of_class) == 1:
-                    del found.waiting[turn]  # whoever joins the class from now on was tried after the event
-                found.out, found.let_out_at = (head.uid, turn), now_s
-                self._rounds_of.setdefault(head.uid, set()).add(key)
-                yield head, found.event
-            if found is not None and not found.waiting:
-                self._end(found)
-
-    def out_in(self, uid: str) -> list[tuple[Round, ClassKey]]:
-        """The rounds in which a pod is out, each with the class that it was let out of."""
-        rounds = [self._rounds[key] for key in self._rounds_of.get(uid, ())]
-        return [(each, each.out[1]) for each in rounds if each.out is not None]
-
-    def tried(self, uid: str) -> None:
-        """A pod was tried, or is gone: others have their turn."""
-        for key in list(self._rounds_of.get(uid, ())):
-            self._come_back(self._rounds[key])
-
-    def moved(self, before: ClassKey, now: EquivalenceClass) -> None:
-        """A pod is of another class now: what becomes of those it waited with tells nothing about it."""
-        for each in self._rounds.values():
-            plugins = each.waiting.get(before)
-            if plugins is not None and (head := now.peek()) is not None:
-                each.add(now.key, plugins, self._pool.order(head))
-                self._due[each.key] = None
-
-    def flush(self, now_s: float) -> None:
-        """Wait no longer for pods that were let out a while ago."""
-        for each in self._rounds.values():
-            if now_s - each.let_out_at >= PATIENCE_S:
-                self._come_back(each)
-
-    def _come_back(self, found: Round) -> None:
-        """The pod that is out is not waited for any more."""
-        self._due[found.key] = None
-        if found.out is None:
-            return
-        key = self._forget_out(found, *found.out)
-        of_class = self._pool.class_at(key)
-        head = of_class.peek() if of_class is not None else None
-        if head is None:
-            found.waiting.pop(key, None)
-        elif key in found.waiting:
-            found.queue_up(key, self._pool.order(head))
-
-    def _end(self, found: Round) -> None:
-        if self._rounds.get(found.key) is found:
-            del self._rounds[found.key]
-            if found.out is not None:
-                self._forget_out(found, *found.out)
-
-    def _forget_out(self, found: Round, uid: str, key: ClassKey) -> ClassKey:
-        found.out = None
-        keys = self._rounds_of[uid]
-        keys.discard(found.key)
-        if not keys:
-            del self._rounds_of[uid]
-        return key
-
-    def __len__(self) -> int:
-        return len(self._rounds)
-
-
 CAN_BE_POPPED = frozenset((QueueName.ACTIVE, QueueName.BACKOFF))
 
 
@@ -206,9 +97,13 @@ class Waking:
         self._pool = queues.pool
         self._is_in_flight = is_in_flight
         self._rules = queues.pool.rules
-        self._rounds = Rounds(queues.pool)
         self._on_active = on_active
-        self._pool.on_moved = self._rounds.moved
+        self._rounds: dict[RoundKey, Round] = {}
+        self._rounds_of: dict[str, set[RoundKey]] = {}
+        """By pod that is out."""
+        self._due: dict[RoundKey, None] = {}
+        """Rounds in which somebody may have a turn."""
+        self._pool.on_moved = self._moved
 
     # -- something happened -------------------------------------------------------------------------------------------
 
@@ -224,7 +119,7 @@ class Waking:
         self._pool.sign_again(named.values())
         at_once = self._those_named(named, event, old, new, pre_check)
         for profile, table in self._tables.items():
-            helped: dict[ClassKey, frozenset[str]] = {}
+            helped: list[tuple[EquivalenceClass, frozenset[str]]] = []
             has_reach: dict[str, bool] = {}
             for found in self._classes(profile, table, event, old, new):
                 asked = _first(found, named, pre_check)
@@ -239,10 +134,9 @@ class Waking:
                 if how is Requeue.AT_ONCE or not takes_turns or self._pool.is_nominated(asked.pod):
                     at_once.append((asked, how))
                 else:
-                    helped[found.key] = plugins
+                    helped.append((found, plugins))
             if helped:
-                key = _round_key(profile, old, new)
-                self._rounds.begin(key, event, _changed(old, new), helped, self._is_in_flight)
+                self._begin(_round_key(profile, old, new), event, _changed(old, new), helped)
         self.move(at_once, event)
         self.let_out()
 
@@ -284,10 +178,51 @@ class Waking:
 
     # -- somebody has his turn ----------------------------------------------------------------------------------------
 
+    def _begin(
+        self,
+        key: RoundKey,
+        event: ClusterEvent,
+        changed: Any,
+        helped: Iterable[tuple[EquivalenceClass, frozenset[str]]],
+    ) -> None:
+        """These classes may be helped, as these plugins say; so may those of an earlier event of the object.
+
+        A pod of theirs that is being tried at this moment tells nothing about the event: the next has its turn.
+        """
+        found = self._rounds.setdefault(key, Round(key))
+        found.event, found.changed = event, changed
+        if found.out is not None and self._is_in_flight(found.out[0]):
+            self._come_back(found)
+        for of_class, plugins in helped:
+            self._join(found, of_class, plugins)
+
+    def _join(self, found: Round, of_class: EquivalenceClass, plugins: frozenset[str]) -> None:
+        """Let a class wait in a round for its turn."""
+        if (head := of_class.peek()) is not None:
+            found.add(of_class.key, plugins, self._pool.order(head))
+            self._due[found.key] = None
+
     def let_out(self) -> None:
-        """Move the pods out of the pool whose turn it is."""
-        for queued, event in self._rounds.let_out(self._may_help, self._clock.monotonic()):
-            self.move([(queued, Requeue.AFTER_BACKOFF)], event)
+        """Move the pods out of the pool whose turn it is. A pod that the event cannot help is left alone."""
+        now_s = self._clock.monotonic()
+        while self._due:
+            key = next(iter(self._due))
+            del self._due[key]
+            found = self._rounds.get(key)
+            while found is not None and found.out is None and (turn := found.next_class()) is not None:
+                of_class = self._pool.class_at(turn) if turn in found.waiting else None
+                head = of_class.peek() if of_class is not None else None
+                if of_class is None or head is None or not self._may_help(found, head, found.waiting[turn]):
+                    found.waiting.pop(turn, None)
+                    continue
+                if len(of_class) == 1:
+                    del found.waiting[turn]  # whoever joins the class from now on was tried after the event
+                found.out, found.let_out_at = (head.uid, turn), now_s
+                self._rounds_of.setdefault(head.uid, set()).add(key)
+                self.move([(head, Requeue.AFTER_BACKOFF)], found.event)
+            if found is not None and not found.waiting and self._rounds.get(key) is found:
+                self._forget_out(found)
+                del self._rounds[key]
 
     def _may_help(self, found: Round, queued: QueuedPod, plugins: frozenset[str]) -> bool:
         """Whether one of the plugins that say so is right: the pod is not refused all the same where it happened."""
@@ -303,16 +238,20 @@ class Waking:
 
     def tried(self, uid: str) -> None:
         """A pod was placed, met an error or is gone: the next one like it has its turn."""
-        self._rounds.tried(uid)
+        for key in list(self._rounds_of.get(uid, ())):
+            self._come_back(self._rounds[key])
         self.let_out()
 
     def refused(self, queued: QueuedPod) -> None:
         """A pod was refused as any other like it would be, and is where it belongs by now: those that it was let out
         before are refused with it, if those who refuse it now see the same of them.
         """
-        out_in = self._rounds.out_in(queued.uid)
-        theirs = self._pool.key_for(queued) if out_in else None
-        for each, key in out_in:
+        rounds = [self._rounds[key] for key in self._rounds_of.get(queued.uid, ())]
+        theirs = self._pool.key_for(queued) if rounds else None
+        for each in rounds:
+            if each.out is None:
+                continue
+            key = each.out[1]
             found = self._pool.class_at(key)
             if theirs is None or found is None:
                 continue
@@ -332,10 +271,41 @@ class Waking:
             if is_alike:
                 self._queues.refuse(member, queued.unschedulable_plugins)
 
+    def _moved(self, before: ClassKey, now: EquivalenceClass) -> None:
+        """A pod is of another class now: what becomes of those it waited with tells nothing about it."""
+        for each in self._rounds.values():
+            plugins = each.waiting.get(before)
+            if plugins is not None:
+                self._join(each, now, plugins)
+
     def flush(self, now_s: float) -> None:
         """Wait no longer for pods that were let out a while ago."""
-        self._rounds.flush(now_s)
+        for each in self._rounds.values():
+            if now_s - each.let_out_at >= PATIENCE_S:
+                self._come_back(each)
         self.let_out()
+
+    def _come_back(self, found: Round) -> None:
+        """The pod that is out is not waited for any more."""
+        self._due[found.key] = None
+        if found.out is None:
+            return
+        key = found.out[1]
+        self._forget_out(found)
+        of_class = self._pool.class_at(key)
+        head = of_class.peek() if of_class is not None else None
+        if head is None:
+            found.waiting.pop(key, None)
+        elif key in found.waiting:
+            found.queue_up(key, self._pool.order(head))
+
+    def _forget_out(self, found: Round) -> None:
+        if found.out is not None:
+            keys = self._rounds_of[found.out[0]]
+            keys.discard(found.key)
+            if not keys:
+                del self._rounds_of[found.out[0]]
+            found.out = None
 
 
 def _first(found: EquivalenceClass, named: Collection[str], pre_check: PreCheck | None) -> QueuedPod | None:

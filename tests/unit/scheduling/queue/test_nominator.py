@@ -5,11 +5,16 @@ from __future__ import annotations
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.queue.nominator import Nominator
+from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
 from tonnage.testing.builders import info, pod
 
 
 def nominated(name: str, node_name: str, *, priority: int = 0) -> Pod:
     return pod(name, priority=priority, status={"nominatedNodeName": node_name})
+
+
+def empty_nominator(*, is_ordered: bool = False) -> Nominator:
+    return SchedulingQueue(VirtualClock(), {}, nominations_give_way=is_ordered).nominator
 
 
 def names_on(nominator: Nominator, node_name: str) -> list[str]:
@@ -22,7 +27,7 @@ def is_empty(nominator: Nominator) -> bool:
 
 
 def test_a_pods_status_says_where_it_is_expected() -> None:
-    nominator = Nominator(VirtualClock())
+    nominator = empty_nominator()
     nominator.nominate(nominated("web", "a"))
     nominator.nominate(pod("silent"))
     assert names_on(nominator, "a") == ["web"]
@@ -32,14 +37,14 @@ def test_a_pods_status_says_where_it_is_expected() -> None:
 
 
 def test_our_own_choice_wins_over_the_status() -> None:
-    nominator = Nominator(VirtualClock())
+    nominator = empty_nominator()
     nominator.nominate(nominated("web", "a"), "b")
     assert names_on(nominator, "a") == []
     assert names_on(nominator, "b") == ["web"]
 
 
 def test_a_pod_is_expected_on_one_node_only() -> None:
-    nominator = Nominator(VirtualClock())
+    nominator = empty_nominator()
     nominator.nominate(pod("web"), "a")
     nominator.nominate(pod("web"), "b")
     assert (names_on(nominator, "a"), names_on(nominator, "b")) == ([], ["web"])
@@ -47,7 +52,7 @@ def test_a_pod_is_expected_on_one_node_only() -> None:
 
 
 def test_being_expected_nowhere_leaves_nothing_behind() -> None:
-    nominator = Nominator(VirtualClock())
+    nominator = empty_nominator()
     nominator.nominate(nominated("web", "a"), "")
     nominator.nominate(pod("db"), "b")
     nominator.nominate(pod("db"), "")
@@ -55,7 +60,7 @@ def test_being_expected_nowhere_leaves_nothing_behind() -> None:
 
 
 def test_a_node_that_does_not_exist_is_kept_and_goes_with_its_last_pod() -> None:
-    nominator = Nominator(VirtualClock())
+    nominator = empty_nominator()
     nominator.nominate(nominated("web", "no-such-node"))
     nominator.nominate(nominated("db", "no-such-node"))
     nominator.remove(pod("web"))
@@ -65,7 +70,7 @@ def test_a_node_that_does_not_exist_is_kept_and_goes_with_its_last_pod() -> None
 
 
 def test_removing_a_pod_twice_or_a_stranger_does_no_harm() -> None:
-    nominator = Nominator(VirtualClock())
+    nominator = empty_nominator()
     nominator.nominate(pod("web"), "a")
     nominator.remove(pod("stranger"))
     nominator.remove(pod("web"))
@@ -74,7 +79,7 @@ def test_removing_a_pod_twice_or_a_stranger_does_no_harm() -> None:
 
 
 def test_an_update_that_says_nothing_keeps_the_choice_that_is_on_its_way() -> None:
-    nominator = Nominator(VirtualClock())
+    nominator = empty_nominator()
     nominator.nominate(pod("web"), "a")
     assert not nominator.update(pod("web", labels={"app": "web"}), "")
     assert names_on(nominator, "a") == ["web"]
@@ -82,7 +87,7 @@ def test_an_update_that_says_nothing_keeps_the_choice_that_is_on_its_way() -> No
 
 
 def test_an_update_of_something_else_does_not_bring_an_overwritten_nomination_back() -> None:
-    nominator = Nominator(VirtualClock())
+    nominator = empty_nominator()
     nominator.nominate(nominated("web", "a"))
     nominator.nominate(nominated("web", "a"), "b")  # preemption chose b; the write is on its way
     assert not nominator.update(nominated("web", "a"), "a")
@@ -92,7 +97,7 @@ def test_an_update_of_something_else_does_not_bring_an_overwritten_nomination_ba
 
 
 def test_a_nomination_changed_or_taken_back_in_the_api_holds() -> None:
-    nominator = Nominator(VirtualClock())
+    nominator = empty_nominator()
     nominator.nominate(pod("web"))
     assert nominator.update(nominated("web", "a"), "")
     assert nominator.node_of(pod("web")) == "a"
@@ -103,7 +108,7 @@ def test_a_nomination_changed_or_taken_back_in_the_api_holds() -> None:
 
 
 def test_a_pod_leaves_room_for_others_of_its_priority_or_higher() -> None:
-    nominator = Nominator(VirtualClock())
+    nominator = empty_nominator()
     for name, node_name, priority in (("low", "a", 1), ("equal", "a", 5), ("high", "b", 9), ("itself", "b", 5)):
         nominator.nominate(nominated(name, node_name, priority=priority))
     # For "itself" (5): equal 5 >= 5 and high 9 >= 5 count, low 1 < 5 does not, and nobody leaves room for oneself.
@@ -116,7 +121,7 @@ def ahead(nominator: Nominator, name: str, *, priority: int = 0) -> list[str]:
 
 
 def test_of_equals_on_one_node_the_earlier_goes_first_and_a_more_important_one_before_both() -> None:
-    nominator = Nominator(VirtualClock(), is_ordered=True)
+    nominator = empty_nominator(is_ordered=True)
     for name, priority in (("first", 0), ("second", 0), ("boss", 5)):
         nominator.nominate(nominated(name, "a", priority=priority))
     assert ahead(nominator, "first") == ["boss"]
@@ -126,14 +131,14 @@ def test_of_equals_on_one_node_the_earlier_goes_first_and_a_more_important_one_b
 
 
 def test_without_order_equals_leave_room_for_each_other_as_upstream_has_it() -> None:
-    nominator = Nominator(VirtualClock())
+    nominator = empty_nominator()
     nominator.nominate(nominated("first", "a"))
     nominator.nominate(nominated("second", "a"))
     assert (ahead(nominator, "first"), ahead(nominator, "second")) == (["second"], ["first"])
 
 
 def test_a_pod_that_was_let_go_stays_expected_and_holds_nothing() -> None:
-    nominator = Nominator(VirtualClock(), is_ordered=True)
+    nominator = empty_nominator(is_ordered=True)
     nominator.nominate(nominated("web", "a"))
     nominator.let_go(pod("web"))
     assert (names_on(nominator, "a"), ahead(nominator, "other")) == (["web"], [])
@@ -144,7 +149,7 @@ def test_a_pod_that_was_let_go_stays_expected_and_holds_nothing() -> None:
 
 
 def test_a_pod_that_is_nominated_anew_holds_again_and_keeps_its_place() -> None:
-    nominator = Nominator(VirtualClock(), is_ordered=True)
+    nominator = empty_nominator(is_ordered=True)
     nominator.nominate(nominated("first", "a"))
     nominator.nominate(nominated("second", "a"))
     nominator.let_go(pod("first"))

@@ -8,7 +8,6 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource
 from tonnage.scheduling.framework import Status
 from tonnage.scheduling.plugins.pod_and_node import SchedulingGates
-from tonnage.scheduling.queue.queueing_hints import QueueingRules
 from tonnage.scheduling.queue.queues import QueueName
 from tonnage.testing.builders import pod
 
@@ -144,8 +143,7 @@ def test_a_gate_that_raises_holds_the_pod_and_is_told() -> None:
 
 def test_a_pod_whose_scheduling_gates_are_all_removed_is_tried() -> None:
     plugin = SchedulingGates()
-    rules = QueueingRules.of([plugin])
-    rig = Rig(rules.hints, rules.pre_enqueue)
+    rig = Rig({plugin.name: tuple(plugin.events())}, (plugin,))
     two = pod("a", spec={"schedulingGates": [{"name": "quota"}, {"name": "budget"}]})
     one = pod("a", spec={"schedulingGates": [{"name": "budget"}]})
     rig.add(two)
@@ -155,14 +153,9 @@ def test_a_pod_whose_scheduling_gates_are_all_removed_is_tried() -> None:
     assert rig.names(QueueName.ACTIVE) == ["a"]
 
 
-def test_rules_of_plugins_are_what_they_state_themselves() -> None:
-    plugin = SchedulingGates()
-    rules = QueueingRules.of([plugin])
+def test_gates_that_are_gone_are_what_scheduling_gates_wait_for() -> None:
     opened = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
-    assert list(rules.pre_enqueue) == [plugin]
-    assert [(name, [mask for mask, _ in hints]) for name, hints in rules.hints.items()] == [
-        ("SchedulingGates", [opened])
-    ]
+    assert [mask for mask, _ in SchedulingGates().events()] == [opened]
 
 
 # -- told that a gate is open -----------------------------------------------------------------------------------------

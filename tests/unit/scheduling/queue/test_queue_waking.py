@@ -155,7 +155,7 @@ def test_assigned_pods_wake_those_that_wait_for_them() -> None:
 
 def test_a_pod_that_was_only_assumed_gives_up_its_room_where_it_was_assumed() -> None:
     fit = NodeResourcesFit()
-    rig = Rig(QueueingRules.of([fit]).hints)
+    rig = Rig({fit.name: tuple(fit.events())})
     rig.park(pod("a", cpu="1"), "NodeResourcesFit")
     failed_to_bind = pod("b", cpu="1")
     rig.queue.assigned_pod_deleted(failed_to_bind)  # without a node it took no room, says the plugin
