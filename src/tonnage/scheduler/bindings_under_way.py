@@ -26,20 +26,26 @@ Topic = tuple[type[Object], Key]
 Check = Callable[[], Status | None]
 """An answer, or None: keep waiting."""
 
-SWEEP_EVERY_S: Final = 1.0
-"""How often to call `sweep`: upstream polls as often."""
-_HAIR_S: Final = 1e-6
-"""Sums of fractions end a hair's breadth before their time."""
 DEADLINE_EXCEEDED: Final = Status(Code.ERROR, ("context deadline exceeded",))
 
 
-class _Wait:
-    """One check that has no answer yet, until `ends_at_s`."""
+async def _is_answered(answer: asyncio.Future[Status], clock: Clock, seconds: float) -> bool:
+    """Wait for an answer, for at most so many seconds; False if there is none by then."""
+    alarm = asyncio.create_task(clock.sleep(seconds))
+    waited: tuple[asyncio.Future[Any], ...] = (answer, alarm)
+    try:
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        alarm.cancel()
+    return answer.done()
 
-    def __init__(self, check: Check, about: frozenset[Topic], ends_at_s: float) -> None:
+
+class _Wait:
+    """One check that has no answer yet."""
+
+    def __init__(self, check: Check, about: frozenset[Topic]) -> None:
         self._check = check
         self.about = about
-        self.ends_at_s = ends_at_s
         self.answer: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
 
     def look(self) -> None:
@@ -54,10 +60,6 @@ class _Wait:
         if found is not None:
             self.answer.set_result(found)
 
-    def end(self) -> None:
-        if not self.answer.done():
-            self.answer.set_result(DEADLINE_EXCEEDED)
-
 
 class PreBindWaits:
     """All checks that wait for an answer. Single-threaded."""
@@ -66,8 +68,6 @@ class PreBindWaits:
         self._clock = clock
         self._all: dict[_Wait, None] = {}
         self._by_topic: dict[Topic, set[_Wait]] = {}
-        self._by_timeout: dict[float, dict[_Wait, None]] = {}  # each in the order of their ends
-        self._alarms: dict[float, asyncio.Task[None]] = {}
         self._is_stale = False
 
     def __len__(self) -> int:
@@ -75,15 +75,18 @@ class PreBindWaits:
 
     async def settled(self, check: Check, timeout_s: float, about: Iterable[Topic] = ()) -> Status:
         """Wait until `check` has an answer. A cancellation, like an answer, leaves nothing behind."""
-        wait = _Wait(check, frozenset(about), self._clock.monotonic() + timeout_s)
+        wait = _Wait(check, frozenset(about))
         wait.look()
         if wait.answer.done():
             return wait.answer.result()
-        self._add(wait, timeout_s)
+        self._all[wait] = None
+        for topic in wait.about:
+            self._by_topic.setdefault(topic, set()).add(wait)
         try:
-            return await wait.answer
+            is_answered = await _is_answered(wait.answer, self._clock, timeout_s)
+            return wait.answer.result() if is_answered else DEADLINE_EXCEEDED
         finally:
-            self._remove(wait, timeout_s)
+            self._remove(wait)
 
     def changed(self, *states: Object | None) -> None:
         """An object came, changed or went: hand in what it was and what it is. Whoever it concerns is asked at once."""
@@ -97,44 +100,19 @@ class PreBindWaits:
             wait.look()
 
     def sweep(self) -> None:
-        """Ask everybody, if anything changed since the last time."""
+        """Ask everybody, if anything changed since the last time. Call it every second: upstream polls as often."""
         if self._is_stale:
             self._is_stale = False
             for wait in tuple(self._all):
                 wait.look()
 
-    def _add(self, wait: _Wait, timeout_s: float) -> None:
-        self._all[wait] = None
-        for topic in wait.about:
-            self._by_topic.setdefault(topic, set()).add(wait)
-        self._by_timeout.setdefault(timeout_s, {})[wait] = None
-        if timeout_s not in self._alarms:
-            self._alarms[timeout_s] = asyncio.create_task(self._end_overdue(timeout_s))
-
-    def _remove(self, wait: _Wait, timeout_s: float) -> None:
+    def _remove(self, wait: _Wait) -> None:
         del self._all[wait]
         for topic in wait.about:
             waiting = self._by_topic[topic]
             waiting.discard(wait)
             if not waiting:
                 del self._by_topic[topic]
-        of_timeout = self._by_timeout[timeout_s]
-        del of_timeout[wait]
-        if not of_timeout:
-            del self._by_timeout[timeout_s]
-            self._alarms.pop(timeout_s).cancel()
-
-    async def _end_overdue(self, timeout_s: float) -> None:
-        """The alarm of all waits of one timeout, for as long as there are any."""
-        while True:
-            now_s = self._clock.monotonic()
-            ends_at_s = now_s + timeout_s  # of one that comes from now on, at the earliest
-            for wait in self._by_timeout[timeout_s]:
-                if wait.ends_at_s > now_s + _HAIR_S:
-                    ends_at_s = wait.ends_at_s
-                    break
-                wait.end()
-            await self._clock.sleep(ends_at_s - now_s)
 
 
 def _topics(each: Object) -> Iterable[Topic]:
@@ -282,19 +260,9 @@ class WaitingPod:
         if self._answer.done():
             return self._answer.result()
         first, seconds = min(self._deadlines.items(), key=lambda each: each[1])
-        alarm = asyncio.create_task(_sleep(clock, seconds))
-        try:
-            await asyncio.wait((self._answer, alarm), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            alarm.cancel()
-        if not self._answer.done():
+        if not await _is_answered(self._answer, clock, seconds):
             self.reject(first, f"rejected due to timeout after waiting {seconds:g}s at plugin {first}")
         return self._answer.result()
-
-
-async def _sleep(clock: Clock, seconds: float) -> Status:
-    await clock.sleep(seconds)
-    return SUCCESS
 
 
 class WaitingPods:

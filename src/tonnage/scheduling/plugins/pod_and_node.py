@@ -177,11 +177,9 @@ class TaintToleration(FilterPlugin, ScorePlugin):
         )
         return refuse(repels[cluster.taint_ids[rows]], self.reason, unresolvable=True) if repels.any() else None
 
-    def score(self, cycle: Cycle, rows: Rows) -> Ints | None:
+    def score(self, cycle: Cycle, rows: Rows) -> Ints:
         """Soft taints the pod does not tolerate; a toleration without effect, or with the soft one, counts."""
         sets = cycle.cluster.taints.things
-        if len(sets) == 1:
-            return None
         soft = [each for each in cycle.pod.pod.spec.tolerations if each.effect in ("", PREFER_NO_SCHEDULE)]
 
         def intolerable(taints: tuple[Taint, ...]) -> int:
