@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PODS, PodInfo
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import DefaultPreemptionArgs
 from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.events import SKIP as NO_HELP
@@ -28,7 +27,6 @@ from tonnage.scheduling.framework import (
     Status,
     unresolvable,
 )
-from tonnage.scheduling.preemption.candidates_by_sums import BudgetsByKind
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.preemption.preemption import Preemption
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents
@@ -50,19 +48,11 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin):
         self._search = Preemption(handle.decider, self._args, handle.rng)
 
     def indexes(self) -> Iterable[type]:
-        return (RankedResidents, DisruptionBudgets, BudgetsByKind)
+        return (RankedResidents, DisruptionBudgets)
 
     def counters(self) -> Iterable[PluginCounter]:
         told = "Times that room was looked for among lesser pods."
         yield PluginCounter("scheduler_preemption_attempts", told, self.attempts_total)
-
-    @staticmethod
-    def prepare(cluster: Cluster) -> None:
-        """Read every pod once, which the first preemption does otherwise; a program may while nobody waits for it."""
-        ranked = cluster.index(RankedResidents)
-        ranked.catch_up()
-        for resource in (PODS, CPU, MEMORY):
-            ranked.amounts(resource)
 
     def post_filter(self, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:
         if self._search is None:

@@ -49,7 +49,6 @@ from tonnage.scheduling.plugins.pod_and_node import (
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 from tonnage.scheduling.plugins.volume_constraints import MountedDisks, VolumeRestrictions, VolumeZone
-from tonnage.scheduling.preemption.candidates_by_sums import BudgetsByKind
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents
 from tonnage.scheduling.spread.affinity_terms import CarriedTerms
@@ -120,7 +119,6 @@ INDEXES: Final[tuple[type, ...]] = (
     Residents,
     CarriedTerms,
     RankedResidents,
-    BudgetsByKind,  # reads the two above
     CapacityIndex,
     StaticVolumes,
     AttachedVolumes,

@@ -8,7 +8,7 @@ On a row that every filter but NodeResourcesFit lets pass, and would let pass wh
     one comes back:                  if room[r] >= its amount for every r, room[r] -= that amount; else it is a victim
 
 Pods that violate a budget come back in a pass of their own before all others. The answer is what `victims.py` finds by
-trying. `BudgetsByKind` is `DisruptionBudgets.violated_by` as arrays, by kind of pods (`ranked_residents.py`).
+trying; `violating` is `DisruptionBudgets.violated_by` as arrays, by kind of pods (`ranked_residents.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from tonnage.objects.meta import Key
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Ints, Mask
+from tonnage.scheduling.cluster.columns import Ids, Ints, Mask
 from tonnage.scheduling.cluster.pod_info import PODS, PodInfo
 from tonnage.scheduling.decision.nominated_room import SumsAsked
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
@@ -31,61 +31,39 @@ from tonnage.scheduling.preemption.victims import NO_VICTIMS, PRIORITY_OFFSET, C
 Places = npt.NDArray[np.intp]
 
 
-class BudgetsByKind:
-    """Which budgets mean which kinds of pods: `cluster.index(BudgetsByKind)`."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._ranked = cluster.index(RankedResidents)
-        self._budgets = cluster.index(DisruptionBudgets)
-        self._read_at = (-1, -1)
-        self._keys: dict[Key, int] = {}
-        self._numbers: list[int] = []
-        self._ends: list[int] = [0]  # where the numbers of each kind end, and those of the next begin
-
-    def violating(self, rows: RowNumbers, going: Mask) -> Mask:
-        """If these pods went: which of them, by slot and place in `rows`, would find nothing left of a budget? The pods
-        of a row use budgets up in order of their slots, and rows know nothing of one another.
-        """
-        found = np.zeros_like(going)
-        kin = self._ranked.kin(rows, going)
-        self._read_kinds()
-        ends = np.array(self._ends)
-        counts = np.diff(ends)
-        # By place first, so that what follows meets the pods of a row in their order.
-        places, slots = np.nonzero(going.T & (counts[kin] > 0).T)
-        if not len(places):
-            return found
-        kinds = kin[slots, places]
-        of_pod = np.repeat(np.arange(len(places)), counts[kinds])
-        nth = np.arange(len(of_pod)) - np.repeat(np.cumsum(counts[kinds]) - counts[kinds], counts[kinds])
-        budget = np.array(self._numbers)[ends[kinds][of_pod] + nth]
-        counted = self._not_counted_yet(rows, places[of_pod], slots[of_pod], budget)
-        of_pod, budget = of_pod[counted], budget[counted]
-        rank = _rank(places[of_pod] * len(self._keys) + budget)
-        allowed = np.array([self._budgets[key].status.disruptions_allowed for key in self._keys])
-        violated = of_pod[rank >= np.maximum(allowed, 0)[budget]]
-        found[slots[violated], places[violated]] = True
+def violating(cluster: Cluster, pods: Ids, going: Mask) -> Mask:
+    """If these of the ranked pods went: which of them, by slot and place, would find nothing left of a budget? The pods
+    of a row use budgets up in order of their slots, and rows know nothing of one another.
+    """
+    ranked, budgets = cluster.index(RankedResidents), cluster.index(DisruptionBudgets)
+    found, kinds = np.zeros_like(going), ranked.kinds[pods]
+    numbers: list[int] = []  # of the budgets that mean the first kind, and the next, …
+    keys: dict[Key, int] = {}
+    starts, counts = np.zeros((2, len(ranked.known_kinds)), dtype=np.intp)
+    for kind in np.flatnonzero(np.bincount(kinds[going])).tolist():
+        meaning = budgets.meaning(ranked.known_kinds.things[kind])
+        starts[kind], counts[kind] = len(numbers), len(meaning)
+        numbers += [keys.setdefault(key, len(keys)) for key in meaning]
+    # By place first, so that what follows meets the pods of a row in their order.
+    places, slots = np.nonzero((going & (counts[kinds] > 0)).T)
+    if not len(places):
         return found
-
-    def _not_counted_yet(self, rows: RowNumbers, places: Places, slots: Places, budget: Places) -> Mask:
-        """Pairs of a pod and a budget that does not know of its going."""
-        found = np.ones(len(budget), dtype=np.bool_)
-        for key, number in self._keys.items():
-            disrupted = self._budgets[key].status.disrupted_pods
-            for pair in np.flatnonzero(budget == number).tolist() if disrupted else ():
-                found[pair] = self._ranked.pod_at(int(slots[pair]), int(rows[places[pair]])).pod.name not in disrupted
-        return found
-
-    def _read_kinds(self) -> None:
-        """Ask for the budgets of kinds that are new here; of all when other pods are meant than before."""
-        read_at = (self._budgets.meaning_tick, self._ranked.kinds_forgotten)
-        if read_at != self._read_at:
-            self._read_at = read_at
-            self._keys, self._numbers, self._ends = {}, [], [0]
-        for namespace, labels in self._ranked.kinds[len(self._ends) - 1 :]:
-            for key in self._budgets.meaning(namespace, dict(labels)):
-                self._numbers.append(self._keys.setdefault(key, len(self._keys)))
-            self._ends.append(len(self._numbers))
+    kind_of_pod = kinds[slots, places]
+    of_pod = np.repeat(np.arange(len(places)), counts[kind_of_pod])
+    nth = np.arange(len(of_pod)) - np.repeat(np.cumsum(counts[kind_of_pod]) - counts[kind_of_pod], counts[kind_of_pod])
+    budget = np.array(numbers)[starts[kind_of_pod][of_pod] + nth]
+    counted = np.ones(len(budget), dtype=np.bool_)
+    for key, number in keys.items():
+        disrupted = budgets[key].status.disrupted_pods  # the budget knows of their going
+        for pair in np.flatnonzero(budget == number).tolist() if disrupted else ():
+            pod = ranked.pods[pods.item(slots[of_pod[pair]], places[of_pod[pair]])]
+            counted[pair] = pod is None or pod.pod.name not in disrupted
+    of_pod, budget = of_pod[counted], budget[counted]
+    rank = _rank(places[of_pod] * len(keys) + budget)
+    allowed = np.array([budgets[key].status.disruptions_allowed for key in keys])
+    violated = of_pod[rank >= np.maximum(allowed, 0)[budget]]
+    found[slots[violated], places[violated]] = True
+    return found
 
 
 def _rank(groups: Places) -> Places:
@@ -113,19 +91,19 @@ class CandidatesBySums:
         self.refusals: Counter[str] = Counter()
         self._cluster = cluster
         self._ranked = cluster.index(RankedResidents)
-        has_lesser: Mask = np.logical_or.reduce(self._ranked.priorities[:, rows] < priority, axis=0)
+        pods = self._ranked.ranked(rows)
+        is_lesser: Mask = self._ranked.priorities[pods] < priority
+        has_lesser: Mask = np.logical_or.reduce(is_lesser, axis=0)
         self._refuse(NO_VICTIMS, ~has_lesser)
-        rows = rows[has_lesser]
-        slots = self._ranked.depth(rows)
-        is_lesser = self._ranked.priorities[:slots, rows] < priority
-        rooms, amounts = self._with_all_gone(sums.amounts, rows, is_lesser, expected)
+        rows, pods, is_lesser = rows[has_lesser], pods[:, has_lesser], is_lesser[:, has_lesser]
+        rooms, amounts = self._with_all_gone(sums.amounts, rows, pods, is_lesser, expected)
         fits = np.ones(len(rows), dtype=np.bool_)
         reasons = sums.reasons
         for place, room in enumerate(rooms):
             is_short = room < 0
             self._refuse(reasons[min(place, len(reasons) - 1)], is_short)
             fits &= ~is_short
-        self.rows = rows[fits]
+        self.rows, self._pods = rows[fits], pods[:, fits]
         self._victims, self._dear = self._brought_back(
             [room[fits] for room in rooms], [each[:, fits] for each in amounts], is_lesser[:, fits]
         )
@@ -150,8 +128,8 @@ class CandidatesBySums:
         place = int(left[0])  # rows ascend
         row = int(self.rows[place])
         there = self._cluster.residents[row]
-        going = np.flatnonzero(self._victims[:, place]).tolist()
-        victims = tuple(there[self._ranked.pod_at(slot, row).uid] for slot in going)
+        going = self._pods[self._victims[:, place], place].tolist()
+        victims = tuple(there[pod.uid] for number in going if (pod := self._ranked.pods[number]) is not None)
         return Candidate(row, victims, int(self._violations[place]))
 
     def drop(self, row: int) -> None:
@@ -169,6 +147,7 @@ class CandidatesBySums:
         self,
         asked: Sequence[tuple[str, int]],
         rows: RowNumbers,
+        pods: Ids,
         is_lesser: Mask,
         expected: Mapping[int, Sequence[PodInfo]],
     ) -> tuple[list[Ints], list[Ints]]:
@@ -183,7 +162,7 @@ class CandidatesBySums:
             room = room - held - amount
             for place, nominated in visited:
                 room[place] -= sum(1 if resource == PODS else each.requests.get(resource, 0) for each in nominated)
-            taken = self._ranked.amounts(resource)[: len(is_lesser), rows] * is_lesser
+            taken = self._ranked.amounts(resource)[pods] * is_lesser
             if cluster.counts_large:
                 taken = taken.astype(object)
             rooms.append(room + taken.sum(axis=0))
@@ -203,7 +182,7 @@ class CandidatesBySums:
         scarce = [(room, each) for room, each in zip(rooms, amounts, strict=True) if (room < each.sum(axis=0)).any()]
         cluster, victims = self._cluster, np.zeros_like(is_lesser)
         has_budgets = len(cluster.index(DisruptionBudgets)) > 0
-        dear = cluster.index(BudgetsByKind).violating(self.rows, is_lesser) if has_budgets else victims.copy()
+        dear = violating(cluster, self._pods, is_lesser) if has_budgets else victims.copy()
         passes = (dear, is_lesser & ~dear) if dear.any() else (is_lesser,)
         for asking in passes:
             for slot in np.flatnonzero(asking.any(axis=1)).tolist():
@@ -225,8 +204,8 @@ class CandidatesBySums:
         if not len(rows):
             self._costs: tuple[npt.NDArray[np.generic], ...] = ()
             return
-        priorities = self._ranked.priorities[: len(victims), rows]
+        priorities = self._ranked.priorities[self._pods]
         total = (np.where(victims, priorities, -PRIORITY_OFFSET) + PRIORITY_OFFSET).sum(axis=0)
         first = victims.argmax(axis=0), np.arange(len(rows))
-        start = self._ranked.starts[: len(victims), rows][first]
+        start = self._ranked.starts[self._pods[first]]
         self._costs = (self._violations, priorities[first], total, count, -start)

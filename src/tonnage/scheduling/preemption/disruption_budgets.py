@@ -2,8 +2,7 @@
 
 A budget allows so many disruptions of the pods it means, as its status says. Pods that are asked about together use it
 up in their order; one that a budget lists as disrupted was counted there already. Mirrors filterPodsWithPDBViolation: a
-selector that is absent, empty or makes no sense means nobody, and nobody means a pod without labels. `meaning_tick`
-moves when other pods are meant than before.
+selector that is absent, empty or makes no sense means nobody, and nobody means a pod without labels.
 """
 
 from __future__ import annotations
@@ -19,6 +18,14 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.pod_matching import NOBODY, Labels, MatcherIndex, PodMatcher, requirements_of
 
 _NO_LABELS: Labels = {}
+_REMEMBERED = 65_536
+
+Kind = tuple[str, tuple[tuple[str, str], ...]]
+"""Pods that no selector can tell apart: their namespace and labels."""
+
+
+def kind_of(pod: PodInfo) -> Kind:
+    return pod.namespace, tuple(pod.labels.items())
 
 
 class _Known(NamedTuple):
@@ -32,8 +39,7 @@ class DisruptionBudgets:
     def __init__(self, cluster: Cluster) -> None:
         self._known: dict[Key, _Known] = {}
         self._index: MatcherIndex[Key] = MatcherIndex()
-        self.meaning_tick = 0
-        """Moves when pods come to be meant by other budgets than before."""
+        self._meanings: dict[Kind, tuple[Key, ...]] = {}
 
     def put(self, budget: PodDisruptionBudget) -> None:
         """A budget came or changed."""
@@ -44,14 +50,14 @@ class DisruptionBudgets:
             if before is not None:
                 self._index.remove(before.matcher, budget.key)
             self._index.add(matcher, budget.key)
-            self.meaning_tick += 1
+            self._meanings.clear()
 
     def remove(self, budget: PodDisruptionBudget) -> None:
         """A budget is gone."""
         before = self._known.pop(budget.key, None)
         if before is not None:
             self._index.remove(before.matcher, budget.key)
-            self.meaning_tick += 1
+            self._meanings.clear()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -59,12 +65,17 @@ class DisruptionBudgets:
     def __getitem__(self, key: Key) -> PodDisruptionBudget:
         return self._known[key].budget
 
-    def meaning(self, namespace: str, labels: Labels) -> tuple[Key, ...]:
-        """The budgets that mean a pod of this namespace with these labels."""
-        if not self._known or not labels:
-            return ()
-        candidates = self._index.candidates(namespace, labels)
-        return tuple(key for key in candidates if self._known[key].matcher.matches(namespace, labels, _NO_LABELS))
+    def meaning(self, kind: Kind) -> tuple[Key, ...]:
+        """The budgets that mean pods of a kind."""
+        found = self._meanings.get(kind)
+        if found is None:
+            namespace, labels = kind[0], dict(kind[1])
+            candidates = self._index.candidates(namespace, labels) if labels else ()
+            found = tuple(key for key in candidates if self._known[key].matcher.matches(namespace, labels, _NO_LABELS))
+            if len(self._meanings) >= _REMEMBERED:
+                self._meanings.clear()
+            self._meanings[kind] = found
+        return found
 
     def violated_by(self, pods: Sequence[PodInfo]) -> list[bool]:
         """If these pods went, in this order: which of them would find nothing left of a budget that means them?"""
@@ -74,7 +85,7 @@ class DisruptionBudgets:
         violated = []
         for pod in pods:
             is_violated = False
-            for key in self.meaning(pod.namespace, pod.labels):
+            for key in self.meaning(kind_of(pod)):
                 status = self._known[key].budget.status
                 if pod.pod.name in status.disrupted_pods:
                     continue

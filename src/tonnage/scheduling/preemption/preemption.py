@@ -77,12 +77,12 @@ class Preemption:
     def _search(self, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:
         cluster, rows = cycle.cluster, diagnosis.resolvable_rows()
         refusals: Counter[str] = Counter()
-        ranked = cluster.index(RankedResidents)
-        if cycle.pod.priority <= ranked.lowest:  # nobody anywhere is lesser: the usual case, without looking at rows
+        if (
+            cycle.pod.priority <= cluster.index(RankedResidents).lowest
+        ):  # nobody anywhere is lesser: the usual case, without looking at rows
             if len(rows):
                 refusals[NO_VICTIMS] = len(rows)
             return _no_room(cluster.count, len(rows), refusals)
-        ranked.catch_up()
         summed, to_try = self._by_sums(cycle, diagnosis, rows)
         if summed is not None:
             refusals += summed.refusals
@@ -109,7 +109,6 @@ class Preemption:
         is_summed = self._is_summed(cycle, diagnosis, rows, fit)
         if not is_summed.any():
             return None, rows
-        cycle.cluster.index(RankedResidents).catch_up()
         sums, expected = fit.sums(cycle.pod), expected_on(cycle)
         found = CandidatesBySums(cycle.cluster, cycle.pod.priority, sums, rows[is_summed], expected)
         return found, rows[~is_summed]

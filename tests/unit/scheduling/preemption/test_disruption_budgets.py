@@ -11,7 +11,7 @@ from tonnage.objects.codec import convert
 from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.preemption.candidates_by_sums import BudgetsByKind
+from tonnage.scheduling.preemption.candidates_by_sums import violating
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents
 from tonnage.testing.builders import cluster_of, info, node, pod
@@ -99,15 +99,6 @@ def test_a_budget_that_changes_or_goes_is_read_anew():
     assert len(known) == 0
 
 
-def test_only_a_change_of_whom_it_means_moves_the_tick():
-    known = budgets(budget("b", WEB))
-    before = known.meaning_tick
-    known.put(budget("b", WEB, allowed=7, gone=("web-3",)))
-    assert known.meaning_tick == before
-    known.put(budget("b", {"matchLabels": {"app": "db"}}))
-    assert known.meaning_tick > before
-
-
 def test_rows_use_budgets_up_each_for_itself():
     cluster = cluster_of(
         node("a"),
@@ -118,24 +109,21 @@ def test_rows_use_budgets_up_each_for_itself():
     )
     cluster.index(DisruptionBudgets).put(budget("b", WEB, allowed=1, gone=("b0",)))
     ranked = cluster.index(RankedResidents)
-    ranked.catch_up()
-    rows = np.array([0, 1])
-    going = ranked.priorities[:3, rows] < 10
+    pods = ranked.ranked(np.array([0, 1]))
+    going = ranked.priorities[pods] < 10
     # a: a0 uses the one up, a1 and a2 violate. b: other is not meant, b0 was counted before, b1 uses the one up.
-    assert cluster.index(BudgetsByKind).violating(rows, going).T.tolist() == [
+    assert violating(cluster, pods, going).T.tolist() == [
         [False, True, True],
         [False, False, False],
     ]
 
 
-def test_kinds_of_pods_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tonnage.scheduling.preemption.ranked_residents._LEAST_KINDS", 4)
+def test_kinds_of_pods_that_are_gone_are_forgotten():
     cluster = cluster_of(node("a"))
     cluster.index(DisruptionBudgets).put(budget("b", {"matchLabels": {"n": "9"}}))
-    ranked, rows = cluster.index(RankedResidents), np.array([0])
+    ranked = cluster.index(RankedResidents)
     for number in range(10):
         cluster.put_pod(info("p", labels={"n": str(number)}), "a")
-        ranked.catch_up()
-        found = cluster.index(BudgetsByKind).violating(rows, ranked.priorities[:1, rows] < 1)
-        assert found.tolist() == [[number == 9]]
-        assert len(ranked.kinds) <= 5
+        pods = ranked.ranked(np.array([0]))
+        assert violating(cluster, pods, ranked.priorities[pods] < 1).tolist() == [[number == 9]]
+        assert len(ranked.known_kinds) == 1

@@ -48,17 +48,17 @@ def pod(number: int, priority: int, start: int, amount: int) -> PodInfo:
 
 
 def told(ranked: RankedResidents, row: int) -> list[tuple[object, ...]]:
-    slots = [slot for slot in range(len(ranked.priorities)) if ranked.priorities[slot, row] != NOBODY]
-    assert slots == list(range(len(slots)))
-    assert all(ranked.amounts(name)[len(slots) :, row].sum() == 0 for name in (PODS, CPU, MEMORY, GPU))
+    numbers = ranked.ranked(np.array([row]))[:, 0].tolist()
+    assert all(numbers), "without gaps"
     return [
         (
-            ranked.pod_at(slot, row).uid,
-            ranked.priorities[slot, row],
-            ranked.starts[slot, row],
-            *(ranked.amounts(name)[slot, row] for name in (PODS, CPU, MEMORY, GPU)),
+            pod.uid,
+            ranked.priorities[number],
+            ranked.starts[number],
+            *(ranked.amounts(name)[number] for name in (PODS, CPU, MEMORY, GPU)),
         )
-        for slot in slots
+        for number in numbers
+        if (pod := ranked.pods[number]) is not None
     ]
 
 
@@ -89,7 +89,6 @@ def test_ranked_residents_are_the_pods_by_importance(steps):
             case ("back", name):
                 cluster.put_node(node(name))
             case _:
-                ranked.catch_up()
                 for row in range(cluster.size):
                     assert told(ranked, row) == expected(cluster, row)
         if step[0] == "asked" or step[-1] == 1:  # in whatever order it is asked
@@ -102,9 +101,8 @@ def test_pods_of_one_kind_have_one_number():
     for number in range(100):  # more than the columns begin with
         cluster.put_pod(pod(number, 0, 0, 1 + number % 2), "a")
     ranked = add_indexes(cluster).index(RankedResidents)
-    ranked.catch_up()
-    rows = np.array([0])
-    kin = ranked.kin(rows, ranked.priorities[:, rows] < 1)[:100, 0]
-    by_kin = {(int(kin[slot]), ranked.pod_at(slot, 0).labels["amount"]) for slot in range(100)}
-    assert len(by_kin) == 2
-    assert len(ranked.kinds) == 2
+    numbers = ranked.ranked(np.array([0]))[:, 0].tolist()
+    ranked_pods = [(ranked.kinds.item(number), each) for number in numbers if (each := ranked.pods[number]) is not None]
+    assert len(ranked_pods) == 100
+    assert len({(kind, each.labels["amount"]) for kind, each in ranked_pods}) == 2
+    assert len(ranked.known_kinds) == 2
