@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import dataclasses
 import re
 from collections.abc import Callable
 from datetime import UTC
@@ -18,7 +19,7 @@ from typing import Any
 from tonnage.clock import InvalidTime, parse_rfc3339, rfc3339, rfc3339_micro
 from tonnage.documents.schema import Field, ListOf, MapOf, Scalar, Struct, Type, schema_of
 from tonnage.errors import TonnageError
-from tonnage.objects.document import Doc
+from tonnage.objects.document import Doc, keys_in
 from tonnage.quantity import InvalidQuantity, Quantity
 
 
@@ -65,14 +66,12 @@ class Path(tuple[Any, ...]):
 ROOT = Path()
 
 
+@dataclasses.dataclass(slots=True)
 class Findings:
     """What the walk saw beside the values: unknown fields by path, and how many keys there were in all."""
 
-    __slots__ = ("keys", "unknown_paths")
-
-    def __init__(self) -> None:
-        self.unknown_paths: list[Path] = []
-        self.keys = 0
+    unknown_paths: list[Path] = dataclasses.field(default_factory=list)
+    keys: int = 0
 
     @property
     def unknown(self) -> list[str]:
@@ -282,14 +281,7 @@ def _instant(canonical: re.Pattern[str], write: Callable[[Any], str], layout: st
 
 def _anything(value: Any, path: Path, around: str, findings: Findings) -> Any:
     """Raw JSON: kept as it is. Its keys are counted, so that duplicates are noticed there too."""
-    pending = [value]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, dict):
-            findings.keys += len(item)
-            pending.extend(item.values())
-        elif isinstance(item, list):
-            pending.extend(item)
+    findings.keys += keys_in(value)
     return value
 
 

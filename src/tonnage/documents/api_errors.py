@@ -6,7 +6,7 @@ in `apiserver/status.py`.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, TypedDict
 
 from tonnage.documents.schema import ShapedResource
 from tonnage.errors import (
@@ -39,36 +39,36 @@ def too_much(exceeded: BudgetExceeded) -> ApiError:
     return RequestEntityTooLarge(f"Request entity too large: {exceeded.message}")
 
 
+class About(TypedDict):
+    """The part of a Status that says which object it is about."""
+
+    group: str
+    kind: str
+    name: str
+
+
+def about(resource: Resource, name: str) -> About:
+    return {"group": resource.group, "kind": resource.plural, "name": name}
+
+
 def not_found(resource: Resource, name: str) -> NotFound:
-    return NotFound(f'{resource.qualified} "{name}" not found', group=resource.group, kind=resource.plural, name=name)
+    return NotFound(f'{resource.qualified} "{name}" not found', **about(resource, name))
 
 
 def already_exists(resource: Resource, name: str, *, is_terminating: bool = False) -> AlreadyExists:
     told = f'{resource.qualified} "{name}" already exists'
-    return AlreadyExists(
-        f"object is being deleted: {told}" if is_terminating else told,
-        group=resource.group,
-        kind=resource.plural,
-        name=name,
-    )
+    return AlreadyExists(f"object is being deleted: {told}" if is_terminating else told, **about(resource, name))
 
 
 def conflict(resource: Resource, name: str, why: str) -> Conflict:
-    return Conflict(
-        f'Operation cannot be fulfilled on {resource.qualified} "{name}": {why}',
-        group=resource.group,
-        kind=resource.plural,
-        name=name,
-    )
+    told = f'Operation cannot be fulfilled on {resource.qualified} "{name}": {why}'
+    return Conflict(told, **about(resource, name))
 
 
 def modified(resource: Resource, name: str) -> Conflict:
     """The resourceVersion that the writer has seen is not the newest."""
-    return conflict(
-        resource,
-        name,
-        "the object has been modified; please apply your changes to the latest version and try again",
-    )
+    why = "the object has been modified; please apply your changes to the latest version and try again"
+    return conflict(resource, name, why)
 
 
 def precondition_failed(
@@ -87,10 +87,8 @@ def precondition_failed(
 
 
 def forbidden(resource: Resource, name: str, why: str, *causes: Cause) -> Forbidden:
-    about = f'{resource.qualified} "{name}"' if name else resource.qualified
-    return Forbidden(
-        f"{about} is forbidden: {why}", group=resource.group, kind=resource.plural, name=name, causes=causes
-    )
+    what = f'{resource.qualified} "{name}"' if name else resource.qualified
+    return Forbidden(f"{what} is forbidden: {why}", causes=causes, **about(resource, name))
 
 
 def invalid(resource: Resource, name: str, errors: Errors) -> Invalid:

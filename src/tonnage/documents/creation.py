@@ -132,9 +132,7 @@ def refuse_too_large(resource: Resource, doc: Doc, old: Doc | None = None) -> No
     raise RequestEntityTooLarge(
         f'Request entity too large: {resource.qualified} "{name}" takes {size_bytes} bytes with its defaults: '
         f"limit is {MAX_OBJECT_BYTES}; split it into several objects",
-        group=resource.group,
-        kind=resource.plural,
-        name=name,
+        **api_errors.about(resource, name),
     )
 
 

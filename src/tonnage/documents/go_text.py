@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, NoReturn
 
@@ -88,10 +88,13 @@ def quoted_list(texts: Iterable[str]) -> str:
 
 
 _BLANKS = re.compile(r"[ \t\r\n]*")
-_DIGITS = "0123456789"
-_SOME_DIGITS = re.compile("[0-9]*")
-_PLAIN_TEXT = re.compile(r'[^"\\\x00-\x1f]*')
-_ESCAPES = 'bfnrt\\/"'
+_HEX_DIGITS = re.compile("[0-9a-fA-F]*")
+_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
+"""A string up to its end, or up to what cannot stand in it."""
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*|())(?:\.(?:[0-9]+|()))?(?:[eE][+-]?(?:[0-9]+|()))?")
+"""A number. A group is there where digits are missing."""
+_DIGITS_MISSING = ("in numeric literal", "after decimal point in numeric literal", "in exponent of numeric literal")
+_LITERALS = {"t": "true", "f": "false", "n": "null"}
 _TRUNCATED = "unexpected end of JSON input"
 
 
@@ -105,8 +108,7 @@ def syntax_error(text: bytes) -> str:
     scanner = _Scanner(text.decode("latin-1"))
     try:
         scanner.value()
-        scanner.blanks()
-        if scanner.has_more:
+        if scanner.has_more():
             scanner.refuse("after top-level value")
     except _Problem as exc:
         return str(exc)
@@ -120,90 +122,78 @@ class _Scanner:
         self._text = text
         self._at = 0
 
-    @property
     def has_more(self) -> bool:
+        self._skip(_BLANKS)
         return self._at < len(self._text)
 
     def refuse(self, why: str) -> NoReturn:
         raise _Problem(f"invalid character {_quoted_char(self._peek())} {why}")
 
-    def blanks(self) -> None:
-        self._skip(_BLANKS)
-
-    def _skip(self, what: re.Pattern[str]) -> None:
-        found = what.match(self._text, self._at)
-        if found is not None:
-            self._at = found.end()
-
     def value(self) -> None:
-        self.blanks()
-        first = self._peek()
+        first = self._next()
         if first == "{":
-            self._entries("}", self._entry, "after object key:value pair")
+            self._entries("}", "after object key:value pair")
         elif first == "[":
-            self._entries("]", self.value, "after array element")
+            self._entries("]", "after array element")
         elif first == '"':
             self._string()
-        elif first in "tfn":
-            self._literal({"t": "true", "f": "false", "n": "null"}[first])
-        elif first == "-" or first in _DIGITS:
+        elif first in _LITERALS:
+            self._literal(_LITERALS[first])
+        elif first in "-0123456789":
             self._number()
         else:
             self.refuse("looking for beginning of value")
 
+    def _skip(self, what: re.Pattern[str]) -> None:
+        found = what.match(self._text, self._at)
+        self._at = found.end() if found is not None else self._at
+
     def _peek(self) -> str:
-        if not self.has_more:
+        if self._at >= len(self._text):
             raise _Problem(_TRUNCATED)
         return self._text[self._at]
 
-    def _entries(self, end: str, entry: Callable[[], None], after: str) -> None:
+    def _next(self) -> str:
+        """The next character that is no blank."""
+        self._skip(_BLANKS)
+        return self._peek()
+
+    def _entries(self, end: str, after: str) -> None:
         self._at += 1
-        self.blanks()
-        if self._peek() == end:
+        if self._next() == end:
             self._at += 1
             return
         while True:
-            entry()
-            self.blanks()
-            found = self._peek()
+            if end == "}":
+                self._key()
+            self.value()
+            found = self._next()
             if found not in (end, ","):
                 self.refuse(after)
             self._at += 1
             if found == end:
                 return
 
-    def _entry(self) -> None:
-        self.blanks()
-        if self._peek() != '"':
+    def _key(self) -> None:
+        if self._next() != '"':
             self.refuse("looking for beginning of object key string")
         self._string()
-        self.blanks()
-        if self._peek() != ":":
+        if self._next() != ":":
             self.refuse("after object key")
         self._at += 1
-        self.value()
 
     def _string(self) -> None:
+        self._skip(_STRING)
+        if (found := self._peek()) not in '"\\':
+            self.refuse("in string literal")
         self._at += 1
-        self._skip(_PLAIN_TEXT)
-        while (found := self._peek()) != '"':
-            if found < " ":
-                self.refuse("in string literal")
-            self._at += 1
-            if found == "\\":
-                self._escape()
-            self._skip(_PLAIN_TEXT)
-        self._at += 1
-
-    def _escape(self) -> None:
-        if self._peek() not in _ESCAPES + "u":
+        if found == '"':
+            return
+        if self._peek() != "u":
             self.refuse("in string escape code")
-        hex_digits = 4 if self._peek() == "u" else 0
         self._at += 1
-        for _ in range(hex_digits):
-            if self._peek() not in "0123456789abcdefABCDEF":
-                self.refuse("in \\u hexadecimal character escape")
-            self._at += 1
+        self._skip(_HEX_DIGITS)
+        self.refuse("in \\u hexadecimal character escape")
 
     def _literal(self, word: str) -> None:
         for wanted in word:
@@ -212,32 +202,13 @@ class _Scanner:
             self._at += 1
 
     def _number(self) -> None:
-        if self._peek() == "-":
-            self._at += 1
-            self._digit("in numeric literal")
-            self._at -= 1
-        is_zero = self._peek() == "0"
-        self._at += 1
-        if not is_zero:
-            self._digits()
-        if self.has_more and self._peek() == ".":
-            self._at += 1
-            self._digit("after decimal point in numeric literal")
-            self._digits()
-        if self.has_more and self._peek() in "eE":
-            self._at += 1
-            if self._peek() in "+-":
-                self._at += 1
-            self._digit("in exponent of numeric literal")
-            self._digits()
-
-    def _digit(self, where: str) -> None:
-        if self._peek() not in _DIGITS:
-            self.refuse(where)
-        self._at += 1
-
-    def _digits(self) -> None:
-        self._skip(_SOME_DIGITS)
+        found = _NUMBER.match(self._text, self._at)
+        assert found is not None, "it begins with a digit or a minus"
+        for group, why in enumerate(_DIGITS_MISSING, 1):
+            if found[group] is not None:
+                self._at = found.end(group)
+                self.refuse(why)
+        self._at = found.end()
 
 
 def _quoted_char(character: str) -> str:

@@ -12,6 +12,7 @@ from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.custom.merging import is_typed
 from tonnage.documents.kinds.event import from_stored
 from tonnage.documents.schema import schema_of_resource
+from tonnage.documents.strategy import keep
 from tonnage.objects import field_errors
 from tonnage.objects.document import Doc, same
 from tonnage.objects.meta import InvalidRevision, parse_revision
@@ -48,10 +49,7 @@ def prepare_update(resource: Resource, new: Doc, old: Doc, *, may_overwrite: boo
     if revision and version != was["resourceVersion"]:
         raise api_errors.modified(resource, name)
     for field in ("creationTimestamp", "resourceVersion", "generation"):
-        if field in was:
-            meta[field] = was[field]
-        else:
-            meta.pop(field, None)
+        keep(meta, was, field)
     for field in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
         if field in was and not meta.get(field):
             meta[field] = was[field]

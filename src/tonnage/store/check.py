@@ -20,7 +20,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tonnage.private_files import sync_folder
-from tonnage.store.database import SCHEMA_VERSION, FindProblem, judged_version, lost_commits, translated, wal_of
+from tonnage.store.database import (
+    SCHEMA_VERSION,
+    FindProblem,
+    copy_database,
+    judged_version,
+    lost_commits,
+    sync_file,
+    translated,
+    wal_of,
+)
 from tonnage.store.errors import BackupExists, StoreCorrupt, StoreMissing
 from tonnage.store.folder import LOG_FILE, acknowledged_in
 from tonnage.store.loading import Scan, Seal
@@ -226,9 +235,7 @@ def back_up(folder: Path, target: Path, find_problem: FindProblem | None = None)
 
 
 def _copied(source: sqlite3.Connection, draft: Path, find_problem: FindProblem | None) -> Report:
-    with closing(sqlite3.connect(draft, isolation_level=None)) as copy:
-        copy.execute("PRAGMA journal_mode = OFF")  # a copy that fails is thrown away
-        source.backup(copy)
+    copy_database(source, draft)
     report = _checked(draft, find_problem)
     if report.is_whole and report.version == SCHEMA_VERSION:  # damage is kept as it is, for who wants to look at it
         with closing(StoreLog(draft)) as log:
@@ -237,11 +244,7 @@ def _copied(source: sqlite3.Connection, draft: Path, find_problem: FindProblem |
             while log.give_back(keep_pages=0):
                 pass
         report = _checked(draft, find_problem)
-    fd = os.open(draft, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    sync_file(draft)
     return report
 
 

@@ -237,12 +237,16 @@ def copy_database(source: sqlite3.Connection, target: Path) -> None:
     with closing(sqlite3.connect(target, isolation_level=None)) as copy:
         copy.execute("PRAGMA journal_mode = OFF")  # a copy that fails is thrown away
         source.backup(copy)
-    fd = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
+    sync_file(target)
+    sync_folder(target.absolute().parent)
+
+
+def sync_file(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
     finally:
         os.close(fd)
-    sync_folder(target.absolute().parent)
 
 
 def judged_version(connection: sqlite3.Connection, path: Path) -> int | None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tonnage.apiserver import bodies
-from tonnage.documents.custom.pruning import keys_in
 from tonnage.errors import BadRequest
-from tonnage.objects.document import Doc, decode
+from tonnage.objects.document import Doc, decode, keys_in
 from tonnage.objects.resources import BY_PLURAL
 
 CONFIG_MAPS = BY_PLURAL["", "configmaps"]

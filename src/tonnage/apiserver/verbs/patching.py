@@ -26,7 +26,6 @@ from tonnage.documents.apply.managed_fields import reset_fields_of
 from tonnage.documents.apply.server_side_apply import apply
 from tonnage.documents.custom.custom_resource import CustomResource, admit_as
 from tonnage.documents.custom.merging import is_typed
-from tonnage.documents.custom.pruning import keys_in
 from tonnage.documents.go_text import syntax_error
 from tonnage.documents.kinds.event import from_stored, to_stored
 from tonnage.documents.object_metadata import api_versions_of
@@ -35,7 +34,7 @@ from tonnage.documents.patches.strategic_merge import strategic_merge
 from tonnage.documents.schema import Struct, schema_of_resource
 from tonnage.errors import BadRequest, Invalid, NotFound, UnsupportedMediaType
 from tonnage.objects import field_errors
-from tonnage.objects.document import Doc, encode
+from tonnage.objects.document import Doc, encode, keys_in
 from tonnage.objects.texts.decode_budget import JSON_PATCH, REQUEST, Budget, BudgetExceeded
 from tonnage.objects.texts.json_text import NumberOutOfRange
 from tonnage.objects.texts.yaml_text import duplicate_keys

@@ -11,11 +11,10 @@ or a repeated list item is noticed; the words are upstream's. Nulls are legal an
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from tonnage.documents import go_text
-from tonnage.documents.apply.field_set import path_text
+from tonnage.documents.apply.field_set import Path, path_text
 from tonnage.documents.apply.field_walk import LEAF, Entries, ListShape, Shape, UnnamedItem, list_shape, shape_of
 from tonnage.documents.schema import ListOf, MapOf, Scalar, Struct, Type
 from tonnage.objects.document import Doc
@@ -97,39 +96,17 @@ def misfit(struct: Struct, config: Doc) -> str:
     """What is wrong with an applied configuration, in upstream's words; empty when it fits."""
     found: list[str] = []
     told_bytes = 0
-    for where, text in _misfits(struct, config, _ROOT):
+    for where, text in _misfits(struct, config, ()):
         if len(found) >= MAX_ERRORS_TOLD or told_bytes > MAX_TOLD_BYTES:
             found.append("and more")
             break
-        path = where.text()
+        path = path_text(where)
         found.append(f"{path}: {text}" if path else text)
         told_bytes += len(found[-1])
     return found[0] if len(found) == 1 else "\n  ".join(["errors:", *found]) if found else ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where in a document: text is made only when something is wrong there, for names may be long and are many."""
-
-    above: _Place | None
-    step: str
-
-    def field(self, name: str) -> _Place:
-        return _Place(self, f"f:{name}")
-
-    def text(self) -> str:
-        steps: list[str] = []
-        place: _Place | None = self
-        while place is not None and place.step:
-            steps.append(place.step)
-            place = place.above
-        return path_text(tuple(reversed(steps)))
-
-
-_ROOT = _Place(None, "")
-
-
-def _misfits(kind: Type, value: Any, path: _Place) -> Iterator[tuple[_Place, str]]:
+def _misfits(kind: Type, value: Any, path: Path) -> Iterator[tuple[Path, str]]:
     if value is None:
         return
     if isinstance(kind, Scalar):
@@ -147,12 +124,12 @@ def _misfits(kind: Type, value: Any, path: _Place) -> Iterator[tuple[_Place, str
             if isinstance(kind, Struct) and name in kind.fields:
                 below = kind.fields[name].type
             if below is None:
-                yield path.field(name), "field not declared in schema"
+                yield (*path, f"f:{name}"), "field not declared in schema"
                 return
-            yield from _misfits(below, item, path.field(name))
+            yield from _misfits(below, item, (*path, f"f:{name}"))
 
 
-def _item_misfits(kind: ListOf, items: list[Any], path: _Place) -> Iterator[tuple[_Place, str]]:
+def _item_misfits(kind: ListOf, items: list[Any], path: Path) -> Iterator[tuple[Path, str]]:
     shape = list_shape(kind)
     seen: set[str] = set()
     for position, item in enumerate(items):
@@ -166,7 +143,7 @@ def _item_misfits(kind: ListOf, items: list[Any], path: _Place) -> Iterator[tupl
             if step in seen:
                 yield path, f"duplicate entries for key {path_text((step,))}"
             seen.add(step)
-        yield from _misfits(kind.item, item, _Place(path, step))
+        yield from _misfits(kind.item, item, (*path, step))
 
 
 def _named(shape: ListShape, item: Any) -> str:
@@ -191,7 +168,7 @@ _SCHEMAS = ("JSON", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSche
 _OF_ANY_SHAPE = frozenset({"any", "FieldsV1", "deduced", *_SCHEMAS})
 
 
-def _scalar_misfits(kind: Scalar, value: Any, path: _Place) -> Iterator[tuple[_Place, str]]:
+def _scalar_misfits(kind: Scalar, value: Any, path: Path) -> Iterator[tuple[Path, str]]:
     if kind.name in _OF_ANY_SHAPE:
         return
     wanted = _SCALARS.get(kind.name)

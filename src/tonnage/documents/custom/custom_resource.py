@@ -26,7 +26,7 @@ from tonnage.documents.custom.definition_rules import deprecation_warning
 from tonnage.documents.custom.merging import struct_of
 from tonnage.documents.custom.openapi import kind_definition
 from tonnage.documents.custom.printer_columns import PrinterColumn, printer_columns
-from tonnage.documents.custom.pruning import drop_nulls, fill_defaults, keys_in, prune
+from tonnage.documents.custom.pruning import drop_nulls, fill_defaults, prune
 from tonnage.documents.custom.structural import compile_schema, walk
 from tonnage.documents.custom.validation import ABSENT, Rules, embedded_errors, list_errors
 from tonnage.documents.scale import validate_scale_paths
@@ -34,7 +34,7 @@ from tonnage.documents.schema import ShapedResource, Struct, schema_of_resource
 from tonnage.documents.strategy import Generation, Strategy
 from tonnage.gates import Gates
 from tonnage.objects import names
-from tonnage.objects.document import Doc, copy, dig
+from tonnage.objects.document import Doc, copy, dig, keys_in
 from tonnage.objects.field_errors import Errors
 from tonnage.objects.resources import Resource
 

@@ -86,19 +86,6 @@ def _drop(value: Doc, names: list[str], path: Path, findings: Findings) -> None:
         del value[name]
 
 
-def keys_in(value: Any) -> int:
-    """How many names there are in a value: strict decoding compares them with the colons of the text."""
-    count, pending = 0, [value]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, dict):
-            count += len(item)
-            pending.extend(item.values())
-        elif isinstance(item, list):
-            pending.extend(item)
-    return count
-
-
 # -- metadata ---------------------------------------------------------------------------------------------------------
 
 

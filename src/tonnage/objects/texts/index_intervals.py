@@ -41,24 +41,19 @@ def parse_interval(text: str, bound: int) -> Interval:
             f'the fragment "{text}" violates the requirement that an index interval can have at most two parts '
             "separated by '-'"
         )
-    numbers = [_number(each) for each in limits[:1]]
-    if numbers[0] >= bound:
-        raise InvalidIntervals(f'too large index: "{limits[0]}"')
-    if len(limits) == 1:
-        return numbers[0], numbers[0]
-    high = _number(limits[1])
-    if high >= bound:
-        raise InvalidIntervals(f'too large index: "{limits[1]}"')
-    if numbers[0] >= high:
-        raise InvalidIntervals(f"non-increasing order, previous: {numbers[0]}, current: {high}")
-    return numbers[0], high
+    low, *higher = (_number(limit, bound) for limit in limits)
+    if higher and low >= higher[0]:
+        raise InvalidIntervals(f"non-increasing order, previous: {low}, current: {higher[0]}")
+    return low, higher[0] if higher else low
 
 
-def _number(text: str) -> int:
+def _number(text: str, bound: int) -> int:
     digits = text.removeprefix("+")
     if not (digits.isascii() and digits.isdecimal()):
         raise InvalidIntervals(f'cannot convert string to integer for index: "{text}"')
-    return whole_number(digits)
+    if (number := whole_number(digits)) >= bound:
+        raise InvalidIntervals(f'too large index: "{text}"')
+    return number
 
 
 def read_intervals(text: str, bound: int) -> list[Interval]:

@@ -19,7 +19,7 @@ import yaml
 from yaml import events
 
 from tonnage.errors import TonnageError
-from tonnage.objects.document import copy
+from tonnage.objects.document import copy, keys_in
 from tonnage.objects.texts.decode_budget import Budget, BudgetExceeded, Size, file_limits, text_size
 
 _MIN_INT64, _MAX_UINT64 = -(2**63), 2**64 - 1
@@ -363,7 +363,7 @@ _MAX_CHARS: Final = 128 * 1024
 
 def duplicate_keys(text: str, value: Any) -> list[str]:
     """A sentence for each key of the first document that was there before. `value` is that document, already read."""
-    if len(text) > _MAX_CHARS or text.count(":") <= _keys_in(value):
+    if len(text) > _MAX_CHARS or text.count(":") <= keys_in(value):
         return []
     try:
         found, _ = first_document(text)
@@ -383,15 +383,3 @@ def duplicate_keys(text: str, value: Any) -> list[str]:
         elif isinstance(item, list):
             pending += reversed(item)
     return told
-
-
-def _keys_in(value: Any) -> int:
-    count, pending = 0, [value]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, dict):
-            count += len(item)
-            pending.extend(item.values())
-        elif isinstance(item, list):
-            pending.extend(item)
-    return count

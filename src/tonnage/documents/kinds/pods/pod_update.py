@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tonnage.documents.kinds.pods import pod_placement
 from tonnage.documents.kinds.pods.pod_spec import MIRROR, validate_pod, validate_pod_annotations
+from tonnage.documents.strategy import keep
 from tonnage.documents.validation.internal_form import pod_spec_diff, pod_spec_unchanged
 from tonnage.documents.validation.selectors import has_invalid_values
 from tonnage.objects import field_rules as rules
@@ -69,33 +70,26 @@ def _without_legal_changes(spec: Doc, was: Doc) -> tuple[Doc, Errors]:
     munged = copy(spec)
     for field in ("containers", "initContainers"):
         for container, before in zip(munged.get(field, ()), was.get(field, ()), strict=True):
-            _put_back(container, before, "image")
+            keep(container, before, "image")
     for field in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
-        _put_back(munged, was, field)
+        keep(munged, was, field)
     if was.get("terminationGracePeriodSeconds", 0) < 0 and munged.get("terminationGracePeriodSeconds") == 1:
-        _put_back(munged, was, "terminationGracePeriodSeconds")
+        keep(munged, was, "terminationGracePeriodSeconds")
 
     errors: Errors = []
     if was.get("schedulingGates"):
         errors += pod_placement.validate_node_selector_mutation(
             spec.get("nodeSelector", {}), was.get("nodeSelector", {}), "spec.nodeSelector"
         )
-        _put_back(munged, was, "nodeSelector")
+        keep(munged, was, "nodeSelector")
         now, before = (each.get("affinity", {}).get("nodeAffinity", {}) for each in (spec, was))
         if not same(now, before):
             errors += pod_placement.validate_node_affinity_mutation(now, before, "spec.affinity.nodeAffinity")
             affinity = munged.setdefault("affinity", {})
-            _put_back(affinity, was.get("affinity", {}), "nodeAffinity")
+            keep(affinity, was.get("affinity", {}), "nodeAffinity")
             if not affinity and "affinity" not in was:
                 del munged["affinity"]
     return munged, errors
-
-
-def _put_back(new: Doc, old: Doc, field: str) -> None:
-    if field in old:
-        new[field] = old[field]
-    else:
-        new.pop(field, None)
 
 
 def _validate_deadline(now: int | None, before: int | None) -> Errors:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from tonnage.documents.kinds.storage.persistent_volume import validate_volume_spec
-from tonnage.documents.strategy import Generation, Strategy, fill
+from tonnage.documents.strategy import Generation, Strategy, fill, keep
 from tonnage.documents.validation.internal_form import internal, unchanged
 from tonnage.documents.validation.metadata import byte_size
 from tonnage.documents.validation.resources import validate_nonnegative_quantity
@@ -13,7 +13,7 @@ from tonnage.documents.validation.selectors import label_selector_warnings, vali
 from tonnage.documents.validation.volume_sources import CSI_DRIVER_NAME
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
-from tonnage.objects.document import Doc, copy, dig, same
+from tonnage.objects.document import Doc, dig, same
 from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, required, too_long
 
 _NODE_ID_MAX_BYTES = 256
@@ -208,11 +208,8 @@ class VolumeAttachmentStrategy(Strategy):
 
     def prepare_status(self, new: Doc, old: Doc) -> None:
         super().prepare_status(new, old)
-        meta, before = new.setdefault("metadata", {}), old.get("metadata", {})
         for field in (*_NOT_THROUGH_STATUS, "ownerReferences"):
-            meta.pop(field, None)
-            if field in before:
-                meta[field] = copy(before[field])
+            keep(new["metadata"], old["metadata"], field)
         if self.gates.enabled("MutableCSINodeAllocatableCount"):
             return
         for failure in ("attachError", "detachError"):

@@ -41,11 +41,8 @@ class DaemonSetStrategy(workload.WorkloadStrategy):
         spec = doc["spec"]
         selector, template = spec.get("selector"), spec.get("template", {})
         errors = validate_label_selector(selector, "spec.selector")
-        labels = template.get("metadata", {}).get("labels")
+        errors += workload.validate_match(spec, template)
         parsed = workload.parsed_selector(selector)
-        # Unlike the others, a DaemonSet without a selector is told here that it selects nothing.
-        if selector is None or (parsed is not None and not parsed.matches(labels or {})):
-            errors.append(invalid("spec.template.metadata.labels", labels, workload.MISMATCH))
         if selector is not None and parsed is not None and parsed.is_empty:
             errors.append(invalid("spec.selector", selector, "empty selector is invalid for daemonset"))
         errors += validate_pod_template(template, "spec.template")

@@ -13,7 +13,8 @@ from tonnage.documents.kinds.workloads.job_rules import (
     validate_pod_failure_policy,
     validate_success_policy,
 )
-from tonnage.documents.kinds.workloads.workload import WorkloadStrategy, parsed_selector
+from tonnage.documents.kinds.workloads.workload import WorkloadStrategy, parsed_selector, validate_match
+from tonnage.documents.strategy import keep
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
@@ -149,11 +150,7 @@ def _validate_selected_spec(spec: Doc) -> Wrong:
         yield required("spec.selector")
     else:
         yield from validate_label_selector(selector, "spec.selector")
-    labels = spec.get("template", {}).get("metadata", {}).get("labels")
-    parsed = parsed_selector(selector)
-    if selector is None or (parsed is not None and not parsed.matches(labels or {})):
-        told = "`selector` does not match template `labels`"
-        yield invalid("spec.template.metadata.labels", labels, told)
+    yield from validate_match(spec, spec.get("template", {}))
 
 
 def _validate_generated_selector(doc: Doc) -> Errors:
@@ -267,7 +264,7 @@ def _validate_template_kept(spec: Doc, was: Doc, *, may_place: bool) -> Errors:
         if len(containers) == len(containers_before):
             for new, old in zip(containers, containers_before, strict=True):
                 if new.get("name") == old.get("name"):
-                    _take(new, old, "resources")
+                    keep(old, new, "resources")
     return immutable("spec.template.spec", pod, pod_before)
 
 
@@ -276,27 +273,20 @@ def _take_placement(template: Doc, before: Doc) -> None:
     meta, meta_before = template.get("metadata", {}), before.setdefault("metadata", {})
     pod, pod_before = template.get("spec", {}), before.setdefault("spec", {})
     for field in ("labels", "annotations"):
-        _take(meta, meta_before, field)
+        keep(meta_before, meta, field)
     for field in ("nodeSelector", "tolerations", "schedulingGates"):
-        _take(pod, pod_before, field)
+        keep(pod_before, pod, field)
     affinity, affinity_before = pod.get("affinity"), dict(pod_before.get("affinity") or {})
     if affinity is None:
         affinity_before.pop("nodeAffinity", None)
     else:
-        _take(affinity, affinity_before, "nodeAffinity")
+        keep(affinity_before, affinity, "nodeAffinity")
     if affinity_before or affinity is not None:
         pod_before["affinity"] = affinity_before
     else:
         pod_before.pop("affinity", None)
     if same(meta_before, {}) and "metadata" not in template:
         before.pop("metadata")
-
-
-def _take(new: Doc, old: Doc, field: str) -> None:
-    if field in new:
-        old[field] = new[field]
-    else:
-        old.pop(field, None)
 
 
 def _capitalised(policy: Doc) -> Doc:
