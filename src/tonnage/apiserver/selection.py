@@ -104,17 +104,17 @@ def _stored_names(strategy: Strategy, resource: Resource, fields: FieldSelector)
     return {label: known[label] for label in fields.fields}
 
 
-Paths = Mapping[str, tuple[str, ...]]
-_METADATA: Paths = {"metadata.name": ("metadata", "name"), "metadata.namespace": ("metadata", "namespace")}
+_METADATA = ("metadata.name", "metadata.namespace")
 
 
 class Selectable:
     """The fields of one kind that a field selector may name, and how each reads as text."""
 
-    def __init__(self, resource: Resource | None, paths: Paths, stands_in: Mapping[str, str]) -> None:
+    def __init__(self, resource: Resource | None, strategy: type[Strategy] = Strategy) -> None:
         """Of custom resources, which are none of the table, metadata alone is known for long."""
-        self.paths = {**_METADATA, **paths}
-        self._stands_in = stands_in
+        labels = (*_METADATA, *strategy.selectable)
+        self.paths = {label: tuple(strategy.selected_at.get(label, label).split(".")) for label in labels}
+        self._stands_in = strategy.stands_in
         self._absent = {
             name: _absent_text(schema_of_resource(resource), path) if resource is not None else ""
             for name, path in self.paths.items()
@@ -161,12 +161,11 @@ class ObjectAttributes:
 
 def index_for(gates: Gates, clock: Clock) -> Callable[[str, bytes], ObjectAttributes]:
     """The store's index: attributes of a document, by the resource its key starts with."""
-    by_resource, custom = strategies(gates, clock), Selectable(None, {}, {})
+    by_resource, custom = strategies(gates, clock), Selectable(None)
     selectable = {
-        row.store_prefix.rstrip("/"): Selectable(row, strategy.selectable, strategy.stands_in)
+        row.store_prefix.rstrip("/"): Selectable(row, type(by_resource[row.group, row.plural]))
         for row in RESOURCES
         if row.stored_as is None
-        for strategy in [by_resource[row.group, row.plural]]
     }
 
     def index(key: str, document: bytes) -> ObjectAttributes:

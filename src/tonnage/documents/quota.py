@@ -36,18 +36,9 @@ _COUNTED_BY_PLURAL = ("configmaps", "resourcequotas", "replicationcontrollers", 
 _CLASS_SUFFIX = ".storageclass.storage.k8s.io/"
 _UNCOUNTED = ("events",)
 """Kinds that no quota is about: upstream's IgnoredResources."""
-TERMINATING, NOT_TERMINATING = "Terminating", "NotTerminating"
-BEST_EFFORT, NOT_BEST_EFFORT = "BestEffort", "NotBestEffort"
-PRIORITY_CLASS, CROSS_NAMESPACE = "PriorityClass", "CrossNamespacePodAffinity"
-VOLUME_ATTRIBUTES_CLASS = "VolumeAttributesClass"
 SCOPES = (
-    TERMINATING,
-    NOT_TERMINATING,
-    BEST_EFFORT,
-    NOT_BEST_EFFORT,
-    PRIORITY_CLASS,
-    VOLUME_ATTRIBUTES_CLASS,
-    CROSS_NAMESPACE,
+    *("Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass", "VolumeAttributesClass"),
+    "CrossNamespacePodAffinity",
 )
 _TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
 _WISHES = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -204,12 +195,7 @@ def compute_usage(requests: resources.Amounts, limits: resources.Amounts) -> res
 
 def _of_pod(spec: Doc, which: Literal["requests", "limits"]) -> resources.Amounts:
     """A pod's sum with what is stated at pod level and its overhead, which makes no limit where there is none."""
-    total = resources.aggregate(spec, which)
-    total |= {
-        name: amount
-        for name, amount in resources.amounts_of(spec, which).items()
-        if resources.is_pod_level_resource(name)
-    }
+    total = resources.pod_amounts(spec, which)
     for name, text in spec.get("overhead", {}).items():
         if which == "requests" or not total.get(name, _ZERO).is_zero():
             total[name] = total.get(name, _ZERO) + Quantity.of(text)
@@ -287,7 +273,7 @@ def _holds_for_pod(requirement: Doc, pod: Doc) -> bool:
 
 def _holds_for_claim(requirement: Doc, claim: Doc) -> bool:
     """Does one of the classes fit that a claim wants, has, or is on its way to?"""
-    if requirement.get("scopeName") != VOLUME_ATTRIBUTES_CLASS:
+    if requirement.get("scopeName") != "VolumeAttributesClass":
         return False
     status = claim.get("status", {})
     found = {

@@ -56,8 +56,10 @@ class Strategy:
     """Must finalizers have a domain and a slash? So it is with all kinds but definitions and custom ones."""
     default_propagation: ClassVar[str] = ""
     """What a deletion that says nothing of dependents does with them: empty is to delete them afterwards."""
-    selectable: ClassVar[dict[str, tuple[str, ...]]] = {}
-    """Field selectors beside metadata.name and metadata.namespace: label -> path in the document."""
+    selectable: ClassVar[tuple[str, ...]] = ()
+    """Field selectors beside metadata.name and metadata.namespace, called by the path of their field."""
+    selected_at: ClassVar[Mapping[str, str]] = {}
+    """Field selectors that read another path than the one they are called by."""
     stands_in: ClassVar[dict[str, str]] = {}
     """Field selectors that, where their own field is empty, read another's."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tonnage.objects.core_v1.small_kinds import EventSeries, EventSource
 from tonnage.objects.core_v1.volume import ObjectReference
-from tonnage.objects.meta import MicroTime, Object, Time
+from tonnage.objects.meta import MicroTime, Object
 
 
 class Event(Object):
@@ -21,6 +21,3 @@ class Event(Object):
     note: str = ""
     type: str = ""
     deprecated_source: EventSource = EventSource()
-    deprecated_first_timestamp: Time | None = None
-    deprecated_last_timestamp: Time | None = None
-    deprecated_count: int = 0

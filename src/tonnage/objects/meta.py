@@ -194,7 +194,6 @@ class ListMeta(Record):
 
     resource_version: str = ""
     continue_: str = msgspec.field(name="continue", default="")
-    remaining_item_count: int | None = None
 
 
 class StatusCause(Record):

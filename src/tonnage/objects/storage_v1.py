@@ -78,11 +78,6 @@ class VolumeAttributesClass(Object):
     parameters: Mapping[str, str] = {}
 
 
-class TokenRequest(Record):
-    audience: str
-    expiration_seconds: int | None = None
-
-
 class CSIDriverSpec(Record):
     """An absent update period: attach limits are not refreshed; `storage_capacity` false: no capacity is checked."""
 
@@ -90,10 +85,6 @@ class CSIDriverSpec(Record):
     pod_info_on_mount: bool = False
     volume_lifecycle_modes: tuple[str, ...] = ("Persistent",)
     storage_capacity: bool = False
-    fs_group_policy: str = "ReadWriteOnceWithFSType"
-    token_requests: tuple[TokenRequest, ...] = ()
-    requires_republish: bool = False
-    se_linux_mount: bool = False
     node_allocatable_update_period_seconds: int | None = None
     prevent_pod_scheduling_if_missing: bool = False
     volume_rebuilding: bool = False

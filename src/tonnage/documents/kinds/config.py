@@ -44,7 +44,7 @@ class ConfigMapStrategy(Strategy):
 class SecretStrategy(Strategy):
     """`stringData` is a way to write, never to read: it is folded into `data` when it arrives."""
 
-    selectable: ClassVar[dict[str, tuple[str, ...]]] = {"type": ("type",)}
+    selectable = ("type",)
     defaults: ClassVar[Doc] = {"type": "Opaque"}
 
     def default(self, doc: Doc) -> None:

@@ -51,14 +51,11 @@ class EventStrategy(Strategy):
 
     create_on_update = True
     propagates = False
-    selectable: ClassVar[dict[str, tuple[str, ...]]] = {
-        **{f"involvedObject.{field}": ("involvedObject", field) for field in _OBJECT_FIELDS},
-        "reason": ("reason",),
-        "reportingComponent": ("reportingComponent",),
-        "source": ("source", "component"),
-        "type": ("type",),
-    }
-
+    selectable = (
+        *(f"involvedObject.{field}" for field in _OBJECT_FIELDS),
+        *("reason", "reportingComponent", "source", "type"),
+    )
+    selected_at: ClassVar[dict[str, str]] = {"source": "source.component"}
     stands_in: ClassVar[dict[str, str]] = {"source": "reportingComponent"}
     """An event made through the newer API has no source. Mirrors ToSelectableFields."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Literal
 
 from tonnage.documents import api_errors
 from tonnage.documents.strategy import Strategy
@@ -171,17 +170,13 @@ def _problems(kind: str, doc: Doc, limit_range: Doc) -> Iterator[str]:
                         item, resources.amounts_of(container, "requests"), resources.amounts_of(container, "limits")
                     )
             case "Pod", "Pod":
-                yield from _of_one(item, _of_pod(doc["spec"], "requests"), _of_pod(doc["spec"], "limits"))
+                yield from _of_one(
+                    item, resources.pod_amounts(doc["spec"], "requests"), resources.pod_amounts(doc["spec"], "limits")
+                )
             case "PersistentVolumeClaim", "PersistentVolumeClaim":
                 requests = resources.amounts_of(doc["spec"], "requests")
                 yield from _below_min(item, requests, {})
                 yield from _above_max(item, "request", requests, {})
-
-
-def _of_pod(spec: Doc, which: Literal["requests", "limits"]) -> resources.Amounts:
-    """What a pod asks for as a whole; amounts at pod level win over the sum."""
-    total, own = resources.aggregate(spec, which), resources.amounts_of(spec, which)
-    return {**total, **{name: amount for name, amount in own.items() if resources.is_pod_level_resource(name)}}
 
 
 def _of_one(item: Doc, requests: resources.Amounts, limits: resources.Amounts) -> Iterator[str]:

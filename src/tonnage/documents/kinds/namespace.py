@@ -18,8 +18,7 @@ _FINALIZER = "kubernetes"
 
 class NamespaceStrategy(Strategy):
     name_rule: ClassVar[Callable[[str], list[str]]] = staticmethod(names.dns_label)
-    selectable: ClassVar[dict[str, tuple[str, ...]]] = {"status.phase": ("status", "phase")}
-
+    selectable = ("status.phase",)
     new_status: ClassVar[Doc] = {"phase": "Active"}
 
     def default(self, doc: Doc) -> None:

@@ -29,8 +29,7 @@ _FEATURE = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
 
 
 class NodeStrategy(Strategy):
-    selectable: ClassVar[dict[str, tuple[str, ...]]] = {"spec.unschedulable": ("spec", "unschedulable")}
-
+    selectable = ("spec.unschedulable",)
     # A Go server writes these structs whole, even for a node that has told nothing yet, and clients read them unasked.
     defaults: ClassVar[Doc] = {
         "status": {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tonnage.documents import quota
+from tonnage.documents.quota import SCOPES
 from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation import resources
 from tonnage.objects.document import Doc
@@ -19,8 +19,8 @@ _STANDARD = (
     | {"requests.storage", "pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps"}
     | {"persistentvolumeclaims", "services.nodeports", "services.loadbalancers"}
 )
-_CONFLICTING = ({quota.BEST_EFFORT, quota.NOT_BEST_EFFORT}, {quota.TERMINATING, quota.NOT_TERMINATING})
-_WITH_VALUES = (quota.PRIORITY_CLASS, quota.VOLUME_ATTRIBUTES_CLASS)
+_CONFLICTING = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
+_WITH_VALUES = ("PriorityClass", "VolumeAttributesClass")
 _MUST_EXIST = (
     "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
     "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
@@ -84,7 +84,7 @@ def _validate_scopes(scopes: list[str], hard: Iterable[str]) -> Errors:
     errors: Errors = []
     unfit = _UnfitResources(hard)
     for scope in scopes:
-        if scope not in quota.SCOPES:
+        if scope not in SCOPES:
             errors.append(invalid("spec.scopes", scopes, "unsupported scope"))
         errors += [invalid("spec.scopes", scopes, "unsupported scope applied to resource")] * unfit.count(scope)
     if any(pair <= set(scopes) for pair in _CONFLICTING):
@@ -99,10 +99,10 @@ def _validate_selector(selector: Doc, hard: Iterable[str]) -> Errors:
     for requirement in selector.get("matchExpressions", ()):
         scope, operator = requirement.get("scopeName", ""), requirement.get("operator", "")
         values = requirement.get("values", [])
-        if scope not in quota.SCOPES:
+        if scope not in SCOPES:
             errors.append(invalid(f"{at}.scopeName", scope, "unsupported scope"))
         errors += [invalid(at, selector, "unsupported scope applied to resource")] * unfit.count(scope)
-        if scope in quota.SCOPES and scope not in _WITH_VALUES and operator != "Exists":
+        if scope in SCOPES and scope not in _WITH_VALUES and operator != "Exists":
             errors.append(invalid(f"{at}.operator", operator, _MUST_EXIST))
         if operator in ("In", "NotIn"):
             if not values:
@@ -129,7 +129,7 @@ class _UnfitResources:
         self._left = MAX_ERRORS_TOLD + 1
 
     def count(self, scope: str) -> int:
-        if scope not in quota.SCOPES:
+        if scope not in SCOPES:
             return 0
         if scope not in self._counts:
             self._counts[scope] = sum(not _applies(scope, name) for name in self._names)
@@ -144,8 +144,8 @@ def _is_standard(name: str) -> bool:
 
 def _applies(scope: str, name: str) -> bool:
     """Whether a scope means anything for a resource. Mirrors IsResourceQuotaScopeValidForResource."""
-    if scope == quota.BEST_EFFORT:
+    if scope == "BestEffort":
         return name == "pods"
-    if scope == quota.VOLUME_ATTRIBUTES_CLASS:
+    if scope == "VolumeAttributesClass":
         return name in ("persistentvolumeclaims", "requests.storage")
-    return scope not in quota.SCOPES or name == "pods" or name in _COMPUTE
+    return scope not in SCOPES or name == "pods" or name in _COMPUTE

@@ -30,10 +30,7 @@ _ONLY_BALANCERS = "may only be used when `type` is 'LoadBalancer'"
 class ServiceStrategy(Strategy):
     name_rule: ClassVar[Callable[[str], list[str]]] = staticmethod(names.dns_label)
     create_on_update = True
-    selectable: ClassVar[dict[str, tuple[str, ...]]] = {
-        "spec.clusterIP": ("spec", "clusterIP"),
-        "spec.type": ("spec", "type"),
-    }
+    selectable = ("spec.clusterIP", "spec.type")
 
     def default(self, doc: Doc) -> None:
         """Mirrors SetDefaults_Service."""

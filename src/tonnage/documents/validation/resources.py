@@ -221,6 +221,12 @@ def aggregate(spec: Doc, which: Literal["requests", "limits"]) -> Amounts:
     return total
 
 
+def pod_amounts(spec: Doc, which: Literal["requests", "limits"]) -> Amounts:
+    """What a pod asks for as a whole; amounts at pod level win over the sum."""
+    own = amounts_of(spec, which)
+    return aggregate(spec, which) | {name: amount for name, amount in own.items() if is_pod_level_resource(name)}
+
+
 def amounts_of(container: Doc, which: Literal["requests", "limits"]) -> Amounts:
     """One container's requests or limits (or a pod's own, `spec` having the same shape)."""
     stated = container.get("resources", {}).get(which, {})

@@ -48,7 +48,6 @@ class AttachedVolume(Record):
 
 class NodeSystemInfo(Record):
     architecture: str = ""
-    operating_system: str = ""
     kubelet_version: str = ""
 
 

@@ -80,10 +80,6 @@ class LocalVolumeSource(Record):
     fs_type: str = ""
 
 
-class AzureFilePersistentVolumeSource(AzureFileVolumeSource):
-    secret_namespace: str = ""
-
-
 class VolumeNodeAffinity(Record):
     """`required` absent: the volume can be reached from every node."""
 
@@ -110,7 +106,7 @@ class PersistentVolumeSpec(Record):
     host_path: HostPathVolumeSource | None = None
     aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
     azure_disk: AzureDiskVolumeSource | None = None
-    azure_file: AzureFilePersistentVolumeSource | None = None
+    azure_file: AzureFileVolumeSource | None = None
     cinder: CinderVolumeSource | None = None
     gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
     portworx_volume: PortworxVolumeSource | None = None

@@ -43,7 +43,6 @@ class VolumeMount(Record):
     name: str
     mount_path: str
     read_only: bool = False
-    sub_path: str = ""
 
 
 class VolumeDevice(Record):
@@ -109,7 +108,6 @@ class ContainerStatus(Record):
 
     name: str
     image: str = ""
-    image_id: str = msgspec.field(name="imageID", default="")
     container_id: str = msgspec.field(name="containerID", default="")
     ready: bool = False
     started: bool = False

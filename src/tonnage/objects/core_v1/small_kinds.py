@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from tonnage.objects.core_v1.volume import ObjectReference
 from tonnage.objects.meta import Condition, MicroTime, Object, Record, StampedMeta, Time
 from tonnage.quantity import Quantity
@@ -28,7 +26,6 @@ class Namespace(Object):
 
 class ConfigMap(Object):
     data: Mapping[str, str] = {}
-    binary_data: Mapping[str, bytes] = {}
     immutable: bool = False
 
 
@@ -75,7 +72,6 @@ class ServiceSpec(Record):
 
     selector: Mapping[str, str] = {}
     type: str = "ClusterIP"
-    cluster_ip: str = msgspec.field(name="clusterIP", default="")
     ports: tuple[ServicePort, ...] = ()
 
 

@@ -27,17 +27,11 @@ _FINISHED = ("Succeeded", "Failed")
 
 class PodStrategy(Strategy):
     generation = Generation.COUNTED
-    selectable: ClassVar[dict[str, tuple[str, ...]]] = {
-        "spec.nodeName": ("spec", "nodeName"),
-        "spec.restartPolicy": ("spec", "restartPolicy"),
-        "spec.schedulerName": ("spec", "schedulerName"),
-        "spec.serviceAccountName": ("spec", "serviceAccountName"),
-        "spec.hostNetwork": ("spec", "hostNetwork"),
-        "status.phase": ("status", "phase"),
-        "status.podIP": ("status", "podIP"),
-        "status.podIPs": ("status", "podIPs", "ip"),  # may be asked for, and is empty for every pod
-        "status.nominatedNodeName": ("status", "nominatedNodeName"),
-    }
+    selectable = (
+        *("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork"),
+        *("status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName"),
+    )
+    selected_at: ClassVar[dict[str, str]] = {"status.podIPs": "status.podIPs.ip"}  # which is empty for every pod
 
     def default(self, doc: Doc) -> None:
         default_pod(doc)

@@ -83,7 +83,7 @@ class ReplicationControllerStrategy(workload.WorkloadStrategy):
 
     default_propagation: ClassVar[str] = "Orphan"
     new_status: ClassVar[Doc] = {"replicas": 0}
-    selectable: ClassVar[dict[str, tuple[str, ...]]] = {"status.replicas": ("status", "replicas")}
+    selectable = ("status.replicas",)
     parts = _PARTS_OF_REPLICA_SET
     counts = ("replicas", *parts, "observedGeneration")
 

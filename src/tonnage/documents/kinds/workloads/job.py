@@ -35,7 +35,8 @@ class JobStrategy(WorkloadStrategy):
     """Older than garbage collection: deleted without a word about its pods, it leaves them. (kubectl says a word.)"""
 
     default_propagation: ClassVar[str] = "Orphan"
-    selectable: ClassVar[dict[str, tuple[str, ...]]] = {"status.successful": ("status", "succeeded")}
+    selectable = ("status.successful",)
+    selected_at: ClassVar[dict[str, str]] = {"status.successful": "status.succeeded"}
 
     def default(self, doc: Doc) -> None:
         spec: Doc = doc.setdefault("spec", {})
