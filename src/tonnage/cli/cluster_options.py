@@ -112,7 +112,7 @@ class ClusterQuestion:
             if self.files:
                 found = laid_over(found, self.files, self.creation, with_workloads=with_workloads, without=without)
             else:
-                self.creation.know(found.objects)
+                self.creation.know(found.objects, found.rules)
         say_all("warning", found.warnings)
         say_all("note", found.notes)
         return found

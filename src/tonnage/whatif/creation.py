@@ -15,7 +15,8 @@ from tonnage.clock import SystemClock
 from tonnage.documents.admission import SYSTEM_PRIORITY_CLASSES, Admission
 from tonnage.documents.creation import CreationOptions, Creator
 from tonnage.documents.object_metadata import NameGenerator
-from tonnage.errors import Forbidden, Invalid
+from tonnage.documents.quota import charge, with_used
+from tonnage.errors import Forbidden, Invalid, TonnageError
 from tonnage.gates import Gates
 from tonnage.objects import codec
 from tonnage.objects.decode_errors import Unreadable
@@ -24,7 +25,7 @@ from tonnage.objects.meta import Key, Object
 from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.objects.scheme import resource_of
 from tonnage.whatif.manifest_errors import BrokenManifest
-from tonnage.whatif.manifests import Manifest, Manifests
+from tonnage.whatif.manifests import READ_BY_CREATION, Manifest, Manifests
 
 
 def stable_uid(name: str) -> str:
@@ -35,10 +36,8 @@ def stable_uid(name: str) -> str:
 _OPTIONS = CreationOptions(
     keep_status=True, keep_priority=True, keep_disabled_fields=True, allow_missing=True, is_limited=False
 )
-_LISTED = tuple(
-    BY_PLURAL[each]
-    for each in (("", "nodes"), ("scheduling.k8s.io", "priorityclasses"), ("storage.k8s.io", "storageclasses"))
-)
+_QUOTAS = BY_PLURAL["", "resourcequotas"]
+_NODES, _STORAGE_CLASSES = BY_PLURAL["", "nodes"], BY_PLURAL["storage.k8s.io", "storageclasses"]
 
 
 def created(manifests: Manifests, gates: Gates) -> tuple[Object, ...]:
@@ -46,26 +45,31 @@ def created(manifests: Manifests, gates: Gates) -> tuple[Object, ...]:
     return Creation(gates).of_all(manifests)
 
 
+class QuotaExceeded(TonnageError):
+    """A ResourceQuota has no more room for a pod or a claim that would be made."""
+
+
 class ManifestLister:
-    """The objects of manifests that admission looks at, and those that every cluster has."""
+    """The objects that admission looks at, and those that every cluster has."""
 
     def __init__(self) -> None:
-        self._by_kind: dict[str, dict[str, Doc]] = {resource.kind: {} for resource in _LISTED}
+        listed = (_NODES, _STORAGE_CLASSES, *READ_BY_CREATION)
+        self._by_kind: dict[str, dict[str, Doc]] = {resource.kind: {} for resource in listed}
         for doc in SYSTEM_PRIORITY_CLASSES:
             self.add("PriorityClass", doc)
 
     def add(self, kind: str, doc: Doc) -> None:
         if kind in self._by_kind:
-            self._by_kind[kind][doc["metadata"]["name"]] = doc
+            self._by_kind[kind][_key(doc)] = doc
 
     def lists(self, kind: str) -> bool:
         return kind in self._by_kind
 
     def remove(self, kind: str, name: str) -> None:
-        self._by_kind.get(kind, {}).pop(name, None)
+        self._by_kind.get(kind, {}).pop(f"/{name}", None)
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Doc | None:
-        return self._by_kind.get(resource.kind, {}).get(name)
+        return self._by_kind.get(resource.kind, {}).get(f"{namespace}/{name}")
 
     def list(self, resource: Resource, namespace: str = "") -> Iterable[Doc]:
         docs = self._by_kind.get(resource.kind, {}).values()
@@ -77,17 +81,21 @@ class Creation:
 
     def __init__(self, gates: Gates) -> None:
         self._lister = ManifestLister()
+        self._admission = Admission(self._lister, is_whole=False)
+        self._clock = SystemClock()
         self._creator = Creator(
             gates=gates,
-            clock=SystemClock(),
+            clock=self._clock,
             names=NameGenerator(random.Random(0)),
-            admission=Admission(self._lister, is_whole=False),
+            admission=self._admission,
             options=_OPTIONS,
         )
         self._uids: dict[tuple[str, str], Key] = {}
 
     def of_all(self, manifests: Manifests) -> tuple[Object, ...]:
         """Objects that are there together: a pod may come before the class it names. Each has a uid."""
+        for doc in manifests.rules:
+            self._lister.add(doc["kind"], doc)
         for manifest in manifests.by_key.values():
             self._lister.add(manifest.resource.kind, manifest.doc)
         for manifest in manifests.by_key.values():
@@ -95,8 +103,10 @@ class Creation:
             self._create(manifest, manifests.warnings)
         return tuple(_typed(manifest) for manifest in manifests.by_key.values())
 
-    def know(self, objects: Iterable[Object]) -> None:
-        """Objects that are there already: what is created is judged by them."""
+    def know(self, objects: Iterable[Object], rules: Iterable[Doc] = ()) -> None:
+        """Objects that are there already, and documents of `READ_BY_CREATION`: what is created is judged by them."""
+        for doc in rules:
+            self._lister.add(doc["kind"], doc)
         for each in objects:
             if self._lister.lists(type(each).__name__):
                 self._lister.add(type(each).__name__, codec.to_doc(each))
@@ -108,7 +118,27 @@ class Creation:
         if manifest.doc["metadata"].get("uid") and not self._is_own_uid(manifest, warnings):
             del manifest.doc["metadata"]["uid"]
         self._create(manifest, warnings)
+        try:
+            self._admission.validate_create(manifest.resource, manifest.doc)
+        except Forbidden as exc:
+            raise BrokenManifest(manifest.origin, exc.message.partition(" is forbidden: ")[2], field="spec") from exc
         return _typed(manifest)
+
+    def has_quota(self, namespace: str) -> bool:
+        return any(True for _ in self._lister.list(_QUOTAS, namespace))
+
+    def charge(self, made: Object) -> None:
+        """Charge the quotas of its namespace for an object that is made. Raises QuotaExceeded. A quota that nobody has
+        counted yet is passed over."""
+        resource, doc = resource_of(type(made)), codec.to_doc(made)
+        for quota in list(self._lister.list(_QUOTAS, made.namespace)):
+            if "used" not in quota.get("status", {}):
+                continue
+            try:
+                delta = charge(quota, resource, doc, None, self._clock.now())
+            except Forbidden as exc:
+                raise QuotaExceeded(exc.message) from exc
+            self._lister.add("ResourceQuota", with_used(quota, delta))
 
     def forget(self, kind: str, name: str) -> None:
         """An object is deleted: nobody is created by it any more."""
@@ -142,19 +172,19 @@ class Creation:
         meta, kind = manifest.doc["metadata"], manifest.resource.qualified
         if not meta.get("uid") or not self._is_own_uid(manifest, warnings):
             meta["uid"] = stable_uid(f"{kind}/{meta.get('namespace', '')}/{meta['name']}")
-            self._uids[kind, meta["uid"]] = _key_of(manifest)
+            self._uids[kind, meta["uid"]] = _key(manifest.doc)
 
     def _is_own_uid(self, manifest: Manifest, warnings: list[str]) -> bool:
         """Whether no other object has this one's uid; that it has is said."""
         known = (manifest.resource.qualified, manifest.doc["metadata"]["uid"])
-        if self._uids.setdefault(known, _key_of(manifest)) == _key_of(manifest):
+        if self._uids.setdefault(known, _key(manifest.doc)) == _key(manifest.doc):
             return True
         warnings.append(f"{manifest.origin} has the uid of another object, and is given one of its own")
         return False
 
 
-def _key_of(manifest: Manifest) -> Key:
-    meta = manifest.doc["metadata"]
+def _key(doc: Doc) -> Key:
+    meta = doc["metadata"]
     return f"{meta.get('namespace', '')}/{meta['name']}"
 
 

@@ -32,7 +32,7 @@ from tonnage.objects.core_v1.volume import Volume
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
 from tonnage.objects.scheme import resource_of
-from tonnage.whatif.creation import Creation, stable_uid
+from tonnage.whatif.creation import Creation, QuotaExceeded, stable_uid
 from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifests import Manifest
 from tonnage.whatif.sources import ClusterState
@@ -158,11 +158,16 @@ class WorkloadExpander:
         if missing > MOST_EXPANDED:
             told = f"{name} asks for {missing:,} more pods, of which the first {MOST_EXPANDED:,} are looked at"
             self._warnings.append(f"{told}; tonnage fit counts how many fit")
-        replicas = islice(self._replicas(owner, present), min(missing, MOST_EXPANDED))
+        replicas: list[Replica] = []
+        try:
+            replicas.extend(islice(self._replicas(owner, present), min(missing, MOST_EXPANDED)))
+        except QuotaExceeded as exc:
+            self._warnings.append(f"{name}: no further pod is made: {exc.message}")
         return Expansion(workload, made, present, tuple(replicas))
 
     def more(self, workload: Workload) -> tuple[tuple[Object, ...], Iterator[Replica]]:
-        """What is made first, and pods beyond those that are there, without end; of a DaemonSet one for each node."""
+        """What is made first, and pods beyond those that are there, without end; of a DaemonSet one for each node. The
+        pods raise QuotaExceeded where no further one can be made."""
         owner, made = self._owner(workload)
         return made, self._replicas(owner, self._present(workload))
 
@@ -207,6 +212,9 @@ class WorkloadExpander:
             whole = copies.of(name, partial(self._created, owner, name, make, make_claims))
             claims = tuple(claim for claim in whole.claims if claim.key not in self._claims)
             self._claims.update(claim.key for claim in claims)
+            if self._creation.has_quota(owner.namespace):
+                for each in (whole.pod, *claims):
+                    self._creation.charge(each)
             yield Replica(whole.pod, claims)
 
     def _pods(self, owner: Workload, present: tuple[Pod, ...]) -> Iterator[tuple[str, MakePod, MakeClaims]]:

@@ -47,6 +47,20 @@ READ: dict[tuple[str, str], Resource] = {
 }
 """What a decision looks at, by apiVersion and kind; priorities are looked up when a pod is created."""
 
+READ_BY_CREATION: tuple[Resource, ...] = (
+    resource_of(PriorityClass),
+    BY_KIND["v1", "LimitRange"],
+    BY_KIND["v1", "ResourceQuota"],
+    BY_KIND["node.k8s.io/v1", "RuntimeClass"],
+)
+"""What the creation of pods and claims looks at, and no decision."""
+RULES: dict[tuple[str, str], Resource] = {
+    (resource.api_version, resource.kind): resource
+    for resource in READ_BY_CREATION
+    if (resource.api_version, resource.kind) not in READ
+}
+"""Those of them that are kept as documents."""
+
 WORKLOADS: dict[tuple[str, str], Resource] = {
     (resource.api_version, resource.kind): resource
     for resource in (resource_of(CronJob), resource_of(DaemonSet), resource_of(Deployment), resource_of(Job))
@@ -77,6 +91,8 @@ class Manifests:
     """All that was found. `passed_over` holds kind and key of each object that decisions do not look at."""
 
     by_key: dict[Key, Manifest] = field(default_factory=dict)
+    rules: list[Doc] = field(default_factory=list)
+    """Documents of `RULES`."""
     passed_over: list[tuple[str, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -103,10 +119,10 @@ def read(
     are passed over too, unless somebody asks for the pods that they would make (`with_workloads`).
     """
     found, names = Manifests(), NameGenerator(random.Random(0))
-    kinds = READ | WORKLOADS if with_workloads else READ
+    kinds = READ | RULES | WORKLOADS if with_workloads else READ | RULES
     for origin, doc in _all_objects(sources, without, stdin, found.warnings):
         _take(found, origin, doc, names, kinds)
-    if not found.by_key and not found.passed_over:
+    if not found.by_key and not found.rules and not found.passed_over:
         raise TonnageError(f"there is no object in {', '.join(map(_shown, sources))}")
     return found
 
@@ -247,6 +263,9 @@ def _take(
     manifest.origin = replace(origin, object=_described(doc))
     if not metadata.get("name"):
         raise BrokenManifest(manifest.origin, "metadata.name is not set", field="metadata.name")
+    if (resource.api_version, resource.kind) in RULES:
+        found.rules.append(doc)
+        return
     key = (resource.qualified, metadata.get("namespace", ""), metadata["name"])
     before = found.by_key.pop(key, None)
     if before is not None:

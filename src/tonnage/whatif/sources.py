@@ -22,6 +22,7 @@ from tonnage.endpoints import Endpoint
 from tonnage.errors import ApiError, Forbidden, NotFound, TonnageError
 from tonnage.objects.codec import ObjectList
 from tonnage.objects.core_v1 import Pod
+from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.engine.attempt import EngineSettings
@@ -73,6 +74,8 @@ class ClusterState:
     origins: Mapping[tuple[str, Key], Origin] = field(default_factory=dict)
     """Where objects stand that come from files, by kind and key."""
     schedulers: SchedulersSeen = field(default_factory=SchedulersSeen)
+    rules: Sequence[Doc] = ()
+    """Documents that the creation of pods looks at: limits, quotas, classes of priorities and runtimes."""
     pods: dict[Key, Pod] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -106,6 +109,7 @@ def _state_of(found: manifests.Manifests, made: Sequence[Object], source: str) -
         found.passed_over,
         workloads=workloads,
         origins=origins,
+        rules=found.rules,
     )
 
 
@@ -136,8 +140,10 @@ async def from_cluster(
         objects, unlisted, at = await listed(client)
         if scheduler is None:
             asked = SCHEDULER_NOT_ASKED
-        workloads: list[Object] = []
+        workloads, rules = list[Object](), list[Doc]()
         if with_workloads:
+            rules, unread = await _rules(client)
+            unlisted |= unread
             kinds = [ReadKind(cls) for cls in NOT_READ_BY_DECISIONS]
             workloads, more, _ = await listed(client, kinds, tells_unknown=False, at=at)
             unlisted |= more
@@ -152,8 +158,22 @@ async def from_cluster(
             memory=memory,
             workloads=workloads,
             unlisted=unlisted,
+            rules=rules,
             schedulers=await schedulers_of(client, [*objects, *workloads], running=names),
         )
+
+
+async def _rules(client: Client) -> tuple[list[Doc], dict[str, str]]:
+    """What the creation of pods looks at; kinds that the server has not or that nobody lets us list, with why."""
+    found, unread = list[Doc](), dict[str, str]()
+    for resource in manifests.READ_BY_CREATION:
+        try:
+            found += await client.list_docs(resource)
+        except NotFound:
+            continue
+        except Forbidden as exc:
+            unread[resource.kind] = exc.message
+    return found, unread
 
 
 def scheduler_silent(failure: TonnageError) -> str:
@@ -197,7 +217,7 @@ def laid_over(
     uid stays that of the cluster, unless the file has its own, so that what belongs to it still does.
     """
     found = manifests.read(sources, without=without, with_workloads=with_workloads)
-    creation.know(live.objects)
+    creation.know(live.objects, live.rules)
     before = {(type(each).__name__, each.key): each for each in (*live.objects, *live.workloads)}
     for manifest in found.by_key.values():
         metadata = manifest.doc["metadata"]
@@ -216,6 +236,7 @@ def laid_over(
         memory=live.memory,
         unlisted=live.unlisted,
         schedulers=live.schedulers,
+        rules=[*live.rules, *laid.rules],
         pods={},
     )
 

@@ -311,3 +311,101 @@ def two_claims(one: str, other: str) -> str:
     spec: {{accessModes: [ReadWriteOnce], resources: {{requests: {{storage: {other}}}}}, storageClassName: fast}}
 """
     return DB.replace("60Gi", one).rstrip("\n") + second
+
+
+PRIORITY = """
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: gold}
+value: 1000
+"""
+LIMITS = """
+---
+apiVersion: v1
+kind: LimitRange
+metadata: {name: l, namespace: shop}
+spec: {limits: [{type: Container, defaultRequest: {cpu: "3"}, default: {cpu: "3"}}]}
+"""
+RUNTIME = """
+---
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: kata}
+handler: kata
+overhead: {podFixed: {cpu: "5"}}
+scheduling: {nodeSelector: {kubernetes.io/hostname: a}}
+"""
+QUOTA = """
+---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: q, namespace: shop}
+spec: {hard: {requests.storage: 150Gi}}
+status: {hard: {requests.storage: 150Gi}, used: {requests.storage: 80Gi}}
+"""
+
+
+def test_default_requests_of_a_limit_range_count():
+    """Nodes of 8 CPU, containers that ask for nothing and get 3: two a node."""
+    bare = DB.replace("resources: {requests: {cpu: 500m}}", "").replace("60Gi", "1Gi")
+    assert answer(CLUSTER + bare + LIMITS, "--workload", "sts/shop/db")["count"] == 4
+
+
+def test_overhead_and_nodes_of_a_runtime_class_count():
+    kata = DB.replace("spec: {containers", "spec: {runtimeClassName: kata, containers").replace("60Gi", "1Gi")
+    assert answer(CLUSTER + kata + RUNTIME, "--workload", "sts/shop/db")["byNode"] == {"a": 1}
+
+
+def test_a_quota_ends_the_count():
+    """70 of 150 GiB are left, and a replica asks for 60."""
+    found = answer(CLUSTER + DB + QUOTA, "--workload", "sts/shop/db")
+    assert found["count"] == 1
+    (stop,) = found["stops"]
+    assert "exceeded quota: q, requested: requests.storage=60Gi, used: requests.storage=140Gi" in stop["reason"]
+
+
+def test_whom_a_replica_preempts_is_told():
+    """Node a alone has room for the claim, and its processor is taken by somebody less important."""
+    gold = DB.replace("spec: {containers", "spec: {priorityClassName: gold, containers").replace("500m", '"5"')
+    other = """
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: batch, namespace: shop}
+spec: {nodeName: a, containers: [{name: c, image: x, resources: {requests: {cpu: "6"}}}]}
+status: {phase: Running}
+"""
+    found = answer(one_node("100Gi") + gold + PRIORITY + other, "--workload", "sts/shop/db")
+    assert found["count"] == 1
+    assert found["preempting"] == [{"pod": "shop/db-0", "node": "a", "victims": ["shop/batch"]}]
+    shown = run(one_node("100Gi") + gold + PRIORITY + other, "--workload", "sts/shop/db").stdout
+    assert "shop/db-0 runs on a by preempting shop/batch" in shown
+
+
+def test_an_ordered_set_waits_for_its_earlier_pod():
+    waiting = """
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data-db-0, namespace: shop}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 600Gi}}, storageClassName: fast}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: db-0
+  namespace: shop
+  labels: {app: db}
+  ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: db, uid: u-db, controller: true}]
+spec:
+  containers: [{name: c, image: x}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: data-db-0}}]
+"""
+    owned = DB.replace("metadata: {name: db, namespace: shop}", "metadata: {name: db, namespace: shop, uid: u-db}")
+    found = answer(CLUSTER + owned + waiting, "--workload", "sts/shop/db")
+    assert found["count"] == 0
+    assert found["stops"][0]["reason"] == ("its StatefulSet makes it when shop/db-0 runs, and that one does not")
+    assert found["wouldHelp"][0].startswith("one more pool of 600Gi")
+    parallel = owned.replace("serviceName: db", "serviceName: db\n  podManagementPolicy: Parallel")
+    assert answer(CLUSTER + parallel + waiting, "--workload", "sts/shop/db")["count"] == 3

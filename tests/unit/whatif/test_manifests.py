@@ -278,7 +278,8 @@ def test_kinds_that_only_look_like_ours_are_passed_over():
             ("serving.knative.dev/v1", "Service"),
         )
     )
-    assert len(read_text(text).passed_over) == 7
+    found = read_text(text)
+    assert (len(found.passed_over), len(found.rules)) == (5, 2)
 
 
 def test_binary_data_is_no_manifest():

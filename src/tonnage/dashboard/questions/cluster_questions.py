@@ -187,7 +187,7 @@ def fits(
 ) -> dict[str, Any]:
     """How many more replicas fit. Raises TonnageError for a workload that is not there, or a template that is wrong."""
     creation = asking.creation()
-    creation.know(state.objects)
+    creation.know(state.objects, state.rules)
     if template:
         asked = asked_template(state, creation, GivenText(TEMPLATE, template.encode()))
     else:

@@ -18,6 +18,7 @@ from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.core_v1.node import ZONE
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.decision.explain import Explanation
+from tonnage.whatif.creation import QuotaExceeded
 from tonnage.whatif.expansion import Replica
 from tonnage.whatif.fit import MOST
 from tonnage.whatif.node_copies import copy_of
@@ -55,6 +56,8 @@ class Counted:
     refused: Pod | None = None
     waits_for: Key = ""
     """The pod that has to run before the StatefulSet makes another."""
+    not_made: str = ""
+    """Why the server would refuse to create another."""
     preempting: list[PreemptingReplica] = field(default_factory=list)
     stuck: list[Key] = field(default_factory=list)
     """Replicas that have some of their volumes and find no room for the others."""
@@ -76,6 +79,8 @@ class Counted:
     @property
     def stops(self) -> list[Stop]:
         """Why the next one fits nowhere, the most frequent first; each node counts once for each of its reasons."""
+        if self.not_made:
+            return [Stop(self.not_made, 0)]
         waits = f"its StatefulSet makes it when {self.waits_for} runs, and that one does not"
         return [*([Stop(waits, 0)] if self.waits_for else []), *self._refusals()]
 
@@ -139,6 +144,8 @@ def count(
                 counted.refused, counted.refusal = played.pod, cluster.explain(played.pod)
             if is_ordered or not played.is_half_made or len(counted.stuck) >= MOST_STUCK:
                 break
+    except QuotaExceeded as exc:
+        counted.not_made = exc.message
     except INTERRUPTIONS:
         counted.is_cut = counted.is_interrupted = True
     return counted

@@ -158,7 +158,7 @@ class Player:
     def creation(self) -> Creation:
         """What creates objects, knowing those that are there at the beginning."""
         found = self._make_creation()
-        found.know(self.state.objects)
+        found.know(self.state.objects, self.state.rules)
         return found
 
     def created(self, event: Apply, creation: Creation, warnings: list[str]) -> list[Object]:
