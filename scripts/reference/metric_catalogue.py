@@ -27,7 +27,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.metrics import MetricWrapperBase
 
-from tonnage.apiserver.metrics import AccessMetrics, AuditMetrics, RequestMetrics, StoreMetrics
+from tonnage.apiserver.metrics import AccessMetrics, RequestMetrics, show_audit_log, show_store
 from tonnage.client.config.connection import KubeconfigCluster, ServerConnection
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
@@ -178,10 +178,10 @@ async def _catalogue(folder: Path) -> Mapping[str, list[MetricDescription]]:
     ControllerManager(client, manager, clock=clock, rng=rng, registry=registries["controllers"])
     RequestMetrics(registries["apiserver"], lambda resource: 0, Gates())
     AccessMetrics(registries["apiserver"], lambda: 0.0)
-    registries["apiserver"].register(AuditMetrics(lambda: None))
+    show_audit_log(registries["apiserver"], lambda: None)
     store = await Store.open(folder / "store")
     try:
-        registries["apiserver"].register(StoreMetrics(store, now=lambda: 0.0, ticks=lambda: 0.0))
+        show_store(registries["apiserver"], store, now=lambda: 0.0, ticks=lambda: 0.0)
         return {program: described(registries[program]) for program in PROGRAMS}
     finally:
         await store.close()

@@ -7,12 +7,13 @@ kube-scheduler's --disabled-metrics and --allow-metric-labels: a label's value t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Gauge, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from tonnage.gates import Gates, GateStage
@@ -31,6 +32,19 @@ def new_registry() -> CollectorRegistry:
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)
     return registry
+
+
+class _ReadFamilies(Collector):
+    def __init__(self, families: Callable[[], Iterable[Metric]]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families()
+
+
+def show_families(registry: CollectorRegistry, families: Callable[[], Iterable[Metric]]) -> None:
+    """Show what `families` gives whenever the metrics are read."""
+    registry.register(_ReadFamilies(families))
 
 
 def show_gates(registry: CollectorRegistry, gates: Gates) -> None:

@@ -25,7 +25,7 @@ from tonnage.apiserver.custom_definitions import CRDS
 from tonnage.apiserver.custom_lifecycle import DefinitionLifecycle
 from tonnage.apiserver.discovery import StaticDocuments
 from tonnage.apiserver.event_loop import Turn
-from tonnage.apiserver.metrics import AccessMetrics, AuditMetrics, RequestMetrics, StoreMetrics
+from tonnage.apiserver.metrics import AccessMetrics, RequestMetrics, show_audit_log, show_store
 from tonnage.apiserver.options import LONG_QUERY_CHARS, boolean, read_selectors
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Location, Response, is_about, locate, verb_of
@@ -97,11 +97,9 @@ class Application:
         )
         self.metrics.large_requests.set_function(lambda: registry.workers.under_way)
         ticks = asyncio.get_running_loop().time
-        collector_registry.register(
-            StoreMetrics(registry.store, now=lambda: registry.clock.now().timestamp(), ticks=ticks)
-        )
+        show_store(collector_registry, registry.store, now=lambda: registry.clock.now().timestamp(), ticks=ticks)
         self._access = AccessMetrics(collector_registry, ticks)
-        collector_registry.register(AuditMetrics(lambda: self.audit_log))
+        show_audit_log(collector_registry, lambda: self.audit_log)
         self._rng = rng
         self._documents = StaticDocuments(registry.definitions)
         self.lifecycle = DefinitionLifecycle(registry, self._end_stale_watches, rng)

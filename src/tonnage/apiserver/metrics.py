@@ -21,13 +21,12 @@ from prometheus_client.core import (
     Metric,
     UnknownMetricFamily,
 )
-from prometheus_client.registry import Collector
 
 from tonnage.apiserver.audit_log import AuditLog
 from tonnage.apiserver.requests import Call
 from tonnage.documents.access.attributes import AccessDecision
 from tonnage.gates import Gates
-from tonnage.metrics import REQUEST_BUCKETS_S, show_gates
+from tonnage.metrics import REQUEST_BUCKETS_S, show_families, show_gates
 from tonnage.objects.resources import BY_PATH, RESOURCES, Resource
 from tonnage.objects.users import ANONYMOUS, User
 from tonnage.store import Store, kind_of
@@ -85,7 +84,7 @@ class RequestMetrics:
         )
         show_gates(registry, gates)
         self._custom = custom
-        registry.register(_StoredObjects(count_objects, custom))
+        show_families(registry, lambda: _stored_objects(count_objects, custom()))
         self._children: dict[tuple[str, ...], tuple[Histogram, dict[int, Counter]]] = {}
         self.reading = self._inflight.labels("readOnly")
         self.mutating = self._inflight.labels("mutating")
@@ -144,36 +143,26 @@ class RequestMetrics:
         )  # fmt: skip
 
 
-class _StoredObjects(Collector):
-    """apiserver_storage_objects, counted when somebody looks."""
-
-    def __init__(self, count: Callable[[Resource], int], custom: Callable[[], Iterable[Resource]]) -> None:
-        self._count = count
-        self._custom = custom
-
-    def collect(self) -> Iterable[Metric]:
-        counted = {row.qualified: row for row in RESOURCES if row.stored_as is None}
-        for row in self._custom():  # all versions of one have the same objects
-            counted.setdefault(row.qualified, row)
-        counts = {name: self._count(row) for name, row in counted.items()}
-        told = "Objects kept, by resource."
-        return (_family(GaugeMetricFamily, "apiserver_storage_objects", told, "resource", counts),)
+def _stored_objects(count: Callable[[Resource], int], custom: Iterable[Resource]) -> Iterable[Metric]:
+    counted = {row.qualified: row for row in RESOURCES if row.stored_as is None}
+    for row in custom:  # all versions of one have the same objects
+        counted.setdefault(row.qualified, row)
+    counts = {name: count(row) for name, row in counted.items()}
+    yield _family(GaugeMetricFamily, "apiserver_storage_objects", "Objects kept, by resource.", "resource", counts)
 
 
-class AuditMetrics(Collector):
-    """Counted when somebody looks; `audit_log` is that of the server, if it keeps one."""
+def show_audit_log(registry: CollectorRegistry, audit_log: Callable[[], AuditLog | None]) -> None:
+    """`audit_log` is that of the server, if it keeps one."""
 
-    def __init__(self, audit_log: Callable[[], AuditLog | None]) -> None:
-        self._audit_log = audit_log
-
-    def collect(self) -> Iterable[Metric]:
-        log, counter = self._audit_log(), CounterMetricFamily
+    def families() -> Iterable[Metric]:
+        log, counter = audit_log(), CounterMetricFamily
         events, levels, lost = (log.events, {"Metadata": log.requests}, {"log": log.lost}) if log else (0, {}, {})
         yield counter("apiserver_audit_event_total", "Lines that the audit log was given.", value=events)
         yield _family(counter, "apiserver_audit_level_total", "Requests that were audited, by level.", "level", levels)
-        yield _family(
-            counter, "apiserver_audit_error_total", "Lines that the audit log could not take.", "plugin", lost
-        )
+        told = "Lines that the audit log could not take."
+        yield _family(counter, "apiserver_audit_error_total", told, "plugin", lost)
+
+    show_families(registry, families)
 
 
 def _family(kind: type[Family], name: str, told: str, label: str, values: Mapping[str, float]) -> Family:
@@ -189,16 +178,13 @@ _MAX_NAMED = 20
 _ERRORS = ("full", "io", "corrupt", "locked", "read-only", "stalled")
 
 
-class StoreMetrics(Collector):
+def show_store(
+    registry: CollectorRegistry, store: Store, *, now: Callable[[], float], ticks: Callable[[], float]
+) -> None:
     """`now` is the wall clock in seconds, `ticks` the clock of the store's health."""
 
-    def __init__(self, store: Store, *, now: Callable[[], float], ticks: Callable[[], float]) -> None:
-        self._store = store
-        self._now = now
-        self._ticks = ticks
-
-    def collect(self) -> Iterable[Metric]:
-        store, health, gauge = self._store, self._store.health, GaugeMetricFamily
+    def families() -> Iterable[Metric]:
+        health, gauge = store.health, GaugeMetricFamily
         wal = store.path.with_name(f"{store.path.name}-wal")
         sizes = {"log": _size(store.path), "wal": _size(wal), "reserve": _size(store.folder / "reserve")}
         yield _family(gauge, "tonnage_store_file_bytes", "Size of the store's files.", "file", sizes)
@@ -213,7 +199,7 @@ class StoreMetrics(Collector):
         yield _family(CounterMetricFamily, "tonnage_store_errors", "Failed attempts to write, by kind.", "kind", errors)
         last: dict[str, float] = {}
         if health.last_error is not None:
-            last = {kind_of(health.last_error): self._now() - (self._ticks() - health.last_error_at)}
+            last = {kind_of(health.last_error): now() - (ticks() - health.last_error_at)}
         told = "When the last attempt to write failed."
         yield _family(gauge, "tonnage_store_last_error_timestamp_seconds", told, "kind", last)
         told = "Rows that are damaged or missing."
@@ -222,6 +208,8 @@ class StoreMetrics(Collector):
         for row in health.damage[:_MAX_NAMED]:
             rows.add_metric((repr(row.key)[1:-1], str(row.revision)), 1)
         yield rows
+
+    show_families(registry, families)
 
 
 def _size(path: Path) -> int:
@@ -257,7 +245,7 @@ class _Durations:
         return sum(self.counts)
 
 
-class AccessMetrics(Collector):
+class AccessMetrics:
     """Counters and histograms of one server; `ticks` is the time they measure by."""
 
     def __init__(self, registry: CollectorRegistry, ticks: Callable[[], float]) -> None:
@@ -265,7 +253,7 @@ class AccessMetrics(Collector):
         self._by_username: dict[str, int] = {}
         self._authentications = {result: _Durations() for result in _AUTHENTICATIONS}
         self._authorizations = {result: _Durations() for result in _AUTHORIZATIONS}
-        registry.register(self)
+        show_families(registry, self._families)
 
     def authentication(self, authenticate: Callable[[], User | None], *, may_be_anonymous: bool) -> User | None:
         """What `authenticate` gives or raises: a user, nobody, or Unauthorized for credentials that prove nothing."""
@@ -288,7 +276,7 @@ class AccessMetrics(Collector):
         self._authorizations[result].observe(self._ticks() - started_at)
         return decision
 
-    def collect(self) -> Iterable[Metric]:
+    def _families(self) -> Iterable[Metric]:
         told = "Requests whose sender is known, by the kind of name he has."
         yield _family(UnknownMetricFamily, "authenticated_user_requests", told, "username", self._by_username)
         told = "Requests, by whether their sender is known."

@@ -24,6 +24,7 @@ from tonnage.objects.meta import InvalidRevision, parse_revision
 from tonnage.objects.scheme import resource_of
 from tonnage.objects.selectors import FieldSelector, InvalidSelector, LabelMatcher, label_matcher
 from tonnage.objects.small_groups import LEASE_HEADER, Lease
+from tonnage.objects.users import User
 from tonnage.store import StoreRecord
 from tonnage.store.writes import Fence
 
@@ -37,12 +38,16 @@ _MAX_INT64_DIGITS = 64
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How a write is meant. `manager` owns the fields it sets; `field_validation` is Ignore, Warn or Strict."""
+    """How a write is meant. `manager` owns the fields it sets; `field_validation` is Ignore, Warn or Strict.
+
+    `requester` must not give away rights that he has not; None is the server itself.
+    """
 
     dry_run: bool = False
     manager: str = "unknown"
     field_validation: str = "Warn"
     force: bool = False
+    requester: User | None = None
 
 
 def write_options(call: Call, *, is_apply: bool = False) -> WriteOptions:
@@ -63,7 +68,7 @@ def write_options(call: Call, *, is_apply: bool = False) -> WriteOptions:
     if errors:
         raise status.invalid_options(_OPTIONS_KIND[call.verb], errors)
     manager = manager or _manager_of(call.headers.get("User-Agent", "")) or "unknown"
-    return WriteOptions(bool(dry_run), manager, validation, bool(force))
+    return WriteOptions(bool(dry_run), manager, validation, bool(force), call.user)
 
 
 def _manager_of(user_agent: str) -> str:

@@ -49,6 +49,9 @@ Guard = Callable[[Resource, str, str, Doc, Doc | None, User], None]
 Change = Callable[[Doc], Doc]
 """From a copy of the old document, which it may consume, to the new one. It may run more than once, and in a thread."""
 
+_Judged = tuple[Doc, Doc, Sequence[str], bool]
+"""The new document, the old one, what their kind warns of, and whether nothing is to be written."""
+
 MAX_TRIES = 16
 """How often a change is worked out anew when others keep coming first; then the client gets the conflict."""
 _NAME_TRIES = 8
@@ -123,14 +126,12 @@ class Registry:
         *,
         is_tracked: bool = True,
         is_large: bool = False,
-        requester: User | None = None,
         requested_name: str = "",
     ) -> Written:
         """Store a new object. Raises AlreadyExists, Invalid, Forbidden, or NotFound for its namespace.
 
         `is_tracked` is off when metadata.managedFields are settled already (server-side apply). `is_large` has the
-        object made and judged beside the loop. `requester` must not give away rights that he has not; None is the
-        server itself. `requested_name` is the name in the URL.
+        object made and judged beside the loop. `requested_name` is the name in the URL.
         """
         meta: Doc = doc.setdefault("metadata", {})
         generate = meta.get("generateName", "") if not meta.get("name") else ""
@@ -145,8 +146,8 @@ class Registry:
             meta.pop("namespace", None)
         if meta.get("resourceVersion", "") not in ("", "0"):
             raise api_errors.UnknownReason("resourceVersion should not be set on objects to be created")
-        if self._is_guarded(resource, requester):
-            judge = partial(self._refuse_escalation, resource, namespace, requested_name, doc, None, requester)
+        if self._is_guarded(resource, options.requester):
+            judge = partial(self._refuse_escalation, resource, namespace, requested_name, doc, None, options.requester)
             await self.workers.run(judge)
         is_large = is_large or self._admission_reads_much(resource, namespace)
         for _ in range(_NAME_TRIES if generate else 1):
@@ -204,37 +205,51 @@ class Registry:
         is_tracked: bool = True,
         is_put: bool = False,
         is_large: bool = False,
-        requester: User | None = None,
     ) -> Written:
         """Replace an object by what `change` makes of it. Raises NotFound, Conflict, Invalid, or what `change` raises.
 
         `is_put` answers a foreign uid with a conflict, where a patch has an invalid value. The others are as in
         `create`.
         """
-        key, strategy = resource.key(namespace, name), self.strategy(resource)
+        strategy = self.strategy(resource)
 
-        def judged(record: StoreRecord) -> tuple[Doc, Doc, Sequence[str], bool]:
+        def judged(record: StoreRecord) -> _Judged:
             # Read twice: decoding is several times faster than copying.
             old, new = _current(resource, record), change(_current(resource, record))
-            self._refuse_escalation(resource, namespace, name, new, old, requester)
+            self._refuse_escalation(resource, namespace, name, new, old, options.requester)
             prepare_update(resource, new, old, may_overwrite=strategy.unconditional_update, is_put=is_put)
             self._judge_change(resource, new, old, options, subresource, is_tracked)
             is_idle = is_no_change(new, old) and is_stored_as_today(resource, record.document)
             return new, old, strategy.warnings(new, old), is_idle
 
+        beside = is_large or self._is_guarded(resource, options.requester)
+        return await self._replace(
+            resource, namespace, name, judged, options.dry_run, beside=beside, is_charged=not subresource
+        )
+
+    async def _replace(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        judge: Callable[[StoreRecord], _Judged],
+        dry_run: bool,
+        *,
+        beside: bool = False,
+        is_charged: bool = False,
+    ) -> Written:
+        """Write what `judge` makes of an object, and judge it again when another writer came first."""
         for _ in range(MAX_TRIES):
-            record = self.store.get(key)
-            if record is None:
-                raise api_errors.not_found(resource, name)
-            beside = is_large or event_loop.is_large(record.document) or self._is_guarded(resource, requester)
-            new, old, warnings, is_idle = await self.work(beside, partial(judged, record))
+            record = self.read(resource, namespace, name)
+            is_large = beside or event_loop.is_large(record.document)
+            new, old, warnings, is_idle = await self.work(is_large, partial(judge, record))
             if is_idle:
                 return Written(record.document, warnings=warnings)
             charges: tuple[Charge, ...] = ()
-            if not subresource:
-                charges = await self._quotas.charge(resource, new, old, dry_run=options.dry_run, is_large=beside)
+            if is_charged:
+                charges = await self._quotas.charge(resource, new, old, dry_run=dry_run, is_large=is_large)
             try:
-                return replace(await self._write(resource, new, old, record, options.dry_run), warnings=warnings)
+                return replace(await self._write(resource, new, old, record, dry_run), warnings=warnings)
             except (StaleRevision, KeyMissing):
                 await self._quotas.release(charges)
         raise api_errors.modified(resource, name)
@@ -261,21 +276,11 @@ class Registry:
         Raises NotFound, Conflict, or what `change` raises. Ownership of fields is not tracked, as upstream does not.
         """
 
-        def changed(record: StoreRecord) -> tuple[Doc, Doc, bool]:
+        def judged(record: StoreRecord) -> _Judged:
             old, new = decode(record.document), change(decode(record.document))
-            return new, old, new == old
+            return new, old, (), new == old
 
-        for _ in range(MAX_TRIES):
-            record = self.read(resource, namespace, name)
-            beside = event_loop.is_large(record.document)
-            new, old, is_idle = await self.work(beside, partial(changed, record))
-            if is_idle:
-                return Written(record.document)
-            try:
-                return await self._write(resource, new, old, record, dry_run)
-            except (StaleRevision, KeyMissing):
-                continue
-        raise api_errors.modified(resource, name)
+        return await self._replace(resource, namespace, name, judged, dry_run)
 
     def _judge_change(
         self, resource: Resource, new: Doc, old: Doc, options: WriteOptions, subresource: str, is_tracked: bool

@@ -15,11 +15,11 @@ from weakref import WeakSet
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from tonnage.client.calls import OnRequest
 from tonnage.client.informer import Informer
 from tonnage.client.leader import LeaderElector
+from tonnage.metrics import show_families
 from tonnage.objects.meta import split_key
 
 _BUCKETS_S: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
@@ -64,16 +64,6 @@ class RestClientMetrics:
         return count
 
 
-class ReadMetrics(Collector):
-    """Metric families that are put together whenever the metrics are read."""
-
-    def __init__(self, families: Callable[[], Iterable[Metric]]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterable[Metric]:
-        return self._families()
-
-
 def show_leadership(registry: CollectorRegistry, electors: Callable[[], Iterable[LeaderElector]]) -> None:
     def families() -> Iterable[Metric]:
         family = GaugeMetricFamily(
@@ -86,12 +76,12 @@ def show_leadership(registry: CollectorRegistry, electors: Callable[[], Iterable
             family.add_metric((split_key(each.lease)[1],), float(each.leadership.is_leading))
         yield family
 
-    registry.register(ReadMetrics(families))
+    show_families(registry, families)
 
 
 def show_watches(registry: CollectorRegistry, informers: Callable[[], Iterable[Informer[Any]]]) -> None:
     """Show how these informers stand. Those of one resource are told as one: the worst times, and sums."""
-    registry.register(ReadMetrics(lambda: _watches(informers())))
+    show_families(registry, lambda: _watches(informers()))
 
 
 def _watches(informers: Iterable[Informer[Any]]) -> Iterable[Metric]:
@@ -176,7 +166,7 @@ class WorkQueueMetrics:
             buckets=_QUEUE_BUCKETS_S,
             registry=registry,
         )
-        registry.register(ReadMetrics(lambda: _queue_states(list(self._queues))))
+        show_families(registry, lambda: _queue_states(list(self._queues)))
 
     def queue(self, name: str) -> QueueMetrics:
         """For one more queue. Queues of one name are counted together."""

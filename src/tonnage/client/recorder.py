@@ -27,11 +27,11 @@ from tonnage import logs
 from tonnage.backoff import jittered
 from tonnage.client.http import Client
 from tonnage.client.leadership import NotLeading
-from tonnage.client.metrics import ReadMetrics
 from tonnage.client.throttle import TokenBucket
 from tonnage.client.workqueue import WorkQueue
 from tonnage.clock import within
 from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
+from tonnage.metrics import show_families
 from tonnage.objects import scheme
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1.small_kinds import EventSeries
@@ -361,4 +361,4 @@ def count_dropped_events(registry: CollectorRegistry, recorders: Callable[[], It
         family.add_metric(("failed",), sum(each.abandoned for each in found))
         yield family
 
-    registry.register(ReadMetrics(families))
+    show_families(registry, families)

@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from tonnage import logs
-from tonnage.client.metrics import ReadMetrics
 from tonnage.clock import Clock
+from tonnage.metrics import show_families
 from tonnage.scheduling.engine.profiles import Assembled
 from tonnage.scheduling.framework import Code, Plugin, PluginCounter, PluginTimes, Status
 from tonnage.scheduling.queue.queued_pod import QueuedPod
@@ -107,7 +107,7 @@ class SchedulerMetrics:
 
     def watch(self, families: Callable[[], Iterable[Metric]]) -> None:
         """Show what `families` says whenever the metrics are read."""
-        self._registry.register(ReadMetrics(families))
+        show_families(self._registry, families)
 
 
 class _TimedStatus:

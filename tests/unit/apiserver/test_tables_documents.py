@@ -85,14 +85,6 @@ def test_a_row_has_a_cell_for_every_column_even_of_a_bare_object() -> None:
         assert len(made["rows"][0]["cells"]) == len(made["columnDefinitions"]), resource.qualified
 
 
-def test_the_scale_of_a_workload_has_columns_of_its_own() -> None:
-    deployments = BY_PLURAL["apps", "deployments"]
-    scale = {"metadata": {"name": "web"}, "spec": {"replicas": 5}, "status": {"replicas": 2}}
-    made = tables.table(deployments, [scale], now=NOW, list_metadata={}, subresource="scale")
-    assert [column["name"] for column in made["columnDefinitions"]] == ["Name", "Desired", "Available", "Age"]
-    assert made["rows"][0]["cells"] == ["web", 5, 2, "<unknown>"]
-
-
 def test_a_kind_without_columns_shows_when_it_was_created() -> None:
     plain = Resource("", "v1", "Binding", "bindings", True)
     made = tables.table(plain, [namespace("a")], now=NOW, list_metadata={}, include="None")

@@ -16,7 +16,7 @@ from tonnage.apiserver.tables import cells, cluster, pods, storage, workloads
 from tonnage.apiserver.tables.cells import NAME, Cell, Column, Layouts
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.custom.printer_columns import Looks, PrinterColumn
-from tonnage.documents.schema import Struct, schema_of, schema_of_resource
+from tonnage.documents.schema import schema_of, schema_of_resource
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import Resource
 
@@ -32,14 +32,14 @@ _LAYOUTS: Layouts = {**pods.LAYOUTS, **storage.LAYOUTS, **workloads.LAYOUTS, **c
 _PLAIN = (NAME, cells.text("Created At", "metadata.creationTimestamp", "0001-01-01T00:00:00Z", type="date"))
 
 
-def columns(resource: Resource, *, subresource: str = "") -> list[Doc]:
+def columns(resource: Resource) -> list[Doc]:
     """The column definitions of a resource. In a watch only the first event carries them."""
-    if isinstance(resource, CustomResource) and subresource != "scale":
+    if isinstance(resource, CustomResource):
         about = cells.description(schema_of("meta", "v1", "ObjectMeta"), "name")
         name = {"name": NAME.name, "type": NAME.type, "format": NAME.format, "description": about, "priority": 0}
         return [name, *resource.custom.column_definitions()]
-    layout, schema = _shown_as(resource, subresource)
-    return [column.definition(schema) for column in layout]
+    schema = schema_of_resource(resource)
+    return [column.definition(schema) for column in _layout(resource)]
 
 
 def table(
@@ -50,19 +50,18 @@ def table(
     list_metadata: Doc,
     include: Include = "Metadata",
     headers: bool = True,
-    subresource: str = "",
     api_version: str = API_VERSION,
 ) -> Doc:
     """A meta.k8s.io Table with one row for each document. `list_metadata` becomes the table's metadata.
 
-    `headers=False` leaves the definitions out, for the later events of a watch. The documents of `scale` are Scales.
+    `headers=False` leaves the definitions out, for the later events of a watch.
     """
     layout: Sequence[Column]
-    if isinstance(resource, CustomResource) and subresource != "scale":
+    if isinstance(resource, CustomResource):
         looks = Looks()
         layout = (NAME, *(_custom_column(column, looks) for column in resource.custom.columns))
     else:
-        layout, _ = _shown_as(resource, subresource)
+        layout = _layout(resource)
     conditions_of = pods.completed if layout is pods.COLUMNS else None
     rows: list[Doc] = []
     for doc in docs:
@@ -76,15 +75,13 @@ def table(
         "kind": "Table",
         "apiVersion": api_version,
         "metadata": list_metadata,
-        "columnDefinitions": columns(resource, subresource=subresource) if headers else None,
+        "columnDefinitions": columns(resource) if headers else None,
         "rows": rows,
     }
 
 
-def _shown_as(resource: Resource, subresource: str) -> tuple[tuple[Column, ...], Struct]:
-    if subresource == "scale":
-        return _LAYOUTS["autoscaling", "Scale"], schema_of("autoscaling", "v1", "Scale")
-    return _LAYOUTS.get((resource.group, resource.kind), _PLAIN), schema_of_resource(resource)
+def _layout(resource: Resource) -> tuple[Column, ...]:
+    return _LAYOUTS.get((resource.group, resource.kind), _PLAIN)
 
 
 def _custom_column(column: PrinterColumn, looks: Looks) -> Column:

@@ -1,4 +1,4 @@
-"""Controllers of pods: how many pods are wanted, how many are there. Also scales, revisions and disruption budgets."""
+"""Controllers of pods: how many pods are wanted, how many are there. Also revisions and disruption budgets."""
 
 from __future__ import annotations
 
@@ -64,8 +64,11 @@ def _job_selector(path: str) -> Column:
 
 
 _READY = Column("Ready", _ready_of_desired, about="Pods that are ready, of how many wanted.")
-_DESIRED = number("Desired", "spec.replicas")
-_COUNTS = (_DESIRED, number("Current", "status.replicas"), number("Ready", "status.readyReplicas"))
+_COUNTS = (
+    number("Desired", "spec.replicas"),
+    number("Current", "status.replicas"),
+    number("Ready", "status.readyReplicas"),
+)
 _SELECTOR = of("Selector", "spec.selector", cells.selector_or_none, wide=True)
 _LABELS_SELECTED = of("Selector", "spec.selector", cells.labels, wide=True)
 
@@ -110,7 +113,6 @@ LAYOUTS: Layouts = {
         number("Allowed Disruptions", "status.disruptionsAllowed"),
         AGE,
     ),
-    ("autoscaling", "Scale"): (text("Name", "metadata.name"), _DESIRED, number("Available", "status.replicas"), AGE),
     ("batch", "Job"): (
         NAME,
         Column("Status", _job_status, about="Running, or the condition that counts."),

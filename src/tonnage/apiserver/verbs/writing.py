@@ -40,7 +40,7 @@ async def create(registry: Registry, call: Call) -> Response:
     """POST to a collection. Raises Invalid (422), AlreadyExists (409), Forbidden (403)."""
     options = write_options(call)
     doc, is_large = await _read_own(registry, call, options)
-    written = await registry.create(call.resource, call.namespace, doc, options, is_large=is_large, requester=call.user)
+    written = await registry.create(call.resource, call.namespace, doc, options, is_large=is_large)
     return await respond_written(registry, call, written)
 
 
@@ -84,7 +84,6 @@ async def change(
         is_put=is_put,
         is_tracked=is_tracked,
         is_large=is_large,
-        requester=call.user,
     )
 
 
@@ -101,14 +100,7 @@ async def create_missing(
         raise forbidden(asked, decision.reason)
     doc["metadata"].pop("resourceVersion", None)
     return await registry.create(
-        resource,
-        call.namespace,
-        doc,
-        options,
-        is_tracked=is_tracked,
-        is_large=is_large,
-        requester=call.user,
-        requested_name=call.name,
+        resource, call.namespace, doc, options, is_tracked=is_tracked, is_large=is_large, requested_name=call.name
     )
 
 

@@ -17,22 +17,7 @@ from datetime import datetime
 from typing import Final
 
 from tonnage import logs
-from tonnage.behaviour.nodes.node_lifecycle_plan import (
-    EXCLUDED,
-    READY,
-    DisruptionChange,
-    EvictionRates,
-    Heartbeat,
-    Zones,
-    is_overdue,
-    no_execute_key,
-    no_schedule_keys,
-    observe,
-    unknown_conditions,
-    with_no_execute,
-    with_no_schedule,
-    zone_of,
-)
+from tonnage.behaviour.nodes import node_lifecycle_plan as plan
 from tonnage.client.cache import Indexer
 from tonnage.clock import StampAges, rfc3339
 from tonnage.controllers.controller_context import ControllerContext, QueueController, node_of_pod
@@ -59,7 +44,7 @@ class NodeLifecycleConfiguration:
     node_monitor_period_s: float = 5.0
     node_monitor_grace_period_s: float = 50.0
     node_startup_grace_period_s: float = 60.0
-    rates: EvictionRates = field(default_factory=EvictionRates)
+    rates: plan.EvictionRates = field(default_factory=plan.EvictionRates)
 
 
 class NodeLifecycleController(QueueController):
@@ -70,9 +55,9 @@ class NodeLifecycleController(QueueController):
         self._nodes = context.informers.of(Node)
         self._leases = context.informers.of(Lease, namespace=LEASES)
         self._pods_on_node = Indexer(context.informers.of(Pod), node_of_pod)
-        self._healths: dict[str, Heartbeat] = {}
+        self._healths: dict[str, plan.Heartbeat] = {}
         self._registered: dict[str, str] = {}
-        self._zones = Zones(self._configuration.rates)
+        self._zones = plan.Zones(self._configuration.rates)
         self._to_taint: dict[str, None] = {}  # names, in the order in which they were found lost
         self._some_are_lost = asyncio.Event()
         self._add_queue("node-taints", self._reconcile_taints).follow(self._nodes)
@@ -89,10 +74,10 @@ class NodeLifecycleController(QueueController):
         node = self._nodes.get(name)
         if node is None:
             return
-        keys = no_schedule_keys(node)
+        keys = plan.no_schedule_keys(node)
         taints = [{"key": taint.key, "effect": taint.effect} for taint in node.spec.taints]
-        if with_no_schedule(taints, keys, self._clock.now()) != taints:
-            await self._change_taints(node, lambda found, now: with_no_schedule(found, keys, now))
+        if plan.with_no_schedule(taints, keys, self._clock.now()) != taints:
+            await self._change_taints(node, lambda found, now: plan.with_no_schedule(found, keys, now))
 
     # -- one look at all nodes ----------------------------------------------------------------------------------------
 
@@ -103,14 +88,14 @@ class NodeLifecycleController(QueueController):
         is_ready: dict[str, list[bool]] = defaultdict(list)
         found: list[tuple[Node, NodeCondition | None]] = []
         for node in nodes:
-            ready = node.condition(READY)
+            ready = node.condition(plan.READY)
             try:
                 ready = await self._update_health(node)
                 found.append((node, ready))
             except TonnageError as exc:
                 _log.warning("A node's health could not be written", node=node.name, error=exc.message)
-            in_zone = is_ready[zone_of(node)]
-            if EXCLUDED not in node.metadata.labels:
+            in_zone = is_ready[plan.zone_of(node)]
+            if plan.EXCLUDED not in node.metadata.labels:
                 in_zone.append(ready is not None and ready.is_true)
         # Only now, when it is known which other nodes are lost, are pods evicted.
         self._handle_disruption(self._zones.update(is_ready, self._clock.monotonic()))
@@ -150,16 +135,16 @@ class NodeLifecycleController(QueueController):
     async def _update_health_once(self, node: Node) -> NodeCondition | None:
         now = self._measured_now(node)
         lease = self._leases.get(f"{LEASES}/{node.name}")
-        health = self._healths[node.name] = observe(self._healths.get(node.name), node, lease, now)
-        ready = node.condition(READY)
-        if not is_overdue(
+        health = self._healths[node.name] = plan.observe(self._healths.get(node.name), node, lease, now)
+        ready = node.condition(plan.READY)
+        if not plan.is_overdue(
             health,
             now,
             grace_s=self._configuration.node_monitor_grace_period_s,
             startup_grace_s=self._configuration.node_startup_grace_period_s,
         ):
             return ready
-        conditions = unknown_conditions(node, self._clock.now())
+        conditions = plan.unknown_conditions(node, self._clock.now())
         if conditions:
             same = {"uid": node.uid, "resourceVersion": node.metadata.resource_version}
             patch = {"metadata": same, "status": {"conditions": conditions}}
@@ -168,10 +153,10 @@ class NodeLifecycleController(QueueController):
             if ready is not None and ready.is_true:
                 self._record_event(node.name, node.uid, "NodeNotReady", f"Node {node.name} status is now: NodeNotReady")
             # Our own write of its status is no heartbeat.
-            written = observe(health, node, lease, now)
+            written = plan.observe(health, node, lease, now)
             self._healths[node.name] = replace(written, last_seen_at=health.last_seen_at)
         await self._mark_pods_not_ready(node)
-        return node.condition(READY)
+        return node.condition(plan.READY)
 
     def _measured_now(self, node: Node) -> datetime:
         """What a node's silence is measured by: setting the clock makes no node silent, and hides no silence."""
@@ -200,12 +185,12 @@ class NodeLifecycleController(QueueController):
         if ready is not None and (ready.is_true or self._zones.are_all_lost):
             self._to_taint.pop(node.name, None)
             if present:
-                await self._change_taints(node, lambda found, now: with_no_execute(found, "", now))
+                await self._change_taints(node, lambda found, now: plan.with_no_execute(found, "", now))
                 _log.info("No pod is turned out of a node any more", node=node.name, ready=ready.status)
             return
-        key = no_execute_key(ready)
+        key = plan.no_execute_key(ready)
         if key and present and key not in present:
-            await self._change_taints(node, lambda found, now: with_no_execute(found, key, now))
+            await self._change_taints(node, lambda found, now: plan.with_no_execute(found, key, now))
         elif key and not present:
             self._to_taint.setdefault(node.name)
             self._some_are_lost.set()
@@ -220,24 +205,24 @@ class NodeLifecycleController(QueueController):
                 if node is None:
                     self._to_taint.pop(name, None)
                     continue
-                key = no_execute_key(node.condition(READY))
-                if key and self._zones.may_taint(zone_of(node), self._clock.monotonic()):
+                key = plan.no_execute_key(node.condition(plan.READY))
+                if key and self._zones.may_taint(plan.zone_of(node), self._clock.monotonic()):
                     await self._taint_lost_node(node, key)
             await self._clock.sleep(_TAINT_EVERY_S)
 
     async def _taint_lost_node(self, node: Node, key: str) -> None:
         try:
-            await self._change_taints(node, lambda found, now: with_no_execute(found, key, now))
+            await self._change_taints(node, lambda found, now: plan.with_no_execute(found, key, now))
         except TonnageError as exc:
             _log.warning("A lost node could not be tainted; it is tried again", node=node.name, error=exc.message)
             return
         _log.info("Pods are turned out of a lost node", node=node.name, taint=key)
         self._to_taint.pop(node.name, None)
 
-    def _handle_disruption(self, change: DisruptionChange | None) -> None:
-        if change is DisruptionChange.ENTERED:
+    def _handle_disruption(self, change: plan.DisruptionChange | None) -> None:
+        if change is plan.DisruptionChange.ENTERED:
             _log.warning("No node is ready: the fault may be ours, and no pod is turned out")
-        elif change is DisruptionChange.LEFT:
+        elif change is plan.DisruptionChange.LEFT:
             _log.info("Some nodes are ready again: pods are turned out of lost ones")
             for node in self._nodes:
                 if health := self._healths.get(node.name):

@@ -21,28 +21,7 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.backoff import jittered
-from tonnage.behaviour.volumes import binding_plan as patches
-from tonnage.behaviour.volumes.binding_plan import (
-    FAILED,
-    RELEASED,
-    AssignClass,
-    Bind,
-    ClaimInputs,
-    MarkLost,
-    Note,
-    ProvisionClaim,
-    QueueClaim,
-    RecordEvent,
-    RecordEvents,
-    Release,
-    SetPhase,
-    StayPending,
-    Unbind,
-    claim_step,
-    provisioning_note,
-    reclaim_step,
-    volume_step,
-)
+from tonnage.behaviour.volumes import binding_plan
 from tonnage.client.cache import Indexer
 from tonnage.client.written_objects import MutationCache
 from tonnage.controllers.controller_context import (
@@ -96,19 +75,19 @@ class BindingWriter:
         """Volumes that the informer shows without a `claimRef`; look at it again, the newest may have one."""
         return [volume for volume in self._newest(self._unbound(_UNBOUND)) if volume.name not in self.being_bound]
 
-    def event(self, about: PersistentVolume | PersistentVolumeClaim, note: Note) -> None:
+    def event(self, about: PersistentVolume | PersistentVolumeClaim, note: binding_plan.Note) -> None:
         self.recorder.event(about, note.type, note.reason, "Binding", note.message)
 
     async def bind(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
         """Make them one, or what is missing of it."""
         self.being_bound.add(volume.name)
         try:
-            volume = await self.patch_volume(volume, patches.volume_bound(volume, claim))
+            volume = await self.patch_volume(volume, binding_plan.volume_bound(volume, claim))
             # The volume is the claim's from here on. What follows may be cut short anywhere and is completed later, so
             # that its phase and the claim's side need not wait for each other.
             said, bound = await asyncio.gather(
                 self.set_phase(volume, "Bound"),
-                self.patch_claim(claim, patches.claim_bound(claim, volume)),
+                self.patch_claim(claim, binding_plan.claim_bound(claim, volume)),
                 return_exceptions=True,
             )
             if isinstance(bound, BaseException):
@@ -120,14 +99,16 @@ class BindingWriter:
             self.being_bound.discard(volume.name)
 
     async def unbind(self, volume: PersistentVolume) -> None:
-        volume = await self.patch_volume(volume, patches.volume_unbound(volume))
+        volume = await self.patch_volume(volume, binding_plan.volume_unbound(volume))
         _log.info("Binding taken back", volume=volume.name)
         await self.set_phase(volume, AVAILABLE)
 
-    async def set_phase(self, volume: PersistentVolume, phase: str, note: Note | None = None) -> PersistentVolume:
+    async def set_phase(
+        self, volume: PersistentVolume, phase: str, note: binding_plan.Note | None = None
+    ) -> PersistentVolume:
         """Write the volume's phase if it is another, and record the note then."""
         finalizer = self._attachers_finalizer(volume) if phase == "Bound" else ""
-        patch = patches.volume_phase(volume, phase, note.message if note else "", finalizer=finalizer)
+        patch = binding_plan.volume_phase(volume, phase, note.message if note else "", finalizer=finalizer)
         if patch is None:
             return volume
         volume = await self.patch_volume(volume, patch, "status")
@@ -139,7 +120,7 @@ class BindingWriter:
     async def set_claim_phase(
         self, claim: PersistentVolumeClaim, phase: str, volume: PersistentVolume | None = None
     ) -> PersistentVolumeClaim:
-        patch = patches.claim_status(claim, phase, volume)
+        patch = binding_plan.claim_status(claim, phase, volume)
         if patch is not None:
             claim = await self.patch_claim(claim, patch, "status")
             _log.info("Claim entered phase", claim=claim.key, phase=phase)
@@ -202,25 +183,25 @@ class PersistentVolumeBinder(QueueController):
         if claim is None:
             return None
         inputs = self._inputs(claim)
-        match claim_step(claim, inputs):
-            case Bind(volume):
+        match binding_plan.claim_step(claim, inputs):
+            case binding_plan.Bind(volume):
                 await self._bindings.bind(volume, claim)
                 return None
-            case AssignClass(name):
-                await self._bindings.patch_claim(claim, patches.claim_class(claim, name))
+            case binding_plan.AssignClass(name):
+                await self._bindings.patch_claim(claim, binding_plan.claim_class(claim, name))
                 _log.info("Default class assigned", claim=key, storage_class=name)
-            case ProvisionClaim(provisioner):
-                claim = await self._bindings.patch_claim(claim, patches.claim_provisioner(claim, provisioner))
-                self._bindings.event(claim, provisioning_note(provisioner))
-            case StayPending(note):
+            case binding_plan.ProvisionClaim(provisioner):
+                claim = await self._bindings.patch_claim(claim, binding_plan.claim_provisioner(claim, provisioner))
+                self._bindings.event(claim, binding_plan.provisioning_note(provisioner))
+            case binding_plan.StayPending(note):
                 if note is not None:
                     self._bindings.event(claim, note)
                 await self._bindings.set_claim_phase(claim, "Pending")
-            case RecordEvent(note, is_broken):
+            case binding_plan.RecordEvent(note, is_broken):
                 self._bindings.event(claim, note)
                 if is_broken:
                     raise TonnageError(f"claim {key}: {note.message}")
-            case MarkLost(note):
+            case binding_plan.MarkLost(note):
                 if claim.status.phase != "Lost":
                     await self._mark_lost(claim, inputs, note)
                 return None
@@ -228,13 +209,13 @@ class PersistentVolumeBinder(QueueController):
 
     # -- inputs of a step --------------------------------------------------------------------------------------------
 
-    def _inputs(self, claim: PersistentVolumeClaim) -> ClaimInputs:
+    def _inputs(self, claim: PersistentVolumeClaim) -> binding_plan.ClaimInputs:
         storage_class = self._classes.get(claim.class_name)
         is_delayed = storage_class is not None and storage_class.waits_for_consumer
         candidates = self._bindings.volumes_for(claim.key)
         if not claim.is_bound and not is_delayed:
             candidates += self._bindings.unbound()
-        return ClaimInputs(
+        return binding_plan.ClaimInputs(
             volume=self._bindings.volumes.get,
             candidates=candidates,
             storage_class=storage_class,
@@ -244,14 +225,18 @@ class PersistentVolumeBinder(QueueController):
             ],
         )
 
-    async def _mark_lost(self, claim: PersistentVolumeClaim, inputs: ClaimInputs, note: Note) -> None:
+    async def _mark_lost(
+        self, claim: PersistentVolumeClaim, inputs: binding_plan.ClaimInputs, note: binding_plan.Note
+    ) -> None:
         """Give the claim up. Raises TonnageError when the server still has its volume; the informer will show it."""
         name = claim.spec.volume_name
         if name:
             named = f"metadata.name={name}"
             found = (await self._client.list(PersistentVolume, field_selector=named)).items
             volume = found[0] if found else None
-            if not isinstance(claim_step(claim, replace(inputs, volume=lambda _: volume)), MarkLost):
+            if not isinstance(
+                binding_plan.claim_step(claim, replace(inputs, volume=lambda _: volume)), binding_plan.MarkLost
+            ):
                 raise TonnageError(f"claim {claim.key}: its volume {name} is not known here yet")
         claim = await self._bindings.set_claim_phase(claim, "Lost")
         self._bindings.event(claim, note)
@@ -265,19 +250,19 @@ class PersistentVolumeBinder(QueueController):
         if key in self._bindings.being_bound:
             return _BUSY_S
         claim = await self._claim_of(volume)
-        match volume_step(volume, claim):
-            case SetPhase(phase, note):
+        match binding_plan.volume_step(volume, claim):
+            case binding_plan.SetPhase(phase, note):
                 await self._bindings.set_phase(volume, phase, note)
-            case QueueClaim():
+            case binding_plan.QueueClaim():
                 if claim is not None:
                     self._queue.add(claim.key)
-            case RecordEvents(of_volume, of_claim):
+            case binding_plan.RecordEvents(of_volume, of_claim):
                 self._bindings.event(volume, of_volume)
                 if claim is not None:
                     self._bindings.event(claim, of_claim)
-            case Unbind():
+            case binding_plan.Unbind():
                 await self._bindings.unbind(volume)
-            case Release():
+            case binding_plan.Release():
                 await self._release(volume)
         return None
 
@@ -289,7 +274,7 @@ class PersistentVolumeBinder(QueueController):
         claim = self._bindings.claims.get(owner.key)
         if claim is not None and claim.uid == owner.uid:
             return claim
-        if claim is None and volume.status.phase in (RELEASED, FAILED):
+        if claim is None and volume.status.phase in (binding_plan.RELEASED, binding_plan.FAILED):
             return None  # the server was asked before
         try:
             claim = await self._client.get(PersistentVolumeClaim, owner.key)
@@ -298,11 +283,11 @@ class PersistentVolumeBinder(QueueController):
         return claim if claim.uid == owner.uid else None
 
     async def _release(self, volume: PersistentVolume) -> None:
-        if volume.status.phase not in (RELEASED, FAILED):
+        if volume.status.phase not in (binding_plan.RELEASED, binding_plan.FAILED):
             policy = volume.spec.persistent_volume_reclaim_policy
             _log.info("Volume is released", volume=volume.name, reclaim_policy=policy)
-            volume = await self._bindings.set_phase(volume, RELEASED)
-        outcome = reclaim_step(volume)
+            volume = await self._bindings.set_phase(volume, binding_plan.RELEASED)
+        outcome = binding_plan.reclaim_step(volume)
         if outcome is not None:
             await self._bindings.set_phase(volume, outcome.phase, outcome.note)
 

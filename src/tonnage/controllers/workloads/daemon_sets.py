@@ -14,16 +14,7 @@ from collections.abc import Sequence
 
 from tonnage import logs
 from tonnage.backoff import KeyedBackoff
-from tonnage.behaviour.workloads import templates
-from tonnage.behaviour.workloads.daemon_set_plan import (
-    DaemonPlan,
-    ObservedDaemons,
-    daemon_pod,
-    manage,
-    rolling_update,
-    status_of,
-    target_node,
-)
+from tonnage.behaviour.workloads import daemon_set_plan, templates
 from tonnage.behaviour.workloads.pod_states import earliest, next_check_s
 from tonnage.behaviour.workloads.templates import REVISION_HASH
 from tonnage.controllers.controller_context import ControllerContext
@@ -91,9 +82,9 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
         hashes = {hash_of(each) for each in (current, *templates.equal_to(owner, revisions))}
         pods = self._measured(await self._claimed(owner), owner.spec.min_ready_seconds)
         now = self._clock.now()
-        observed = ObservedDaemons.of(owner, self._nodes, pods, hashes, now)
+        observed = daemon_set_plan.ObservedDaemons.of(owner, self._nodes, pods, hashes, now)
         again_s, failure = await self._carry_out(observed, hash_of(current))
-        await write_status(self._client, owner, status_of(observed, collisions))
+        await write_status(self._client, owner, daemon_set_plan.status_of(observed, collisions))
         in_use = {pod.metadata.labels.get(REVISION_HASH) for pod in pods}
         live = {current.name, *(each.name for each in revisions if hash_of(each) in in_use)}
         await self._history.forget(owner, revisions, live)
@@ -101,13 +92,15 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
             raise failure
         return earliest(again_s, next_check_s(pods, owner.spec.min_ready_seconds, now))
 
-    async def _carry_out(self, observed: ObservedDaemons, hash_: str) -> tuple[float | None, TonnageError | None]:
+    async def _carry_out(
+        self, observed: daemon_set_plan.ObservedDaemons, hash_: str
+    ) -> tuple[float | None, TonnageError | None]:
         """Do what is planned; when a failed pod may be deleted that has to wait, and the first failure."""
-        owner, plan = observed.owner, manage(observed)
+        owner, plan = observed.owner, daemon_set_plan.manage(observed)
         ended, again_s = self._may_be_deleted(owner, plan.ended)
         if not plan.create and not plan.delete and not ended:
-            waiting, update = plan.ended, rolling_update(observed)
-            plan = DaemonPlan(update.create, tuple(pod for pod in update.delete if pod not in waiting))
+            waiting, update = plan.ended, daemon_set_plan.rolling_update(observed)
+            plan = daemon_set_plan.DaemonPlan(update.create, tuple(pod for pod in update.delete if pod not in waiting))
         failure = await self._create(owner, plan.create, hash_)
         deleted = await self._pod_control.delete_all(owner, [*plan.delete, *ended])
         return again_s, failure or deleted
@@ -116,7 +109,7 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
         if nodes:
             _log.info("Nodes need a daemon pod", daemon_set=owner.key, nodes=len(nodes))
         return await slow_start(
-            len(nodes), lambda n: self._pod_control.create(owner, daemon_pod(owner, nodes[n], hash_))
+            len(nodes), lambda n: self._pod_control.create(owner, daemon_set_plan.daemon_pod(owner, nodes[n], hash_))
         )
 
     def _may_be_deleted(self, owner: DaemonSet, ended: Sequence[Pod]) -> tuple[list[Pod], float | None]:
@@ -124,7 +117,7 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
         chosen: list[Pod] = []
         pauses: list[float] = []
         for pod in ended:
-            node = target_node(pod)
+            node = daemon_set_plan.target_node(pod)
             key = backoff_key(owner, node)
             left_s = self._failed_pods.left_s(key, owner.metadata.generation)
             if pod.status.phase == "Failed" and left_s > 0:

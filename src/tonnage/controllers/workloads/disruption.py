@@ -11,16 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from tonnage import logs
-from tonnage.behaviour.workloads.disruption_plan import (
-    NoController,
-    disrupted_pods,
-    expected_pods,
-    failed_status,
-    guards,
-    stale_after_s,
-    status_of,
-    workload_size,
-)
+from tonnage.behaviour.workloads import disruption_plan
 from tonnage.client.cache import Cache, Indexer
 from tonnage.clock import StampAges, rfc3339
 from tonnage.controllers.controller_context import ControllerContext, QueueController, namespace_of
@@ -60,7 +51,7 @@ class DisruptionController(QueueController):
         self._pod_changed(new)
 
     def _pod_changed(self, pod: Pod) -> None:
-        budgets = [each for each in self._budgets_in(pod.namespace) if guards(each, pod)]
+        budgets = [each for each in self._budgets_in(pod.namespace) if disruption_plan.guards(each, pod)]
         if len(budgets) > 1:
             note = (
                 f'Pod "{pod.namespace}"/"{pod.name}" matches multiple PodDisruptionBudgets.  '
@@ -69,7 +60,7 @@ class DisruptionController(QueueController):
             self._recorder.event(pod, "Warning", "MultiplePodDisruptionBudgets", "Guard", note)
         for each in budgets:
             self._reconciler.add(each.key)
-        if stale_after_s(pod, self._clock.now()) is not None:
+        if disruption_plan.stale_after_s(pod, self._clock.now()) is not None:
             self._stale.add(pod.key)
 
     async def _reconcile(self, key: Key) -> float | None:
@@ -82,23 +73,23 @@ class DisruptionController(QueueController):
             pods = [pod for pod in there if selects(budget.spec.selector, pod.metadata.labels)]
             if not pods:
                 self._recorder.event(budget, "Normal", "NoPods", "Count", "No matching pods found")
-            wanted = expected_pods(budget.spec, pods, self._scale_of)
-        except (NoController, ValueError, InvalidSelector) as exc:
+            wanted = disruption_plan.expected_pods(budget.spec, pods, self._scale_of)
+        except (disruption_plan.NoController, ValueError, InvalidSelector) as exc:
             note = f"Failed to calculate the number of expected pods: {exc}"
             self._recorder.event(budget, "Warning", "CalculateExpectedPodCountFailed", "Count", note)
-            await self._write(budget, failed_status(budget, str(exc), now))
+            await self._write(budget, disruption_plan.failed_status(budget, str(exc), now))
             return None  # a change of the budget or of its pods queues it again
         if wanted.unmanaged:
             self._warn_of_unmanaged(budget)
         noted = budget.status.disrupted_pods
         # As today's clock would have written them: setting it makes no note older or younger.
         measured = {name: now - timedelta(seconds=self._ages.age_s((key, name), at)) for name, at in noted.items()}
-        found = disrupted_pods(measured, pods, now)
+        found = disruption_plan.disrupted_pods(measured, pods, now)
         for pod in found.not_deleted:
             note = f"Pod was expected by PDB {budget.namespace}/{budget.name} to be deleted but it wasn't"
             self._recorder.event(pod, "Warning", "NotDeleted", "Delete", note)
         waiting = {name: noted[name] for name in found.waiting}
-        await self._write(budget, status_of(budget, pods, wanted, waiting, now))
+        await self._write(budget, disruption_plan.status_of(budget, pods, wanted, waiting, now))
         # A little more than the rest of the two minutes: a note is struck when they are over.
         return None if found.recheck_s is None else found.recheck_s + 0.1
 
@@ -129,14 +120,14 @@ class DisruptionController(QueueController):
         await self._client.patch(PodDisruptionBudget, budget.key, patch, subresource="status")
 
     def _scale_of(self, controller: OwnerReference, namespace: str) -> tuple[str, int] | None:
-        return workload_size(controller, namespace, lambda kind, key: self._sizes[kind].get(key))
+        return disruption_plan.workload_size(controller, namespace, lambda kind, key: self._sizes[kind].get(key))
 
     async def _reset_stale_condition(self, key: Key) -> float | None:
         """Take back a DisruptionTarget that nothing came of."""
         pod = self._pods.get(key)
         condition = pod.condition("DisruptionTarget") if pod is not None else None
         since = condition.last_transition_time if condition is not None else None
-        left_s = stale_after_s(pod, self._ages.now(key, since)) if pod is not None else None
+        left_s = disruption_plan.stale_after_s(pod, self._ages.now(key, since)) if pod is not None else None
         if pod is None or left_s is None:
             return None
         if left_s > 0:

@@ -18,31 +18,7 @@ from typing import Final
 import msgspec
 
 from tonnage import logs
-from tonnage.behaviour.workloads.job_plan import (
-    Count,
-    JobVerdict,
-    Manage,
-    account,
-    completed,
-    counted,
-    deadline_s,
-    finished,
-    has_uncounted,
-    manage,
-    settle,
-    verdict_of,
-    with_condition,
-)
-from tonnage.behaviour.workloads.job_pods import (
-    finished_at,
-    ignored_index_failures,
-    index_failures,
-    is_failed,
-    is_tracked,
-    job_pod,
-    last_failures,
-    match_policy,
-)
+from tonnage.behaviour.workloads import job_plan, job_pods
 from tonnage.behaviour.workloads.pod_states import earliest
 from tonnage.client.written_objects import remove_finalizer
 from tonnage.clock import StampAges
@@ -92,44 +68,46 @@ class JobController(WorkloadController[Job, Pod]):
         stored = job
         if job.status.start_time is None and not job.spec.suspend:
             job = msgspec.structs.replace(job, status=msgspec.structs.replace(job.status, start_time=now))
-        count = counted(job, pods)
+        count = job_plan.counted(job, pods)
         measured_now = self._ages.now(job.uid, job.status.start_time)
-        verdict = verdict_of(job, pods, count, measured_now)
-        plan = Manage()
+        verdict = job_plan.verdict_of(job, pods, count, measured_now)
+        plan = job_plan.Manage()
         if verdict is not None:
             failure = await self._pod_control.delete_all(job, count.active)
         elif job.metadata.is_terminating:
             failure = None
         else:
-            plan = manage(job, pods, count, self._now_after_failures(job, pods))
+            plan = job_plan.manage(job, pods, count, self._now_after_failures(job, pods))
             failure = await self._manage(job, pods, count, plan)
         status = self._tended(job, verdict, plan, count)
         if verdict is None and failure is None and not plan.delete and not plan.create:
-            verdict = completed(job, count, len(count.active))
+            verdict = job_plan.completed(job, count, len(count.active))
         job = msgspec.structs.replace(job, status=status)
         await self._account(stored, job, pods, count, verdict, failed=failure is not None)
         if failure is not None:
             raise failure
-        left_s = deadline_s(job, measured_now)
+        left_s = job_plan.deadline_s(job, measured_now)
         return earliest(plan.wait_s, None if left_s is None else max(0.0, left_s) + _DEADLINE_SLACK_S)
 
     def _now_after_failures(self, job: Job, pods: Sequence[Pod]) -> datetime:
         """What the pause after the last failure is measured by: setting the clock neither ends nor prolongs it."""
-        ends = (finished_at(pod) for pod in pods if is_failed(pod, job))
+        ends = (job_pods.finished_at(pod) for pod in pods if job_pods.is_failed(pod, job))
         return self._ages.now((job.uid, "failure"), max((at for at in ends if at is not None), default=None))
 
-    async def _manage(self, job: Job, pods: Sequence[Pod], count: Count, plan: Manage) -> TonnageError | None:
+    async def _manage(
+        self, job: Job, pods: Sequence[Pod], count: job_plan.Count, plan: job_plan.Manage
+    ) -> TonnageError | None:
         if plan.delete:
             _log.info("Too many pods", job=job.key, deleting=len(plan.delete))
             return await self._pod_control.delete_all(job, plan.delete)
         if not plan.create:
             return None
         _log.info("Too few pods", job=job.key, creating=plan.create)
-        before = last_failures(job, pods, count.settled)
+        before = job_pods.last_failures(job, pods, count.settled)
 
         async def create(position: int) -> TonnageError | None:
             index = plan.indexes[position] if plan.indexes else 0
-            doc = job_pod(job, index)
+            doc = job_pods.job_pod(job, index)
             doc["metadata"].setdefault("finalizers", []).append(JOB_TRACKING)
             if job.spec.backoff_limit_per_index is not None:
                 _remember_failures(doc, job, before.get(index))
@@ -137,7 +115,9 @@ class JobController(WorkloadController[Job, Pod]):
 
         return await slow_start(plan.create, create)
 
-    def _tended(self, job: Job, verdict: JobVerdict | None, plan: Manage, count: Count) -> JobStatus:
+    def _tended(
+        self, job: Job, verdict: job_plan.JobVerdict | None, plan: job_plan.Manage, count: job_plan.Count
+    ) -> JobStatus:
         """The status after this round: how many run, and whether the Job is suspended."""
         now, active = self._clock.now(), len(count.active)
         deleted = active if verdict is not None else len(plan.delete)
@@ -150,7 +130,7 @@ class JobController(WorkloadController[Job, Pod]):
         if verdict is not None or job.metadata.is_terminating:
             return status
         if job.spec.suspend:
-            suspended = with_condition(status, "Suspended", "True", "JobSuspended", "Job suspended", now)
+            suspended = job_plan.with_condition(status, "Suspended", "True", "JobSuspended", "Job suspended", now)
             if suspended is not status:
                 self._recorder.event(job, "Normal", "Suspended", "Suspend", "Job suspended")
             return suspended
@@ -158,21 +138,28 @@ class JobController(WorkloadController[Job, Pod]):
         if was is None or was.status != "True":
             return status
         self._recorder.event(job, "Normal", "Resumed", "Resume", "Job resumed")
-        resumed = with_condition(status, "Suspended", "False", "JobResumed", "Job resumed", now)
+        resumed = job_plan.with_condition(status, "Suspended", "False", "JobResumed", "Job resumed", now)
         return msgspec.structs.replace(resumed, start_time=now)
 
     # -- counting -----------------------------------------------------------------------------------------------------
 
     async def _account(
-        self, stored: Job, job: Job, pods: Sequence[Pod], count: Count, verdict: JobVerdict | None, *, failed: bool
+        self,
+        stored: Job,
+        job: Job,
+        pods: Sequence[Pod],
+        count: job_plan.Count,
+        verdict: job_plan.JobVerdict | None,
+        *,
+        failed: bool,
     ) -> None:
         """Write what `job` has come to over what is `stored`, in two steps with the finalizers between them."""
         now = self._clock.now()
         is_ending = verdict is not None and not failed
         if is_ending and verdict is not None:  # said before any pod may go: what the Job failed by goes with it
-            said = with_condition(job.status, verdict.type, "True", verdict.reason, verdict.message, now)
+            said = job_plan.with_condition(job.status, verdict.type, "True", verdict.reason, verdict.message, now)
             job = msgspec.structs.replace(job, status=said)
-        entered = account(job, pods, count, is_ending=is_ending)
+        entered = job_plan.account(job, pods, count, is_ending=is_ending)
         try:
             stored = await self._write(stored, entered.status)
         except RequestEntityTooLarge:
@@ -181,11 +168,11 @@ class JobController(WorkloadController[Job, Pod]):
             await self._take_finalizers(job, going)
             raise
         removed = await self._take_finalizers(job, entered.removable)
-        tracked = {pod.uid for pod in pods if is_tracked(pod)} - removed
-        settled = settle(entered.status, tracked, is_indexed=job.spec.is_indexed)
-        has_ended = is_ending and not has_uncounted(settled) and not settled.terminating
+        tracked = {pod.uid for pod in pods if job_pods.is_tracked(pod)} - removed
+        settled = job_plan.settle(entered.status, tracked, is_indexed=job.spec.is_indexed)
+        has_ended = is_ending and not job_plan.has_uncounted(settled) and not settled.terminating
         if has_ended and verdict is not None:
-            settled = finished(settled, verdict, now)
+            settled = job_plan.finished(settled, verdict, now)
         await self._write(stored, settled)
         if has_ended and settled.conditions[-1].type == "Complete":
             self._recorder.event(job, "Normal", "Completed", "Complete", "Job completed")
@@ -219,7 +206,7 @@ class JobController(WorkloadController[Job, Pod]):
     # -- pods whose Job is gone ---------------------------------------------------------------------------------------
 
     def _pod_changed(self, pod: Pod) -> None:
-        if is_tracked(pod) and self._job_of(pod) is None:
+        if job_pods.is_tracked(pod) and self._job_of(pod) is None:
             self._left_behind.add(pod.key)
 
     def _job_gone(self, job: Job) -> None:
@@ -236,7 +223,7 @@ class JobController(WorkloadController[Job, Pod]):
     async def _release_left_behind(self, key: Key) -> float | None:
         """Nobody is going to count this pod: let it go."""
         pod = self._pods.get(key)
-        if pod is None or not is_tracked(pod) or self._job_of(pod) is not None:
+        if pod is None or not job_pods.is_tracked(pod) or self._job_of(pod) is not None:
             return None
         controller = pod.metadata.controller
         if controller is not None and controller.kind == "Job":
@@ -256,9 +243,9 @@ def _remember_failures(doc: Doc, job: Job, before: Pod | None) -> None:
     """Write on a pod how often its index failed: the pods that did are not kept."""
     counts, ignored = 0, 0
     if before is not None:
-        is_counted = match_policy(job.spec.pod_failure_policy, before).counts
-        counts = index_failures(before) + is_counted
-        ignored = ignored_index_failures(before) + (not is_counted)
+        is_counted = job_pods.match_policy(job.spec.pod_failure_policy, before).counts
+        counts = job_pods.index_failures(before) + is_counted
+        ignored = job_pods.ignored_index_failures(before) + (not is_counted)
     annotations = doc["metadata"].setdefault("annotations", {})
     annotations[INDEX_FAILURE_COUNT] = str(counts)
     if ignored:
