@@ -88,15 +88,12 @@ async def _cut_deep_documents(store: Store) -> None:
 async def publish_address(registry: Registry, port: int) -> None:
     """Make Service `default/kubernetes`, or put right the port it names: a server may listen on another each time."""
     services, wanted = BY_KIND["v1", "Service"], kubernetes_service(port)
-    name = wanted["metadata"]["name"]
-    if not await _ensure(registry, "v1", "Service", wanted, namespace="default"):
-        return
-
-    def readdressed(doc: Doc) -> Doc:
-        doc["spec"]["ports"] = wanted["spec"]["ports"]
-        return doc
-
-    await registry.change(services, "default", name, readdressed, _OPTIONS)
+    ports = {"ports": wanted["spec"]["ports"]}
+    if await _ensure(registry, "v1", "Service", wanted, namespace="default"):
+        name = wanted["metadata"]["name"]
+        await registry.change(
+            services, "default", name, lambda doc: {**doc, "spec": {**doc["spec"], **ports}}, _OPTIONS
+        )
 
 
 async def _ensure(registry: Registry, api_version: str, kind: str, doc: Doc, *, namespace: str = "") -> bool:

@@ -7,7 +7,7 @@ them. etcd's leases are the same.
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
@@ -15,7 +15,7 @@ import msgspec
 
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.stored_documents import encoder
-from tonnage.clock import Clock, in_background, parse_rfc3339
+from tonnage.clock import Clock, parse_rfc3339
 from tonnage.errors import TonnageError
 from tonnage.objects.document import decode, dig
 from tonnage.objects.resources import BY_KIND
@@ -42,6 +42,12 @@ class EventExpiry:
         self._ttl_s = ttl_s
         self._written_s: dict[str, tuple[int, float]] = {}
         """By key: the revision, and when that was written, in the clock's monotonic seconds."""
+
+    async def run(self) -> None:
+        """Look every 30 seconds, until cancelled."""
+        while True:
+            await self._clock.sleep(_EVERY_S)
+            await self.look()
 
     async def look(self) -> int:
         """Delete those whose time is over; how many they were."""
@@ -83,15 +89,3 @@ def _last_time(document: bytes, now: datetime) -> datetime:
             with suppress(TonnageError, ValueError, TypeError):
                 times.append(parse_rfc3339(dig(event, *path)))
     return max((time for time in times if time <= now), default=now)
-
-
-def events_expired(registry: Registry, clock: Clock, ttl_s: float) -> AbstractAsyncContextManager[None]:
-    """Inside the block, events are deleted when their time is over."""
-    expiry = EventExpiry(registry, clock, ttl_s)
-
-    async def run() -> None:
-        while True:
-            await clock.sleep(_EVERY_S)
-            await expiry.look()
-
-    return in_background(run(), "expiry of events")

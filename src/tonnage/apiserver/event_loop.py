@@ -15,10 +15,9 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import suppress
 from typing import Final, TypeVar
 
-from tonnage.clock import in_background
 from tonnage.errors import TooManyRequests
 
 T = TypeVar("T")
@@ -141,12 +140,8 @@ _QUIET_S: Final = 10.0
 _log = logging.getLogger(__name__)
 
 
-def lag_measured(observe: Callable[[float], None]) -> AbstractAsyncContextManager[None]:
-    """Inside the block, ten times a second, tell `observe` by how many seconds the loop wakes a task too late."""
-    return in_background(_measure(observe), "lag of the event loop")
-
-
-async def _measure(observe: Callable[[float], None]) -> None:
+async def measure_lag(observe: Callable[[float], None]) -> None:
+    """Until cancelled, ten times a second, tell `observe` by how many seconds the loop wakes a task too late."""
     loop = asyncio.get_running_loop()
     quiet_until = 0.0
     while True:

@@ -210,7 +210,7 @@ def warning_headers(warnings: Iterable[str]) -> list[str]:
     if sum(map(len, texts)) <= MAX_TOTAL:
         whole = [_escaped(text) for text in texts]
         if sum(map(len, whole)) <= MAX_TOTAL:
-            return [_header(text) for text in whole]
+            return [f'299 - "{text}"' for text in whole]
     headers: list[str] = []
     room = MAX_TOTAL
     for text in texts:
@@ -218,7 +218,7 @@ def warning_headers(warnings: Iterable[str]) -> list[str]:
         room -= len(cut)
         if room < 0:
             break
-        headers.append(_header(cut))
+        headers.append(f'299 - "{cut}"')
     return headers
 
 
@@ -233,7 +233,3 @@ def _cut(text: str) -> str:
 def _escaped(text: str) -> str:
     shown = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
     return _QUOTED.sub(lambda found: f"\\{found[0]}", shown)
-
-
-def _header(text: str) -> str:
-    return f'299 - "{text}"'

@@ -32,8 +32,8 @@ from tonnage.apiserver.bootstrap import (
     publish_address,
     taken_when_there_is_room,
 )
-from tonnage.apiserver.event_expiry import EVENT_TTL_S, events_expired
-from tonnage.apiserver.event_loop import lag_measured
+from tonnage.apiserver.event_expiry import EVENT_TTL_S, EventExpiry
+from tonnage.apiserver.event_loop import measure_lag
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.selection import index_for
 from tonnage.apiserver.settings import DEFAULT_ISSUER, RBAC_MODE, AuditSettings
@@ -139,10 +139,11 @@ async def serve(
                 file = stack.enter_context(AuditLogFile(settings.audit))
                 application.audit_log = AuditLog(file, clock=clock, rng=rng)
             stack.callback(registry.workers.close)
-            await enter(lag_measured(application.metrics.loop_lag.observe))
+            await enter(in_background(measure_lag(application.metrics.loop_lag.observe), "lag of the event loop"))
             await enter(in_background(application.end_orphaned_watches(), "watches without credentials"))
             await enter(application.lifecycle.followed())
-            await enter(events_expired(registry, clock, settings.event_ttl_s))
+            expiry = EventExpiry(registry, clock, settings.event_ttl_s)
+            await enter(in_background(expiry.run(), "expiry of events"))
             await enter(cluster_roles_aggregated(registry, rng))
             await enter(token_secrets_filled(registry, credentials.authenticator.accounts.key, ca_pem, rng))
             await enter(authentication_published(registry, credentials.client_certificates, rng))

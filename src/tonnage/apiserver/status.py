@@ -65,9 +65,9 @@ def success(resource: Resource, name: str, uid: str) -> Doc:
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
-def created_nothing(code: int = 201) -> Doc:
+def created_nothing() -> Doc:
     """The answer of a subresource that did its work elsewhere (binding, eviction)."""
-    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
 def from_store(error: StoreError) -> ApiError:

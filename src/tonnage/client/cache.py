@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from tonnage import logs
 from tonnage.objects import scheme
@@ -97,7 +97,7 @@ class Cache(Generic[T]):
                 is_other = old is not None and old.metadata.uid == found.metadata.uid and old != found
                 if old is not None and is_other and old.metadata.resource_version == found.metadata.resource_version:
                     self._objects[key] = found
-                    self._notify_updated(old, found)
+                    self._notify("on_update", old, found)
         for key in [key for key in self._objects if key not in new]:
             self.remove(key)
         for found in new.values():
@@ -112,31 +112,22 @@ class Cache(Generic[T]):
                 if old.metadata.resource_version == new.metadata.resource_version:
                     return
                 self._objects[key] = new
-                self._notify_updated(old, new)
+                self._notify("on_update", old, new)
                 return
             self.remove(key)
         self._objects[key] = new
-        self._notify_added(new)
+        self._notify("on_add", new)
 
     def remove(self, key: Key) -> None:
         old = self._objects.pop(key, None)
         if old is not None:
-            self._notify_deleted(old)
+            self._notify("on_delete", old)
 
-    def _notify_added(self, new: T) -> None:
+    def _notify(self, event: Literal["on_add", "on_update", "on_delete"], *objects: T) -> None:
         for handlers in self._handlers:
-            if handlers.on_add is not None:
-                self._call(handlers.on_add, new)
-
-    def _notify_updated(self, old: T, new: T) -> None:
-        for handlers in self._handlers:
-            if handlers.on_update is not None:
-                self._call(handlers.on_update, old, new)
-
-    def _notify_deleted(self, old: T) -> None:
-        for handlers in self._handlers:
-            if handlers.on_delete is not None:
-                self._call(handlers.on_delete, old)
+            handler = getattr(handlers, event)
+            if handler is not None:
+                self._call(handler, *objects)
 
     def _call(self, handler: Callable[..., None], *objects: T) -> None:
         try:

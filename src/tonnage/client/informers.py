@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Final, Protocol, Self, TypeVar, Unpack, cast
 
 from tonnage.client.cache import Cache
@@ -125,7 +126,9 @@ class InformerView(Cache[T]):
         self._informer = informer
         self._objects = informer._objects  # one state, read by all
         self._registration = informer.add_handlers(
-            on_add=self._notify_added, on_update=self._notify_updated, on_delete=self._notify_deleted
+            on_add=partial(self._notify, "on_add"),
+            on_update=partial(self._notify, "on_update"),
+            on_delete=partial(self._notify, "on_delete"),
         )
 
     @property

@@ -13,7 +13,8 @@ import pytest
 
 from support.eventually import eventually_async
 from tonnage.apiserver import bodies
-from tonnage.apiserver.event_loop import LARGE_BYTES, LARGE_VALUES, Turn, Workers, is_large, lag_measured, on_loop
+from tonnage.apiserver.event_loop import LARGE_BYTES, LARGE_VALUES, Turn, Workers, is_large, measure_lag, on_loop
+from tonnage.clock import in_background
 from tonnage.errors import TooManyRequests
 
 
@@ -125,5 +126,5 @@ async def test_a_turn_ends_and_another_begins() -> None:
 
 async def test_a_loop_that_is_held_up_is_measured() -> None:
     lag: asyncio.Future[float] = asyncio.get_running_loop().create_future()
-    async with lag_measured(lambda lag_s: None if lag.done() else lag.set_result(lag_s)):
+    async with in_background(measure_lag(lambda lag_s: None if lag.done() else lag.set_result(lag_s)), "lag"):
         assert await lag >= 0.0

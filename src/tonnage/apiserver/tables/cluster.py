@@ -14,10 +14,6 @@ from tonnage.objects.document import Doc, dig
 from tonnage.objects.resources import RBAC
 
 
-def _config_entries(doc: Doc, now: datetime) -> Cell:
-    return len(doc.get("data", ())) + len(doc.get("binaryData", ()))
-
-
 def _claim_state(claim: Doc, now: datetime) -> Cell:
     """`pending`, `allocated`, `allocated,reserved`, with `deleted` in front while it waits to go."""
     words = ["deleted"] if dig(claim, "metadata", "deletionTimestamp") is not None else []
@@ -38,10 +34,6 @@ def _quota(*, limits: bool) -> CellOf:
     return cell
 
 
-def _bound_role(role: Doc | None) -> Cell:
-    return f"{dig(role or {}, 'kind') or ''}/{dig(role or {}, 'name') or ''}"
-
-
 def _subjects(name: str, kind: str, about: str) -> Column:
     """The subjects of one kind, accounts with their namespace."""
 
@@ -57,7 +49,7 @@ def _subjects(name: str, kind: str, about: str) -> Column:
 
 _BINDING = (
     NAME,
-    of("Role", "roleRef", _bound_role),
+    of("Role", "roleRef", lambda role: f"{dig(role or {}, 'kind') or ''}/{dig(role or {}, 'name') or ''}"),
     AGE,
     _subjects("Users", "User", "The users it is for."),
     _subjects("Groups", "Group", "The groups it is for."),
@@ -241,7 +233,11 @@ LAYOUTS: Layouts = {
     (RBAC, "ClusterRoleBinding"): _BINDING,
     (RBAC, "RoleBinding"): _BINDING,
     ("", "Namespace"): (NAME, text("Status", "status.phase"), AGE),
-    ("", "ConfigMap"): (NAME, Column("Data", _config_entries, "data"), AGE),
+    ("", "ConfigMap"): (
+        NAME,
+        Column("Data", lambda doc, now: len(doc.get("data", ())) + len(doc.get("binaryData", ())), "data"),
+        AGE,
+    ),
     ("", "Secret"): (NAME, text("Type", "type"), count("Data", "data", type="string"), AGE),
     ("", "ServiceAccount"): (NAME, AGE),
     ("coordination.k8s.io", "Lease"): (NAME, text("Holder", "spec.holderIdentity"), AGE),

@@ -29,10 +29,6 @@ def _phase(doc: Doc, now: datetime) -> Cell:
     return str(dig(doc, "status", "phase") or "")
 
 
-def _claim_ref(claim: Doc | None) -> Cell:
-    return "" if claim is None else f"{claim.get('namespace', '')}/{claim.get('name', '')}"
-
-
 def _claim_capacity(claim: Doc, now: datetime) -> Cell:
     """What the volume holds; a claim without one shows nothing, whatever it asks for."""
     return cells.size(dig(claim, "status", "capacity", "storage")) if dig(claim, "spec", "volumeName") else ""
@@ -83,7 +79,11 @@ LAYOUTS: Layouts = {
         of("Access Modes", "spec.accessModes", cells.access_modes),
         text("Reclaim Policy", "spec.persistentVolumeReclaimPolicy"),
         _PHASE,
-        of("Claim", "spec.claimRef", _claim_ref),
+        of(
+            "Claim",
+            "spec.claimRef",
+            lambda claim: "" if claim is None else f"{claim.get('namespace', '')}/{claim.get('name', '')}",
+        ),
         _CLASS,
         _ATTRIBUTES_CLASS,
         text("Reason", "status.reason"),

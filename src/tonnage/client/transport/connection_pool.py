@@ -180,19 +180,16 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._asked is None or self._asked.done():
             self.abort()  # nobody asked
-            return
-        try:
-            answer = self._reader.feed(data)
-        except NotHttp as exc:
-            self._fail(exc)
-            return
-        if answer is not None:
-            self._finish(answer)
+        else:
+            self._read(lambda: self._reader.feed(data))
 
     def eof_received(self) -> None:
         self.is_open = False
+        self._read(self._reader.end)
+
+    def _read(self, read: Callable[[], HttpResponse | None]) -> None:
         try:
-            answer = self._reader.end()
+            answer = read()
         except NotHttp as exc:
             self._fail(exc)
             return

@@ -11,7 +11,8 @@ and looked at next time. A deletion names the uid of the pod it means. Mirrors s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tonnage import logs
@@ -69,35 +70,20 @@ class StatefulPodControl:
 
     async def create(self, owner: StatefulSet, template: Mapping[str, Any], ordinal: int, revision: str) -> None:
         """Make the claims of an ordinal where they are missing, then its pod. Raises what was in the way."""
-        name = pod_name(owner, ordinal)
-        try:
+        with self._recorded(owner, "Create", pod_name(owner, ordinal)):
             await self.create_claims(owner, ordinal)
             await self._expectations.create(owner.key, self._pods, pod_for(owner, template, ordinal, revision))
-        except AlreadyExists:
-            raise  # the cache will show it: no failure to record
-        except TonnageError as exc:
-            self._record_pod_event(owner, "Create", name, exc)
-            raise
-        self._record_pod_event(owner, "Create", name, None)
 
     async def delete(self, owner: StatefulSet, pod: Pod) -> None:
-        try:
+        with self._recorded(owner, "Delete", pod.name):
             await self._expectations.delete(owner.key, self._pods, pod)
-        except TonnageError as exc:
-            self._record_pod_event(owner, "Delete", pod.name, exc)
-            raise
-        self._record_pod_event(owner, "Delete", pod.name, None)
 
     async def update(self, owner: StatefulSet, pod: Pod) -> None:
         """Give an adopted pod the labels of its identity, and its claims the owners that the policy wants."""
         if not has_identity(pod):
             patch: Doc = {"metadata": {"uid": pod.uid, "labels": identity_labels(pod.name)}}
-            try:
+            with self._recorded(owner, "Update", pod.name):
                 await self._expectations.patch(owner.key, self._pods, pod.key, patch, patch_type="strategic")
-            except TonnageError as exc:
-                self._record_pod_event(owner, "Update", pod.name, exc)
-                raise
-            self._record_pod_event(owner, "Update", pod.name, None)
         await self.update_claims(owner, pod)
 
     async def create_claims(self, owner: StatefulSet, ordinal: int) -> None:
@@ -139,22 +125,25 @@ class StatefulPodControl:
                 continue
             metadata = {"uid": known.uid, "resourceVersion": known.metadata.resource_version}
             patch: Doc = {"metadata": {**metadata, "ownerReferences": [to_doc(each) for each in owners]}}
-            try:
+            with self._recorded(owner, "Update", pod.name, is_success_told=False):
                 await self._expectations.patch(owner.key, self._claims, known.key, patch)
-            except TonnageError as exc:
-                self._record_pod_event(owner, "Update", pod.name, exc)
-                raise
 
     # -- events -------------------------------------------------------------------------------------------------------
 
-    def _record_pod_event(self, owner: StatefulSet, verb: str, name: str, failure: TonnageError | None) -> None:
+    @contextmanager
+    def _recorded(self, owner: StatefulSet, verb: str, name: str, *, is_success_told: bool = True) -> Iterator[None]:
+        """Record on the set what became of the write to a pod inside the block."""
         about = ObjectReference(api_version="v1", kind="Pod", namespace=owner.namespace, name=name)
         what = f"{verb} Pod {name} in StatefulSet {owner.name}"
-        if failure is None:
+        try:
+            yield
+        except TonnageError as exc:
+            if verb != "Create" or not isinstance(exc, AlreadyExists):  # then the cache will show it: no failure
+                note = f"{what} failed error: {exc.message}"
+                self._recorder.event(owner, "Warning", f"Failed{verb}", verb, note, about)
+            raise
+        if is_success_told:
             self._recorder.event(owner, "Normal", f"Successful{verb}", verb, f"{what} successful", about)
-        else:
-            note = f"{what} failed error: {failure.message}"
-            self._recorder.event(owner, "Warning", f"Failed{verb}", verb, note, about)
 
     def _record_claim_event(self, owner: StatefulSet, name: str, ordinal: int, failure: TonnageError | None) -> None:
         about = ObjectReference(api_version="v1", kind="PersistentVolumeClaim", namespace=owner.namespace, name=name)
