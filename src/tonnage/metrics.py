@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Gauge, GCCollector, PlatformCollector, ProcessCollector
-from prometheus_client.core import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UnknownMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
@@ -40,6 +40,17 @@ class _ReadFamilies(Collector):
 
     def collect(self) -> Iterable[Metric]:
         return self._families()
+
+
+LabelledFamily = CounterMetricFamily | GaugeMetricFamily | UnknownMetricFamily
+
+
+def labelled(kind: type[LabelledFamily], name: str, told: str, label: str, values: Mapping[str, float]) -> Metric:
+    """A family of metrics with one label."""
+    family = kind(name, told, labels=(label,))
+    for value, count in values.items():
+        family.add_metric((value,), count)
+    return family
 
 
 def show_families(registry: CollectorRegistry, families: Callable[[], Iterable[Metric]]) -> None:

@@ -144,8 +144,8 @@ def event_of(asked: AuditedRequest, stage: str, outcome: AuditedAnswer, at: date
         "stage": stage,
         "requestURI": _SECRET_IN_QUERY.sub(r"\1REDACTED", asked.uri),
         "verb": attributes.verb if attributes is not None else asked.method.lower(),
-        "user": _user_info(user or spoken_for),
-        "impersonatedUser": _user_info(spoken_for) if spoken_for and user and spoken_for != user else None,
+        "user": known.info() if (known := user or spoken_for) is not None else {},
+        "impersonatedUser": spoken_for.info() if spoken_for and user and spoken_for != user else None,
         "sourceIPs": list(asked.source_ips) or None,
         "userAgent": cut(asked.user_agent) or None,
         "objectRef": _object_reference(attributes) if attributes is not None and attributes.resource else None,
@@ -183,14 +183,6 @@ def _ip(text: str) -> str:
         return str(ip_address(text.strip()))
     except ValueError:
         return ""
-
-
-def _user_info(user: User | None) -> Doc:
-    if user is None:
-        return {}
-    extra = {key: list(values) for key, values in user.extra.items()}
-    given = {"uid": user.uid, "groups": list(user.groups), "extra": extra}
-    return {"username": user.name, **{name: value for name, value in given.items() if value}}
 
 
 def _object_reference(attributes: Attributes) -> Doc:

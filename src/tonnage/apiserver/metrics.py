@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import (
@@ -26,12 +26,11 @@ from tonnage.apiserver.audit_log import AuditLog
 from tonnage.apiserver.requests import Call
 from tonnage.documents.access.attributes import AccessDecision
 from tonnage.gates import Gates
-from tonnage.metrics import REQUEST_BUCKETS_S, show_families, show_gates
+from tonnage.metrics import REQUEST_BUCKETS_S, labelled, show_families, show_gates
 from tonnage.objects.resources import BY_PATH, RESOURCES, Resource
 from tonnage.objects.users import ANONYMOUS, User
 from tonnage.store import Store, kind_of
 
-Family = TypeVar("Family", CounterMetricFamily, GaugeMetricFamily, UnknownMetricFamily)
 _LABELS = ("component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version")
 _VERBS = {"create": "POST", "update": "PUT", "deletecollection": "DELETE"}
 """Where kube-apiserver counts a verb under another name: by the request's method, which the scope tells apart."""
@@ -148,7 +147,7 @@ def _stored_objects(count: Callable[[Resource], int], custom: Iterable[Resource]
     for row in custom:  # all versions of one have the same objects
         counted.setdefault(row.qualified, row)
     counts = {name: count(row) for name, row in counted.items()}
-    yield _family(GaugeMetricFamily, "apiserver_storage_objects", "Objects kept, by resource.", "resource", counts)
+    yield labelled(GaugeMetricFamily, "apiserver_storage_objects", "Objects kept, by resource.", "resource", counts)
 
 
 def show_audit_log(registry: CollectorRegistry, audit_log: Callable[[], AuditLog | None]) -> None:
@@ -158,19 +157,11 @@ def show_audit_log(registry: CollectorRegistry, audit_log: Callable[[], AuditLog
         log, counter = audit_log(), CounterMetricFamily
         events, levels, lost = (log.events, {"Metadata": log.requests}, {"log": log.lost}) if log else (0, {}, {})
         yield counter("apiserver_audit_event_total", "Lines that the audit log was given.", value=events)
-        yield _family(counter, "apiserver_audit_level_total", "Requests that were audited, by level.", "level", levels)
+        yield labelled(counter, "apiserver_audit_level_total", "Requests that were audited, by level.", "level", levels)
         told = "Lines that the audit log could not take."
-        yield _family(counter, "apiserver_audit_error_total", told, "plugin", lost)
+        yield labelled(counter, "apiserver_audit_error_total", told, "plugin", lost)
 
     show_families(registry, families)
-
-
-def _family(kind: type[Family], name: str, told: str, label: str, values: Mapping[str, float]) -> Family:
-    """A family of metrics with one label."""
-    family = kind(name, told, labels=(label,))
-    for value, count in values.items():
-        family.add_metric((value,), count)
-    return family
 
 
 _MAX_NAMED = 20
@@ -187,7 +178,7 @@ def show_store(
         health, gauge = store.health, GaugeMetricFamily
         wal = store.path.with_name(f"{store.path.name}-wal")
         sizes = {"log": _size(store.path), "wal": _size(wal), "reserve": _size(store.folder / "reserve")}
-        yield _family(gauge, "tonnage_store_file_bytes", "Size of the store's files.", "file", sizes)
+        yield labelled(gauge, "tonnage_store_file_bytes", "Size of the store's files.", "file", sizes)
         for name, told, value in (
             ("history_bytes", "Superseded documents and tombstones kept.", store.history_bytes),
             ("revision", "The newest revision.", store.revision),
@@ -196,12 +187,14 @@ def show_store(
         ):
             yield gauge(f"tonnage_store_{name}", told, value=float(value))
         errors = {kind: health.errors[kind] for kind in _ERRORS}
-        yield _family(CounterMetricFamily, "tonnage_store_errors", "Failed attempts to write, by kind.", "kind", errors)
+        yield labelled(
+            CounterMetricFamily, "tonnage_store_errors", "Failed attempts to write, by kind.", "kind", errors
+        )
         last: dict[str, float] = {}
         if health.last_error is not None:
             last = {kind_of(health.last_error): now() - (ticks() - health.last_error_at)}
         told = "When the last attempt to write failed."
-        yield _family(gauge, "tonnage_store_last_error_timestamp_seconds", told, "kind", last)
+        yield labelled(gauge, "tonnage_store_last_error_timestamp_seconds", told, "kind", last)
         told = "Rows that are damaged or missing."
         yield gauge("tonnage_store_damaged_rows", told, value=float(health.damage_count))
         rows = gauge("tonnage_store_damaged_row", "A damaged row; the first of them only.", labels=("key", "revision"))
@@ -278,15 +271,15 @@ class AccessMetrics:
 
     def _families(self) -> Iterable[Metric]:
         told = "Requests whose sender is known, by the kind of name he has."
-        yield _family(UnknownMetricFamily, "authenticated_user_requests", told, "username", self._by_username)
+        yield labelled(UnknownMetricFamily, "authenticated_user_requests", told, "username", self._by_username)
         told = "Requests, by whether their sender is known."
         counts = {result: durations.count for result, durations in self._authentications.items()}
-        yield _family(UnknownMetricFamily, "authentication_attempts", told, "result", counts)
+        yield labelled(UnknownMetricFamily, "authentication_attempts", told, "result", counts)
         told = "Time to find out who asks, by result."
         yield _histogram("authentication_duration_seconds", told, self._authentications)
         told = "Requests that were authorized or refused, by result: allowed, no-opinion (no rule allows it) or error."
         counts = {result: durations.count for result, durations in self._authorizations.items()}
-        yield _family(CounterMetricFamily, "authorization_attempts", told, "result", counts)
+        yield labelled(CounterMetricFamily, "authorization_attempts", told, "result", counts)
         told = "Time to find out whether a request is allowed, by result."
         yield _histogram("authorization_duration_seconds", told, self._authorizations)
 

@@ -19,7 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from tonnage.client.calls import OnRequest
 from tonnage.client.informer import Informer
 from tonnage.client.leader import LeaderElector
-from tonnage.metrics import show_families
+from tonnage.metrics import labelled, show_families
 from tonnage.objects.meta import split_key
 
 _BUCKETS_S: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
@@ -86,7 +86,7 @@ def show_watches(registry: CollectorRegistry, informers: Callable[[], Iterable[I
 
 def _watches(informers: Iterable[Informer[Any]]) -> Iterable[Metric]:
     by_name: dict[str, list[Informer[Any]]] = {}
-    for each in informers:
+    for each in sorted(informers, key=lambda informer: informer.name):
         by_name.setdefault(each.name, []).append(each)
 
     def values(of: Callable[[Informer[Any]], float], combine: Callable[[Iterable[float]], float]) -> dict[str, float]:
@@ -95,45 +95,43 @@ def _watches(informers: Iterable[Informer[Any]]) -> Iterable[Metric]:
     def seconds_since(of: Callable[[Informer[Any]], float | None]) -> dict[str, float]:
         return values(lambda each: 0.0 if (since_s := of(each)) is None else each.now_s - since_s, max)
 
-    yield _family(
-        GaugeMetricFamily,
-        "tonnage_watch_silent_seconds",
-        "How long ago the API server last said anything on this watch, a bookmark included; it sends one a minute.",
-        seconds_since(lambda each: each.last_told_s),
-    )
-    yield _family(
-        GaugeMetricFamily,
-        "tonnage_watch_out_of_step_seconds",
-        "For how long this watch could not be followed, because the API server is away or refuses it; 0 while it "
-        "can be.",
-        seconds_since(lambda each: each.out_of_step_since_s),
-    )
-    synced = "1 once all objects of this resource are known, 0 until then."
-    yield _family(GaugeMetricFamily, "tonnage_watch_synced", synced, values(lambda each: float(each.is_synced), min))
-    objects = "Objects of this resource that the program knows of."
-    yield _family(GaugeMetricFamily, "tonnage_watch_objects", objects, values(len, sum))
-    yield _family(
-        CounterMetricFamily,
-        "tonnage_watch_fetches",
-        "How often all objects of this resource were fetched: once at the start, and after each watch that could not "
-        "be resumed.",
-        values(lambda each: each.fetches, sum),
-    )
-    failures = "Watches and lists of this resource that failed."
-    yield _family(CounterMetricFamily, "tonnage_watch_failures", failures, values(lambda each: each.failures, sum))
-
-
-def _family(
-    kind: type[GaugeMetricFamily | CounterMetricFamily],
-    name: str,
-    told: str,
-    values: dict[str, float],
-    label: str = "resource",
-) -> Metric:
-    family = kind(name, told, labels=(label,))
-    for value_of, value in sorted(values.items()):
-        family.add_metric((value_of,), value)
-    return family
+    gauge, counter = GaugeMetricFamily, CounterMetricFamily
+    for kind, name, told, shown in (
+        (
+            gauge,
+            "silent_seconds",
+            "How long ago the API server last said anything on this watch, a bookmark included; it sends one a minute.",
+            seconds_since(lambda each: each.last_told_s),
+        ),
+        (
+            gauge,
+            "out_of_step_seconds",
+            "For how long this watch could not be followed, because the API server is away or refuses it; 0 while it "
+            "can be.",
+            seconds_since(lambda each: each.out_of_step_since_s),
+        ),
+        (
+            gauge,
+            "synced",
+            "1 once all objects of this resource are known, 0 until then.",
+            values(lambda each: float(each.is_synced), min),
+        ),
+        (gauge, "objects", "Objects of this resource that the program knows of.", values(len, sum)),
+        (
+            counter,
+            "fetches",
+            "How often all objects of this resource were fetched: once at the start, and after each watch that could "
+            "not be resumed.",
+            values(lambda each: each.fetches, sum),
+        ),
+        (
+            counter,
+            "failures",
+            "Watches and lists of this resource that failed.",
+            values(lambda each: each.failures, sum),
+        ),
+    ):
+        yield labelled(kind, f"tonnage_watch_{name}", told, "resource", shown)
 
 
 _QUEUE_BUCKETS_S: Final = tuple(10e-9 * 10.0**power for power in range(10))
@@ -227,23 +225,22 @@ def _queue_states(queues: Iterable[QueueMetrics]) -> Iterable[Metric]:
     depth: dict[str, float] = {}
     unfinished: dict[str, float] = {}
     longest: dict[str, float] = {}
-    for each in queues:
+    for each in sorted(queues, key=lambda queue: queue.name):
         at_work_s = each.at_work_s()
         depth[each.name] = depth.get(each.name, 0.0) + len(each.waiting_since)
         unfinished[each.name] = unfinished.get(each.name, 0.0) + sum(at_work_s)
         longest[each.name] = max(longest.get(each.name, 0.0), *at_work_s, 0.0)
-    yield _family(GaugeMetricFamily, "workqueue_depth", "Keys that wait in a work queue now.", depth, "name")
-    yield _family(
-        GaugeMetricFamily,
-        "workqueue_unfinished_work_seconds",
-        "How long all work that is under way has taken so far. Large values mean that workers hang.",
-        unfinished,
-        "name",
-    )
-    yield _family(
-        GaugeMetricFamily,
-        "workqueue_longest_running_processor_seconds",
-        "How long the work that has been under way for longest has taken so far.",
-        longest,
-        "name",
-    )
+    for name, told, values in (
+        ("depth", "Keys that wait in a work queue now.", depth),
+        (
+            "unfinished_work_seconds",
+            "How long all work that is under way has taken so far. Large values mean that workers hang.",
+            unfinished,
+        ),
+        (
+            "longest_running_processor_seconds",
+            "How long the work that has been under way for longest has taken so far.",
+            longest,
+        ),
+    ):
+        yield labelled(GaugeMetricFamily, f"workqueue_{name}", told, "name", values)

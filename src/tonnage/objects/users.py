@@ -43,16 +43,22 @@ class User:
             return self
         return replace(self, groups=(*self.groups, AUTHENTICATED))
 
+    def info(self) -> dict[str, Any]:
+        """The user as a UserInfo document, what is empty left out."""
+        extra = {name: list(values) for name, values in sorted(self.extra.items())}
+        given = {"uid": self.uid, "groups": list(self.groups), "extra": extra}
+        return {"username": self.name, **{name: value for name, value in given.items() if value}}
+
     def review_spec(self) -> dict[str, Any]:
         """The part of a SubjectAccessReview's spec that says who asks."""
-        spec: dict[str, Any] = {"user": self.name}
-        if self.uid:
-            spec["uid"] = self.uid
-        if self.groups:
-            spec["groups"] = list(self.groups)
-        if self.extra:
-            spec["extra"] = {name: list(values) for name, values in sorted(self.extra.items())}
-        return spec
+        info = self.info()
+        return {"user": info.pop("username"), **info}
+
+
+def bearer_token(header: str) -> str:
+    """The token of an Authorization header; empty for another scheme and for none. Mirrors bearertoken.New."""
+    parts = header.strip().split(" ", 2)
+    return parts[1] if len(parts) > 1 and parts[0].lower() == "bearer" else ""
 
 
 def service_account_user(namespace: str, name: str, uid: str = "") -> User:

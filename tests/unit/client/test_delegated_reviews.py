@@ -9,12 +9,12 @@ import pytest
 from scripted_reviews import ScriptedServer, answer
 
 from tonnage.client.delegated_access.access import DelegatedAuthorizer, OpenPaths
-from tonnage.client.delegated_access.authentication import TokenAuthenticator, bearer_token
+from tonnage.client.delegated_access.authentication import TokenAuthenticator
 from tonnage.client.delegated_access.reviews import ExpiringCache, ReviewFailed, Reviews
 from tonnage.client.errors import Disconnected
 from tonnage.clock import VirtualClock
 from tonnage.errors import TonnageError
-from tonnage.objects.users import NOBODY, User
+from tonnage.objects.users import NOBODY, User, bearer_token
 
 PROM = {"username": "prom", "uid": "u1", "groups": ["system:authenticated"], "extra": {"scope": ["a"]}}
 CUT = Disconnected("POST", "https://scripted", "cut", in_doubt=True)

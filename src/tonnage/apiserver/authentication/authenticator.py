@@ -18,7 +18,7 @@ import hashlib
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +31,7 @@ from tonnage.certificates import ensure_identity
 from tonnage.clock import Clock
 from tonnage.documents.access.service_account_tokens import InvalidToken
 from tonnage.errors import TonnageError, Unauthorized
-from tonnage.objects.users import AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
+from tonnage.objects.users import AUTHENTICATED, MASTERS, User, bearer_token
 from tonnage.private_files import own_folder, read_given, read_own, write_private
 from tonnage.serving.certificate_judging import InvalidCertificate
 from tonnage.serving.server_tls import ServerTls, ServingCertificate
@@ -42,7 +42,7 @@ class Authenticator:
     def __init__(
         self, tokens: Mapping[str, User], accounts: ServiceAccountTokens, certificates: ClientCertificates | None = None
     ) -> None:
-        self._users = {_digest(token.encode()): with_authenticated(user) for token, user in tokens.items()}
+        self._users = {_digest(token.encode()): user.authenticated() for token, user in tokens.items()}
         self._certificates = certificates
         self.accounts = accounts
 
@@ -58,8 +58,8 @@ class Authenticator:
                 refused = exc
             else:
                 if user is not None:
-                    return with_authenticated(user)
-        token = bearer_token(headers.get("Authorization", ""))
+                    return user.authenticated()
+        token = token_in(headers.get("Authorization", ""))
         if token:
             try:
                 return self.authenticate_token(token, self.accounts.audiences)[0]
@@ -78,26 +78,16 @@ class Authenticator:
         user = self._users.get(digest)
         if user is None:
             user, shared = self.accounts.authenticate(token, audiences, digest)
-            return with_authenticated(user), shared
+            return user.authenticated(), shared
         shared = tuple(audience for audience in self.accounts.audiences if audience in audiences)
         if not shared:
             raise InvalidToken("invalid bearer token")
         return user, shared
 
 
-def bearer_token(header: str) -> bytes:
+def token_in(header: str) -> bytes:
     """The token of an Authorization header, empty when there is none. A header may hold any bytes."""
-    scheme, _, rest = header.strip().partition(" ")
-    if scheme.lower() != "bearer":
-        return b""
-    return rest.partition(" ")[0].encode(errors="surrogateescape")
-
-
-def with_authenticated(user: User) -> User:
-    """Whoever has proved who he is belongs to this group too, as upstream's AuthenticatedGroupAdder has it."""
-    if AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
-        return user
-    return replace(user, groups=(*user.groups, AUTHENTICATED))
+    return bearer_token(header).encode(errors="surrogateescape")
 
 
 def _digest(token: bytes) -> bytes:

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from tonnage.apiserver import bodies, responses, status
-from tonnage.apiserver.authentication.authenticator import Authenticator, bearer_token
+from tonnage.apiserver.authentication.authenticator import Authenticator, token_in
 from tonnage.apiserver.authentication.service_account_tokens import ServiceAccountTokens
 from tonnage.apiserver.authorizer import RbacAuthorizer
 from tonnage.apiserver.event_loop import on_loop
@@ -87,10 +87,10 @@ async def review_token(authenticator: Authenticator, registry: Registry, call: C
     if not spec.get("token"):
         raise BadRequest("token is required for TokenReview in authentication")
     try:
-        token = bearer_token(f"Bearer {spec['token']}")
+        token = token_in(f"Bearer {spec['token']}")
         audiences = spec.get("audiences") or authenticator.accounts.audiences
         user, shared = authenticator.authenticate_token(token, audiences)
-        answer: Doc = {"authenticated": True, "user": user_info(user), "audiences": list(shared)}
+        answer: Doc = {"authenticated": True, "user": user.info(), "audiences": list(shared)}
     except InvalidToken as exc:
         answer = {"user": {}, "error": str(exc)}
     return responses.of_document(call, {**doc, "status": answer}, 201)
@@ -103,16 +103,9 @@ async def review_self(registry: Registry, call: Call) -> Response:
         "kind": doc["kind"],
         "apiVersion": doc["apiVersion"],
         "metadata": {"creationTimestamp": registry.now()},
-        "status": {"userInfo": user_info(call.user)},
+        "status": {"userInfo": call.user.info()},
     }
     return responses.of_document(call, answer, 201)
-
-
-def user_info(user: User) -> Doc:
-    """A user as UserInfo, what is empty left out."""
-    extra = {key: list(values) for key, values in sorted(user.extra.items())}
-    info = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
-    return {name: value for name, value in info.items() if value}
 
 
 _BOUND: Final = {"Pod": BY_PLURAL["", "pods"], "Secret": BY_PLURAL["", "secrets"], "Node": BY_PLURAL["", "nodes"]}

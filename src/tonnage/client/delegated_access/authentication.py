@@ -27,10 +27,9 @@ from multidict import CIMultiDictProxy
 from tonnage.client.delegated_access.authorities import Authorities, FrontProxies
 from tonnage.client.delegated_access.reviews import ExpiringCache, ReviewFailed, Reviews
 from tonnage.clock import Clock
-from tonnage.objects.users import NOBODY, User
+from tonnage.objects.users import CREDENTIAL_ID, NOBODY, User, bearer_token
 from tonnage.serving.certificate_judging import MOST_BETWEEN, InvalidCertificate, judged, read
 
-CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
 _UID: Final = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
 """Where a certificate tells its user's uid."""
 _DER: Final = 2
@@ -204,12 +203,6 @@ class DelegatedAuthenticator:
             else:
                 return peer.user()
         return None
-
-
-def bearer_token(header: str) -> str:
-    """The token of an Authorization header; empty for another scheme and for none. Mirrors bearertoken.New."""
-    parts = header.strip().split(" ", 2)
-    return parts[1] if len(parts) > 1 and parts[0].lower() == "bearer" else ""
 
 
 def user_of_headers(proxies: FrontProxies, headers: CIMultiDictProxy[str]) -> User | None:

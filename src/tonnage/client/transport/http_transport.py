@@ -16,7 +16,6 @@ import zlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -31,6 +30,7 @@ from tonnage.client.transport.answer_reader import NotHttp
 from tonnage.client.transport.connection_pool import CONNECT_S, Connections, HungUp, NotConnected, keep_alive
 from tonnage.client.transport.wire import HttpResponse, Request
 from tonnage.clock import Clock
+from tonnage.serving.request_host import is_loopback
 
 _LOOK = "is the API server running, and does the kubeconfig name its address?"
 
@@ -120,7 +120,7 @@ class HttpTransport:
         )
         self._streams: aiohttp.ClientSession | None = None
         # On the way to ourselves there is nothing to save, and compressing costs the server more than we gain.
-        compress = cluster.compress and not _is_loopback(url.hostname or "")
+        compress = cluster.compress and not is_loopback(url.hostname or "")
         self._headers = [
             ("Host", url.netloc.rpartition("@")[2]),
             ("Accept", "application/json"),
@@ -266,13 +266,6 @@ def _socket(address: tuple[Any, ...]) -> socket.socket:
     made = socket.socket(family, kind, protocol)
     keep_alive(made)
     return made
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _impersonation_headers(whom: Impersonation) -> list[tuple[str, str]]:
