@@ -11,8 +11,7 @@ from functools import partial
 
 from tonnage.apiserver.event_loop import on_loop
 from tonnage.apiserver.registry import Guard
-from tonnage.apiserver.settings import ALWAYS_ALLOW
-from tonnage.documents.access.attributes import AccessDecision, AllowAll, Attributes, Authorizer
+from tonnage.documents.access.attributes import AccessDecision, Attributes, Authorizer
 from tonnage.documents.access.escalation import refuse_escalation
 from tonnage.documents.access.policy import AccessPolicy, RoleRef, Sheet
 from tonnage.documents.access.rules import RuleIndex
@@ -52,10 +51,6 @@ class RbacAuthorizer:
             _log.exception("%s gives no rights: it cannot be read", record.key)
         namespace, _, name = record.key.removeprefix(resource.store_prefix).rpartition("/")
         drop(namespace, name)
-
-
-def authorizer_of(mode: str, store: Store) -> Authorizer:
-    return AllowAll() if mode == ALWAYS_ALLOW else RbacAuthorizer(store)
 
 
 def guard_of(authorizer: Authorizer) -> Guard | None:

@@ -94,14 +94,11 @@ _MAX_KNOWN: Final = 20_000
 
 
 class DeduplicatingRecorder:
-    """Records an event about an object again only after `repeat_after_s`: a level-based loop comes by the same state
-    often.
-    """
+    """Records an event about an object again only after a minute: a level-based loop comes by the same state often."""
 
-    def __init__(self, recorder: Recorder, clock: Clock, *, repeat_after_s: float = REPEAT_AFTER_S) -> None:
+    def __init__(self, recorder: Recorder, clock: Clock) -> None:
         self._recorder = recorder
         self._clock = clock
-        self._repeat_after_s = repeat_after_s
         self._recorded_at_s: dict[tuple[str, str, str], float] = {}  # the one recorded longest ago first
 
     def event(
@@ -110,12 +107,12 @@ class DeduplicatingRecorder:
         """Record it, unless it was recorded a moment ago. `related` does not count when two events are compared."""
         key, now_s = (about.uid, reason, note), self._clock.monotonic()
         recorded_at_s = self._recorded_at_s.get(key)
-        if recorded_at_s is not None and now_s - recorded_at_s < self._repeat_after_s:
+        if recorded_at_s is not None and now_s - recorded_at_s < REPEAT_AFTER_S:
             return
         self._recorded_at_s.pop(key, None)
         while self._recorded_at_s:
             oldest, at_s = next(iter(self._recorded_at_s.items()))
-            if now_s - at_s < self._repeat_after_s and len(self._recorded_at_s) < _MAX_KNOWN:
+            if now_s - at_s < REPEAT_AFTER_S and len(self._recorded_at_s) < _MAX_KNOWN:
                 break
             del self._recorded_at_s[oldest]
         self._recorded_at_s[key] = now_s

@@ -20,7 +20,7 @@ class Notes:
 
 def test_the_same_event_is_recorded_again_only_after_a_while() -> None:
     clock, recorder = VirtualClock(), Notes()
-    deduplicating = DeduplicatingRecorder(recorder, clock, repeat_after_s=60.0)  # type: ignore[arg-type]
+    deduplicating = DeduplicatingRecorder(recorder, clock)  # type: ignore[arg-type]
 
     def record(note: str) -> None:
         deduplicating.event(claim("c"), "Normal", "Waiting", "Binding", note)
@@ -38,7 +38,7 @@ def test_the_same_event_is_recorded_again_only_after_a_while() -> None:
 
 def test_what_may_be_recorded_again_is_forgotten() -> None:
     clock, recorder = VirtualClock(), Notes()
-    deduplicating = DeduplicatingRecorder(recorder, clock, repeat_after_s=60.0)  # type: ignore[arg-type]
+    deduplicating = DeduplicatingRecorder(recorder, clock)  # type: ignore[arg-type]
     for number in range(500):
         deduplicating.event(claim(f"c{number}"), "Normal", "Waiting", "Binding", "a")
         deduplicating.event(claim("c0"), "Normal", "Waiting", "Binding", "a")

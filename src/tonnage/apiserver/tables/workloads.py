@@ -9,10 +9,6 @@ from tonnage.apiserver.tables.cells import AGE, CONTAINERS, IMAGES, NAME, NONE, 
 from tonnage.objects.document import Doc, dig
 
 
-def _ready_of_desired(doc: Doc, now: datetime) -> Cell:
-    return f"{dig(doc, 'status', 'readyReplicas') or 0}/{dig(doc, 'spec', 'replicas') or 0}"
-
-
 def _controller(revision: Doc, now: datetime) -> Cell:
     """`statefulset.apps/web`: the owner that controls it."""
     owners = dig(revision, "metadata", "ownerReferences") or ()
@@ -63,7 +59,11 @@ def _job_selector(path: str) -> Column:
     return of("Selector", path, cells.selector_or_none, wide=True, about="The pods that belong to it.")
 
 
-_READY = Column("Ready", _ready_of_desired, about="Pods that are ready, of how many wanted.")
+_READY = Column(
+    "Ready",
+    lambda doc, now: f"{dig(doc, 'status', 'readyReplicas') or 0}/{dig(doc, 'spec', 'replicas') or 0}",
+    about="Pods that are ready, of how many wanted.",
+)
 _COUNTS = (
     number("Desired", "spec.replicas"),
     number("Current", "status.replicas"),

@@ -25,6 +25,7 @@ PREEMPTED: Final = "Preempted in order to admit critical pod"
 NODE_AFFINITY: Final = "NodeAffinity"
 
 _SYSTEM_CRITICAL: Final = 2_000_000_000
+"""A pod of this priority or a higher one is critical: system-cluster-critical and system-node-critical are."""
 _OS: Final = "kubernetes.io/os"
 _LINUX: Final = "linux"
 _SAFE_SYSCTLS: Final = {"kernel.shm_rmid_forced": "IPC"} | {
@@ -138,16 +139,11 @@ def admission(pod: Pod, node: Node, admitted: AdmittedPods) -> PodRejection | Ku
         return refused
     shortages = list(_shortages(pod, node, admitted))
     failed = next(_failed_predicates(pod, node, admitted), None)
-    if shortages and not is_critical(pod):
+    if shortages and pod.spec.priority < _SYSTEM_CRITICAL:
         return _out_of(shortages[0])
     if failed is not None or not shortages:  # a critical pod never fails for want of resources
         return failed
     return _preemption(pod, shortages, admitted)
-
-
-def is_critical(pod: Pod) -> bool:
-    """A pod of the priority class system-cluster-critical or system-node-critical, or as important."""
-    return pod.spec.priority >= _SYSTEM_CRITICAL
 
 
 # -- what preemption cannot help --------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -127,14 +126,6 @@ Versioned = StatefulSet | DaemonSet
 _MAX_PREFIX: Final = 223
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which revision the owner's template is: `known`, with another number when `number` is set; or one to be made."""
-
-    known: ControllerRevision | None
-    number: int | None
-
-
 def in_order(revisions: Iterable[ControllerRevision]) -> list[ControllerRevision]:
     return sorted(revisions, key=lambda each: (each.revision, *by_age(each)))
 
@@ -164,12 +155,13 @@ def equal_to(owner: Versioned, ordered: Sequence[ControllerRevision]) -> list[Co
     return [each for each in ordered if same(template_of(each), template)]
 
 
-def wanted(owner: Versioned, ordered: Sequence[ControllerRevision]) -> Wanted:
+def wanted(owner: Versioned, ordered: Sequence[ControllerRevision]) -> tuple[ControllerRevision | None, int | None]:
+    """The revision of the owner's template, None when it is to be made, and its new number, None when that stays."""
     equal = equal_to(owner, ordered)
     number = ordered[-1].revision + 1 if ordered else 1
     if not equal:
-        return Wanted(None, number)
-    return Wanted(equal[-1], None if equal[-1] is ordered[-1] else number)
+        return None, number
+    return equal[-1], None if equal[-1] is ordered[-1] else number
 
 
 def new_revision(owner: Versioned, number: int, collision_count: int) -> Doc:

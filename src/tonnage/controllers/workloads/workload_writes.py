@@ -129,13 +129,12 @@ class HistoryControl:
     ) -> tuple[ControllerRevision, int]:
         """The revision of the present template, made or renumbered if need be; and how often names collided so far."""
         collisions = owner.status.collision_count or 0
-        wanted = templates.wanted(owner, ordered)
-        known = wanted.known
+        known, number = templates.wanted(owner, ordered)
         if known is None:
-            return await self._new_revision(owner, wanted.number or 1, collisions)
-        if wanted.number is None:
+            return await self._new_revision(owner, number or 1, collisions)
+        if number is None:
             return known, collisions
-        patch: Doc = {"metadata": {"resourceVersion": known.metadata.resource_version}, "revision": wanted.number}
+        patch: Doc = {"metadata": {"resourceVersion": known.metadata.resource_version}, "revision": number}
         return await self._expectations.patch(owner.key, self._revisions, known.key, patch), collisions
 
     async def _new_revision(self, owner: Versioned, number: int, collisions: int) -> tuple[ControllerRevision, int]:
