@@ -32,7 +32,7 @@ from tonnage.whatif.doctor.facts import (
     scheduler_accounts,
     scheduler_permissions,
 )
-from tonnage.whatif.doctor.findings import CATALOGUE
+from tonnage.whatif.doctor.findings import CATALOGUE, WEAKER
 from tonnage.whatif.doctor.recommendation import Recommendation, recommendation_of
 from tonnage.whatif.doctor.server import _scheduler_access, access_findings, gate_signs, server_findings
 
@@ -72,10 +72,11 @@ def test_a_sum_larger_than_its_largest_volume_is_bounded():
     assert "Strict would turn pods away" in found.why["legacyPools"]
 
 
-def test_sums_of_a_thin_driver_are_read_claim_by_claim():
+def test_sums_of_a_thin_driver_are_still_a_bound_and_what_would_weaken_it_is_said():
     sums = [capacity(node=n.name, free="100Gi") for n in NODES]
     found = recommended(*NODES, driver(), storage_class(), *sums, volume("pv", "90Gi", on="n1"))
-    assert settings(found) == ("Ledger", "Independent", "Prefer")
+    assert settings(found) == ("Ledger", "Bounded", "Prefer")
+    assert found.why["legacyPools"].endswith(f"Independent would let more pods in, claim by claim, {WEAKER}")
 
 
 @pytest.mark.parametrize("objects", [(), (driver(), storage_class(), capacity(node="n1", free="1Gi"))])

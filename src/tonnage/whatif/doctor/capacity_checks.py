@@ -4,9 +4,11 @@ A thick driver takes a volume's whole size off its figures when the volume is ma
 Nothing says which it is, but figures do, as far as there are volumes to hold against them:
 
     constant     nodes where free and used bytes add up to the same: the figures follow
-    written      volumes were made from an object, and it was not written since: its figure did not follow
     levelled     nodes with the same free bytes, though the volumes on them differ: the figures do not follow
+    settled      objects that were written when their last volume was made, and not since: the figures follow
+    unseen       volumes were made from an object, and it was never written because of one: the figures do not follow
 
+An object that was written because of a volume once, and not because of later ones, is stale: it followed before.
 External-provisioner does not write a figure that is unchanged, so an old object alone is no sign. It publishes before
 it writes a volume's object: a volume that is a little younger than the figure is in it.
 """
@@ -39,7 +41,7 @@ from tonnage.scheduling.volumes.capacity.pools import (
     volume_limit,
 )
 from tonnage.whatif.doctor.facts import Facts
-from tonnage.whatif.doctor.findings import CATALOGUE, Finding
+from tonnage.whatif.doctor.findings import CATALOGUE, WEAKER, Finding
 from tonnage.whatif.page import named
 
 REFRESH: Final = timedelta(minutes=2)
@@ -47,7 +49,11 @@ REFRESH: Final = timedelta(minutes=2)
 AHEAD: Final = timedelta(minutes=1)
 """A figure that tells of a volume may be older than its object by this: in a burst, objects wait to be written."""
 _ENOUGH: Final = 2
-"""Volumes without any effect on figures, before that is more than chance."""
+"""Volumes without any effect on figures, or objects that settled, before that is more than chance."""
+_CALM: Final = timedelta(minutes=10)
+"""A figure that follows what is written to volumes does not stay as it is for so long."""
+_ROUNDING: Final = 0.05
+"""Of a difference between volumes: what a driver rounds to its extents, and keeps for itself."""
 
 
 class Provisioning(StrEnum):
@@ -129,25 +135,56 @@ class DriverFigures:
 
     @cached_property
     def stale(self) -> Sequence[CSIStorageCapacity]:
-        """Objects that lag behind while others follow."""
-        return self.lagging if len(self.lagging) < len(self._dated) else ()
+        """Objects that lag behind while others follow, or that followed before."""
+        followed = len(self.lagging) < len(self._dated) or any(map(self._was_written_for_a_volume, self.lagging))
+        return self.lagging if followed else ()
+
+    def _was_written_for_a_volume(self, capacity: CSIStorageCapacity) -> bool:
+        """Whether the last change of an object, its creation aside, came with a volume."""
+        written_at, born_at = capacity.metadata.updated_at, capacity.metadata.creation_timestamp
+        if written_at is None or born_at is None or written_at - born_at < AHEAD:
+            return False
+        made = (each.metadata.creation_timestamp for each in self.volumes[capacity.key])
+        return any(at is not None and at - AHEAD < written_at < at + REFRESH for at in made)
 
     @cached_property
     def provisioning(self) -> Provisioning:
-        by_sums = _provisioning_by_sums(self._pairs())
-        unseen = sum(len(self.unseen(each)) for each in self.lagging)
-        if by_sums is Provisioning.UNKNOWN and self.lagging and not self.stale and unseen >= _ENOUGH:
-            return Provisioning.THIN
-        return by_sums
+        return self._judged[0]
 
-    def _pairs(self) -> Iterable[Sequence[tuple[int, int]]]:
-        """By class, free and used bytes of each node: what sums are compared by."""
+    @cached_property
+    def evidence(self) -> str:
+        """What `provisioning` is judged by; empty when it is unknown."""
+        return self._judged[1]
+
+    @cached_property
+    def _judged(self) -> tuple[Provisioning, str]:
+        for with_younger in (True, False):
+            by_sums, why = _provisioning_by_sums(self._pairs(with_younger=with_younger))
+            if by_sums is not Provisioning.UNKNOWN:
+                return by_sums, why
+        unseen = sum(len(self.unseen(each)) for each in self.lagging)
+        if self.lagging and not self.stale and unseen >= _ENOUGH:
+            return Provisioning.THIN, f"{unseen} volumes were made, and no figure was written because of one"
+        calm_since = self.facts.now - _CALM
+        settled = [
+            each
+            for each in self._dated
+            if self._was_written_for_a_volume(each) and (each.metadata.updated_at or self.facts.now) < calm_since
+        ]
+        if not self.lagging and len(settled) >= _ENOUGH:
+            return Provisioning.THICK, f"{len(settled)} objects were written when volumes were made, and not since"
+        return Provisioning.UNKNOWN, ""
+
+    def _pairs(self, *, with_younger: bool) -> Iterable[Sequence[tuple[int, int]]]:
+        """By class, free and used bytes of each node: what sums are compared by. Volumes that are younger than the
+        figure may be in it: as much may have been deleted as was made."""
         by_class: dict[str, list[tuple[int, int]]] = {}
         for each in self.objects:
             free = free_bytes(each)
             if free is not None and len(self.facts.reach[each.key]) == 1:
-                used = sum(volume.size.value() for volume in self.volumes[each.key])
-                by_class.setdefault(each.storage_class_name, []).append((free, used))
+                younger = {volume.name for volume in self.unseen(each)} if not with_younger else ()
+                seen = (volume for volume in self.volumes[each.key] if volume.name not in younger)
+                by_class.setdefault(each.storage_class_name, []).append((free, sum(v.size.value() for v in seen)))
         return by_class.values()
 
     def document(self) -> dict[str, Any]:
@@ -156,22 +193,25 @@ class DriverFigures:
             "layout": self.layout.value,
             "pools": self.most_pools,
             "provisioning": self.provisioning.value,
+            **({"provisioningBy": self.evidence} if self.evidence else {}),
             "volumeRebuilding": rebuilds_volumes(self.facts.drivers.get(self.driver)),
         }
 
 
-def _provisioning_by_sums(pairs: Iterable[Sequence[tuple[int, int]]]) -> Provisioning:
+def _provisioning_by_sums(pairs: Iterable[Sequence[tuple[int, int]]]) -> tuple[Provisioning, str]:
     """By free and used bytes of nodes, class by class. Nodes whose used bytes are all the same tell nothing."""
     for told in pairs:
-        if len({used for _, used in told}) < 2:
-            continue
-        if len({free + used for free, used in told}) == 1:
-            return Provisioning.THICK
         most_used = max(used for _, used in told)
-        levels = {free for free, _ in told}
-        if len(levels) == 1 and len(told) > 2 and most_used * 10 >= next(iter(levels)) > 0:
-            return Provisioning.THIN
-    return Provisioning.UNKNOWN
+        spread = most_used - min(used for _, used in told)
+        sums, frees = [free + used for free, used in told], [free for free, _ in told]
+        if not spread:
+            continue
+        if max(sums) - min(sums) <= spread * _ROUNDING:
+            return Provisioning.THICK, f"free and used bytes add up to the same on {len(told)} nodes"
+        is_level = max(frees) - min(frees) <= spread * _ROUNDING
+        if is_level and len(told) > 2 and most_used * 10 >= min(frees) > 0:
+            return Provisioning.THIN, f"{len(told)} nodes tell the same free bytes, and their volumes differ"
+    return Provisioning.UNKNOWN, ""
 
 
 def figures_of(facts: Facts) -> Mapping[str, DriverFigures]:
@@ -239,7 +279,8 @@ def _of_one(facts: Facts, capacity: CSIStorageCapacity) -> Iterator[Finding]:
         yield CATALOGUE["capacity-nil-topology"].about(
             capacity,
             "it has no nodeTopology and so reaches no node",
-            "set nodeTopology: {} if every node can reach this storage, or a label selector for those that can",
+            "set nodeTopology to a label selector for the nodes that can reach this storage; {} only if all can: it "
+            f"lets volumes be promised to every node, {WEAKER} where they cannot",
             driver=driver,
         )
     elif not facts.reach[capacity.key] and facts.nodes:
@@ -270,7 +311,8 @@ def _of_one(facts: Facts, capacity: CSIStorageCapacity) -> Iterator[Finding]:
             f"tonnage pools has not looked at the source of its pools, {capacity.metadata.annotations[POOLS_SOURCE]}, "
             f"since {capacity.metadata.annotations[POOLS_CHECKED_AT]}: what was made since is counted, and what was "
             "deleted is not seen",
-            "see that tonnage pools runs; if it is not to, take its pools away with tonnage pools --remove",
+            "see that tonnage pools runs; if it is not to, take its pools away with tonnage pools --remove, "
+            f"{WEAKER}: several claims of a pod are then judged by a sum",
             driver=driver,
         )
     elif free_bytes(capacity) is None:
@@ -314,7 +356,7 @@ def _following(told: DriverFigures) -> Iterator[Finding]:
         unseen = told.unseen(each)
         yield CATALOGUE["capacity-stale"].about(
             each,
-            f"it was last written before {_volumes(unseen)} made, while other objects of the driver follow",
+            f"it was last written before {_volumes(unseen)} made, and it, or others of the driver, followed before",
             "look at the provisioner that publishes for these nodes; until then Tonnage counts what it promised "
             "itself (reservation: Ledger)",
             driver=told.driver,
@@ -323,8 +365,8 @@ def _following(told: DriverFigures) -> Iterator[Finding]:
         known = told.facts.drivers.get(told.driver)
         yield CATALOGUE["thin-provisioning"].about(
             known or f"CSIDriver {told.driver}",
-            "its figures do not follow the volumes that are made: it provisions thinly, and more can be promised than "
-            "there is, or its provisioner no longer publishes",
+            f"its figures do not follow the volumes that are made ({told.evidence}): it provisions thinly, and more "
+            "can be promised than there is, or its provisioner no longer publishes",
             "see that its provisioner runs; of a thin driver leave room by hand (quotas), "
             "for no scheduler sees how full its disks will be",
             driver=told.driver,

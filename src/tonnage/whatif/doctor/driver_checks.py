@@ -31,10 +31,23 @@ from tonnage.scheduling.volumes.capacity.pools import (
 )
 from tonnage.whatif.doctor.capacity_checks import CapacityLayout, DriverFigures
 from tonnage.whatif.doctor.facts import FactAnswer, Facts
-from tonnage.whatif.doctor.findings import CATALOGUE, NOTHING, Finding
+from tonnage.whatif.doctor.findings import CATALOGUE, NOTHING, WEAKER, Finding
 from tonnage.whatif.page import named
 
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
+_NOT_CSI = frozenset(
+    (
+        "cluster.local/nfs-subdir-external-provisioner",
+        "docker.io/hostpath",
+        "k8s-sigs.io/nfs-subdir-external-provisioner",
+        "k8s.io/minikube-hostpath",
+        "kubernetes.io/host-path",
+        "microk8s.io/hostpath",
+        "openebs.io/local",
+        "rancher.io/local-path",
+    )
+)
+"""Provisioners that are known to be none of CSI; of others their volumes show it."""
 _LAYOUTS = {
     CapacityLayout.NONE: "no capacity objects that reach a node",
     CapacityLayout.NODE: "capacity per node",
@@ -126,20 +139,33 @@ def _capacity(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
                 f"{driver.name} has storageCapacity: true and no capacity object for this class: "
                 "no pod with a new claim of it can be placed",
                 "start its provisioner with --enable-capacity (`tonnage provisioner` needs no flag), "
-                "or set storageCapacity: false on the CSIDriver",
+                f"or set storageCapacity: false on the CSIDriver, {WEAKER}: its capacity is not checked at all then",
                 driver=driver.name,
             )
 
 
 def _without_driver(facts: Facts) -> Iterator[Finding]:
+    of_csi = {each.class_name for each in facts.volumes.values() if each.spec.csi is not None}
+    of_others = {each.class_name for each in facts.volumes.values() if each.spec.csi is None}
     for each in facts.classes.values() if "CSIDriver" not in facts.unlisted else ():
         name = facts.driver_of_class(each.name)
-        if each.provisioner != _NO_PROVISIONER and name not in facts.drivers:
+        if each.provisioner == _NO_PROVISIONER or name in facts.drivers:
+            continue
+        if each.name not in of_csi and (each.name in of_others or name in _NOT_CSI):
+            yield CATALOGUE["provisioner-not-csi"].about(
+                each,
+                f"its provisioner {name} is no CSI driver: it tells no free space and no attach limit, so that nothing "
+                "is checked or promised for its claims; of directories on a disk not even the size is enforced",
+                "nothing has to be done; where volumes must fit, use a class of a CSI driver that publishes capacity "
+                "(of local disks TopoLVM or OpenEBS LVM, say)",
+                driver=name,
+            )
+        else:
             yield CATALOGUE["class-without-driver"].about(
                 each,
                 f"its provisioner {name} has no CSIDriver: no capacity and no attach limit is checked for its claims",
-                f"install the driver with its CSIDriver object {name}, "
-                "or delete the class if nothing provisions for it",
+                f"if it is a CSI driver, install it with its CSIDriver object {name}; if it is none, its volumes "
+                "cannot be counted; if nothing provisions for the class, delete it",
                 driver=name,
             )
 
@@ -344,7 +370,8 @@ def _policies(facts: Facts) -> Iterator[Finding]:
                 each,
                 f"{problem}: it counts as unknown, and fits are less sure than they could be",
                 f"kubectl annotate {resource} {shlex.quote(each.name)} --overwrite {POOL_POLICY}=most-free, "
-                f"or whatever the driver does: {', '.join(POOL_POLICIES)}",
+                f"or whatever the driver does: {', '.join(POOL_POLICIES)}. A policy that is not the driver's makes "
+                f"fits look surer than they are, {WEAKER}",
                 driver=driver,
             )
 

@@ -111,7 +111,7 @@ def examine(
         try:
             question.decide(step)
             if waiting := question.answer().pods:
-                compare_waiting(state, waiting, comparison, step)
+                compare_waiting(state, waiting, configuration.profiles, comparison, step, foreign)
             compare_running(facts, configuration.profiles, comparison, step, foreign)
             question.try_changes()
         except KeyboardInterrupt:

@@ -25,6 +25,8 @@ class Severity(StrEnum):
 
 
 NOTHING: Final = "nothing has to be done"
+WEAKER: Final = "which weakens the promise that volumes fit"
+"""Stands beside every advice after which less is checked."""
 WORST_FIRST: Final = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
@@ -104,6 +106,10 @@ CATALOGUE: Final[Mapping[str, FindingKind]] = dict(
             ("rebuilding-needs-gate", "a driver that rebuilds volumes, on a server that lets none leave its node"),
             ("selected-node-gone", "a claim that waits for a volume on a node that is gone"),
             ("thin-provisioning", "figures that do not follow the volumes made from them"),
+            (
+                "volumes-would-be-refused",
+                "pods that kube-scheduler would send where no room is for their volumes",
+            ),
         ),
         *_table(
             Severity.INFO,
@@ -120,6 +126,7 @@ CATALOGUE: Final[Mapping[str, FindingKind]] = dict(
             ("permission-unknown", "permissions of which it is not known whether the scheduler has them"),
             ("pods-would-move", "pods that Tonnage would place, but not where they run"),
             ("pods-would-stop-pending", "pods that wait, and that Tonnage would place"),
+            ("provisioner-not-csi", "a class whose volumes are made by something that is no CSI driver"),
             ("volume-awaits-rebuild", "a volume whose nodes are gone, and that its driver makes anew (KEP-5925)"),
         ),
     ]

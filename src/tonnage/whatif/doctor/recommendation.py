@@ -1,8 +1,8 @@
 """Which `reservation`, `legacyPools` and `poolFit` fit a cluster, with the reason for each, and the file that says so.
 
 reservation   Ledger counts what was promised until figures show it; None where no driver publishes capacity.
-legacyPools   read only where an object tells a sum. Bounded: both figures are necessary. Independent where figures do
-              not follow volumes: of a thin driver the largest volume is all that binds.
+legacyPools   read only where an object tells a sum. Bounded: both figures are necessary. Independent would let more in
+              where figures do not follow volumes, and promise less: it is never recommended.
 poolFit       Prefer: a node where volumes fit more surely goes first. With one pool or one claim it is Possible.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 from tonnage.scheduling.configuration.plugin_args import LegacyPools, PoolFit, Reservation
 from tonnage.whatif.doctor.capacity_checks import DriverFigures, Provisioning
 from tonnage.whatif.doctor.facts import Facts
-from tonnage.whatif.doctor.findings import CATALOGUE, Finding
+from tonnage.whatif.doctor.findings import CATALOGUE, WEAKER, Finding
 from tonnage.whatif.page import named
 
 SCHEDULER_NAME = "tonnage"
@@ -73,7 +73,7 @@ def recommendation_of(facts: Facts, figures: Mapping[str, DriverFigures]) -> Rec
 
 def _reservation(publishing: Mapping[str, DriverFigures]) -> tuple[Reservation, str]:
     if not publishing:
-        return Reservation.NONE, "no driver publishes capacity: there is nothing to reserve"
+        return Reservation.NONE, "no driver publishes capacity: there is nothing to reserve, and no promise to weaken"
     slow = [name for name, each in publishing.items() if each.stale or each.provisioning is Provisioning.THIN]
     if slow:
         return Reservation.LEDGER, (
@@ -90,8 +90,9 @@ def _legacy_pools(publishing: Mapping[str, DriverFigures]) -> tuple[LegacyPools,
         told = "every object lists its pools: it is not read" if publishing else "no object is read"
         return LegacyPools.BOUNDED, told
     if thin and len(thin) == len(sums):
-        return LegacyPools.INDEPENDENT, (
-            f"{named(thin)} tells sums that do not follow its volumes: only the largest volume binds, claim by claim"
+        return LegacyPools.BOUNDED, (
+            f"{named(thin)} tells sums that do not follow its volumes; Independent would let more pods in, claim by "
+            f"claim, {WEAKER}"
         )
     several = [name for name, each in sums.items() if each.sums_beyond_one_volume]
     if several:
@@ -111,7 +112,8 @@ def _pool_fit(facts: Facts, publishing: Mapping[str, DriverFigures]) -> tuple[Po
         return PoolFit.PREFER, "no pod has several claims of a class whose driver picks among pools"
     return PoolFit.PREFER, (
         f"{named(sorted(picking))} picks among several pools, and pods have several claims of one class "
-        f"({named(pods)}): they go first where they fit however it picks; Guaranteed lets them go nowhere else"
+        f"({named(pods)}): they go first where they fit however it picks, and only then where a bad pick may refuse a "
+        "volume; Guaranteed lets them go nowhere else"
     )
 
 

@@ -40,7 +40,7 @@ from tonnage.whatif.doctor.facts import (
     scheduler_accounts,
     scheduler_permissions,
 )
-from tonnage.whatif.doctor.findings import CATALOGUE, Finding
+from tonnage.whatif.doctor.findings import CATALOGUE, WEAKER, Finding
 from tonnage.whatif.page import named
 
 _STORAGE_SCHEMA: Final = "/openapi/v3/apis/storage.k8s.io/v1"
@@ -292,6 +292,8 @@ def _beyond(facts: Facts) -> Iterator[Finding]:
         told += "; StorageCapacityScoring ranks nodes by their free storage, so that pods go to other nodes than before"
     off = ",".join(f"{gate}=false" for gate in beyond)
     remedy = f"nothing has to be done; to place pods as before: tonnage scheduler --feature-gates {off}"
+    if "CSIStorageCapacityV2" in beyond:
+        remedy += f", {WEAKER}: pools are not looked at, and what was promised is not kept back"
     yield CATALOGUE["gates-beyond-kube-scheduler"].about(f"Server {facts.source}", told, remedy)
 
 

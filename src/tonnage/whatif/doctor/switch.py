@@ -25,13 +25,14 @@ from tonnage.scheduling.configuration.configuration import Configuration, defaul
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.diagnosis import NOBODY
 from tonnage.scheduling.plugins.registry import ForeignPlugins
+from tonnage.scheduling.volumes.volume_fit import NOT_ENOUGH_SPACE
 from tonnage.whatif.doctor.facts import Facts
 from tonnage.whatif.doctor.findings import CATALOGUE, Finding
 from tonnage.whatif.explain import DecisionSequence
 from tonnage.whatif.page import named
 from tonnage.whatif.pending import causes
 from tonnage.whatif.pending.pending import PendingPod
-from tonnage.whatif.shadow.judging import Judge
+from tonnage.whatif.shadow.judging import Judge, ShadowVerdict, verdict_of
 from tonnage.whatif.simulate.presets import PRESETS, preset_gates
 from tonnage.whatif.sources import ClusterState
 
@@ -50,6 +51,8 @@ class SwitchComparison:
     """Wait now, and Tonnage places them."""
     either: int = 0
     """How many of these kube-scheduler's rules would place too: what they wait for is none of the rules."""
+    refused: list[tuple[Key, str, str]] = field(default_factory=list)
+    """Wait now; kube-scheduler would send them to a node whose driver has no room for their volumes: pod, node, why."""
     only_theirs: list[tuple[Key, str]] = field(default_factory=list)
     """Wait now; kube-scheduler would place them and Tonnage would not, with why."""
     becomes_pending: list[tuple[Key, str]] = field(default_factory=list)
@@ -74,19 +77,42 @@ def pods_with_claims(facts: Facts) -> Sequence[Pod]:
     ]
 
 
-def compare_waiting(state: ClusterState, decided: Iterable[PendingPod], found: SwitchComparison, step: Step) -> None:
-    """Hold what Tonnage decides about pods that wait against what the other would, in the same order."""
+def compare_waiting(
+    state: ClusterState,
+    decided: Iterable[PendingPod],
+    ours: Sequence[ResolvedProfile],
+    found: SwitchComparison,
+    step: Step,
+    foreign: ForeignPlugins | None = None,
+) -> None:
+    """Hold what Tonnage decides about pods that wait against what the other would, in the same order. What the drivers
+    make of the other's placements is judged by our rules, after those before it."""
     theirs = DecisionSequence(dataclasses.replace(state, memory=None), their_rules(), is_default=True)
+    judge = Judge(ours, clock=VirtualClock(state.clock.now()), seed=SEED, foreign=foreign, implies_namespaces=True)
+    judge.engine.load(state.objects)
     for each in decided:
         if each.cause.kind not in _NOT_TRIED:
             found.waiting += 1
             sent_to, _ = theirs.quickly_decide(each.pod)
+            if sent_to and (why := _refused_there(judge, each.pod, sent_to)):
+                found.refused.append((each.key, sent_to, why))
+                sent_to = ""
             if each.node:
                 found.stops_waiting.append(each.key)
                 found.either += bool(sent_to)
             elif sent_to:
                 found.only_theirs.append((each.key, each.explanation.message if each.explanation is not None else ""))
         step(1)
+
+
+def _refused_there(judge: Judge, pod: Pod, node: str) -> str:
+    """Why the driver would refuse a pod's volumes on the node it is sent to; empty when it takes them. The pod counts
+    there from then on."""
+    verdict = ShadowVerdict(pod.key, node, node, agreed=True)
+    if pod.claim_names():
+        verdict = verdict_of(judge.decide(pod), node)
+    judge.follow(pod, verdict)
+    return verdict.why if verdict.by_storage and NOT_ENOUGH_SPACE in verdict.why else ""
 
 
 class _Rules:
@@ -156,6 +182,13 @@ def switch_findings(found: SwitchComparison) -> Iterable[Finding]:
             if found.either < count
             else "see that the scheduler they ask for runs; if they came just now, wait",
         )
+    for node, pairs in _by_node(found.refused).items():
+        keys, why = [key for key, _ in pairs], pairs[0][1]
+        yield CATALOGUE["volumes-would-be-refused"].about(
+            f"Pod {named(keys)}",
+            f"kube-scheduler would send {_pods(len(keys))} to {node}, where the driver would refuse volumes: {why}",
+            "give the room that is missing; Tonnage sends them elsewhere, or lets them wait until there is room",
+        )
     lost = [*found.becomes_pending, *found.only_theirs]
     for why, keys in _by_reason(lost).items():
         yield CATALOGUE["pods-would-become-pending"].about(
@@ -170,6 +203,13 @@ def switch_findings(found: SwitchComparison) -> Iterable[Finding]:
             "if made anew, but elsewhere",
             "nothing has to be done: pods that run are left alone",
         )
+
+
+def _by_node(refused: Iterable[tuple[Key, str, str]]) -> dict[str, list[tuple[Key, str]]]:
+    found: dict[str, list[tuple[Key, str]]] = {}
+    for key, node, why in refused:
+        found.setdefault(node, []).append((key, why))
+    return found
 
 
 def _by_reason(pairs: Iterable[tuple[Key, str]]) -> dict[str, list[Key]]:
