@@ -102,7 +102,7 @@ def normalised(objects: list[Document]) -> dict[tuple[str, str, str], Document]:
     }
     found: dict[tuple[str, str, str], Document] = {}
     for each in objects:
-        if each["kind"] == "Namespace":
+        if each["kind"] == "Namespace" or "helm.sh/hook" in each["metadata"].get("annotations", {}):
             continue
         document = deepcopy(each)
         named = [document["metadata"]] if document["kind"] == "ConfigMap" else []

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from containerfile import Stage, read_stages
 from rendered import CHART, ROOT
 
@@ -40,8 +41,10 @@ def test_it_runs_as_a_numbered_user_that_is_not_root_and_as_the_pods_say(stages:
     (user,) = stages[-1].of("USER")
     uid, gid = (int(each) for each in user.split(":"))
     assert uid > 0 and gid > 0
-    pods = (CHART / "templates" / "_pod.tpl").read_text()
-    assert f"runAsUser: {uid}\n" in pods and f"runAsGroup: {gid}\n" in pods
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    for component in ("scheduler", "pools"):
+        context = values[component]["podSecurityContext"]
+        assert (context["runAsUser"], context["runAsGroup"]) == (uid, gid)
     assert stages[-1].of("ENTRYPOINT") == ['["tonnage"]']
 
 

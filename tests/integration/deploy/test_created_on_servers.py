@@ -110,6 +110,7 @@ def missing(wanted: Any, found: Any, path: str = "") -> list[str]:
     """What of a document the server did not keep; what it filled in does not matter."""
     if isinstance(wanted, dict) and isinstance(found, dict):
         return [line for key, value in wanted.items() for line in missing(value, found.get(key), f"{path}.{key}")]
-    if isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
+    if isinstance(wanted, list) and isinstance(found, list) and len(wanted) <= len(found):
+        # Admission adds behind what a list has: tolerations, projected volumes.
         return [line for idx, each in enumerate(wanted) for line in missing(each, found[idx], f"{path}[{idx}]")]
     return [] if wanted == found or (wanted in ({}, []) and found is None) else [f"{path}: {wanted} became {found}"]

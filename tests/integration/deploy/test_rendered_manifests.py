@@ -80,6 +80,11 @@ def test_names_are_unique_and_everything_is_labelled(values: str):
         assert each["metadata"]["labels"]["app.kubernetes.io/instance"] == "tonnage"
 
 
+CONFIGURED = (
+    "scheduler.config.kind=KubeSchedulerConfiguration,scheduler.config.apiVersion=kubescheduler.config.k8s.io/v1"
+)
+
+
 @needs_helm
 @pytest.mark.parametrize(
     ("setting", "told"),
@@ -92,7 +97,21 @@ def test_names_are_unique_and_everything_is_labelled(values: str):
         ("scheduler.storageCapacity.poolFit=Sure", "scheduler.storageCapacity.poolFit must be one of"),
         ("scheduler.storageCapacity.legacyPools=Loose", "scheduler.storageCapacity.legacyPools must be one of"),
         ("scheduler.replicas=many", "scheduler.replicas"),
-        ("scheduler.schedulerName=default-scheduler", "scheduler.schedulerName"),
+        ("scheduler.schedulerName=default-scheduler", "scheduler.schedulerName must not be default-scheduler beside"),
+        ("scheduler.config.kind=Pod", 'scheduler.config.kind is "Pod": it must be KubeSchedulerConfiguration'),
+        (
+            "scheduler.config.kind=KubeSchedulerConfiguration,scheduler.config.apiVersion=v1",
+            'scheduler.config.apiVersion is "v1": it must be kubescheduler.config.k8s.io/v1',
+        ),
+        (f"{CONFIGURED},scheduler.config.profile=x", "scheduler.config.profile is no field of"),
+        (f"{CONFIGURED},scheduler.config.extenders[0].urlPrefix=x", "Tonnage has no extenders"),
+        (
+            f"{CONFIGURED},scheduler.config.profiles[0].schedulerName=a,scheduler.config.profiles[1].schedulerName=a",
+            'scheduler.config.profiles[1].schedulerName is "a", as that of another profile',
+        ),
+        ("scheduler.livenessProbe.periodSeconds=0", "scheduler.livenessProbe.periodSeconds"),
+        ("scheduler.strategy.kind=Never", "scheduler.strategy"),
+        ("monitoring.prometheusRule.runbookUrl=docs", "monitoring.prometheusRule.runbookUrl"),
         ("scheduler.leaderElection.leaseDuration=15", "scheduler.leaderElection.leaseDuration"),
         ("scheduler.featureGates.CSIStorageCapacityV2=maybe", "scheduler.featureGates.CSIStorageCapacityV2"),
         ("image.digest=sha256:short", "image.digest"),
@@ -118,7 +137,7 @@ def test_names_are_unique_and_everything_is_labelled(values: str):
         ("image.tag=1.0 beta", "image.tag"),
         ("monitoring.serviceMonitor.bearerTokenSecret.name=x", "monitoring.serviceMonitor.bearerTokenSecret"),
         ("provisioner.rights.serving=true", "provisioner.rights"),
-        ("scheduler.config.kind=x,scheduler.config.leaderElection.resourceName=y", "names the lease kube-system/y"),
+        (f"{CONFIGURED},scheduler.config.leaderElection.resourceName=y", "names the lease kube-system/y"),
     ],
 )
 def test_wrong_values_are_refused_in_words(setting: str, told: str):
@@ -253,6 +272,38 @@ def test_replicas_that_never_share_a_node_are_rolled_without_one_more():
         )
         rolling = one["spec"]["strategy"]["rollingUpdate"]
         assert (rolling["maxSurge"], rolling["maxUnavailable"]) == strategy
+
+
+@needs_helm
+def test_what_a_platform_asks_of_pods_can_be_set():
+    objects = chart_objects("openshift")
+    deployment = the(objects, "Deployment", "tonnage-scheduler")["spec"]
+    pod = deployment["template"]["spec"]
+    # OpenShift's restricted SCC chooses the user: keys that are null are not there.
+    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    probe = pod["containers"][0]["livenessProbe"]
+    assert (probe["failureThreshold"], probe["periodSeconds"], probe["httpGet"]["path"]) == (20, 10, "/livez")
+    assert deployment["strategy"] == {"type": "Recreate"}
+    (constraint,) = pod["topologySpreadConstraints"]
+    assert constraint["topologyKey"] == "topology.kubernetes.io/rack"
+    assert pod["dnsPolicy"] == "Default" and "hostNetwork" not in pod
+
+
+@needs_helm
+def test_alerts_link_to_where_the_documentation_is_published():
+    groups = the(chart_objects("openshift"), "PrometheusRule", "tonnage")["spec"]["groups"]
+    links = [rule["annotations"]["runbook_url"] for group in groups for rule in group["rules"] if "alert" in rule]
+    assert links and all(link.startswith("https://docs.example.com/tonnage/guides/observe.md#") for link in links)
+
+
+@needs_helm
+def test_helm_test_asks_the_service_that_is_there():
+    objects = chart_objects("second-scheduler")
+    (asking,) = (each for each in objects if each["kind"] == "Pod")
+    assert asking["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    service = the(objects, "Service", "tonnage-scheduler")
+    address = f"https://tonnage-scheduler.{NAMESPACE}.svc:{service['spec']['ports'][0]['port']}/readyz"
+    assert address in asking["spec"]["containers"][0]["command"][-1]
 
 
 @needs_helm

@@ -1,24 +1,24 @@
 {{/* What pods of every component share: who may do what, where they go, how they are kept apart. */}}
 
-{{- define "tonnage.podSecurityContext" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
-seccompProfile:
-  type: RuntimeDefault
+{{/* A map without the keys that are null. */}}
+{{- define "tonnage.set" -}}
+{{- $set := dict -}}
+{{- range $key, $value := . -}}
+{{- if not (kindIs "invalid" $value) -}}
+{{- $_ := set $set $key $value -}}
 {{- end -}}
-
-{{- define "tonnage.securityContext" -}}
-allowPrivilegeEscalation: false
-capabilities:
-  drop: [ALL]
-privileged: false
-readOnlyRootFilesystem: true
+{{- end -}}
+{{- toYaml $set -}}
 {{- end -}}
 
 {{/* (dict "root" $ "component" … "values" …) */}}
 {{- define "tonnage.placement" -}}
+{{- if .values.hostNetwork }}
+hostNetwork: true
+{{- end }}
+{{- with .values.dnsPolicy }}
+dnsPolicy: {{ . }}
+{{- end }}
 {{- with .values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
@@ -57,7 +57,10 @@ affinity:
           matchLabels:
             {{- include "tonnage.selectorLabels" . | nindent 12 }}
 {{- end }}
-{{- if .values.topologySpread }}
+{{- if .values.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- toYaml .values.topologySpreadConstraints | nindent 2 }}
+{{- else if .values.topologySpread }}
 topologySpreadConstraints:
   - maxSkew: 1
     topologyKey: topology.kubernetes.io/zone
@@ -71,6 +74,9 @@ topologySpreadConstraints:
 {{/* Where replicas never share a node there may be none for one more of them: the old one goes first. */}}
 {{- define "tonnage.strategy" -}}
 strategy:
+  {{- if .values.strategy }}
+  {{- toYaml .values.strategy | nindent 2 }}
+  {{- else }}
   type: RollingUpdate
   rollingUpdate:
     {{- if and (eq .values.podAntiAffinity "required") (not .values.affinity) }}
@@ -80,6 +86,7 @@ strategy:
     maxSurge: 1
     maxUnavailable: 0
     {{- end }}
+  {{- end }}
 {{- end -}}
 
 {{/* A=true,B=false, in the order of names. */}}
@@ -141,5 +148,20 @@ spec:
     {{- with .values.networkPolicy.extraEgress }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* The three probes. (dict … "port" "https" "scheme" "HTTPS"), without scheme for plain HTTP. */}}
+{{- define "tonnage.probes" -}}
+{{- $it := . -}}
+{{- range $probe, $path := dict "startupProbe" "/readyz" "livenessProbe" "/livez" "readinessProbe" "/readyz" }}
+{{ $probe }}:
+  httpGet:
+    path: {{ $path }}
+    port: {{ $it.port }}
+    {{- with $it.scheme }}
+    scheme: {{ . }}
+    {{- end }}
+  {{- toYaml (get $it.values $probe) | nindent 2 }}
 {{- end }}
 {{- end -}}
