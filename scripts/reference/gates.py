@@ -21,14 +21,14 @@ What a real API server needs to have switched on is another question: [versions]
 def page() -> str:
     rows: list[tuple[object, ...]] = [
         (
-            code(gate.name),
+            code(name),
             gate.stage.lower() if gate.stage != "GA" else "GA",
-            "on" if gate.default else "off",
+            "on",
             f"KEP-{gate.kep}",
             gate.meaning,
             _upstream(gate),
         )
-        for gate in Gates.table().values()
+        for name, gate in Gates.table().items()
     ]
     return HEAD + table(
         ("gate", "stage", "default", "enhancement", "what it opens", "in Kubernetes' own servers"), rows

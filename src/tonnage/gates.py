@@ -1,19 +1,18 @@
 """Feature gates: the one table of what can be switched, and the switches of one running program.
 
-On the class, `Gates.StorageCapacityScoring` is the entry of the table; on an instance, which never changes, it is True
-or False. Names, the spelling of `--feature-gates` and the words of its errors are upstream's
-(component-base/featuregate), the stages those of Kubernetes 1.36. Three things are ours: every gate is on unless it is
-switched off, none is locked, and a name given twice is an error.
+Names, the spelling of `--feature-gates` and the words of its errors are upstream's (component-base/featuregate), the
+stages those of Kubernetes 1.36. Three things are ours: every gate is on unless it is switched off, none is locked, and
+a name given twice is an error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache
 from importlib import resources
-from typing import Final, NoReturn, Self, overload
+from typing import Any, Final, Self
 
 from tonnage.errors import TonnageError, closest
 
@@ -35,36 +34,21 @@ class GateError(TonnageError):
         self.gate = gate
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Gate:
     """One entry of the table. A gate with a `successor` is its old name: it sets it, and answers what it answers."""
 
     stage: GateStage
     kep: int
     meaning: str
-    default: bool = True
     successor: str = ""
     releases: tuple[tuple[str, str], ...] = ()
     """How it stands in Kubernetes' own servers, by the release in which that changed; none where none has it."""
-    name: str = field(default="", init=False)
 
     def is_on_upstream(self, release: tuple[int, ...]) -> bool:
         """Whether it is on by default in Kubernetes' own programs of a release, (major, minor)."""
         known = [told for since, told in self.releases if tuple(map(int, since.split("."))) <= release]
         return bool(known) and known[-1].endswith("on")
-
-    def __set_name__(self, owner: type[Gates], name: str) -> None:
-        self.name = name
-
-    @overload
-    def __get__(self, gates: None, owner: type[Gates]) -> Gate: ...
-    @overload
-    def __get__(self, gates: Gates, owner: type[Gates]) -> bool: ...
-    def __get__(self, gates: Gates | None, owner: type[Gates]) -> Gate | bool:
-        return self if gates is None else (self.successor or self.name) in gates._on
-
-    def __set__(self, gates: Gates, value: object) -> NoReturn:
-        raise AttributeError(f"gates do not change: take gates.with_({self.name}={value})")
 
 
 # strconv.ParseBool
@@ -77,71 +61,62 @@ _COMPONENT: Final = "kube:"
 _WHOLE_STAGES: Final = {"AllAlpha": GateStage.ALPHA, "AllBeta": GateStage.BETA}
 
 
+def _gate(stage: GateStage, kep: int, meaning: str, **more: Any) -> bool:
+    on: bool = field(default=True, metadata={"gate": Gate(stage, kep, meaning, **more)})
+    return on
+
+
+@dataclass(frozen=True)
 class Gates:
     """Which features are on; `Gates()` is every default."""
 
-    CSIStorageCapacityV2 = Gate(
+    CSIStorageCapacityV2: bool = _gate(
         GateStage.ALPHA, 5925, "several pools per node, joint packing, reservations, rebuilding volumes elsewhere"
     )
-    StorageCapacityScoring = Gate(
+    StorageCapacityScoring: bool = _gate(
         GateStage.ALPHA, 4049, "rank nodes by their free storage", releases=(("1.33", "alpha, off"),)
     )
     # Its default follows StorageCapacityScoring's, being only another name for it; upstream no longer knows it.
-    VolumeCapacityPriority = Gate(
+    VolumeCapacityPriority: bool = _gate(
         GateStage.DEPRECATED, 4049, "old name of StorageCapacityScoring", successor="StorageCapacityScoring"
     )
-    NominatedNodeNameForExpectation = Gate(
+    NominatedNodeNameForExpectation: bool = _gate(
         GateStage.BETA,
         5278,
         "show the chosen node in status.nominatedNodeName before binding",
         releases=(("1.34", "alpha, off"), ("1.35", "beta, on")),
     )
-    ClearingNominatedNodeNameAfterBinding = Gate(
+    ClearingNominatedNodeNameAfterBinding: bool = _gate(
         GateStage.BETA,
         5278,
         "the API server empties status.nominatedNodeName when a pod is bound",
         releases=(("1.34", "alpha, off"), ("1.35", "beta, on")),
     )
-    MutableCSINodeAllocatableCount = Gate(
+    MutableCSINodeAllocatableCount: bool = _gate(
         GateStage.GA,
         4876,
         "attach limits in CSINode may change and follow the driver",
         releases=(("1.33", "alpha, off"), ("1.34", "beta, off"), ("1.35", "beta, on"), ("1.36", "GA, always on")),
     )
-    MutablePVNodeAffinity = Gate(
+    MutablePVNodeAffinity: bool = _gate(
         GateStage.ALPHA, 5381, "a volume's node affinity may change", releases=(("1.35", "alpha, off"),)
     )
-    VolumeLimitScaling = Gate(
+    VolumeLimitScaling: bool = _gate(
         GateStage.ALPHA,
         5030,
         "a node where the CSI driver is not yet registered takes no pods that need it",
         releases=(("1.35", "alpha, off"),),
     )
 
-    __slots__ = ("_on", "_warnings")
-
-    def __init__(self) -> None:
-        self._on = frozenset(name for name, gate in self.table().items() if gate.default)
-        self._warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+    """A sentence for each gate that was set and need not or should not be."""
 
     @classmethod
     @cache
     def table(cls) -> Mapping[str, Gate]:
         """Every gate by its name, in alphabetical order."""
-        entries = {name: entry for owner in reversed(cls.__mro__) for name, entry in vars(owner).items()}
-        return {name: entry for name, entry in sorted(entries.items()) if isinstance(entry, Gate)}
-
-    @classmethod
-    def known(cls) -> list[str]:
-        """One line a gate, for help texts."""
-        return [
-            *(f"{name}=true|false (every {stage} gate not set by name)" for name, stage in _WHOLE_STAGES.items()),
-            *(
-                f"{gate.name}=true|false ({gate.stage} - default={_spelled(gate.default)}) "
-                f"{gate.meaning} (KEP-{gate.kep})"
-                for gate in cls.table().values()
-            ),
-        ]
+        gates = {each.name: each.metadata["gate"] for each in fields(cls) if "gate" in each.metadata}
+        return dict(sorted(gates.items()))
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -166,42 +141,25 @@ class Gates:
         """These gates with some of them set; a name wins over its stage, a gate over its old name."""
         by_stage = {stage: settings[name] for name, stage in _WHOLE_STAGES.items() if name in settings}
         by_name = {name: value for name, value in settings.items() if name not in _WHOLE_STAGES}
-        by_old_name: dict[str, bool] = {}
-        warnings = list(self._warnings)
-        for name, value in by_name.items():
-            gate = self._find(name)
+        found = {name: by_stage[gate.stage] for name, gate in self.table().items() if gate.stage in by_stage}
+        gates = {name: self._find(name) for name in by_name}
+        found |= {gate.successor: by_name[name] for name, gate in gates.items() if gate.successor}
+        found |= by_name
+        for name, gate in self.table().items():
             if gate.successor:
-                by_old_name[gate.successor] = value
-            if warning := _warning(gate, value, by_name):
-                warnings.append(warning)
-
-        def is_on(gate: Gate) -> bool:
-            if gate.name in by_name:
-                return by_name[gate.name]
-            if gate.name in by_old_name:
-                return by_old_name[gate.name]
-            if gate.stage in by_stage:
-                return by_stage[gate.stage]
-            return gate.name in self._on
-
-        other = type(self)()
-        other._on = frozenset(name for name, gate in self.table().items() if is_on(gate))
-        other._warnings = tuple(warnings)
-        return other
+                found[name] = found.get(gate.successor, getattr(self, gate.successor))
+        warnings = filter(None, (_warning(name, gate, by_name) for name, gate in gates.items()))
+        return replace(self, **found, warnings=(*self.warnings, *warnings))
 
     def enabled(self, name: str) -> bool:
         """Whether a gate is on; a name that is not in the table is a GateError."""
-        return (self._find(name).successor or name) in self._on
+        self._find(name)
+        return bool(getattr(self, name))
 
     def on_beyond(self, release: tuple[int, ...]) -> list[str]:
         """The gates that are on here and off by default in Kubernetes of a release: what differs for who moves over."""
-        present = (gate for gate in self.table().values() if not gate.successor)
-        return [gate.name for gate in present if self.enabled(gate.name) and not gate.is_on_upstream(release)]
-
-    @property
-    def warnings(self) -> list[str]:
-        """A sentence for each gate that was set and need not or should not be."""
-        return list(self._warnings)
+        present = ((name, gate) for name, gate in self.table().items() if not gate.successor)
+        return [name for name, gate in present if getattr(self, name) and not gate.is_on_upstream(release)]
 
     @classmethod
     def _find(cls, name: str) -> Gate:
@@ -222,21 +180,10 @@ class Gates:
             hint=f"the known gates are {', '.join(known)}",
         )
 
-    def __eq__(self, other: object) -> bool:
-        return self._answers() == other._answers() if isinstance(other, Gates) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._answers())
-
     def __str__(self) -> str:
         """The settings in full, as `--feature-gates` reads them."""
-        return ",".join(f"{name}={_spelled(on)}" for name, on in self._answers())
-
-    def __repr__(self) -> str:
-        return f"Gates({str(self)!r})"
-
-    def _answers(self) -> tuple[tuple[str, bool], ...]:
-        return tuple((gate.name, self.enabled(gate.name)) for gate in self.table().values() if not gate.successor)
+        present = (name for name, gate in self.table().items() if not gate.successor)
+        return ",".join(f"{name}={_spelled(getattr(self, name))}" for name in present)
 
 
 @cache
@@ -249,16 +196,15 @@ def _spelled(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _warning(gate: Gate, value: bool, by_name: Mapping[str, bool]) -> str:
-    setting = f"{gate.name}={_spelled(value)}"
+def _warning(name: str, gate: Gate, by_name: Mapping[str, bool]) -> str:
+    setting = f"{name}={_spelled(by_name[name])}"
     if gate.successor in by_name:
         return f"setting deprecated feature gate {setting} has no effect beside {gate.successor}. Leave it out."
     if gate.successor:
         return (
             f"setting deprecated feature gate {setting}. It will be removed in a future release; "
-            f"set {gate.successor}={_spelled(value)} instead."
+            f"set {gate.successor}={_spelled(by_name[name])} instead."
         )
-    if gate.stage in (GateStage.GA, GateStage.DEPRECATED):
-        stage = gate.stage if gate.stage is GateStage.GA else gate.stage.lower()
-        return f"setting {stage} feature gate {setting}. It will be removed in a future release."
+    if gate.stage is GateStage.GA:
+        return f"setting GA feature gate {setting}. It will be removed in a future release."
     return ""

@@ -130,7 +130,7 @@ class _GatesType(click.ParamType[str]):
             (f"{name}={value}", gate.meaning)
             for name, gate in Gates.table().items()
             if name not in named
-            for value in (("false", "true") if gate.default else ("true", "false"))
+            for value in ("false", "true")
         ]
         return [CompletionItem(before + comma + text, help=told) for text, told in values if text.startswith(last)]
 
