@@ -116,27 +116,21 @@ class FaultFile:
         return self._end(lambda fault: (fault.kind, fault.node) == (kind, node))
 
     def _end(self, is_meant: Callable[[Fault], bool]) -> tuple[Fault, ...]:
-        ended: list[Fault] = []
-
-        def keep(held: Iterable[Fault]) -> list[Fault]:
-            kept: list[Fault] = []
-            for fault in held:
-                (ended if is_meant(fault) else kept).append(fault)
-            return kept
-
-        self._change(keep)
-        return tuple(ended)
+        before = self._change(lambda held: [each for each in held if not is_meant(each)])
+        return tuple(each for each in before if is_meant(each))
 
     def write(self, faults: Iterable[Fault]) -> None:
         self._change(lambda _: list(faults))
 
-    def _change(self, change: Callable[[Iterable[Fault]], list[Fault]]) -> None:
-        """Read, change and write while no other writer does. Raises InvalidFault when the file cannot be written."""
+    def _change(self, change: Callable[[Iterable[Fault]], list[Fault]]) -> tuple[Fault, ...]:
+        """Read, change and write while no other writer does; gives what was there before. Raises InvalidFault."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with _turn(self.path.with_name(f".{self.path.name}.lock")):
-                changed = [asdict(fault) for fault in change(self.all())]
+                before = self.all()
+                changed = [asdict(fault) for fault in change(before)]
                 write_private(self.path, json.dumps(changed, indent=1).encode())
+                return before
         except OSError as exc:
             raise InvalidFault(f"{self.path} cannot be written: {exc.strerror}") from exc
 

@@ -22,21 +22,20 @@ from tonnage.cli.options import (
     FOLDER_PATH,
     Flags,
     Parsed,
-    by_node,
     feature_gates,
     logging_options,
     max_volumes_option,
     output_option,
-    pools_by_node,
     pools_option,
     setting,
+    wrong_usage,
 )
 from tonnage.cli.output import echo, say_all, written, written_json
 from tonnage.cli.running import connected, connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.clock import SystemClock
 from tonnage.csi.address import InvalidAddress, socket_path
 from tonnage.driver import DRIVER_NAME
-from tonnage.driver.node_pools import POLICIES
+from tonnage.driver.node_pools import POLICIES, by_node, pools_by_node
 from tonnage.driver.state.folder import StateFolder
 from tonnage.driver.state.records import read_records
 from tonnage.driver.state.unknown import QUARANTINE, UnknownContents, quarantine, unknown_contents
@@ -135,10 +134,13 @@ def csi_driver(endpoint: str, nodes: tuple[str, ...], node_endpoint: str | None,
         raise click.UsageError(f'--node-id names "{twice}" twice')
     if node_endpoint is not None and PLACEHOLDER not in node_endpoint:
         raise click.UsageError(f"--node-endpoint is one for all nodes; write {PLACEHOLDER} where the node's id goes")
+    with wrong_usage():
+        pools = pools_by_node(flags["pools"], nodes)
+        max_volumes = by_node("--max-volumes", flags["max_volumes"], nodes)
     settings = CsiDriverSettings(
-        pools=pools_by_node(flags["pools"], nodes),
+        pools=pools,
         name=flags["driver_name"],
-        max_volumes=by_node("--max-volumes", flags["max_volumes"], nodes),
+        max_volumes=max_volumes,
         policy=flags["pool_policy"],
         report_pools=flags["report_pools"],
         one_number=flags["one_number"] or "",

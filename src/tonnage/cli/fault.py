@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from tonnage.cli.commands import HintedUsageError, SuggestingGroup
 from tonnage.cli.completion import cluster_nodes
 from tonnage.cli.options import FILE_PATH, FOLDER_PATH, output_option
-from tonnage.cli.output import echo
+from tonnage.cli.output import columns, echo
 from tonnage.errors import TonnageError, closest
 from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile, InvalidFault, kind_of
 from tonnage.plane.settings import NoSuchNode, require_node
@@ -139,7 +139,7 @@ def list_faults(where: _Where, output: str) -> None:
     if output == "json":
         echo(printable_json(json.dumps([asdict(each) for each in held], indent=1)))
     else:
-        echo(_table(held))
+        echo("\n".join(columns(("KIND", "NODE", "VALUE", "MEANING"), _rows(held))))
 
 
 def _told(each: Fault) -> str:
@@ -148,11 +148,8 @@ def _told(each: Fault) -> str:
     return f"{each.kind}{value} on {printable(each.node) or 'every node'}"
 
 
-def _table(faults: Iterable[Fault]) -> str:
-    rows = [("KIND", "NODE", "VALUE", "MEANING")]
+def _rows(faults: Iterable[Fault]) -> Iterator[tuple[str, ...]]:
     for each in faults:
         kind = KINDS[each.kind]
         value = f"{each.value:g} {kind.value}" if kind.value else "-"
-        rows.append((each.kind, printable(each.node) or "(all)", value, kind.meaning))
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    return "\n".join("   ".join([*map(str.ljust, row, widths), row[3]]) for row in rows)
+        yield each.kind, each.node or "(all)", value, kind.meaning

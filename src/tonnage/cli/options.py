@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import wraps
 from pathlib import Path
@@ -13,7 +14,6 @@ from click.shell_completion import CompletionItem
 
 from tonnage import logs
 from tonnage.driver import node_pools
-from tonnage.driver.node_pools import PerNode
 from tonnage.errors import TonnageError
 from tonnage.gates import GateError, Gates
 from tonnage.quantity import InvalidQuantity, Quantity
@@ -191,17 +191,10 @@ max_volumes_option: Final = click.option(
 )
 
 
-def by_node(option: str, said: Iterable[PerNode[T]], nodes: Sequence[str]) -> dict[str, T]:
-    """What was said of each of these nodes. Raises UsageError for a node that is not there."""
+@contextmanager
+def wrong_usage() -> Iterator[None]:
+    """A ValueError in the block is wrong usage."""
     try:
-        return node_pools.by_node(option, said, nodes)
-    except ValueError as exc:
-        raise click.UsageError(str(exc)) from exc
-
-
-def pools_by_node(said: Iterable[PerNode[tuple[int, ...]]], nodes: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """The pools of every node. Raises UsageError for a node that is not there, and for one without pools."""
-    try:
-        return node_pools.pools_by_node(said, nodes)
+        yield
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc

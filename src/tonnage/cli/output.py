@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -40,6 +40,14 @@ def say_all(kind: str, sentences: Iterable[str]) -> None:
 def echo(text: str, *, err: bool = False) -> None:
     """Write lines of our own; what comes from a cluster is made printable, but may not hold lines of its own."""
     click.echo(printable_lines(text), err=err)
+
+
+def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The lines of a plain table; what the rows hold is made printable."""
+    lines = [head, *([printable(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    for line in lines:
+        yield "   ".join(map(str.ljust, line, widths)).rstrip()
 
 
 def written(write: Callable[[], object]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import random
 import secrets
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,21 +20,20 @@ from tonnage.cli.options import (
     NOT_NEGATIVE,
     POOLS,
     PORT,
-    by_node,
     duration,
     feature_gates,
     from_flags,
     logging_options,
     output_option,
-    pools_by_node,
     setting,
+    wrong_usage,
 )
-from tonnage.cli.output import echo, say, say_all, shown_status, write_answer
+from tonnage.cli.output import columns, echo, say, say_all, shown_status, write_answer
 from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.clock import SystemClock
+from tonnage.driver.node_pools import by_node, pools_by_node
 from tonnage.node.settings import ATTACH_ERROR_GRACE_S
 from tonnage.plane.settings import MAX_CLASSES, MAX_NODES, PlaneSettings
-from tonnage.printable import printable
 from tonnage.quantity import Quantity
 
 if TYPE_CHECKING:
@@ -149,8 +148,9 @@ def _check(settings: PlaneSettings) -> None:
     """Raise UsageError for pools and limits of nodes that are not there; what was kept is read with what is new."""
     asked = settings.resolved()
     nodes = settings.node_names(asked)
-    pools_by_node([POOLS.convert(text, None, None) for text in asked["pools"]], nodes)
-    by_node("--max-volumes", [COUNT.convert(text, None, None) for text in asked["max_volumes"]], nodes)
+    with wrong_usage():
+        pools_by_node([POOLS.convert(text, None, None) for text in asked["pools"]], nodes)
+        by_node("--max-volumes", [COUNT.convert(text, None, None) for text in asked["max_volumes"]], nodes)
 
 
 async def _run(settings: PlaneSettings, manifests: list[Doc]) -> None:
@@ -206,13 +206,13 @@ def status(data_dir: Path, output: str) -> None:
 def _lines(found: ClusterStatus) -> Iterator[str]:
     yield f"cluster on {found.data_dir} (process {found.pid})"
     yield ""
-    yield from _columns(
+    yield from columns(
         ("PROGRAM", "STATE", "PID", "SERVES AT"),
         ((each.name, each.state, str(each.pid or "-"), each.url or "-") for each in found.programs),
     )
     if not found.problem:
         yield ""
-        yield from _columns(
+        yield from columns(
             ("NODE", "STATE", "PODS"),
             (
                 (
@@ -224,7 +224,7 @@ def _lines(found: ClusterStatus) -> Iterator[str]:
             ),
         )
         yield ""
-        yield from _columns(
+        yield from columns(
             ("NODE", "CLASS", "FREE", "POOLS", "OBJECT"),
             (
                 (each.node or "-", each.storage_class, each.capacity or "-", ", ".join(each.pools) or "-", each.object)
@@ -234,7 +234,7 @@ def _lines(found: ClusterStatus) -> Iterator[str]:
     if found.unknown:
         yield ""
         yield "contents without a record: kept, and counted as used (tonnage csi-driver-quarantine moves them away)"
-        yield from _columns(
+        yield from columns(
             ("NODE", "POOL", "SIZE", "PATH"),
             (
                 (each.place.node, str(each.place.pool), str(Quantity.from_bytes(each.size_bytes)), str(each.path))
@@ -248,7 +248,7 @@ def _lines(found: ClusterStatus) -> Iterator[str]:
     if not found.faults:
         yield "nothing is made to go wrong"
         return
-    yield from _columns(
+    yield from columns(
         ("FAULT", "NODE", "VALUE"),
         ((each.kind, each.node or "(all)", f"{each.value:g}" if each.value else "-") for each in found.faults),
     )
@@ -257,10 +257,3 @@ def _lines(found: ClusterStatus) -> Iterator[str]:
 def _shown(dashboard: str) -> str:
     """The address with its token on a terminal; what is written to a file or a pipe may be passed on, and has none."""
     return dashboard if sys.stdout.isatty() else f"{dashboard.partition('#')[0]} (DIR/dashboard.token has its token)"
-
-
-def _columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    lines = [head, *([printable(cell) for cell in row] for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    for line in lines:
-        yield "   ".join(map(str.ljust, line, widths)).rstrip()

@@ -6,21 +6,21 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tonnage.cli.options import COUNT, POOLS, by_node, max_volumes_option, pools_by_node, pools_option
-from tonnage.driver.node_pools import PerNode
+from tonnage.cli.options import COUNT, POOLS, max_volumes_option, pools_option, wrong_usage
+from tonnage.driver.node_pools import PerNode, by_node, pools_by_node
 
 NODES = ("node-1", "node-2", "node-3")
 
 
 def test_a_node_that_is_not_there_is_named() -> None:
-    with pytest.raises(click.UsageError) as raised:
+    with pytest.raises(click.UsageError) as raised, wrong_usage():
         pools_by_node([POOLS.convert("node-9=1Gi", None, None)], NODES)
     assert raised.value.message == '--pools names the node "node-9"; there are node-1, node-2, node-3'
 
 
 def test_of_many_nodes_some_are_named() -> None:
     many = [f"node-{number}" for number in range(1, 101)]
-    with pytest.raises(click.UsageError) as raised:
+    with pytest.raises(click.UsageError) as raised, wrong_usage():
         by_node("--max-volumes", [COUNT.convert("n=1", None, None)], many)
     assert raised.value.message == (
         '--max-volumes names the node "n"; there are node-1, node-2, node-3, node-4 … node-100'
@@ -28,7 +28,7 @@ def test_of_many_nodes_some_are_named() -> None:
 
 
 def test_a_node_without_pools_is_named() -> None:
-    with pytest.raises(click.UsageError) as raised:
+    with pytest.raises(click.UsageError) as raised, wrong_usage():
         pools_by_node([POOLS.convert("node-1=1Gi", None, None)], NODES)
     assert raised.value.message == 'nothing is said about the pools of node "node-2"; say it like --pools 3x100Gi'
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -41,7 +41,6 @@ SAME_TIME_NS: Final = 100_000_000
 """Far more than filesystems' clocks are coarse by."""
 _NOTICE: Final = "pools"
 
-R = TypeVar("R", VolumeRecord, SnapshotRecord)
 _Stamp = tuple[int, int, int]
 
 _log = logs.logger("tonnage.dashboard")
@@ -96,7 +95,8 @@ class DriverRecords:
         """What lies in the pools now; None when nothing changed since the last look. Raises TonnageError, OSError."""
         looks_for_unknown = self._looks % UNKNOWN_EVERY == 0
         self._looks += 1
-        seen = tuple(_time(path) for path in self._watched())
+        folders = (self._state_dir / name for name in (VOLUMES, SNAPSHOTS, INTENTS))
+        seen = tuple(_time(path) for path in (self._data_dir / "cluster.json", *folders))
         unknown = self._unknown
         if looks_for_unknown:
             unknown = {}
@@ -111,10 +111,6 @@ class DriverRecords:
         is_settled = abs(time.time_ns() - max(seen)) > SAME_TIME_NS  # or the clock was set back since
         self._seen, self._unknown = seen if is_settled else (), unknown
         return self._contents()
-
-    def _watched(self) -> Iterator[Path]:
-        yield self._data_dir / "cluster.json"
-        yield from (self._state_dir / name for name in (VOLUMES, SNAPSHOTS, INTENTS))
 
     def _contents(self) -> DriverContents:
         volumes: dict[str, Content] = {}

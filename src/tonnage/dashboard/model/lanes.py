@@ -202,7 +202,8 @@ class Lanes:
                 self._add(pod, (step,), now, is_heard=True)
         elif about.kind == "PersistentVolumeClaim":
             claim = self._objects.claims.get(about.key)
-            if claim is None or claim.uid != about.uid or self._is_any_new(about.key):
+            users = [self._objects.pods[key].uid for key in self._objects.pods_of_claim[about.key]]
+            if claim is None or claim.uid != about.uid or not self._first_seen.keys().isdisjoint(users):
                 self._keep(about.uid, step, is_heard=True)
             else:
                 self._tell(about.key, (step,), now, is_heard=True)
@@ -390,9 +391,6 @@ class Lanes:
         del self._waiting[uid][:-MOST_STEPS]
         while len(self._waiting) > MOST_WAITING:
             self._waiting.popitem(last=False)
-
-    def _is_any_new(self, claim: Key) -> bool:
-        return any(self._objects.pods[key].uid in self._first_seen for key in self._objects.pods_of_claim[claim])
 
     def _is_old_news(self, pod: Pod, now: datetime) -> bool:
         """Whether a pod that is seen for the first time has its story behind it."""

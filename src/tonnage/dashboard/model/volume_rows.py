@@ -215,7 +215,9 @@ def _state(
         if is_on_its_way(claim, volume):
             return "moving", "", claim.selected_node, ""
         return "bound", place.node, "", ""
-    is_asked_for = _SOON_MADE in claim.metadata.annotations and not _waits_for_consumer(objects, claim)
+    of_class = objects.classes.get(claim.class_name)
+    waits = of_class is None or of_class.waits_for_consumer
+    is_asked_for = _SOON_MADE in claim.metadata.annotations and not waits
     if volume is not None or claim.selected_node or is_asked_for:
         return "making", place.node or claim.selected_node, "", ""
     return "waiting", "", "", ""
@@ -228,11 +230,6 @@ def _why_lost(objects: KnownObjects, claim: PersistentVolumeClaim) -> str:
         return f"its volume {name} was deleted"
     owner = other.spec.claim_ref
     return f"its volume {name} belongs to {owner.key if owner is not None else 'another claim'}"
-
-
-def _waits_for_consumer(objects: KnownObjects, claim: PersistentVolumeClaim) -> bool:
-    of_class = objects.classes.get(claim.class_name)
-    return of_class is None or of_class.waits_for_consumer
 
 
 def _home(objects: KnownObjects, claim: PersistentVolumeClaim, volume: PersistentVolume, driver: str) -> str:

@@ -28,7 +28,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
@@ -41,22 +40,13 @@ _MAPPED: Final = b"\0" * 10 + b"\xff\xff"
 _LOCAL, _REMOTE, _UID = 1, 2, 7
 
 
-class PeerOwners:
-    """Numbers of users by connection, each looked up once."""
-
-    def __init__(self) -> None:
-        self._known: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
-
-    def of(self, request: web.BaseRequest) -> str:
-        """The number of the user; empty for a peer elsewhere, and where the kernel does not tell."""
-        transport = request.transport
-        if transport is None:
-            return ""
-        found = self._known.get(transport)
-        if found is None:
-            peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-            found = self._known[transport] = owner_of(peer, own) if peer and own else ""
-        return found
+def _peer_owner(request: web.BaseRequest) -> str:
+    """The number of the user who asks; empty for a peer elsewhere, and where the kernel does not tell."""
+    transport = request.transport
+    if transport is None:
+        return ""
+    peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+    return owner_of(peer, own) if peer and own else ""
 
 
 def owner_of(peer: Any, own: Any) -> str:
@@ -135,7 +125,6 @@ class Access:
         self, token: str, *, hosts: Collection[str] = (), is_secure: bool = False, clock: Clock | None = None
     ) -> None:
         self._token = token
-        self._owners = PeerOwners()
         self._hosts = OwnHosts(hosts)
         self._is_secure = is_secure
         self._attempts = Attempts(clock or SystemClock())
@@ -189,7 +178,7 @@ class Access:
     def let_in(self, request: web.BaseRequest, answer: web.Response) -> None:
         answer.set_cookie(
             self._cookie_name(request),
-            self.session_of(self._owners.of(request)),
+            self.session_of(_peer_owner(request)),
             httponly=True,
             samesite="Strict",
             path="/",
@@ -204,7 +193,7 @@ class Access:
     def _is_session(self, shown: bytes, request: web.BaseRequest) -> bool:
         owner = shown.partition(b".")[0].decode(errors="replace")
         # Whose it is told to be is believed when the rest is right, and only then is it looked up who shows it.
-        return hmac.compare_digest(shown, self.session_of(owner).encode()) and self._owners.of(request) == owner
+        return hmac.compare_digest(shown, self.session_of(owner).encode()) and _peer_owner(request) == owner
 
     def forget(self, request: web.BaseRequest, answer: web.Response) -> None:
         answer.del_cookie(

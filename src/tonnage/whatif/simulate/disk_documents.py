@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key, Object
@@ -25,8 +25,6 @@ from tonnage.whatif.simulate.world_state import Watcher, WorldSettings, WorldSta
 
 MOST_DISKS: Final = 500
 _SEARCH_STEPS: Final = 10_000
-
-T = TypeVar("T", bound=Object)
 
 
 def disk_documents(storage: StorageModel, held: HeldCapacity | None) -> list[dict[str, Any]]:

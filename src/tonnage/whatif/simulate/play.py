@@ -6,11 +6,9 @@ same in every run of a seed, whatever is decided.
 
 from __future__ import annotations
 
-import gc
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -47,25 +45,6 @@ from tonnage.whatif.simulate.world import World
 from tonnage.whatif.simulate.world_state import WorldSettings
 from tonnage.whatif.sources import ClusterState
 from tonnage.whatif.workloads import Workload, find_workload, is_workload, pods_of, workload_name
-
-_NEW_OBJECTS: Final = 100_000
-_ROUNDS: Final = 20
-"""How many looks at younger objects come before one at older ones."""
-
-
-@contextmanager
-def rare_collections() -> Iterator[None]:
-    """Let Python look for circles less often: a run makes many objects that stay, and hardly any circles.
-
-    For 50,000 pods that is a tenth of the time. The process's settings are put back afterwards.
-    """
-    before = gc.get_threshold()
-    gc.set_threshold(max(before[0], _NEW_OBJECTS) if before[0] else 0, *(max(each, _ROUNDS) for each in before[1:]))
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
 
 LONGEST_S: Final = 3600.0
 """A run without a duration ends so long after its last event at the latest."""
@@ -171,9 +150,8 @@ class Player:
         return made
 
     def play(self, run: Run, progress: Progress = lambda amount: None) -> Measures:
-        with rare_collections():
-            play = Play(self, run)
-            measured = play.to_end(progress)
+        play = Play(self, run)
+        measured = play.to_end(progress)
         self.warnings += [each for each in play.warnings if each not in self.warnings]
         return measured
 
