@@ -17,6 +17,8 @@ from support.definition_builders import DEFINITIONS
 from tonnage.apiserver import bodies
 from tonnage.documents.custom.custom_resource import CustomKind
 from tonnage.driver.state.records import (
+    SNAPSHOTS,
+    VOLUMES,
     Capability,
     Publication,
     SnapshotRecord,
@@ -24,7 +26,6 @@ from tonnage.driver.state.records import (
     VolumeOrigin,
     VolumeRecord,
     read_records,
-    record_path,
 )
 from tonnage.objects.codec import convert
 from tonnage.objects.document import Doc, copy, encode
@@ -152,7 +153,7 @@ RECORDS: tuple[VolumeRecord | SnapshotRecord, ...] = (
 def read_record_in(folder: Path, data: bytes) -> None:
     """A record that is read leads to its own contents, and is written as it was read."""
     record = RECORDS[b"snapshot_id" in data]
-    path = record_path(folder, record)
+    path = folder / (VOLUMES if isinstance(record, VolumeRecord) else SNAPSHOTS) / f"{record.id}.json"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.write_bytes(data)
     path.chmod(0o600)

@@ -21,7 +21,7 @@ from tonnage.driver.state.folder import StateFolder
 from tonnage.driver.state.records import StateFolderError, is_node_id, read_records
 from tonnage.driver.state.unknown import UnknownContents, place_of, require_records, unknown_contents
 from tonnage.driver.volumes.create_delete import Snapshots, Volumes
-from tonnage.driver.volumes.publish import Publications, Rebuilder, Stagings
+from tonnage.driver.volumes.publish import Rebuilder, VolumeUses
 from tonnage.errors import TonnageError
 from tonnage.faults import FaultFile
 from tonnage.keyed import KeyedLocks
@@ -92,7 +92,7 @@ def _look(folder: Path, known: tuple[Path, ...]) -> tuple[list[UnknownContents],
 
 
 class Driver:
-    """All of a driver but its sockets. The services reach the work through `volumes`, `publications` and the like."""
+    """All of a driver but its sockets. The services reach the work through `volumes`, `snapshots` and `uses`."""
 
     def __init__(
         self,
@@ -140,8 +140,7 @@ class Driver:
         self.rebuilder = Rebuilder(self.core)
         self.volumes = Volumes(self.core, self.rebuilder)
         self.snapshots = Snapshots(self.core)
-        self.publications = Publications(self.core, self.rebuilder)
-        self.stagings = Stagings(self.core, self.rebuilder)
+        self.uses = VolumeUses(self.core, self.rebuilder)
 
     @property
     def nodes(self) -> tuple[str, ...]:

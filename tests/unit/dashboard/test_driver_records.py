@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,10 @@ from tonnage.dashboard.follow.driver_records import DriverRecords, following_poo
 from tonnage.dashboard.model.known_objects import DriverContents, PoolPlace
 from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.wire import NodeRow, NoticeRow
+from tonnage.driver.state.folder import StateFolder
 from tonnage.driver.state.records import (
     SnapshotRecord,
     VolumeRecord,
-    forget_record,
-    prepare_records,
-    save_record,
     snapshot_id_of,
     volume_id_of,
 )
@@ -40,14 +39,20 @@ def volume(name: str, node_name: str, pool: int, size: int) -> VolumeRecord:
 
 
 @pytest.fixture
-def state_dir(tmp_path: Path) -> Path:
+def folder(tmp_path: Path) -> Iterator[StateFolder]:
     tmp_path.chmod(0o700)
     settings = {"nodes": 2, "pools": ["2x10Gi", "node-2=5Gi"]}
     (tmp_path / "cluster.json").write_text(json.dumps(settings))
     (tmp_path / "cluster.json").chmod(0o600)
-    (tmp_path / "driver").mkdir(mode=0o700)
-    prepare_records(tmp_path / "driver")
-    return tmp_path / "driver"
+    made = StateFolder(tmp_path / "driver")
+    made.prepare()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def state_dir(folder: StateFolder) -> Path:
+    return folder.path
 
 
 def looked(records: DriverRecords) -> DriverContents:
@@ -56,11 +61,11 @@ def looked(records: DriverRecords) -> DriverContents:
     return found
 
 
-def test_records_say_which_volume_lies_in_which_pool(state_dir: Path):
+def test_records_say_which_volume_lies_in_which_pool(folder: StateFolder, state_dir: Path):
     records = DriverRecords(state_dir.parent)
     assert looked(records).sizes == {"node-1": (10 * GI, 10 * GI), "node-2": (5 * GI,)}
     made = volume("pvc-1", "node-1", 1, 3 * GI)
-    save_record(state_dir, made)
+    folder.save(made)
     taken = SnapshotRecord(
         snapshot_id=snapshot_id_of("s"),
         name="s",
@@ -72,13 +77,13 @@ def test_records_say_which_volume_lies_in_which_pool(state_dir: Path):
         access_type="mount",
         created_at_ns=1,
     )
-    save_record(state_dir, taken)
+    folder.save(taken)
     found = looked(records)
     assert [(each.place, each.bytes, each.name) for each in found.volumes.values()] == [
         (PoolPlace("node-1", 1), 3 * GI, "pvc-1")
     ]
     assert found.snapshots == {PoolPlace("node-2", 0): GI}
-    forget_record(state_dir, made)
+    folder.forget(made)
     assert not looked(records).volumes
 
 
@@ -91,18 +96,20 @@ def test_contents_that_no_record_names_are_found(state_dir: Path):
     assert list(found.unknown) == [PoolPlace("node-1", 0)] and found.unknown[PoolPlace("node-1", 0)] >= 5000
 
 
-def test_nothing_is_read_again_while_nothing_changes(state_dir: Path, monkeypatch: pytest.MonkeyPatch):
+def test_nothing_is_read_again_while_nothing_changes(
+    folder: StateFolder, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(driver_records, "SAME_TIME_NS", -(1 << 62))  # however fresh the folder's time is
-    save_record(state_dir, volume("pvc-1", "node-1", 0, GI))
+    folder.save(volume("pvc-1", "node-1", 0, GI))
     records = DriverRecords(state_dir.parent)
     looked(records)
     assert records.look() is None
-    save_record(state_dir, volume("pvc-2", "node-1", 0, GI))
+    folder.save(volume("pvc-2", "node-1", 0, GI))
     assert len(looked(records).volumes) == 2
 
 
-def test_a_record_that_cannot_be_read_hides_no_other(state_dir: Path):
-    save_record(state_dir, volume("pvc-1", "node-1", 0, GI))
+def test_a_record_that_cannot_be_read_hides_no_other(folder: StateFolder, state_dir: Path):
+    folder.save(volume("pvc-1", "node-1", 0, GI))
     records = DriverRecords(state_dir.parent)
     looked(records)
     broken = state_dir / ".volumes" / f"{volume_id_of('pvc-2')}.json"

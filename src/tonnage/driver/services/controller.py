@@ -204,13 +204,13 @@ class ControllerService(rpc.ControllerServicer):
         if request.node_id not in self._nodes:
             raise not_found(f"there is no node {request.node_id}")
         wanted = Publication(capability, request.readonly)
-        await self._driver.publications.publish(request.volume_id, request.node_id, wanted)
+        await self._driver.uses.attach(request.volume_id, request.node_id, wanted)
         return csi.ControllerPublishVolumeResponse()
 
     async def ControllerUnpublishVolume(
         self, request: csi.ControllerUnpublishVolumeRequest, context: object
     ) -> csi.ControllerUnpublishVolumeResponse:
-        await self._driver.publications.unpublish(required(request.volume_id, "volume_id"), request.node_id)
+        await self._driver.uses.detach(required(request.volume_id, "volume_id"), request.node_id)
         return csi.ControllerUnpublishVolumeResponse()
 
     async def GetCapacity(self, request: csi.GetCapacityRequest, context: object) -> csi.GetCapacityResponse:

@@ -58,7 +58,7 @@ class NodeService(rpc.NodeServicer):
         required(request.volume_id, "volume_id")
         path = absolute(request.staging_target_path, "staging_target_path")
         capability = required_capability(request.volume_capability, request.HasField("volume_capability"))
-        await self._driver.stagings.stage(self._node, request.volume_id, path, capability)
+        await self._driver.uses.stage(self._node, request.volume_id, path, capability)
         return csi.NodeStageVolumeResponse()
 
     async def NodeUnstageVolume(
@@ -66,7 +66,7 @@ class NodeService(rpc.NodeServicer):
     ) -> csi.NodeUnstageVolumeResponse:
         required(request.volume_id, "volume_id")
         path = required(request.staging_target_path, "staging_target_path")
-        await self._driver.stagings.unstage(self._node, request.volume_id, path)
+        await self._driver.uses.unstage(self._node, request.volume_id, path)
         return csi.NodeUnstageVolumeResponse()
 
     async def NodePublishVolume(
@@ -79,7 +79,7 @@ class NodeService(rpc.NodeServicer):
         if not request.staging_target_path:
             raise failed_precondition("staging_target_path is required: stage the volume first")
         wanted = Target(self._node, path, capability, request.readonly)
-        await self._driver.stagings.publish(request.volume_id, request.staging_target_path, wanted)
+        await self._driver.uses.publish(request.volume_id, request.staging_target_path, wanted)
         return csi.NodePublishVolumeResponse()
 
     async def NodeUnpublishVolume(
@@ -87,7 +87,7 @@ class NodeService(rpc.NodeServicer):
     ) -> csi.NodeUnpublishVolumeResponse:
         required(request.volume_id, "volume_id")
         path = required(request.target_path, "target_path")
-        await self._driver.stagings.unpublish(self._node, request.volume_id, path)
+        await self._driver.uses.unpublish(self._node, request.volume_id, path)
         return csi.NodeUnpublishVolumeResponse()
 
     async def NodeGetVolumeStats(
@@ -96,7 +96,7 @@ class NodeService(rpc.NodeServicer):
         """A block volume has only its size to tell; of a folder the bytes and files that are really in it."""
         required(request.volume_id, "volume_id")
         path = required(request.volume_path, "volume_path")
-        record = self._driver.stagings.require_at(self._node, request.volume_id, path)
+        record = self._driver.uses.require_at(self._node, request.volume_id, path)
         at = self._driver.core.folder.contents_of(record)
         condition = condition_response(at)
         total = record.capacity_bytes
@@ -121,7 +121,7 @@ class NodeService(rpc.NodeServicer):
         """There is no filesystem to grow: what the controller made larger is larger here as well."""
         required(request.volume_id, "volume_id")
         path = required(request.volume_path, "volume_path")
-        record = self._driver.stagings.require_at(self._node, request.volume_id, path)
+        record = self._driver.uses.require_at(self._node, request.volume_id, path)
         if request.HasField("volume_capability"):
             require_access(record, read_capability(request.volume_capability).access_type)
         wanted_bytes = request.capacity_range.required_bytes

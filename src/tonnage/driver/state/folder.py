@@ -12,9 +12,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
+
+import msgspec
 
 from tonnage import logs
 from tonnage.driver.node_pools import PoolId
@@ -29,13 +33,11 @@ from tonnage.driver.state.records import (
     SnapshotRecord,
     StateFolderError,
     VolumeRecord,
-    forget_record,
     intent_of,
-    prepare_records,
-    record_path,
-    save_record,
 )
-from tonnage.private_files import NotOurs, open_lock, own_folder, require_own_folder
+from tonnage.private_files import NotOurs, open_lock, own_folder, require_own_folder, sync_folder, write_new
+
+_HALF: Final = re.compile(r"(vol|snap)-[0-9a-f]{32}\.new")
 
 _log = logs.logger(__name__)
 
@@ -72,7 +74,11 @@ class StateFolder:
 
     def prepare(self) -> None:
         """Make the folders of records and intents, and remove what a death left of those. Raises NotOurs."""
-        prepare_records(self.path)
+        for folder in (self.path / VOLUMES, self.path / SNAPSHOTS):
+            own_folder(folder)
+            for path in folder.iterdir():
+                if _HALF.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+                    path.unlink()  # the record that was to be replaced is whole, or its call had not been answered
         self.intents.prepare()
 
     def close(self) -> None:
@@ -81,11 +87,25 @@ class StateFolder:
             os.close(self._lock_fd)
             self._lock_fd = -1
 
+    def record_path(self, record: VolumeRecord | SnapshotRecord) -> Path:
+        return self.path / (VOLUMES if isinstance(record, VolumeRecord) else SNAPSHOTS) / f"{record.id}.json"
+
     def save(self, record: VolumeRecord | SnapshotRecord) -> None:
-        save_record(self.path, record)
+        """Make this the record; it is on disk when this returns."""
+        path, aside = self.record_path(record), f"{record.id}.new"
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            write_new(folder, aside, msgspec.json.encode(record))
+            os.rename(aside, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
     def forget(self, record: VolumeRecord | SnapshotRecord) -> None:
-        forget_record(self.path, record)
+        """Remove a record; it is gone from disk when this returns."""
+        path = self.record_path(record)
+        path.unlink(missing_ok=True)
+        sync_folder(path.parent)
 
     def contents_path(self, place: PoolId, id: str) -> Path:
         return self.path / place.node / f"pool-{place.pool}" / id
@@ -269,7 +289,7 @@ class StateFolder:
         return ForeignContents(
             self.contents_of(record),
             "has contents that no record names, and they may be data: they are not replaced",
-            hint=f"restore the record {record_path(self.path, record)}, or move them away: "
+            hint=f"restore the record {self.record_path(record)}, or move them away: "
             f"tonnage csi-driver-quarantine --state-dir {self.path}",
         )
 

@@ -21,7 +21,6 @@ each call, so that whatever else lies in a pool is nobody's remains: it may be d
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import secrets
 from contextlib import suppress
@@ -33,7 +32,7 @@ import msgspec
 from tonnage import logs
 from tonnage.driver.node_pools import PoolId
 from tonnage.errors import TonnageError
-from tonnage.private_files import NotOurs, own_folder, read_own, sync_folder, write_new, write_private
+from tonnage.private_files import NotOurs, own_folder, read_own, write_private
 
 AccessType = Literal["mount", "block"]
 _ID_DIGITS: Final = 32
@@ -73,16 +72,25 @@ class VolumeOrigin(msgspec.Struct, frozen=True):
     id: str
 
 
-class VolumeRecord(msgspec.Struct, frozen=True, kw_only=True):
+class InPool(msgspec.Struct, frozen=True, kw_only=True):
+    """Something about contents in a pool of a node."""
+
+    node: str
+    pool: int
+    access_type: AccessType
+
+    @property
+    def pool_id(self) -> PoolId:
+        return PoolId(self.node, self.pool)
+
+
+class VolumeRecord(InPool, frozen=True, kw_only=True):
     """One volume. `order` counts volumes as they are made, and lists go by it."""
 
     volume_id: str
     name: str
     order: int
-    node: str
-    pool: int
     capacity_bytes: int
-    access_type: AccessType
     parameters: dict[str, str] = {}
     mutable_parameters: dict[str, str] = {}
     """What a VolumeAttributesClass asked for last."""
@@ -100,10 +108,6 @@ class VolumeRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.capacity_bytes
 
     @property
-    def pool_id(self) -> PoolId:
-        return PoolId(self.node, self.pool)
-
-    @property
     def users(self) -> frozenset[str]:
         """The nodes that use this volume; it takes one attach slot on each."""
         return frozenset({*self.published, *self.staged, *(target.node for target in self.targets)})
@@ -118,26 +122,19 @@ class VolumeRecord(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class SnapshotRecord(msgspec.Struct, frozen=True, kw_only=True):
+class SnapshotRecord(InPool, frozen=True, kw_only=True):
     """One snapshot: a copy, which takes its own room in a pool and outlives its volume."""
 
     snapshot_id: str
     name: str
     order: int
     source_volume_id: str
-    node: str
-    pool: int
     size_bytes: int
-    access_type: AccessType
     created_at_ns: int
 
     @property
     def id(self) -> str:
         return self.snapshot_id
-
-    @property
-    def pool_id(self) -> PoolId:
-        return PoolId(self.node, self.pool)
 
 
 def volume_id_of(name: str) -> str:
@@ -167,44 +164,10 @@ R = TypeVar("R", VolumeRecord, SnapshotRecord)
 
 VOLUMES: Final = ".volumes"
 SNAPSHOTS: Final = ".snapshots"
-_HALF: Final = re.compile(r"(vol|snap)-[0-9a-f]{32}\.new")
 
 
 class StateFolderError(TonnageError):
     """A state folder that cannot be used."""
-
-
-def prepare_records(state_dir: Path) -> None:
-    """Make the folders of records, and remove what a death left of one. Raises NotOurs."""
-    for folder in (state_dir / VOLUMES, state_dir / SNAPSHOTS):
-        own_folder(folder)
-        for path in folder.iterdir():
-            if _HALF.fullmatch(path.name) and path.is_file() and not path.is_symlink():
-                path.unlink()  # the record that was to be replaced is whole, or its call had not been answered
-
-
-def record_path(state_dir: Path, record: VolumeRecord | SnapshotRecord) -> Path:
-    return state_dir / (VOLUMES if isinstance(record, VolumeRecord) else SNAPSHOTS) / f"{record.id}.json"
-
-
-def save_record(state_dir: Path, record: VolumeRecord | SnapshotRecord) -> None:
-    """Make this the record; it is on disk when this returns."""
-    path = record_path(state_dir, record)
-    aside = f"{record.id}.new"
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        write_new(folder, aside, msgspec.json.encode(record))
-        os.rename(aside, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def forget_record(state_dir: Path, record: VolumeRecord | SnapshotRecord) -> None:
-    """Remove a record; it is gone from disk when this returns."""
-    path = record_path(state_dir, record)
-    path.unlink(missing_ok=True)
-    sync_folder(path.parent)
 
 
 def read_records(state_dir: Path) -> list[VolumeRecord | SnapshotRecord]:
@@ -239,19 +202,12 @@ _TOKEN_BYTES: Final = 16
 _log = logs.logger(__name__)
 
 
-class Intent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Intent(InPool, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One thing that a call is about to do to contents."""
 
     token: str
     action: Action
     id: str
-    node: str
-    pool: int
-    access_type: AccessType
-
-    @property
-    def pool_id(self) -> PoolId:
-        return PoolId(self.node, self.pool)
 
     @property
     def aside_name(self) -> str:

@@ -99,36 +99,6 @@ class Rebuilder:
         return moved
 
 
-class Publications:
-    def __init__(self, core: Core, rebuilder: Rebuilder) -> None:
-        self._core = core
-        self._rebuilder = rebuilder
-
-    async def publish(self, volume_id: str, node: str, wanted: Publication) -> VolumeRecord:
-        """The volume, attached to that node. Raises StatusError as ControllerPublishVolume does."""
-        core = self._core
-        async with core.locks.hold(volume_id):
-            record = core.volume(volume_id)
-            core.require_node(node)
-            require_access(record, wanted.capability.access_type)
-            known = record.published.get(node)
-            if known is not None and known != wanted:
-                raise already_exists(f"volume {volume_id} is published on {node} already, otherwise than asked")
-            async with using_on(core, self._rebuilder, record, node) as record:
-                record = msgspec.structs.replace(record, published={**record.published, node: wanted})
-                await core.save(record)
-            return record
-
-    async def unpublish(self, volume_id: str, node: str) -> None:
-        """Detach a volume from a node, or from all; what is staged there goes from the record too, as after a forced
-        detach."""
-        core = self._core
-        async with core.locks.hold(volume_id):
-            record = core.allocations.volumes.get(volume_id)
-            if record is not None:
-                await core.save(record.without_users(frozenset({node}) if node else record.users))
-
-
 def require_access(record: VolumeRecord, access_type: str) -> None:
     """Raises StatusError with INVALID_ARGUMENT for blocks of a mounted volume and the other way round."""
     if record.access_type != access_type:
@@ -137,33 +107,12 @@ def require_access(record: VolumeRecord, access_type: str) -> None:
         )
 
 
-@asynccontextmanager
-async def using_on(core: Core, rebuilder: Rebuilder, record: VolumeRecord, node: str) -> AsyncIterator[VolumeRecord]:
-    """The volume, living on that node, which keeps an attach slot for it while the block runs.
-
-    Raises StatusError when the volume is in use elsewhere, may not or cannot be rebuilt here (FAILED_PRECONDITION), or
-    the node has no slot (RESOURCE_EXHAUSTED, and nothing else is: kubelets take it for an attach limit).
-    """
-    require_unused_elsewhere(core, record, node)
-    rebuilder.require_may_rebuild(record, node)
-    core.require_slot(node, record.volume_id)
-    with core.allocations.reserving_slot(node, record.volume_id):
-        yield await rebuilder.ensure_on(record, node)
-
-
-def require_unused_elsewhere(core: Core, record: VolumeRecord, node: str) -> None:
-    """Raises StatusError with FAILED_PRECONDITION, naming the node that has it."""
-    others = core.users_of(record, besides=node)
-    if others:
-        raise failed_precondition(f"volume {record.volume_id} is published on {', '.join(others)} already")
-
-
 _LINK = "volume"
 _POOL = re.compile(r"pool-[0-9]+")
 _SINGLE_WRITER = csi.VolumeCapability.AccessMode.SINGLE_NODE_SINGLE_WRITER
 
 
-class Stagings:
+class VolumeUses:
     """What the pods of a node see of the volumes: links, so that nobody has to be root.
 
             staging_target_path/volume  ->  contents        target_path  ->  contents
@@ -177,6 +126,43 @@ class Stagings:
         self._core = core
         self._rebuilder = rebuilder
 
+    async def attach(self, volume_id: str, node: str, wanted: Publication) -> None:
+        """Attach a volume to a node. Raises StatusError as ControllerPublishVolume does."""
+        core = self._core
+        async with core.locks.hold(volume_id):
+            record = core.volume(volume_id)
+            core.require_node(node)
+            require_access(record, wanted.capability.access_type)
+            known = record.published.get(node)
+            if known is not None and known != wanted:
+                raise already_exists(f"volume {volume_id} is published on {node} already, otherwise than asked")
+            async with self._using_on(record, node) as record:
+                await core.save(msgspec.structs.replace(record, published={**record.published, node: wanted}))
+
+    async def detach(self, volume_id: str, node: str) -> None:
+        """Detach a volume from a node, or from all; what is staged there goes from the record too, as after a forced
+        detach."""
+        core = self._core
+        async with core.locks.hold(volume_id):
+            record = core.allocations.volumes.get(volume_id)
+            if record is not None:
+                await core.save(record.without_users(frozenset({node}) if node else record.users))
+
+    @asynccontextmanager
+    async def _using_on(self, record: VolumeRecord, node: str) -> AsyncIterator[VolumeRecord]:
+        """The volume, living on that node, which keeps an attach slot for it while the block runs.
+
+        Raises StatusError when the volume is in use elsewhere, may not or cannot be rebuilt here (FAILED_PRECONDITION),
+        or the node has no slot (RESOURCE_EXHAUSTED, and nothing else is: kubelets take it for an attach limit).
+        """
+        core, others = self._core, self._core.users_of(record, besides=node)
+        if others:
+            raise failed_precondition(f"volume {record.volume_id} is published on {', '.join(others)} already")
+        self._rebuilder.require_may_rebuild(record, node)
+        core.require_slot(node, record.volume_id)
+        with core.allocations.reserving_slot(node, record.volume_id):
+            yield await self._rebuilder.ensure_on(record, node)
+
     async def stage(self, node: str, volume_id: str, path: str, capability: Capability) -> None:
         """Stage a volume at a path. Raises StatusError as NodeStageVolume does."""
         core, wanted = self._core, Staging(path, capability)
@@ -188,7 +174,7 @@ class Stagings:
                 raise already_exists(
                     f"volume {volume_id} is staged at {known.path} already, or with another capability"
                 )
-            async with using_on(core, self._rebuilder, record, node) as record:
+            async with self._using_on(record, node) as record:
                 link = partial(_link, Path(path) / _LINK, core.folder.contents_of(record))
                 await core.save(msgspec.structs.replace(record, staged={**record.staged, node: wanted}), first=link)
 
