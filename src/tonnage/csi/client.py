@@ -14,7 +14,7 @@ import asyncio
 import math
 import random
 import re
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Self, TypeVar, cast
 
 import grpc
@@ -71,6 +71,12 @@ def _rpc(service: str, request: type[Q], response: type[R]) -> Callable[[CsiClie
     return call
 
 
+def _question(service: str, request: type[Q], response: type[R]) -> Callable[[CsiClient], Coroutine[Any, Any, R]]:
+    """The same for a call whose request has nothing in it."""
+    call = _rpc(service, request, response)
+    return lambda self: call(self, request())
+
+
 class CsiClient:
     """A way to one driver. It connects when it is first needed, and again whenever the driver is back."""
 
@@ -81,7 +87,6 @@ class CsiClient:
         clock: Clock,
         rng: random.Random,
         timeout_s: float = DEFAULT_TIMEOUT_S,
-        retried_codes: Collection[Code] = RETRIED_CODES,
         on_call: OnCall | None = None,
         before_change: Callable[[str], None] | None = None,
     ) -> None:
@@ -91,7 +96,6 @@ class CsiClient:
         self._clock = clock
         self._rng = rng
         self._timeout_s = timeout_s
-        self._retried_codes = frozenset(retried_codes)
         self._on_call = on_call
         self._before_change = before_change
         self._driver_name = ""
@@ -121,19 +125,14 @@ class CsiClient:
         self._driver_name, self._socket_seen = answer.name, socket
         return answer
 
-    async def plugin_capabilities(self) -> csi.GetPluginCapabilitiesResponse:
-        request = csi.GetPluginCapabilitiesRequest()
-        return await self._call("Identity", "GetPluginCapabilities", request, csi.GetPluginCapabilitiesResponse)
-
-    async def probe(self) -> csi.ProbeResponse:
-        return await self._call("Identity", "Probe", csi.ProbeRequest(), csi.ProbeResponse)
+    plugin_capabilities = _question("Identity", csi.GetPluginCapabilitiesRequest, csi.GetPluginCapabilitiesResponse)
+    probe = _question("Identity", csi.ProbeRequest, csi.ProbeResponse)
 
     # -- Controller ---------------------------------------------------------------------------------------------------
 
-    async def controller_capabilities(self) -> csi.ControllerGetCapabilitiesResponse:
-        request, response = csi.ControllerGetCapabilitiesRequest(), csi.ControllerGetCapabilitiesResponse
-        return await self._call("Controller", "ControllerGetCapabilities", request, response)
-
+    controller_capabilities = _question(
+        "Controller", csi.ControllerGetCapabilitiesRequest, csi.ControllerGetCapabilitiesResponse
+    )
     create_volume = _rpc("Controller", csi.CreateVolumeRequest, csi.CreateVolumeResponse)
     delete_volume = _rpc("Controller", csi.DeleteVolumeRequest, csi.DeleteVolumeResponse)
     controller_publish = _rpc("Controller", csi.ControllerPublishVolumeRequest, csi.ControllerPublishVolumeResponse)
@@ -154,13 +153,8 @@ class CsiClient:
 
     # -- Node ---------------------------------------------------------------------------------------------------------
 
-    async def node_info(self) -> csi.NodeGetInfoResponse:
-        return await self._call("Node", "NodeGetInfo", csi.NodeGetInfoRequest(), csi.NodeGetInfoResponse)
-
-    async def node_capabilities(self) -> csi.NodeGetCapabilitiesResponse:
-        request = csi.NodeGetCapabilitiesRequest()
-        return await self._call("Node", "NodeGetCapabilities", request, csi.NodeGetCapabilitiesResponse)
-
+    node_info = _question("Node", csi.NodeGetInfoRequest, csi.NodeGetInfoResponse)
+    node_capabilities = _question("Node", csi.NodeGetCapabilitiesRequest, csi.NodeGetCapabilitiesResponse)
     stage = _rpc("Node", csi.NodeStageVolumeRequest, csi.NodeStageVolumeResponse)
     unstage = _rpc("Node", csi.NodeUnstageVolumeRequest, csi.NodeUnstageVolumeResponse)
     publish = _rpc("Node", csi.NodePublishVolumeRequest, csi.NodePublishVolumeResponse)
@@ -183,7 +177,7 @@ class CsiClient:
                 return await self._ask(path, request, response, left_s)
             except CsiError as exc:
                 wait_s = backoff.next_s()
-                if exc.code not in self._retried_codes or self._clock.monotonic() + wait_s >= give_up_at:
+                if exc.code not in RETRIED_CODES or self._clock.monotonic() + wait_s >= give_up_at:
                     raise
                 _log.debug("A CSI call is tried again", method=path, code=exc.code.name, pause_s=round(wait_s, 2))
                 await self._clock.sleep(wait_s)

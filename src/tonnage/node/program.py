@@ -53,19 +53,16 @@ class NodeProgram:
         self.informers = Informers(client)
         self._faults = NodeFaults(faults, clock=clock)
         of = self.informers.of
-        pods, claims = of(Pod, field_selector=_BOUND_PODS), of(PersistentVolumeClaim)
-        self._volumes = volumes = of(PersistentVolume)
-        nodes, csi_nodes = of(Node), of(CSINode)
-        csi_drivers, attachments = of(CSIDriver), of(VolumeAttachment)
-        self._index = PodIndex(pods, frozenset(settings.names), clock=clock)
+        self._index = PodIndex(of(Pod, field_selector=_BOUND_PODS), frozenset(settings.names), clock=clock)
+        self._volumes = of(PersistentVolume)
         caches = NodeCaches(
             pods=self._index,
-            nodes=MutationCache(nodes, clock=clock),
-            claims=MutationCache(claims, clock=clock),
-            volumes=volumes,
-            csi_nodes=csi_nodes,
-            csi_drivers=csi_drivers,
-            attachments=attachments,
+            nodes=MutationCache(of(Node), clock=clock),
+            claims=MutationCache(of(PersistentVolumeClaim), clock=clock),
+            volumes=self._volumes,
+            csi_nodes=of(CSINode),
+            csi_drivers=of(CSIDriver),
+            attachments=of(VolumeAttachment),
         )
         self._recorders = {name: Recorder(telling or client, PROGRAM, name, by_note=True) for name in settings.names}
         self.kubelets = {
@@ -87,14 +84,6 @@ class NodeProgram:
         }
         show_watches(metrics.registry, lambda: self.informers)
         count_dropped_events(metrics.registry, self._recorders.values)
-        self._is_running = False
-        pods.on_change(self._pod_changed)
-        nodes.on_change(lambda node: self._node_changed(node.name))
-        csi_nodes.on_change(lambda found: self._node_changed(found.name))
-        claims.on_change(lambda claim: self._claim_changed(claim.key))
-        volumes.on_change(self._volume_changed)
-        attachments.on_change(self._attachment_changed)
-        csi_drivers.on_change(self._csi_driver_changed)
 
     async def __aenter__(self) -> Self:
         """Begin. Raises NotOurs when the nodes' folders are somebody else's: pods' volumes would be, too."""
@@ -110,7 +99,14 @@ class NodeProgram:
 
     async def run(self) -> None:
         await self.informers.wait_synced()
-        self._is_running = True
+        of = self.informers.of
+        of(Pod, field_selector=_BOUND_PODS).on_change(self._pod_changed)
+        of(Node).on_change(lambda node: self._node_changed(node.name))
+        of(CSINode).on_change(lambda csi_node: self._node_changed(csi_node.name))
+        of(PersistentVolumeClaim).on_change(lambda claim: self._claim_changed(claim.key))
+        self._volumes.on_change(self._volume_changed)
+        of(VolumeAttachment).on_change(self._attachment_changed)
+        of(CSIDriver).on_change(self._csi_driver_changed)
         async with asyncio.TaskGroup() as tasks:
             for kubelet in self.kubelets.values():
                 tasks.create_task(kubelet.run(), name=f"kubelet {kubelet.name}")
@@ -133,18 +129,17 @@ class NodeProgram:
 
     def _pod_changed(self, pod: Pod) -> None:
         kubelet = self.kubelets.get(pod.spec.node_name)
-        if kubelet is not None and self._is_running:
+        if kubelet is not None:
             kubelet.pod_queue.add(pod.uid)
 
     def _node_changed(self, name: str) -> None:
         kubelet = self.kubelets.get(name)
-        if kubelet is not None and self._is_running:
+        if kubelet is not None:
             kubelet.registration_queue.add(name)
 
     def _claim_changed(self, key: Key) -> None:
         for node, uid in self._index.with_claim(key):
-            if self._is_running:
-                self.kubelets[node].pod_queue.add(uid)
+            self.kubelets[node].pod_queue.add(uid)
 
     def _volume_changed(self, volume: PersistentVolume) -> None:
         if volume.spec.claim_ref is not None:
@@ -156,10 +151,9 @@ class NodeProgram:
             self._volume_changed(volume)
 
     def _csi_driver_changed(self, driver: CSIDriver) -> None:
-        if self._is_running:
-            for kubelet in self.kubelets.values():
-                kubelet.limits.sync(driver.name)
-                kubelet.enqueue_all()
+        for kubelet in self.kubelets.values():
+            kubelet.limits.sync(driver.name)
+            kubelet.enqueue_all()
 
     async def _watch_faults(self) -> None:
         """Faults come by a file: when it changes, every node is reconciled."""

@@ -112,10 +112,7 @@ class NodePool:
 
     def node(self, name: str) -> Node:
         """A node as it will be once it is ready."""
-        doc = self.manifest(name)
-        node = convert(Node, doc)
-        spec = msgspec.structs.replace(node.spec, taints=without_scaler_taints(node).spec.taints)
-        return msgspec.structs.replace(node, spec=spec)
+        return without_scaler_taints(convert(Node, self.manifest(name)))
 
     def manifest(self, name: str) -> Doc:
         """What to create: the template under that name, not ready yet."""
@@ -164,10 +161,7 @@ class NodePool:
 
 def without_scaler_taints(node: Node) -> Node:
     """The node without the taints that a scaler puts on: as it is once it is ready and meant to stay."""
-    return with_taints(node, tuple(taint for taint in node.spec.taints if taint.key not in (NOT_READY, TO_BE_DELETED)))
-
-
-def with_taints(node: Node, taints: tuple[Taint, ...]) -> Node:
+    taints = tuple(taint for taint in node.spec.taints if taint.key not in (NOT_READY, TO_BE_DELETED))
     return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=taints))
 
 

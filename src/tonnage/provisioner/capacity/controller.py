@@ -134,15 +134,13 @@ class CapacityController:
         await self._segments_work.queue.wait_idle()
         await self._work.queue.wait_idle()
 
-    def refresh(self, storage_class: str, segment: Segment | None = None) -> None:
-        """Ask the driver anew, at once: about every class in that segment, or about that class and those that share its
-        pools.
-        """
-        for key in self._keys_about(storage_class, segment):
+    def refresh(self, storage_class: str) -> None:
+        """Ask the driver anew, at once, about this class and those that share its pools."""
+        for key in self._keys_about(storage_class, None):
             self._work.add(key)
 
     def refresh_volume(self, volume: PersistentVolume) -> None:
-        """The same for where a volume is, or was; the next figures say that they include its claim."""
+        """The same for every class where a volume is, or was; the next figures say that they include its claim."""
         for segment in segments_of_volume(volume) or (None,):
             for key in self._keys_about(volume.spec.storage_class_name, segment):
                 if self.settings.with_pools and volume.spec.claim_ref is not None:
