@@ -74,7 +74,11 @@ def _rpc(service: str, request: type[Q], response: type[R]) -> Callable[[CsiClie
 def _question(service: str, request: type[Q], response: type[R]) -> Callable[[CsiClient], Coroutine[Any, Any, R]]:
     """The same for a call whose request has nothing in it."""
     call = _rpc(service, request, response)
-    return lambda self: call(self, request())
+
+    async def ask(self: CsiClient) -> R:
+        return await call(self, request())
+
+    return ask
 
 
 class CsiClient:

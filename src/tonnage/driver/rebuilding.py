@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from tonnage import logs
+from tonnage.client.cache import Indexer
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.reconciler import Reconciler
@@ -143,12 +144,12 @@ class RebuildController:
         self._nodes = self.informers.of(Node)
         self._volumes = self.informers.of(PersistentVolume)
         self._claims = self.informers.of(PersistentVolumeClaim)
-        self._keys_by_handle: dict[str, set[Key]] = {}
+        self._of_handle = Indexer(self._volumes, lambda volume: filter(None, (self._handle(volume),)))
         self._settling_since_s: dict[Key, float] = {}
         self._without_room: dict[str, set[str]] = {}  # by handle: nodes that had no room for the volume
         self._refused: set[str] = set()  # by uid: each volume's refusal is told once
         self._work = Reconciler("rebuilding", self._reconcile, clock=clock)
-        self._volumes.add_handlers(on_add=self._note, on_delete=self._forget)
+        self._volumes.add_handlers(on_delete=self._forget)
         self._work.follow(self._volumes)
         self._work.follow(self._claims, lambda claim: (claim.spec.volume_name,) if claim.spec.volume_name else ())
         self._nodes.add_handlers(on_add=self._look_at, on_update=self._node_changed, on_delete=self._look_at)
@@ -194,17 +195,10 @@ class RebuildController:
         source = volume.spec.csi
         return source.volume_handle if source is not None and source.driver == self._driver_name else ""
 
-    def _note(self, volume: PersistentVolume) -> None:
-        if handle := self._handle(volume):
-            self._keys_by_handle.setdefault(handle, set()).add(volume.key)
-
     def _forget(self, volume: PersistentVolume) -> None:
         self._settling_since_s.pop(volume.key, None)
         self._refused.discard(volume.uid)
-        keys = self._keys_by_handle.get(self._handle(volume), set())
-        keys.discard(volume.key)
-        if not keys:
-            self._keys_by_handle.pop(self._handle(volume), None)
+        if not self._of_handle(self._handle(volume)):
             self._without_room.pop(self._handle(volume), None)
 
     def _node_changed(self, old: Node, new: Node) -> None:
@@ -213,24 +207,20 @@ class RebuildController:
 
     def _look_at(self, node: Node) -> None:
         for handle in self._driver.volumes_on(node.name):
-            for key in self._keys_by_handle.get(handle, ()):
-                self._work.add(key)
+            for volume in self._of_handle(handle):
+                self._work.add(volume.key)
 
     def _no_room_on(self, volume_id: str, to_node: str) -> None:
-        keys = self._keys_by_handle.get(volume_id, ())
-        if keys:
+        for volume in self._of_handle(volume_id):
             self._without_room.setdefault(volume_id, set()).add(to_node)
-        for key in keys:
-            self._work.add(key)
+            self._work.add(volume.key)
 
     def _moved(self, volume_id: str, from_node: str, to_node: str) -> None:
         self._without_room.pop(volume_id, None)
-        for key in self._keys_by_handle.get(volume_id, ()):
-            volume = self._volumes.get(key)
-            if volume is not None:
-                note = f'The volume was rebuilt on node "{to_node}"; it was on node "{from_node}"'
-                self._tell(volume, "Normal", "VolumeRebuilt", note)
-            self._work.add(key)
+        for volume in self._of_handle(volume_id):
+            note = f'The volume was rebuilt on node "{to_node}"; it was on node "{from_node}"'
+            self._tell(volume, "Normal", "VolumeRebuilt", note)
+            self._work.add(volume.key)
 
     # -- one volume ---------------------------------------------------------------------------------------------------
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from tonnage import logs
-from tonnage.client.cache import Cache
+from tonnage.client.cache import Cache, Indexer
 from tonnage.client.http import Client
 from tonnage.client.recorder import Recorder
 from tonnage.client.written_objects import MutationCache
@@ -28,61 +28,46 @@ class PodIndex:
     """
 
     def __init__(self, pods: Cache[Pod], nodes: frozenset[str], *, clock: Clock) -> None:
-        self._nodes = nodes
-        self._keys: dict[str, Key] = {}
-        self._uids_of_node: dict[str, set[str]] = {node: set() for node in nodes}
-        self._uids_of_claim: dict[Key, set[str]] = {}
-        self._node_of: dict[str, str] = {}
+        def of_ours(keys: Callable[[Pod], Iterable[str]]) -> Indexer[Pod]:
+            return Indexer(pods, lambda pod: keys(pod) if pod.spec.node_name in nodes else ())
+
+        self._written = MutationCache(pods, clock=clock)
+        self._of_uid = of_ours(lambda pod: (pod.uid,))
+        self._of_node = of_ours(lambda pod: (pod.spec.node_name,))
+        self._of_claim = of_ours(lambda pod: [f"{pod.namespace}/{claim}" for claim in pod.claim_names()])
         self.ips: dict[str, str] = {}
         """Addresses that are taken, each with the uid that has it."""
-        self._written = MutationCache(pods, clock=clock)
-        pods.add_handlers(on_add=self._put, on_update=lambda _, new: self._put(new), on_delete=self._remove)
+        pods.add_handlers(on_add=self._take_ip, on_update=lambda _, new: self._take_ip(new), on_delete=self._free_ip)
 
     def pod(self, uid: str) -> Pod | None:
         """The pod of this uid, None when it is gone or never was on a node of ours."""
-        key = self._keys.get(uid)
-        found = None if key is None else self._written.get(key)
-        return found if found is not None and found.uid == uid else None
+        for shown in self._of_uid(uid):
+            newest = self._written.get(shown.key)
+            return newest if newest is not None and newest.uid == uid else None
+        return None
 
     def note(self, written: Pod) -> Pod:
         """What a write of ours returned: shown until the informer has caught up."""
-        self._put(written)
+        self._take_ip(written)
         return self._written.store(written)
 
     def on_node(self, node: str) -> Iterator[Pod]:
-        for uid in tuple(self._uids_of_node.get(node, ())):
-            found = self.pod(uid)
-            if found is not None:
-                yield found
+        for shown in self._of_node(node):
+            newest = self.pod(shown.uid)
+            if newest is not None:
+                yield newest
 
     def with_claim(self, claim: Key) -> list[tuple[str, str]]:
         """(node, uid) of each pod that mounts a claim."""
-        return [(self._node_of[uid], uid) for uid in self._uids_of_claim.get(claim, ())]
+        return [(pod.spec.node_name, pod.uid) for pod in self._of_claim(claim)]
 
-    def _put(self, pod: Pod) -> None:
-        node = pod.spec.node_name
-        if node not in self._nodes:
-            return
-        self._keys[pod.uid] = pod.key
-        self._node_of[pod.uid] = node
-        self._uids_of_node[node].add(pod.uid)
-        if pod.status.pod_ip and not pod.spec.host_network:
+    def _take_ip(self, pod: Pod) -> None:
+        if pod.status.pod_ip and not pod.spec.host_network and self._of_uid(pod.uid):
             self.ips[pod.status.pod_ip] = pod.uid
-        for claim in pod.claim_names():
-            self._uids_of_claim.setdefault(f"{pod.namespace}/{claim}", set()).add(pod.uid)
 
-    def _remove(self, pod: Pod) -> None:
-        if self._keys.pop(pod.uid, None) is None:
-            return
-        self._uids_of_node[self._node_of.pop(pod.uid)].discard(pod.uid)
+    def _free_ip(self, pod: Pod) -> None:
         if self.ips.get(pod.status.pod_ip) == pod.uid:
             del self.ips[pod.status.pod_ip]
-        for claim in pod.claim_names():
-            key = f"{pod.namespace}/{claim}"
-            users = self._uids_of_claim.get(key, set())
-            users.discard(pod.uid)
-            if not users:
-                self._uids_of_claim.pop(key, None)
 
 
 _log = logs.logger(__name__)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
 from tonnage import logs
-from tonnage.client.cache import Cache
+from tonnage.client.cache import Cache, Indexer
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.client.reconciler import Reconciler
@@ -27,7 +26,7 @@ from tonnage.pools.class_pools import NodePools, PoolSource, Published
 from tonnage.pools.classes import ClassKeeper
 from tonnage.pools.reading import annotations_of, node_of
 from tonnage.pools.settings import PoolsSettings
-from tonnage.pools.wanted import NodeIndex, is_kept_by_provisioner, ours_of, wanted_of
+from tonnage.pools.wanted import is_kept_by_provisioner, ours_of, selected_nodes, wanted_of
 from tonnage.pools.writing import AnnotationWriter, PoolsMetrics, ToldOnce
 
 
@@ -79,40 +78,6 @@ class Silence:
         return self._clock.now() - timedelta(seconds=silent_s) if silent_s > self._settings.drop_after_s / 2 else None
 
 
-class ToldObjects:
-    """The objects in which a driver tells its pools, by the node they are about, or what it is called elsewhere."""
-
-    def __init__(self, found: Iterable[Document] = ()) -> None:
-        self._about: dict[str, dict[Key, Doc]] = {}
-        self._name_of: dict[Key, str] = {}
-        for each in found:
-            self.put(each)
-
-    def __iter__(self) -> Iterator[Doc]:
-        return (doc for about in self._about.values() for doc in about.values())
-
-    def about(self, names: Iterable[str]) -> Iterator[Doc]:
-        return (doc for name in names for doc in self._about.get(name, {}).values())
-
-    def put(self, found: Document) -> None:
-        self.remove(found)
-        doc = dict(found.doc)
-        name = self._name_of[found.key] = node_of(doc)
-        self._about.setdefault(name, {})[found.key] = doc
-
-    def remove(self, found: Document) -> None:
-        name = self._name_of.pop(found.key, None)
-        if name is not None:
-            about = self._about[name]
-            del about[found.key]
-            if not about:
-                del self._about[name]
-
-    def name_of(self, found: Document) -> str | None:
-        """What an object is filed under; None for one that is not."""
-        return self._name_of.get(found.key)
-
-
 _CLASS_PAUSE_S: Final = 2.0
 _LOOK_EVERY_S: Final = 60.0
 DRIVER_LABEL: Final = "csi.storage.k8s.io/drivername"
@@ -143,10 +108,11 @@ class PoolsController:
         self._nodes = nodes
         self._clock = clock
         self._metrics = metrics
-        self._index = NodeIndex()
+        self._labelled = Indexer(nodes, lambda node: map("=".join, node.metadata.labels.items()))
         self._keys_at: dict[str, set[Key]] = {}
         self._node_of: dict[Key, str] = {}
-        self._told = ToldObjects(objects or ())
+        self._objects = objects
+        self._about = None if objects is None else Indexer(objects, lambda found: (_node_of(found),))
         self._silence = Silence(settings, csi_nodes=csi_nodes, objects=objects, clock=clock)
         self._states: dict[Key, str] = {}
         self._problems = ToldOnce()
@@ -161,8 +127,6 @@ class PoolsController:
             first_retry_s=0.5,
             metrics=metrics.queues,
         )
-        for node in nodes:
-            self._index.put(node.name, node.metadata.labels)
         self._follow(csi_nodes, objects)
 
     async def run(self) -> None:
@@ -198,11 +162,15 @@ class PoolsController:
             on_delete=self._gone,
         )
         self._classes.on_change(lambda _: self.look_again())
-        self._nodes.add_handlers(on_add=self._node_came, on_update=self._node_changed, on_delete=self._node_gone)
+        self._nodes.add_handlers(
+            on_add=lambda _: self.look_again(), on_update=self._node_changed, on_delete=self._node_gone
+        )
         csi_nodes.on_change(lambda found: self._look_at_node(found.name))
         if objects is not None:
             objects.add_handlers(
-                on_add=self._object_came, on_update=lambda _, new: self._object_came(new), on_delete=self._object_gone
+                on_add=lambda new: self._look_at_named({_node_of(new)}),
+                on_update=lambda old, new: self._look_at_named({_node_of(old), _node_of(new)}),
+                on_delete=lambda old: self._look_at_named({_node_of(old)}),
             )
 
     def _gone(self, capacity: CSIStorageCapacity) -> None:
@@ -210,36 +178,21 @@ class PoolsController:
         self._states.pop(capacity.key, None)
         self._problems.forget(f"CSIStorageCapacity {capacity.key}")
 
-    def _node_came(self, node: Document) -> None:
-        self._index.put(node.name, node.metadata.labels)
-        self.look_again()
-
     def _node_changed(self, old: Document, new: Document) -> None:
         if old.metadata.labels != new.metadata.labels:
-            self._node_came(new)
+            self.look_again()
         elif annotations_of(_doc(old)) != annotations_of(_doc(new)):
             self._look_at_node(new.name)
 
     def _node_gone(self, node: Document) -> None:
-        self._index.remove(node.name)
         self._silence.forget(node.name)
         self.look_again()
 
-    def _object_came(self, found: Document) -> None:
-        before = self._told.name_of(found)
-        self._told.put(found)
-        self._look_at_named({before, self._told.name_of(found)})
-
-    def _object_gone(self, found: Document) -> None:
-        before = self._told.name_of(found)
-        self._told.remove(found)
-        self._look_at_named({before})
-
-    def _look_at_named(self, names: set[str | None]) -> None:
+    def _look_at_named(self, names: set[str]) -> None:
         for name in names:
-            if name is not None and name in self._nodes:
+            if name in self._nodes:
                 self._look_at_node(name)
-            elif name is not None:  # named by what a node is called elsewhere
+            else:  # named by what a node is called elsewhere
                 self.look_again()
 
     def _look_at_node(self, name: str) -> None:
@@ -299,17 +252,19 @@ class PoolsController:
         self, capacity: CSIStorageCapacity, storage_class: StorageClass
     ) -> tuple[NodePools | None, list[str]]:
         """The pools of an object's class on its one node; None where they are not known, and why that is odd."""
-        names = self._index.selected(capacity.node_topology)
-        if len(names) != 1:
+        reached = selected_nodes(capacity.node_topology, self._nodes, self._labelled)
+        if len(reached) != 1:
             self._place(capacity.key, "")
-            told = f"its nodeTopology reaches {len(names)} nodes; pools are told of objects that reach one"
-            return None, [told] if names else []
-        (name,) = names
+            told = f"its nodeTopology reaches {len(reached)} nodes; pools are told of objects that reach one"
+            return None, [told] if reached else []
+        (name,) = reached
         self._place(capacity.key, name)
         node = self._nodes.get(name)
         if node is None:
             return None, []
-        published = Published([_doc(node)], list(self._told.about(self.source.names_of(_doc(node)))))
+        about, names = self._about, self.source.names_of(_doc(node))
+        objects = [] if about is None else [_doc(each) for called in names for each in about(called)]
+        published = Published([_doc(node)], objects)
         return self.source.pools_of(storage_class, published).by_node.get(name), []
 
     async def _look_now_and_then(self) -> None:
@@ -331,7 +286,7 @@ class PoolsController:
 
     async def reconcile_classes(self) -> None:
         """Look at every class once. Raises TonnageError when the server cannot be written."""
-        published = Published([_doc(each) for each in self._nodes], list(self._told))
+        published = Published([_doc(each) for each in self._nodes], [_doc(each) for each in self._objects or ()])
         await self._class_keeper.keep(list(self._classes), self.source, published)
         self._show()
 
@@ -348,3 +303,7 @@ class PoolsController:
 
 def _doc(found: Document) -> Doc:
     return dict(found.doc)
+
+
+def _node_of(found: Document) -> str:
+    return node_of(_doc(found))

@@ -11,11 +11,12 @@ list of pools cannot say which of them are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from tonnage.clock import InvalidTime, parse_rfc3339
+from tonnage.objects.meta import Object
 from tonnage.objects.requirements import InvalidSelector
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import (
@@ -96,42 +97,26 @@ def _text(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-class NodeIndex:
-    """Nodes by their labels: which of them a topology selects, without asking each."""
+def selected_nodes(
+    topology: LabelSelector | None, nodes: Iterable[Object], labelled: Callable[[str], Sequence[Object]]
+) -> list[str]:
+    """The nodes that a capacity object reaches; none for a topology that is missing or makes no sense.
 
-    def __init__(self) -> None:
-        self._labels: dict[str, Mapping[str, str]] = {}
-        self._with: dict[tuple[str, str], set[str]] = {}
-
-    def put(self, name: str, labels: Mapping[str, str]) -> None:
-        self.remove(name)
-        self._labels[name] = labels
-        for pair in labels.items():
-            self._with.setdefault(pair, set()).add(name)
-
-    def remove(self, name: str) -> None:
-        for pair in self._labels.pop(name, {}).items():
-            names = self._with[pair]
-            names.discard(name)
-            if not names:
-                del self._with[pair]
-
-    def selected(self, topology: LabelSelector | None) -> list[str]:
-        """The nodes that a capacity object reaches; none for a topology that is missing or makes no sense."""
-        if topology is None:
-            return []
-        pairs = list(topology.match_labels.items())
-        pairs += [
-            (each.key, each.values[0])
-            for each in topology.match_expressions
-            if each.operator == "In" and len(each.values) == 1
-        ]
-        sets = [self._with.get(pair, set()) for pair in pairs]
-        names: Iterable[str] = sorted(sets, key=len)[0] if sets else self._labels
-        try:
-            return sorted(name for name in names if topology.matches(self._labels[name]))
-        except InvalidSelector:
-            return []
+    `labelled` gives the nodes that have a label `key=value`, so that not every node is asked.
+    """
+    if topology is None:
+        return []
+    pairs = list(topology.match_labels.items())
+    pairs += [
+        (each.key, each.values[0])
+        for each in topology.match_expressions
+        if each.operator == "In" and len(each.values) == 1
+    ]
+    fewest = min((labelled(f"{key}={value}") for key, value in pairs), key=len, default=nodes)
+    try:
+        return sorted(node.name for node in fewest if topology.matches(node.metadata.labels))
+    except InvalidSelector:
+        return []
 
 
 class Sharing(NamedTuple):
@@ -143,24 +128,15 @@ class Sharing(NamedTuple):
 
 def shared_disks(found: Mapping[str, ClassPools]) -> list[tuple[str, ...]]:
     """Sets of classes, two or more each, that are connected by disks they have in common; in order of their names."""
-    owner: dict[tuple[str, str], str] = {}
-    parent = {name: name for name in found}
-
-    def root(name: str) -> str:
-        while parent[name] != name:
-            parent[name] = parent[parent[name]]
-            name = parent[name]
-        return name
-
+    sets: list[tuple[set[str], set[tuple[str, str]]]] = []
     for name in sorted(found):
-        for disk in found[name].disks:
-            other = owner.setdefault(disk, name)
-            low, high = sorted((root(other), root(name)))
-            parent[high] = low
-    sets: dict[str, list[str]] = {}
-    for name in sorted(found):
-        sets.setdefault(root(name), []).append(name)
-    return [tuple(names) for names in sets.values() if len(names) > 1]
+        names, disks = {name}, set(found[name].disks)
+        for connected in [each for each in sets if each[1] & disks]:
+            sets.remove(connected)
+            names |= connected[0]
+            disks |= connected[1]
+        sets.append((names, disks))
+    return sorted(tuple(sorted(names)) for names, _ in sets if len(names) > 1)
 
 
 def partly_shared(found: Mapping[str, ClassPools]) -> set[str]:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from tonnage.client.cache import Cache, Indexer
 from tonnage.client.discovered_kinds import document_class
 from tonnage.objects.codec import convert
 from tonnage.objects.meta import Document
-from tonnage.pools.controller import ToldObjects
-from tonnage.pools.reading import bytes_of, newest_by_node
+from tonnage.pools.reading import bytes_of, newest_by_node, node_of
 from tonnage.pools.sources.openebs import ZFS_NODES
 
 
@@ -20,20 +20,15 @@ def zfs_node(name: str, owner: str = "", **metadata: Any) -> Document:
     return convert(document_class(ZFS_NODES), {"apiVersion": "zfs.openebs.io/v1", "kind": "ZFSNode", "metadata": meta})
 
 
-def names(told: ToldObjects, *about: str) -> list[str]:
-    return [doc["metadata"]["name"] for doc in told.about(about)]
-
-
 def test_an_object_is_in_one_place_also_when_its_owner_is_set_later() -> None:
-    told = ToldObjects([zfs_node("id-1")])
-    assert names(told, "node-1", "id-1") == ["id-1"]
-    told.put(zfs_node("id-1", "node-1"))
-    assert names(told, "node-1", "id-1") == ["id-1"]
-    assert names(told, "id-1") == []
-    assert told.name_of(zfs_node("id-1")) == "node-1"
-    told.remove(zfs_node("id-1"))  # as it was before
-    assert list(told) == []
-    told.remove(zfs_node("id-1"))
+    objects = Cache(document_class(ZFS_NODES))
+    about = Indexer(objects, lambda found: (node_of(dict(found.doc)),))
+    objects.put(zfs_node("id-1", resourceVersion="1"))
+    assert [each.name for each in about("id-1")] == ["id-1"]
+    objects.put(zfs_node("id-1", "node-1", resourceVersion="2"))
+    assert [each.name for each in about("node-1")] == ["id-1"] and about("id-1") == ()
+    objects.remove("openebs/id-1")
+    assert about("node-1") == ()
 
 
 def test_of_two_objects_written_in_one_second_the_later_version_is_newer() -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import count
 
 import pytest
 
+from tonnage.client.cache import Cache, Indexer
 from tonnage.objects.codec import convert
+from tonnage.objects.core_v1 import Node
+from tonnage.objects.meta import ObjectMeta
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
@@ -18,7 +22,7 @@ from tonnage.objects.storage_v1 import (
 )
 from tonnage.pools.class_pools import ClassPools, NodePools, Pool
 from tonnage.pools.settings import InvalidKeepFree, KeepFree
-from tonnage.pools.wanted import MOST_LISTED, NodeIndex, groups_of, ours_of, partly_shared, shared_disks, wanted_of
+from tonnage.pools.wanted import MOST_LISTED, groups_of, ours_of, partly_shared, selected_nodes, shared_disks, wanted_of
 from tonnage.testing.storage_builders import storage_class
 
 GI = 1 << 30
@@ -147,30 +151,46 @@ def selector(**labels: str) -> LabelSelector:
     return LabelSelector(match_labels=labels)
 
 
+class Nodes:
+    """Nodes by name, and which of them a topology selects."""
+
+    def __init__(self) -> None:
+        self._versions = count(1)
+        self.cache: Cache[Node] = Cache(Node)
+        self._labelled = Indexer(self.cache, lambda found: map("=".join, found.metadata.labels.items()))
+
+    def put(self, name: str, labels: dict[str, str]) -> None:
+        version = str(next(self._versions))
+        self.cache.put(Node(metadata=ObjectMeta(name=name, labels=labels, resource_version=version)))
+
+    def selected(self, topology: LabelSelector | None) -> list[str]:
+        return selected_nodes(topology, self.cache, self._labelled)
+
+
 def test_nodes_are_found_by_their_labels_as_they_are_now() -> None:
-    index = NodeIndex()
-    index.put("node-1", {"host": "a", "zone": "x"})
-    index.put("node-2", {"host": "b", "zone": "x"})
-    assert index.selected(selector(host="a")) == ["node-1"]
-    assert index.selected(selector(zone="x")) == ["node-1", "node-2"]
-    assert index.selected(selector(zone="x", host="b")) == ["node-2"]
-    assert index.selected(selector()) == ["node-1", "node-2"]
-    assert index.selected(None) == []
-    index.put("node-1", {"host": "c"})
-    index.remove("node-2")
-    index.remove("node-3")
-    assert index.selected(selector(host="a")) == []
-    assert index.selected(selector(zone="x")) == []
-    assert index.selected(selector(host="c")) == ["node-1"]
+    nodes = Nodes()
+    nodes.put("node-1", {"host": "a", "zone": "x"})
+    nodes.put("node-2", {"host": "b", "zone": "x"})
+    assert nodes.selected(selector(host="a")) == ["node-1"]
+    assert nodes.selected(selector(zone="x")) == ["node-1", "node-2"]
+    assert nodes.selected(selector(zone="x", host="b")) == ["node-2"]
+    assert nodes.selected(selector()) == ["node-1", "node-2"]
+    assert nodes.selected(None) == []
+    nodes.put("node-1", {"host": "c"})
+    nodes.cache.remove("node-2")
+    nodes.cache.remove("node-3")
+    assert nodes.selected(selector(host="a")) == []
+    assert nodes.selected(selector(zone="x")) == []
+    assert nodes.selected(selector(host="c")) == ["node-1"]
 
 
 def test_a_topology_of_expressions_is_read_too() -> None:
-    index = NodeIndex()
-    index.put("node-1", {"host": "a"})
+    nodes = Nodes()
+    nodes.put("node-1", {"host": "a"})
     expression = {"key": "host", "operator": "In", "values": ["a"]}
-    assert index.selected(convert(LabelSelector, {"matchExpressions": [expression]})) == ["node-1"]
+    assert nodes.selected(convert(LabelSelector, {"matchExpressions": [expression]})) == ["node-1"]
     nonsense = {"key": "host", "operator": "Near", "values": ["a"]}
-    assert index.selected(convert(LabelSelector, {"matchExpressions": [nonsense]})) == []
+    assert nodes.selected(convert(LabelSelector, {"matchExpressions": [nonsense]})) == []
 
 
 def on(node: str, *disks: str) -> ClassPools:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 
 from tonnage import logs
+from tonnage.client.cache import Indexer
 from tonnage.csi.errors import CsiError, error_text
 from tonnage.errors import AlreadyExists, NotFound, TonnageError
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart
 from tonnage.provisioner.volumes.claims import (
@@ -58,7 +58,7 @@ class ProvisionController(ProvisionerPart):
         self._rescheduling = Rescheduling(context)
         self._ownership = Ownership(context, deployment, self._preparation) if deployment is not None else None
         self._backoff = context.new_backoff()
-        self._keys: dict[str, Key] = {}
+        self._of_uid = Indexer(caches.claims, lambda claim: (claim.uid,))
         self._in_doubt: dict[str, Prepared] = {}
         self._unsaved: dict[str, tuple[Prepared, PersistentVolume]] = {}
         self._refused: set[str] = set()  # claims that the driver has clearly refused a volume
@@ -67,26 +67,12 @@ class ProvisionController(ProvisionerPart):
         self._handled_versions: dict[str, frozenset[str]] = {}
         """Resource versions of a claim that have been dealt with; caches lag behind."""
         self.work = context.queue("provisioning", self.reconcile)
-        caches.claims.add_handlers(
-            on_add=self._claim_changed,
-            on_update=lambda _, claim: self._claim_changed(claim),
-            on_delete=self._claim_deleted,
-        )
+        self.work.follow(caches.claims, lambda claim: (claim.uid,))
         self.work.follow(caches.volumes, lambda volume: (volume.spec.claim_ref.uid,) if volume.spec.claim_ref else ())
         caches.classes.on_change(lambda found: self._enqueue_where(lambda claim: claim.class_name == found.name))
         caches.nodes.add_handlers(
             on_delete=lambda node: self._enqueue_where(lambda claim: claim.selected_node == node.name)
         )
-
-    # -- event handlers ----------------------------------------------------------------------------------------------
-
-    def _claim_changed(self, claim: PersistentVolumeClaim) -> None:
-        self._keys[claim.uid] = claim.key
-        self.work.add(claim.uid)
-
-    def _claim_deleted(self, claim: PersistentVolumeClaim) -> None:
-        self._keys.pop(claim.uid, None)
-        self.work.add(claim.uid)  # what is in doubt goes on without its claim
 
     def _enqueue_where(self, is_meant: Callable[[PersistentVolumeClaim], bool]) -> None:
         for claim in self._claims:
@@ -104,8 +90,8 @@ class ProvisionController(ProvisionerPart):
             return self._backoff.left_s(uid, attempt_key) or await self._try(
                 asked.claim, asked.storage_class, attempt_key
             )
-        claim = self._claims.get(self._keys.get(uid, ""))
-        if claim is None or claim.uid != uid or provisioner_of(claim) != self._driver_name:
+        claim = next(iter(self._of_uid(uid)), None)
+        if claim is None or provisioner_of(claim) != self._driver_name:
             self._forget(uid)
             return None
         if not is_for(claim, self._driver_name) or self._has_volume(claim):
@@ -185,7 +171,7 @@ class ProvisionController(ProvisionerPart):
         self._node_gone_since_s.pop(uid, None)
         self._handled_versions.pop(uid, None)
         self._rescheduling.forget(uid)
-        if uid not in self._keys:
+        if not self._of_uid(uid):
             self._saved_at_s.pop(uid, None)
             if self._ownership is not None:
                 self._ownership.forget(uid)
@@ -242,7 +228,7 @@ class ProvisionController(ProvisionerPart):
         told = f"Successfully provisioned volume {volume.name}"
         self._recorder.event(claim, "Normal", "ProvisioningSucceeded", "Provisioning", told)
         await self._rescheduling.send_events(claim)
-        return BINDER_S if claim.uid in self._keys else None
+        return BINDER_S if self._of_uid(claim.uid) else None
 
     async def _discarded(self, asked: Prepared, volume: PersistentVolume) -> bool:
         """Whether a volume that cannot be written is gone; one whose PersistentVolume was written after all is kept."""
