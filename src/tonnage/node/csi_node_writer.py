@@ -78,12 +78,6 @@ def without_entry(csi_node: Doc, driver: str) -> Doc | None:
     return changed
 
 
-def patch_to(csi_node: Doc) -> Doc:
-    """The merge patch that gives a CSINode these drivers, if it is still in the state that was read."""
-    metadata = {"uid": csi_node["metadata"]["uid"], "resourceVersion": csi_node["metadata"]["resourceVersion"]}
-    return {"metadata": metadata, "spec": {"drivers": dig(csi_node, "spec", "drivers") or []}}
-
-
 def _says(entry: Doc) -> tuple[object, ...]:
     return entry["nodeID"], frozenset(entry.get("topologyKeys", ())), dig(entry, "allocatable", "count")
 
@@ -148,7 +142,11 @@ class CsiNodeWriter(NodePart):
                     wanted = change(await self._read(node))
                     if wanted is None:
                         return False
-                    await self._client.patch(CSINode, self._node, patch_to(wanted))
+                    seen = wanted["metadata"]
+                    metadata = {"uid": seen["uid"], "resourceVersion": seen["resourceVersion"]}
+                    await self._client.patch(
+                        CSINode, self._node, {"metadata": metadata, "spec": {"drivers": wanted["spec"]["drivers"]}}
+                    )
                     return True
                 except (Conflict, NotFound):
                     if attempt == _TRIES - 1:

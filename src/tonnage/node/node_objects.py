@@ -131,11 +131,6 @@ def topology_patch(node: Node, topology: Mapping[str, str], node_ids: Mapping[st
     return {"metadata": {"uid": node.uid, "labels": labels, "annotations": annotations}}
 
 
-def in_use_patch(names: Iterable[str]) -> Doc:
-    """The volumes that must not be detached, whole: nobody else writes them."""
-    return {"status": {"volumesInUse": sorted(names) or None}}
-
-
 def new_lease(node: Node, settings: NodeSettings, *, now: datetime) -> Doc:
     return {
         "apiVersion": "coordination.k8s.io/v1",

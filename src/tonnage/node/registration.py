@@ -15,21 +15,10 @@ from tonnage import logs
 from tonnage.backoff import KeyedBackoff
 from tonnage.clock import within
 from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
+from tonnage.node import node_objects
 from tonnage.node.context import NodeContext, NodePart
 from tonnage.node.csi_node_writer import CsiNodeWriter
 from tonnage.node.drivers import Drivers, InstalledDriver
-from tonnage.node.node_objects import (
-    LEASE_NAMESPACE,
-    is_node_id,
-    missing_labels,
-    new_lease,
-    new_node,
-    renewal,
-    require_no_collision,
-    require_storable,
-    status_patch,
-    topology_patch,
-)
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.core_v1.volume import ObjectReference
@@ -86,17 +75,17 @@ class Registration(NodePart):
         before = node = self._nodes.get(self._node)
         if node is None:
             self._was_unschedulable = False
-            wanted = new_node(self._node, self._settings, now=self._clock.now())
+            wanted = node_objects.new_node(self._node, self._settings, now=self._clock.now())
             try:
                 node = convert(Node, await self._client.create_doc(wanted))
                 _log.info("Node registered", node=self._node)
             except AlreadyExists:
                 before = node = await self._client.get(Node, self._node)
             self._nodes.store(node)
-        if labels := missing_labels(node):
+        if labels := node_objects.missing_labels(node):
             patch = {"metadata": {"uid": node.uid, "labels": labels}}
             node = self._nodes.store(await self._client.patch(Node, self._node, patch))
-        patch_of_status = status_patch(node, self._settings, now=self._clock.now())
+        patch_of_status = node_objects.status_patch(node, self._settings, now=self._clock.now())
         if patch_of_status is not None:
             patched = await self._client.patch(
                 Node, self._node, patch_of_status, patch_type="strategic", subresource="status"
@@ -126,8 +115,10 @@ class Registration(NodePart):
         installed = self._drivers.installed()
         topology, agreeing = self._topology(node, installed)
         if installed:
-            ids = {driver.name: driver.info.node_id for driver in installed if is_node_id(driver.info.node_id)}
-            patch = topology_patch(node, topology, ids)
+            ids = {
+                driver.name: driver.info.node_id for driver in installed if node_objects.is_node_id(driver.info.node_id)
+            }
+            patch = node_objects.topology_patch(node, topology, ids)
             if patch is not None:
                 node = self._nodes.store(await self._client.patch(Node, self._node, patch))
         shown = self._csi_nodes.get(self._node)
@@ -154,8 +145,8 @@ class Registration(NodePart):
             if self._left_s(driver) > 0:
                 continue
             try:
-                require_storable(driver.info.node_id, _segments(driver))
-                require_no_collision({**node.metadata.labels, **topology}, _segments(driver))
+                node_objects.require_storable(driver.info.node_id, _segments(driver))
+                node_objects.require_no_collision({**node.metadata.labels, **topology}, _segments(driver))
             except ValueError as exc:
                 said = f"node {self._node}, driver {driver.name}: {exc}"
                 self._refuse(driver, TonnageError(said, hint="remove the label, or correct the driver"))
@@ -189,7 +180,7 @@ class Registration(NodePart):
     async def _remove(self) -> None:
         node = self._nodes.get(self._node)
         with suppress(NotFound):
-            await self._client.delete(Lease, f"{LEASE_NAMESPACE}/{self._node}")
+            await self._client.delete(Lease, f"{node_objects.LEASE_NAMESPACE}/{self._node}")
         await self.writer.delete()
         if node is not None:
             with suppress(NotFound):
@@ -229,13 +220,13 @@ class Registration(NodePart):
     async def _renew(self) -> None:
         now = self._clock.now()
         try:
-            patch = renewal(self._node, self._settings, now=now)
-            await self._leases.patch(Lease, f"{LEASE_NAMESPACE}/{self._node}", patch)
+            patch = node_objects.renewal(self._node, self._settings, now=now)
+            await self._leases.patch(Lease, f"{node_objects.LEASE_NAMESPACE}/{self._node}", patch)
         except NotFound:
             node = self._nodes.get(self._node)
             if node is not None:
                 with suppress(AlreadyExists):
-                    await self._leases.create_doc(new_lease(node, self._settings, now=now))
+                    await self._leases.create_doc(node_objects.new_lease(node, self._settings, now=now))
 
 
 def _said(driver: InstalledDriver) -> Hashable:

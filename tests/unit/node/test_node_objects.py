@@ -12,7 +12,6 @@ import pytest
 from tonnage.documents.patches.strategic_merge import strategic_merge
 from tonnage.documents.schema import schema_of
 from tonnage.node.node_objects import (
-    in_use_patch,
     missing_labels,
     new_lease,
     new_node,
@@ -170,8 +169,3 @@ def test_huge_pages_are_taken_off_the_memory_and_nothing_is_negative():
     assert amounts == {"memory": "30Gi", "hugepages-2Mi": "2Gi", "example.com/gpu": "0"}
     node = repeated(with_status(node, {"capacity": {"hugepages-1Gi": "64Gi"}}))
     assert str(node.status.allocatable["memory"]) == "0"
-
-
-def test_what_is_in_use_is_written_whole_and_in_order():
-    assert in_use_patch({"b", "a"}) == {"status": {"volumesInUse": ["a", "b"]}}
-    assert in_use_patch(()) == {"status": {"volumesInUse": None}}

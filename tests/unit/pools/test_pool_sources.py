@@ -275,7 +275,7 @@ def test_when_an_annotation_was_written_is_read_from_whoever_manages_it() -> Non
 
 
 def test_pools_of_any_driver_may_stand_on_nodes() -> None:
-    source = NodeTexts("example.com/pools", policy="most-free")
+    source = NodeTexts("example.com/pools")
     nodes = [
         node("node-1", annotations={"example.com/pools": "100Gi, 107374182400"}),
         node("node-2", annotations={"example.com/pools": ""}),
@@ -284,7 +284,7 @@ def test_pools_of_any_driver_may_stand_on_nodes() -> None:
     ]
     found = source.pools_of(class_of("csi.example"), Published(nodes))
     assert gibs(found) == {"node-1": [100.0, 100.0], "node-2": []}
-    assert found.policy == "most-free"
+    assert found.policy == ""
     assert found.problems == ('node node-4: annotation example.com/pools says "100Gi,x", which is no list of amounts',)
 
 

@@ -10,16 +10,8 @@ from tonnage.csi import csi_pb2 as csi
 from tonnage.csi import csi_pb2_grpc as rpc
 from tonnage.driver.driver import Driver
 from tonnage.driver.errors import StatusError, invalid_argument, not_found
-from tonnage.driver.services.messages import (
-    common_access_type,
-    condition_response,
-    page,
-    read_capability,
-    required,
-    required_capability,
-    snapshot_response,
-    volume_response,
-)
+from tonnage.driver.services import messages
+from tonnage.driver.services.messages import required
 from tonnage.driver.state.records import Publication, VolumeOrigin, VolumeRecord
 from tonnage.driver.volumes.create_delete import VolumeRequest
 from tonnage.driver.volumes.parameters import (
@@ -67,7 +59,7 @@ class ControllerService(rpc.ControllerServicer):
             VolumeRequest(
                 name=request.name,
                 nodes=self._nodes,
-                access_type=common_access_type(request.volume_capabilities),
+                access_type=messages.common_access_type(request.volume_capabilities),
                 required_bytes=request.capacity_range.required_bytes,
                 limit_bytes=request.capacity_range.limit_bytes,
                 parameters=dict(request.parameters),
@@ -76,7 +68,7 @@ class ControllerService(rpc.ControllerServicer):
                 requirement=request.accessibility_requirements,
             )
         )
-        return csi.CreateVolumeResponse(volume=volume_response(record))
+        return csi.CreateVolumeResponse(volume=messages.volume_response(record))
 
     async def DeleteVolume(self, request: csi.DeleteVolumeRequest, context: object) -> csi.DeleteVolumeResponse:
         await self._driver.volumes.delete(required(request.volume_id, "volume_id"), self._nodes)
@@ -89,7 +81,7 @@ class ControllerService(rpc.ControllerServicer):
         record = self._driver.core.volume(required(request.volume_id, "volume_id"))
         required(request.HasField("capacity_range"), "capacity_range")
         if request.HasField("volume_capability"):
-            require_access(record, read_capability(request.volume_capability).access_type)
+            require_access(record, messages.read_capability(request.volume_capability).access_type)
         wanted = request.capacity_range
         grown = await self._driver.volumes.expand(request.volume_id, wanted.required_bytes, wanted.limit_bytes)
         return csi.ControllerExpandVolumeResponse(capacity_bytes=grown.capacity_bytes, node_expansion_required=False)
@@ -108,7 +100,7 @@ class ControllerService(rpc.ControllerServicer):
         required(request.volume_capabilities, "volume_capabilities")
         record = self._driver.core.volume(request.volume_id)
         try:
-            require_access(record, common_access_type(request.volume_capabilities))
+            require_access(record, messages.common_access_type(request.volume_capabilities))
         except StatusError as exc:
             return csi.ValidateVolumeCapabilitiesResponse(message=exc.message)
         if request.parameters and driver_parameters(request.parameters) != record.parameters:
@@ -127,7 +119,7 @@ class ControllerService(rpc.ControllerServicer):
 
     async def ListVolumes(self, request: csi.ListVolumesRequest, context: object) -> csi.ListVolumesResponse:
         mine = [record for record in self._driver.core.allocations.volumes.values() if self._is_mine(record)]
-        shown, token = page(mine, request.max_entries, request.starting_token)
+        shown, token = messages.page(mine, request.max_entries, request.starting_token)
         return csi.ListVolumesResponse(entries=[self._entry(record) for record in shown], next_token=token)
 
     async def ControllerGetVolume(
@@ -135,7 +127,7 @@ class ControllerService(rpc.ControllerServicer):
     ) -> csi.ControllerGetVolumeResponse:
         record = self._driver.core.volume(required(request.volume_id, "volume_id"))
         return csi.ControllerGetVolumeResponse(
-            volume=volume_response(record),
+            volume=messages.volume_response(record),
             status=csi.ControllerGetVolumeResponse.VolumeStatus(
                 published_node_ids=sorted(record.published), volume_condition=self._condition(record)
             ),
@@ -145,10 +137,10 @@ class ControllerService(rpc.ControllerServicer):
         status = csi.ListVolumesResponse.VolumeStatus(
             published_node_ids=sorted(record.published), volume_condition=self._condition(record)
         )
-        return csi.ListVolumesResponse.Entry(volume=volume_response(record), status=status)
+        return csi.ListVolumesResponse.Entry(volume=messages.volume_response(record), status=status)
 
     def _condition(self, record: VolumeRecord) -> csi.VolumeCondition:
-        return condition_response(self._driver.core.folder.contents_of(record))
+        return messages.condition_response(self._driver.core.folder.contents_of(record))
 
     def _is_mine(self, record: VolumeRecord) -> bool:
         """A volume of a node that this driver no longer plays is shown where all nodes are."""
@@ -162,7 +154,7 @@ class ControllerService(rpc.ControllerServicer):
         if request.parameters:
             raise invalid_argument(f"unknown parameter {', '.join(sorted(request.parameters))}")
         record = await self._driver.snapshots.create(request.name, request.source_volume_id)
-        return csi.CreateSnapshotResponse(snapshot=snapshot_response(record))
+        return csi.CreateSnapshotResponse(snapshot=messages.snapshot_response(record))
 
     async def DeleteSnapshot(self, request: csi.DeleteSnapshotRequest, context: object) -> csi.DeleteSnapshotResponse:
         await self._driver.snapshots.delete(required(request.snapshot_id, "snapshot_id"))
@@ -175,15 +167,15 @@ class ControllerService(rpc.ControllerServicer):
             if request.snapshot_id in ("", record.snapshot_id)
             and request.source_volume_id in ("", record.source_volume_id)
         ]
-        shown, token = page(wanted, request.max_entries, request.starting_token)
-        entries = [csi.ListSnapshotsResponse.Entry(snapshot=snapshot_response(record)) for record in shown]
+        shown, token = messages.page(wanted, request.max_entries, request.starting_token)
+        entries = [csi.ListSnapshotsResponse.Entry(snapshot=messages.snapshot_response(record)) for record in shown]
         return csi.ListSnapshotsResponse(entries=entries, next_token=token)
 
     async def GetSnapshot(self, request: csi.GetSnapshotRequest, context: object) -> csi.GetSnapshotResponse:
         record = self._driver.core.allocations.snapshots.get(required(request.snapshot_id, "snapshot_id"))
         if record is None:
             raise not_found(f"there is no snapshot {request.snapshot_id}")
-        return csi.GetSnapshotResponse(snapshot=snapshot_response(record))
+        return csi.GetSnapshotResponse(snapshot=messages.snapshot_response(record))
 
     # -- publishing and capacity --------------------------------------------------------------------------------------
 
@@ -199,7 +191,7 @@ class ControllerService(rpc.ControllerServicer):
     ) -> csi.ControllerPublishVolumeResponse:
         required(request.volume_id, "volume_id")
         required(request.node_id, "node_id")
-        capability = required_capability(request.volume_capability, request.HasField("volume_capability"))
+        capability = messages.required_capability(request.volume_capability, request.HasField("volume_capability"))
         self._driver.core.volume(request.volume_id)
         if request.node_id not in self._nodes:
             raise not_found(f"there is no node {request.node_id}")
@@ -218,7 +210,7 @@ class ControllerService(rpc.ControllerServicer):
         parameters = read_parameters(request.parameters)
         try:
             for capability in request.volume_capabilities:
-                read_capability(capability)
+                messages.read_capability(capability)
         except StatusError:  # no volume can be made that way, however much is free
             return csi.GetCapacityResponse()
         free_bytes = [

@@ -10,13 +10,8 @@ from tonnage.csi import csi_pb2 as csi
 from tonnage.csi import csi_pb2_grpc as rpc
 from tonnage.driver.driver import Driver
 from tonnage.driver.errors import failed_precondition, out_of_range
-from tonnage.driver.services.messages import (
-    absolute,
-    condition_response,
-    read_capability,
-    required,
-    required_capability,
-)
+from tonnage.driver.services import messages
+from tonnage.driver.services.messages import required
 from tonnage.driver.state import contents
 from tonnage.driver.state.records import Target
 from tonnage.driver.volumes.parameters import in_words, topology_of
@@ -56,8 +51,8 @@ class NodeService(rpc.NodeServicer):
         self, request: csi.NodeStageVolumeRequest, context: object
     ) -> csi.NodeStageVolumeResponse:
         required(request.volume_id, "volume_id")
-        path = absolute(request.staging_target_path, "staging_target_path")
-        capability = required_capability(request.volume_capability, request.HasField("volume_capability"))
+        path = messages.absolute(request.staging_target_path, "staging_target_path")
+        capability = messages.required_capability(request.volume_capability, request.HasField("volume_capability"))
         await self._driver.uses.stage(self._node, request.volume_id, path, capability)
         return csi.NodeStageVolumeResponse()
 
@@ -73,8 +68,8 @@ class NodeService(rpc.NodeServicer):
         self, request: csi.NodePublishVolumeRequest, context: object
     ) -> csi.NodePublishVolumeResponse:
         required(request.volume_id, "volume_id")
-        path = absolute(request.target_path, "target_path")
-        capability = required_capability(request.volume_capability, request.HasField("volume_capability"))
+        path = messages.absolute(request.target_path, "target_path")
+        capability = messages.required_capability(request.volume_capability, request.HasField("volume_capability"))
         self._driver.core.volume(request.volume_id)
         if not request.staging_target_path:
             raise failed_precondition("staging_target_path is required: stage the volume first")
@@ -98,7 +93,7 @@ class NodeService(rpc.NodeServicer):
         path = required(request.volume_path, "volume_path")
         record = self._driver.uses.require_at(self._node, request.volume_id, path)
         at = self._driver.core.folder.contents_of(record)
-        condition = condition_response(at)
+        condition = messages.condition_response(at)
         total = record.capacity_bytes
         if record.access_type == "block":
             usage = [csi.VolumeUsage(unit=csi.VolumeUsage.BYTES, total=total)]
@@ -123,7 +118,7 @@ class NodeService(rpc.NodeServicer):
         path = required(request.volume_path, "volume_path")
         record = self._driver.uses.require_at(self._node, request.volume_id, path)
         if request.HasField("volume_capability"):
-            require_access(record, read_capability(request.volume_capability).access_type)
+            require_access(record, messages.read_capability(request.volume_capability).access_type)
         wanted_bytes = request.capacity_range.required_bytes
         if wanted_bytes > record.capacity_bytes:
             raise out_of_range(

@@ -25,7 +25,6 @@ from tonnage.node.attach_limits import AttachLimitUpdater
 from tonnage.node.context import NodeContext, NodeIdle, NodePart, VolumeLookup
 from tonnage.node.mounts.mount_plan import MountPlan, NotProcessed, VolumeToMount, plan_volume, waiting_note
 from tonnage.node.mounts.mounter import Mounter, MountStepFailed
-from tonnage.node.node_objects import in_use_patch
 from tonnage.objects.core_v1 import (
     VOLUME_ATTACHMENT_LIMIT_EXCEEDED,
     VOLUME_NODE_AFFINITY,
@@ -151,7 +150,7 @@ class PodMounter(NodePart):
             wanted = self._names_in_use()
             shown = self._nodes.get(self._node)
             if shown is None or set(shown.status.volumes_in_use) != wanted:
-                patch = in_use_patch(wanted)
+                patch = {"status": {"volumesInUse": sorted(wanted) or None}}
                 self._nodes.store(await self._client.patch(Node, self._node, patch, subresource="status"))
 
     async def mount(self, pod: Pod, progress: PodProgress, plan: MountPlan) -> MountOutcome:

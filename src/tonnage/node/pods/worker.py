@@ -27,21 +27,9 @@ from tonnage.node.mounts.expansion import Expander
 from tonnage.node.mounts.mount_plan import plan_mounts
 from tonnage.node.mounts.mounter import Mounter
 from tonnage.node.mounts.pod_volumes import PodMounter, PodProgress
+from tonnage.node.pods import status
 from tonnage.node.pods.admission import NodeAdmission
 from tonnage.node.pods.containers import ending_of, kept_running, next_change_s, started_at
-from tonnage.node.pods.status import (
-    StatusReports,
-    came_at,
-    creating_patch,
-    ended_patch,
-    pod_ip,
-    preempted_patch,
-    rejected_patch,
-    restarted_patch,
-    running_patch,
-    shorter_patches,
-    terminated_patch,
-)
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.document import Doc
 
@@ -78,7 +66,7 @@ class PodWorker(NodePart):
         self._mounter = mounter
         self._expander = Expander(context, drivers, mounter)
         self._progress: dict[str, PodProgress] = {}
-        self._reports = StatusReports()
+        self._reports = status.StatusReports()
         self._ages = StampAges(context.clock)
         self._without_room: set[str] = set()
         """Uids of pods that are as large as an object may be: their status is told in short."""
@@ -129,7 +117,9 @@ class PodWorker(NodePart):
                     self._enqueue(victim)
                 return _PREEMPTION_CHECK_S
         now = self._clock.now()
-        progress = self._progress.setdefault(pod.uid, PodProgress(came_at(pod, now=now), self._clock.monotonic()))
+        progress = self._progress.setdefault(
+            pod.uid, PodProgress(status.came_at(pod, now=now), self._clock.monotonic())
+        )
         plan = plan_mounts(pod, self._lookup, recorded=self._mounter.recorded(pod.uid))
         progress.volumes_to_mount = plan.volumes_to_mount
         if plan.problems or not all(map(self._mounter.is_mounted, plan.volumes_to_mount)):
@@ -194,7 +184,9 @@ class PodWorker(NodePart):
 
     async def _say_creating(self, pod: Pod, progress: PodProgress) -> None:
         now = self._clock.now()
-        await self._write(pod, creating_patch(pod, host_ip=self._host_ip, now=now, seen_at=self._seen_at(progress)))
+        await self._write(
+            pod, status.creating_patch(pod, host_ip=self._host_ip, now=now, seen_at=self._seen_at(progress))
+        )
 
     def _seen_at(self, progress: PodProgress) -> datetime:
         """When the pod was first seen here, which is what startTime says; a node that was away comes later to it."""
@@ -207,9 +199,9 @@ class PodWorker(NodePart):
 
     async def _start_pod(self, pod: Pod, progress: PodProgress) -> float | None:
         """See that the pod is said to run, as far as it is ready; when to look again, None when an event will come."""
-        ip = self._host_ip if pod.spec.host_network else pod_ip(pod.uid, self._pods.ips)
+        ip = self._host_ip if pod.spec.host_network else status.pod_ip(pod.uid, self._pods.ips)
         now, seen_at = self._measured_now(pod), self._seen_at(progress)
-        patch = running_patch(pod, host_ip=self._host_ip, pod_ip=ip, now=now, seen_at=seen_at)
+        patch = status.running_patch(pod, host_ip=self._host_ip, pod_ip=ip, now=now, seen_at=seen_at)
         if patch is None or (pod.uid in self._without_room and self._reports.is_said(pod.uid, patch)):
             self._reports.in_step(pod.uid)
             return await self._end_pod(pod)
@@ -239,22 +231,22 @@ class PodWorker(NodePart):
             return ending.left_s if again_s is None else min(again_s, ending.left_s)
         await self._context.delay_or_stop()
         if ending.is_final:
-            await self._write(pod, ended_patch(pod, exit_code=ending.exit_code, now=now))
+            await self._write(pod, status.ended_patch(pod, exit_code=ending.exit_code, now=now))
         else:
-            await self._write(pod, restarted_patch(pod, exit_code=ending.exit_code, now=now))
+            await self._write(pod, status.restarted_patch(pod, exit_code=ending.exit_code, now=now))
         return 0.0
 
     async def _reject(self, pod: Pod, reason: str, message: str) -> None:
         """Fail the pod for good. It is not deleted: whoever made it sees it fail, and makes another."""
         await self._context.delay_or_stop()
-        await self._write(pod, rejected_patch(pod, reason=reason, message=message))
+        await self._write(pod, status.rejected_patch(pod, reason=reason, message=message))
         self._recorder.event(pod, "Warning", reason, "Rejecting", message)
         self._metrics.rejected(reason)
         _log.info("Pod rejected", pod=pod.key, node=self._node, reason=reason)
 
     async def _preempt(self, pod: Pod) -> None:
         await self._context.delay_or_stop()
-        await self._write(pod, preempted_patch(pod, now=self._clock.now()))
+        await self._write(pod, status.preempted_patch(pod, now=self._clock.now()))
         self._recorder.event(pod, "Warning", PREEMPTING, "Preempting", PREEMPTED)
         _log.info("Pod preempted by its node", pod=pod.key, node=self._node)
 
@@ -264,7 +256,7 @@ class PodWorker(NodePart):
         """
         if patch is None:
             return pod
-        for attempt in (*(() if pod.uid in self._without_room else (patch,)), *shorter_patches(patch)):
+        for attempt in (*(() if pod.uid in self._without_room else (patch,)), *status.shorter_patches(patch)):
             try:
                 written = await self._client.patch(Pod, pod.key, attempt, patch_type="strategic", subresource="status")
                 return self._pods.note(written)
@@ -277,7 +269,7 @@ class PodWorker(NodePart):
 
     async def _sync_terminating_pod(self, pod: Pod) -> None:
         """A pod that is being deleted: nothing runs, so that its grace period need not be waited for."""
-        patch = terminated_patch(pod, now=self._clock.now())
+        patch = status.terminated_patch(pod, now=self._clock.now())
         if patch is not None:
             await self._context.delay_or_stop()
             for container in pod.spec.containers:

@@ -59,7 +59,6 @@ class CommandPools(PoolSource):
     observed_at: datetime | None = None
     silent_since: datetime | None = None
     """Since when the program tells nothing that can be read; None: the last run was good."""
-    policy: str = ""
     name: str = "command"
 
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
@@ -68,8 +67,7 @@ class CommandPools(PoolSource):
         pools = self.output.by_class.get(storage_class.name, self.output.pools)
         if pools is None:
             return ClassPools()
-        policy = self.policy or self.output.policy
-        return ClassPools({self.only_node: NodePools(pools, self.observed_at)}, policy if len(pools) > 1 else "")
+        return ClassPools.of({self.only_node: NodePools(pools, self.observed_at)}, self.output.policy, ())
 
 
 def read_output(text: bytes) -> CommandOutput:

@@ -19,12 +19,11 @@ from tonnage.pools.reading import annotations_of, bytes_of, field_written_at, la
 
 @dataclass(frozen=True)
 class NodeTexts(PoolSource):
-    """`--source nodes`. `key` may have `{class}` in it; `policy` is what its admin says of the driver."""
+    """`--source nodes`. `key` may have `{class}` in it."""
 
     key: str
     is_label: bool = False
     drivers: tuple[str, ...] = ()
-    policy: str = ""
     name: str = "nodes"
 
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
@@ -46,4 +45,4 @@ class NodeTexts(PoolSource):
             pools = tuple(Pool(f"{key}#{number}", free) for number, free in enumerate(found) if free is not None)
             at = field_written_at(node, "metadata", "labels" if self.is_label else "annotations", key)
             by_node[name_of(node)] = NodePools(pools, at)
-        return ClassPools.of(by_node, self.policy, problems)
+        return ClassPools.of(by_node, "", problems)

@@ -16,16 +16,7 @@ from tonnage.errors import AlreadyExists, NotFound, TonnageError
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart
-from tonnage.provisioner.volumes.claims import (
-    BINDER_S,
-    is_due,
-    is_for,
-    is_protected,
-    protect,
-    provisioner_of,
-    unprotect,
-    write_refusal,
-)
+from tonnage.provisioner.volumes import claims
 from tonnage.provisioner.volumes.create_volume import (
     InvalidClaim,
     NotProvisioned,
@@ -76,7 +67,7 @@ class ProvisionController(ProvisionerPart):
 
     def _enqueue_where(self, is_meant: Callable[[PersistentVolumeClaim], bool]) -> None:
         for claim in self._claims:
-            if is_for(claim, self._driver_name) and is_meant(claim):
+            if claims.is_for(claim, self._driver_name) and is_meant(claim):
                 self.work.add(claim.uid)
 
     # -- one claim ----------------------------------------------------------------------------------------------------
@@ -91,15 +82,15 @@ class ProvisionController(ProvisionerPart):
                 asked.claim, asked.storage_class, attempt_key
             )
         claim = next(iter(self._of_uid(uid)), None)
-        if claim is None or provisioner_of(claim) != self._driver_name:
+        if claim is None or claims.provisioner_of(claim) != self._driver_name:
             self._forget(uid)
             return None
-        if not is_for(claim, self._driver_name) or self._has_volume(claim):
+        if not claims.is_for(claim, self._driver_name) or self._has_volume(claim):
             return await self._done_with(claim)
         if claim.metadata.resource_version in self._handled_versions.get(uid, ()):
             return None  # an old picture: the newer one is on its way
         is_going = claim.metadata.is_terminating
-        if is_going and (not is_protected(claim) or uid in self._refused):
+        if is_going and (not claims.is_protected(claim) or uid in self._refused):
             return await self._done_with(claim)  # nothing was made for it, and nothing shall be
         name = claim.class_name
         storage_class = self._classes.get(name)
@@ -110,7 +101,7 @@ class ProvisionController(ProvisionerPart):
             # It can be made (again) any time, and wakes us then.
             _log.info("The class of a claim does not exist", claim=claim.key, storage_class=name)
             return None
-        if not is_due(claim, storage_class):
+        if not claims.is_due(claim, storage_class):
             # The choice of a node is taken back only after a clear refusal: there is nothing to find.
             return await (self._done_with(claim) if is_going else self._rescheduling.remind(claim))
         if storage_class.provisioner != self._driver_name:
@@ -144,19 +135,15 @@ class ProvisionController(ProvisionerPart):
 
     async def _done_with(self, claim: PersistentVolumeClaim) -> float | None:
         """It has its volume, or shall have none; when to look again, while the binder may let it go for us."""
-        await write_refusal(self._client, claim, "")
-        if is_protected(claim):
-            left_s = self._left_to_binder_s(claim)
+        await claims.write_refusal(self._client, claim, "")
+        if claims.is_protected(claim):
+            left_s = 0.0 if claim.metadata.is_terminating else self._left_s(claim, claims.BINDER_S)
             if left_s > 0:
                 return left_s
-            await unprotect(self._client, claim)
+            await claims.unprotect(self._client, claim)
         self._forget(claim.uid)
         left_s = self._left_s(claim, _SEEN_WITHIN_S)
         return left_s if left_s > 0 else None
-
-    def _left_to_binder_s(self, claim: PersistentVolumeClaim) -> float:
-        """How long the binder still has to bind a claim to the volume that we have written."""
-        return 0.0 if claim.metadata.is_terminating else self._left_s(claim, BINDER_S)
 
     def _left_s(self, claim: PersistentVolumeClaim, within_s: float) -> float:
         """What is left of so many seconds since its volume was written; nothing when it is bound."""
@@ -187,7 +174,7 @@ class ProvisionController(ProvisionerPart):
         try:
             if asked is None:
                 asked = await self._preparation.request_for(claim, storage_class, claim.selected_node)
-                await protect(self._client, claim)
+                await claims.protect(self._client, claim)
             self._node_gone_since_s.pop(claim.uid, None)
             self._refused.discard(claim.uid)
             volume = await self._creator.create(asked)
@@ -228,7 +215,7 @@ class ProvisionController(ProvisionerPart):
         told = f"Successfully provisioned volume {volume.name}"
         self._recorder.event(claim, "Normal", "ProvisioningSucceeded", "Provisioning", told)
         await self._rescheduling.send_events(claim)
-        return BINDER_S if self._of_uid(claim.uid) else None
+        return claims.BINDER_S if self._of_uid(claim.uid) else None
 
     async def _discarded(self, asked: Prepared, volume: PersistentVolume) -> bool:
         """Whether a volume that cannot be written is gone; one whose PersistentVolume was written after all is kept."""
@@ -278,7 +265,7 @@ class ProvisionController(ProvisionerPart):
             self._metrics.refused(claim)
         told = error_text(failure)
         _log.warning("Not provisioned", claim=claim.key, node=node, outcome=state, error=told)
-        await write_refusal(self._client, claim, told)
+        await claims.write_refusal(self._client, claim, told)
         if is_infeasible(failure):
             told = f"Volume provisioning failed with infeasible error. Retries will be delayed. {told}"
             self._recorder.event(claim, "Warning", "ProvisioningFailed", "Provisioning", told)
@@ -310,7 +297,7 @@ class ProvisionController(ProvisionerPart):
         """Whether the node of a claim is gone for a short time only, and a run before us may have made the volume
         there.
         """
-        if not is_protected(claim) or claim.uid in self._refused:
+        if not claims.is_protected(claim) or claim.uid in self._refused:
             return False
         now_s = self._clock.monotonic()
         return now_s - self._node_gone_since_s.setdefault(claim.uid, now_s) < self._options.node_may_return_s
