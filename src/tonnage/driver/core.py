@@ -150,8 +150,7 @@ class Core:
         await self._finish(intent)
 
     async def remove(self, record: VolumeRecord | SnapshotRecord) -> None:
-        """Remove a record and its contents. Raises StatusError when what lies there is not what this driver put there:
-        it stays."""
+        """Remove a record and its contents. Raises StatusError for contents that the driver did not make; they stay."""
         try:
             intent = await asyncio.to_thread(self.folder.retire, record)
         except (ForeignContents, NotOurs) as exc:

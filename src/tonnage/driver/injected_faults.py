@@ -42,8 +42,7 @@ class InjectedFaults:
         }
 
     async def delay_or_refuse(self, nodes: Iterable[str], clock: Clock) -> None:
-        """Delay a call about these nodes (none: about the driver as a whole). Raises StatusError with UNAVAILABLE while
-        it is dead."""
+        """Delay a call about these nodes, or about the whole driver. Raises StatusError (UNAVAILABLE) while dead."""
         concerned = tuple(nodes) or ("",)
         if any(self._active("dead", node) for node in concerned):
             raise StatusError(Code.UNAVAILABLE, 'the driver plays dead: the fault "dead" is set')

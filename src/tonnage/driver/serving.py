@@ -132,8 +132,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 
 @asynccontextmanager
 async def serve(driver: Driver, *, endpoint: str, node_endpoint_template: str = "") -> AsyncIterator[tuple[str, ...]]:
-    """Open every socket; the addresses, `endpoint` first. Work that callers left behind is finished. Raises
-    TonnageError."""
+    """Open every socket; yields the addresses, `endpoint` first. Finishes the work of callers. Raises TonnageError."""
     if node_endpoint_template and "{node}" not in node_endpoint_template:
         raise TonnageError(
             f'"{node_endpoint_template}" is one address for all nodes', hint="write {node} where the node's id goes"

@@ -85,9 +85,7 @@ def status_patch(node: Node, settings: NodeSettings, *, now: datetime) -> Doc | 
 
 
 def allocatable_of(capacity: Mapping[str, Quantity]) -> dict[str, Quantity]:
-    """What pods may ask for: all of the capacity, huge pages taken off the memory. Mirrors MachineInfo of
-    pkg/kubelet/nodestatus.
-    """
+    """The capacity, with huge pages taken off the memory. Mirrors MachineInfo of pkg/kubelet/nodestatus."""
     left = {name: max(quantity, _ZERO) for name, quantity in capacity.items()}
     for name, pages in capacity.items():
         if name.startswith("hugepages-") and "memory" in left:
@@ -96,9 +94,7 @@ def allocatable_of(capacity: Mapping[str, Quantity]) -> dict[str, Quantity]:
 
 
 def require_no_collision(labels: Mapping[str, str], topology: Mapping[str, str]) -> None:
-    """Raises ValueError when a label is there with another value. `labels` are the node's, and those of drivers before
-    this one.
-    """
+    """Raises ValueError when the node, or a driver before this one, has a label with another value."""
     for key, value in topology.items():
         if (before := labels.get(key)) is not None and before != value:
             raise ValueError(

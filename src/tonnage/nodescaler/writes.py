@@ -133,8 +133,7 @@ class ProposedNominations:
         self._known: dict[str, tuple[str, bool]] = {}  # uid -> (resourceVersion, is ours)
 
     async def ours(self, nominated: Iterable[Pod]) -> frozenset[str]:
-        """The uids of those pods whose nomination is ours. Typed objects do not say: the server is asked once a
-        version."""
+        """The uids of pods whose nomination is ours. Typed objects do not say: the server is asked once a version."""
         pods = list(nominated)
         known = self._known
         self._known = {pod.uid: known[pod.uid] for pod in pods if pod.uid in known}

@@ -118,8 +118,7 @@ _MAX_TOKEN = 64
 
 
 def page(records: Iterable[R], max_entries: int, starting_token: str) -> tuple[Sequence[R], str]:
-    """The records of one page, and the token for the next. Raises StatusError, ABORTED for a token that is none of
-    ours."""
+    """The records of one page, and the token for the next. Raises StatusError, ABORTED for a foreign token."""
     if max_entries < 0:
         raise invalid_argument(f"max_entries={max_entries} is negative")
     is_ours = starting_token.isascii() and starting_token.isdecimal() and len(starting_token) <= _MAX_TOKEN

@@ -42,8 +42,7 @@ def make(path: Path, access_type: AccessType, size_bytes: int) -> None:
 
 
 def copy(source: Path, path: Path, access_type: AccessType, size_bytes: int) -> None:
-    """The same contents at another path, on disk when this returns. Raises FileExistsError, ForeignContents of the
-    source."""
+    """Copy contents, on disk when this returns. Raises FileExistsError, or ForeignContents of the source."""
     require(source, access_type)
     if access_type == "block":
         _copy_file(str(source), str(path))
@@ -121,8 +120,7 @@ def remove_empty(path: Path, access_type: AccessType) -> bool:
 
 
 def move(path: Path, to: Path, access_type: AccessType) -> None:
-    """Move contents within a pool, on disk when this returns. Raises FileExistsError, ForeignContents,
-    FileNotFoundError."""
+    """Move contents within a pool, on disk at return. Raises FileExistsError, ForeignContents, FileNotFoundError."""
     require(path, access_type)
     if os.path.lexists(to):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(to))

@@ -161,8 +161,7 @@ class StateFolder:
         return removed
 
     def retire(self, record: VolumeRecord | SnapshotRecord) -> Intent:
-        """Set contents aside, for `finish`, and forget their record. Raises ForeignContents for what is not this
-        volume's."""
+        """Set contents aside, for `finish`, and forget their record. Raises ForeignContents for what is not ours."""
         path, intent = self.contents_of(record), intent_of("remove", record)
         aside = self._aside(intent)
         if os.path.lexists(path):
@@ -193,8 +192,7 @@ class StateFolder:
     # -- after a death ------------------------------------------------------------------------------------------------
 
     def recover(self, records: Iterable[VolumeRecord | SnapshotRecord]) -> list[Path]:
-        """Put right what intents say was interrupted; the paths that were removed. What is not as its intent says
-        stays."""
+        """Put right what intents say was interrupted; returns the removed paths. What no intent describes stays."""
         known = {self.contents_of(record): record for record in records}
         removed: list[Path] = []
         for intent in self.intents.all():

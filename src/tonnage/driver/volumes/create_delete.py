@@ -123,8 +123,7 @@ class Volumes:
             await core.remove(record)
 
     async def expand(self, volume_id: str, required_bytes: int, limit_bytes: int) -> VolumeRecord:
-        """The volume, at least as large as required. Raises StatusError: OUT_OF_RANGE for never, RESOURCE_EXHAUSTED for
-        not now."""
+        """The volume, grown. Raises StatusError: OUT_OF_RANGE for never, RESOURCE_EXHAUSTED for not now."""
         core = self._core
         async with core.locks.hold(volume_id):
             record = core.volume(volume_id)

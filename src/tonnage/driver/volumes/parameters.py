@@ -110,8 +110,7 @@ def nodes_within(topology: csi.Topology, nodes: Iterable[str]) -> tuple[str, ...
 
 
 def groups_within(requirement: csi.TopologyRequirement, nodes: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Nodes to try, group after group: each preferred topology in its turn, then the rest of the requisite ones, or of
-    all."""
+    """Nodes to try, in groups: each preferred topology in turn, then the rest of the requisite ones, or all."""
     allowed: tuple[str, ...] = tuple(nodes)
     if requirement.requisite:
         within = {node for topology in requirement.requisite for node in nodes_within(topology, nodes)}

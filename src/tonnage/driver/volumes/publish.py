@@ -140,8 +140,7 @@ class VolumeUses:
                 await core.save(msgspec.structs.replace(record, published={**record.published, node: wanted}))
 
     async def detach(self, volume_id: str, node: str) -> None:
-        """Detach a volume from a node, or from all; what is staged there goes from the record too, as after a forced
-        detach."""
+        """Detach a volume from a node, or from all; its record forgets the stagings too, as after a forced detach."""
         core = self._core
         async with core.locks.hold(volume_id):
             record = core.allocations.volumes.get(volume_id)
@@ -241,8 +240,7 @@ def _is_ours(path: Path, volume_id: str) -> bool:
 
 
 def _unlink(path: Path, volume_id: str, *, is_expected: bool) -> None:
-    """Remove a link to this volume, and nothing else. Raises StatusError when a link `is_expected` and something else
-    is there."""
+    """Remove a link to this volume only. Raises StatusError if a link `is_expected` and something else is there."""
     if _is_ours(path, volume_id):
         path.unlink()
     elif is_expected and os.path.lexists(path) and not _is_empty_folder(path):

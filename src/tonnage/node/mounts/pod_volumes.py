@@ -74,9 +74,7 @@ def attach_state(attachment: VolumeAttachment | None, *, pod_came_at: datetime, 
 
 
 def is_confined_elsewhere(volume: PersistentVolume, node: Node, csi_node: CSINode | None) -> bool:
-    """Whether the node's labels say that a CSI volume cannot be reached from it; False while its driver has not
-    registered.
-    """
+    """True if the node's labels rule a CSI volume out; False while its driver is not registered."""
     source = volume.spec.csi
     driver = csi_node.driver(source.driver) if source is not None and csi_node is not None else None
     labels = node.metadata.labels

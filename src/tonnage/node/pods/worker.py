@@ -141,9 +141,7 @@ class PodWorker(NodePart):
 
     @asynccontextmanager
     async def _said_to_be_created(self, pod: Pod, progress: PodProgress) -> AsyncIterator[bool]:
-        """Write that the pod is being created, unless the block ends soon; yields whether that was written before the
-        block.
-        """
+        """Write that the pod is being created, unless the block ends soon; yields True if it was written before."""
         left_s = self._unsaid_for_s(progress)
         if pod.status.start_time is not None or left_s <= 0:
             await self._say_creating(pod, progress)
@@ -251,9 +249,7 @@ class PodWorker(NodePart):
         _log.info("Pod preempted by its node", pod=pod.key, node=self._node)
 
     async def _write(self, pod: Pod, patch: Doc | None) -> Pod:
-        """Patch the status, if there is anything to patch; a pod that has no room for it gets shorter patches from now
-        on.
-        """
+        """Patch the status, if anything differs; a pod without room for the patch gets shorter ones from now on."""
         if patch is None:
             return pod
         for attempt in (*(() if pod.uid in self._without_room else (patch,)), *status.shorter_patches(patch)):

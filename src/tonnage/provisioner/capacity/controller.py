@@ -196,9 +196,7 @@ class CapacityController:
             self._work.add(key)
 
     def _on_volume(self, old: PersistentVolume, new: PersistentVolume) -> None:
-        """A driver that has rebuilt a volume elsewhere says so by its node affinity (KEP-5925): room went there and
-        came back here.
-        """
+        """A driver that has rebuilt a volume elsewhere changes its node affinity (KEP-5925): both places changed."""
         is_ours = new.spec.csi is not None and new.spec.csi.driver == self.driver_name
         places = segments_of_volume(new)
         if is_ours and places and places != segments_of_volume(old):

@@ -64,9 +64,7 @@ class IncludedClaims:
         """When the newest PersistentVolume was created."""
 
     def created(self, at: datetime | None) -> Iterable[Key]:
-        """A PersistentVolume was created; the work items whose next report says more for it, having more claims than
-        are named.
-        """
+        """A PersistentVolume was created; returns the items with more claims than are named: their `until` moves."""
         if at is None or (self.newest_at is not None and at <= self.newest_at):
             return ()
         self.newest_at = at.replace(microsecond=0)  # as it is going to be written

@@ -65,9 +65,7 @@ def find_segments(
 
 
 def segments_of_volume(volume: PersistentVolume) -> tuple[Segment, ...]:
-    """Where a volume can be reached from, as far as its node affinity is made of segments (`key In [value]`); else
-    empty.
-    """
+    """Where a volume can be reached from; empty if its affinity is more than segments (`key In [value]`)."""
     required = volume.spec.node_affinity.required
     if required is None:
         return ()

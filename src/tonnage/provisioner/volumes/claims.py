@@ -107,9 +107,7 @@ def provisioner_of(claim: PersistentVolumeClaim) -> str:
 
 
 def is_for(claim: PersistentVolumeClaim, driver: str) -> bool:
-    """Whether the claim wants a volume of this driver, also one that is being deleted: a volume may have been made for
-    it.
-    """
+    """True if the claim has no volume and this driver makes it, also while the claim is being deleted."""
     return not claim.spec.volume_name and provisioner_of(claim) == driver
 
 

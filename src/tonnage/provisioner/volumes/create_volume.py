@@ -293,9 +293,7 @@ class VolumeCreator(ProvisionerPart):
         raise NotProvisioned(why, ProvisioningState.FINISHED)
 
     async def discard(self, asked: Prepared, volume_id: str) -> None:
-        """Delete a useless volume, unless another PersistentVolume names it. Raises NotProvisioned when it is still
-        there.
-        """
+        """Delete a useless volume, unless another PersistentVolume names it. Raises NotProvisioned if it remains."""
         ours = self._driver_info.name, volume_id
         others = (each.spec.csi for each in self._volumes if each.name != asked.name)
         if any(other is not None and (other.driver, other.volume_handle) == ours for other in others):

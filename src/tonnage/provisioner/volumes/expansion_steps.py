@@ -86,9 +86,7 @@ def size_to_reach(
 
 
 def is_final(code: Code) -> bool:
-    """Whether nothing of it is under way. Unlike upstream, "no room" is a clear answer: the claim may then ask for
-    less.
-    """
+    """True if the driver is not at work. Unlike upstream, "no room" is final: the claim may ask for less."""
     return not is_in_doubt(code)
 
 

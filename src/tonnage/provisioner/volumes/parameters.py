@@ -74,9 +74,7 @@ def fstype_of(parameters: Mapping[str, str], default: str) -> str:
 def secret_reference(
     kind: SecretKind, parameters: Mapping[str, str], volume_name: str, claim: PersistentVolumeClaim
 ) -> SecretReference | None:
-    """The Secret for a kind of call, else the class's default one, else None; it need not exist. Raises
-    InvalidParameters.
-    """
+    """The Secret for a kind of call, else the class's default one, else None. Raises InvalidParameters."""
     for asked, word in ((kind, ""), (SecretKind.DEFAULT, "default ")):
         try:
             templates = _templates(asked, parameters)

@@ -294,9 +294,7 @@ class ProvisionController(ProvisionerPart):
         return state_of(failure.code, may_reschedule=bool(node) and self._has_topology)
 
     def _waits_for_node(self, claim: PersistentVolumeClaim) -> bool:
-        """Whether the node of a claim is gone for a short time only, and a run before us may have made the volume
-        there.
-        """
+        """True while a claim's node is gone for a short time, and an earlier run may have made the volume there."""
         if not claims.is_protected(claim) or claim.uid in self._refused:
             return False
         now_s = self._clock.monotonic()

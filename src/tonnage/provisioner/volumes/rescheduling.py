@@ -128,9 +128,7 @@ class Rescheduling(ProvisionerPart):
         self._made: dict[str, PersistentVolume] = {}  # by the uid of their claim, until the cache shows them
 
     async def remove_selected_node(self, claim: PersistentVolumeClaim, node: str) -> str:
-        """Remove the choice of this node, if it still stands; the claim's resourceVersion then, or empty. Raises
-        Conflict.
-        """
+        """Remove the choice of this node, if it stands; the claim's version then, or empty. Raises Conflict."""
         try:
             current = await self._client.get(PersistentVolumeClaim, claim.key)
         except NotFound:
@@ -169,9 +167,7 @@ class Rescheduling(ProvisionerPart):
         return _REMIND_S
 
     async def send_events(self, claim: PersistentVolumeClaim) -> None:
-        """Tell the pods of a claim that was refused, or made, which of their claims hold them back. Failures are only
-        logged.
-        """
+        """Tell the pods of a refused or made claim which of their claims hold them back. Failures are logged."""
         if (about := self._refusals.get(claim.uid)) is not None:
             about.told_at_s = self._clock.monotonic()
         refusals = {
