@@ -15,6 +15,7 @@ import math
 import random
 import re
 from collections.abc import Callable, Coroutine
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self, TypeVar, cast
 
 import grpc
@@ -81,27 +82,23 @@ def _question(service: str, request: type[Q], response: type[R]) -> Callable[[Cs
     return ask
 
 
+@dataclass(eq=False)
 class CsiClient:
-    """A way to one driver. It connects when it is first needed, and again whenever the driver is back."""
+    """A way to one driver. It connects when it is first needed, and again whenever the driver is back.
 
-    def __init__(
-        self,
-        address: str,
-        *,
-        clock: Clock,
-        rng: random.Random,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        on_call: OnCall | None = None,
-        before_change: Callable[[str], None] | None = None,
-    ) -> None:
-        """`before_change` is called before each try of one of `CHANGING_CALLS`; what it raises is passed on."""
-        self.address = address
-        self._target = target_of(address)
-        self._clock = clock
-        self._rng = rng
-        self._timeout_s = timeout_s
-        self._on_call = on_call
-        self._before_change = before_change
+    `before_change` is called before each try of one of `CHANGING_CALLS`; what it raises is passed on.
+    """
+
+    address: str
+    _: KW_ONLY
+    clock: Clock
+    rng: random.Random
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    on_call: OnCall | None = None
+    before_change: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
+        self._target = target_of(self.address)
         self._driver_name = ""
         self._socket_seen: tuple[int, ...] | None = None
         """Which socket it was that the driver said its name behind."""
@@ -169,27 +166,27 @@ class CsiClient:
     async def _call(self, service: str, method: str, request: Message, response: type[R]) -> R:
         """Ask within the time limit, again while the driver is away or busy. Raises CsiError."""
         path = f"/csi.v1.{service}/{method}"
-        give_up_at = self._clock.monotonic() + self._timeout_s
+        give_up_at = self.clock.monotonic() + self.timeout_s
         backoff = Backoff(
-            clock=self._clock, rng=self._rng, first_s=_FIRST_PAUSE_S, max_s=_MAX_PAUSE_S, reset_after_s=math.inf
+            clock=self.clock, rng=self.rng, first_s=_FIRST_PAUSE_S, max_s=_MAX_PAUSE_S, reset_after_s=math.inf
         )
         while True:
-            left_s = max(give_up_at - self._clock.monotonic(), 0.001)
+            left_s = max(give_up_at - self.clock.monotonic(), 0.001)
             try:
                 if service != "Identity":
                     await self._require_same_driver(path, left_s)
                 return await self._ask(path, request, response, left_s)
             except CsiError as exc:
                 wait_s = backoff.next_s()
-                if exc.code not in RETRIED_CODES or self._clock.monotonic() + wait_s >= give_up_at:
+                if exc.code not in RETRIED_CODES or self.clock.monotonic() + wait_s >= give_up_at:
                     raise
                 _log.debug("A CSI call is tried again", method=path, code=exc.code.name, pause_s=round(wait_s, 2))
-                await self._clock.sleep(wait_s)
+                await self.clock.sleep(wait_s)
 
     async def _ask(self, path: str, request: Message, response: type[R], limit_s: float) -> R:
-        if self._before_change is not None and path.rpartition("/")[2] in CHANGING_CALLS:
-            self._before_change(path)
-        started_at, code = self._clock.monotonic(), Code.UNKNOWN
+        if self.before_change is not None and path.rpartition("/")[2] in CHANGING_CALLS:
+            self.before_change(path)
+        started_at, code = self.clock.monotonic(), Code.UNKNOWN
         try:
             answered = cast(R | None, await self._method(path, request, response)(request, timeout=limit_s))
             if answered is None:
@@ -211,8 +208,8 @@ class CsiClient:
             # gRPC tells of a hang-up as if the task itself were to end; it is the connection that ended.
             raise CsiError(path, code, "the connection was closed", address=self.address) from exc
         finally:
-            if self._on_call is not None:
-                self._on_call(self._driver_name, path, code_name(code), self._clock.monotonic() - started_at)
+            if self.on_call is not None:
+                self.on_call(self._driver_name, path, code_name(code), self.clock.monotonic() - started_at)
 
     async def _require_same_driver(self, path: str, limit_s: float) -> None:
         """Raises CsiError when the socket was made anew and another driver listens on it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final, Self
 
 from prometheus_client import CollectorRegistry
@@ -47,44 +47,37 @@ class Command:
     timeout_s: float = 10.0
 
 
+@dataclass(eq=False)
 class PoolsProgram:
-    def __init__(
-        self,
-        client: Client,
-        source: PoolSource,
-        settings: PoolsSettings,
-        *,
-        clock: Clock,
-        rng: random.Random,
-        registry: CollectorRegistry,
-        command: Command | None = None,
-        leadership: Leadership | None = None,
-    ) -> None:
-        self._client = client
-        self._source = source
-        self._settings = settings
-        self._clock = clock
-        self._rng = rng
-        self._command = command
-        self._leadership = leadership
+    client: Client
+    source: PoolSource
+    settings: PoolsSettings
+    _: KW_ONLY
+    clock: Clock
+    rng: random.Random
+    registry: CollectorRegistry
+    command: Command | None = None
+    leadership: Leadership | None = None
+
+    def __post_init__(self) -> None:
         self._has_kind = False
-        self._metrics = metrics = PoolsMetrics(registry)
-        self._informers = Informers(client)
-        self._own = Informers(client)
+        self._metrics = PoolsMetrics(self.registry)
+        self._informers = Informers(self.client)
+        self._own = Informers(self.client)
         """Of the source's own kind; started once that is there."""
-        show_watches(registry, lambda: (*self._informers, *self._own))
-        kind, of = source.kind, self._informers.of
+        show_watches(self.registry, lambda: (*self._informers, *self._own))
+        kind, of, namespace = self.source.kind, self._informers.of, self.settings.source_namespace
         self.controller = PoolsController(
-            client,
-            source,
-            settings,
+            self.client,
+            self.source,
+            self.settings,
             capacities=of(CSIStorageCapacity),
             classes=of(StorageClass),
             nodes=of(document_class(_NODES)),
             csi_nodes=of(CSINode),
-            objects=None if kind is None else self._own.of(document_class(kind), namespace=settings.source_namespace),
-            clock=clock,
-            metrics=metrics,
+            objects=None if kind is None else self._own.of(document_class(kind), namespace=namespace),
+            clock=self.clock,
+            metrics=self._metrics,
         )
 
     async def __aenter__(self) -> Self:
@@ -106,19 +99,19 @@ class PoolsProgram:
     async def run(self) -> None:
         """Work until cancelled, once all objects are known."""
         await self.wait_synced()
-        if self._leadership is not None and self._leadership.follows_another:
+        if self.leadership is not None and self.leadership.follows_another:
             await self._informers.refresh()
-        kind = self._source.kind
+        kind = self.source.kind
         async with asyncio.TaskGroup() as tasks:
             if kind is not None:
                 if await self._is_served(kind):
                     await self._follow_own()
                 else:
                     tasks.create_task(self._wait_for(kind))
-            _log.info("Keeping pools", source=self._source.name, drivers=", ".join(self._settings.drivers))
+            _log.info("Keeping pools", source=self.source.name, drivers=", ".join(self.settings.drivers))
             tasks.create_task(self.controller.run())
-            if self._command is not None:
-                tasks.create_task(self._run_command(self._command))
+            if self.command is not None:
+                tasks.create_task(self._run_command(self.command))
 
     async def remove(self) -> int:
         """Take away what this program wrote; how many capacity objects had it."""
@@ -133,7 +126,7 @@ class PoolsProgram:
     async def _is_served(self, kind: Resource) -> bool:
         """Whether the server has the kind. Raises TonnageError when it does not say."""
         try:
-            listed = read_doc("APIResourceList", await self._client.raw("GET", kind.root)).get("resources") or ()
+            listed = read_doc("APIResourceList", await self.client.raw("GET", kind.root)).get("resources") or ()
         except NotFound:
             return False
         return any(dig(each, "name") == kind.plural for each in listed if isinstance(each, dict))
@@ -144,9 +137,9 @@ class PoolsProgram:
             kind=kind.qualified,
             remedy="install the driver, or name another --source",
         )
-        backoff = Backoff(clock=self._clock, rng=self._rng)
+        backoff = Backoff(clock=self.clock, rng=self.rng)
         while True:
-            await self._clock.sleep(backoff.next_s())
+            await self.clock.sleep(backoff.next_s())
             try:
                 if await self._is_served(kind):
                     return await self._follow_own()
@@ -155,28 +148,28 @@ class PoolsProgram:
 
     async def _run_command(self, command: Command) -> None:
         told, controller = ToldOnce(), self.controller
-        good_at_s = self._clock.monotonic()
+        good_at_s = self.clock.monotonic()
         while True:
-            started_at = self._clock.now()
+            started_at = self.clock.now()
             try:
-                output = await run_command(command.words, clock=self._clock, timeout_s=command.timeout_s)
+                output = await run_command(command.words, clock=self.clock, timeout_s=command.timeout_s)
             except (CommandFailed, InvalidOutput) as exc:
                 self._metrics.ran(exc.reason if isinstance(exc, CommandFailed) else "no-pools")
                 told.tell(f"--command {command.words[0]}", [exc.message])
                 source = controller.source
                 if isinstance(source, CommandPools) and source.output is not None:
-                    if self._clock.monotonic() - good_at_s > self._settings.drop_after_s:
+                    if self.clock.monotonic() - good_at_s > self.settings.drop_after_s:
                         self._say(replace(source, output=None))
                     elif source.silent_since is None:
                         self._say(replace(source, silent_since=started_at))
             else:
                 self._metrics.ran("good")
                 told.tell(f"--command {command.words[0]}", ())
-                good_at_s = self._clock.monotonic()
+                good_at_s = self.clock.monotonic()
                 source = controller.source
                 if isinstance(source, CommandPools):
                     self._say(replace(source, output=output, observed_at=started_at, silent_since=None))
-            await self._clock.sleep(jittered(command.interval_s, 0.1, self._rng))
+            await self.clock.sleep(jittered(command.interval_s, 0.1, self.rng))
 
     def _say(self, source: CommandPools) -> None:
         self.controller.source = source

@@ -13,7 +13,7 @@ import asyncio
 import random
 import secrets
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 from prometheus_client import CollectorRegistry
@@ -93,55 +93,46 @@ PROGRAM = "tonnage-provisioner"
 _log = logs.logger("tonnage.provisioner")
 
 
+@dataclass(eq=False)
 class Provisioner:
     """Makes, deletes and expands the volumes of one driver, and publishes its capacity, if `capacity` is given.
 
-    `pod_name` and `owner_level` say who owns what is published; without a pod nobody does.
+    `pod_name` and `owner_level` say who owns what is published; without a pod nobody does. With a `leadership`, the
+    clients must ask it before they change anything. `telling` writes events; by default it is `client`.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        driver: CsiClient,
-        options: ProvisionerOptions,
-        *,
-        clock: Clock,
-        rng: random.Random,
-        registry: CollectorRegistry,
-        metrics: ProvisionerMetrics,
-        capacity: CapacitySettings | None = None,
-        pod_name: str = "",
-        owner_level: int = 1,
-        leadership: Leadership | None = None,
-        telling: Client | None = None,
-    ) -> None:
-        """With a `leadership`, the clients must ask it before they change anything. `telling` writes events."""
-        self.options = options
+    client: Client
+    driver: CsiClient
+    options: ProvisionerOptions
+    _: KW_ONLY
+    clock: Clock
+    rng: random.Random
+    registry: CollectorRegistry
+    metrics: ProvisionerMetrics
+    capacity: CapacitySettings | None = None
+    pod_name: str = ""
+    owner_level: int = 1
+    leadership: Leadership | None = None
+    telling: Client | None = None
+
+    def __post_init__(self) -> None:
         self.driver_info = DriverInfo("")
         """What the driver says about itself, once the block is entered."""
-        self.informers = Informers(client)
-        self._client = client
-        self._telling = telling or client
-        self._driver = driver
-        self._clock = clock
-        self._rng = rng
-        self._registry = registry
-        self._metrics = metrics
-        self._capacity = capacity
-        self._pod_name = pod_name
-        self._owner_level = owner_level
-        self._leadership = leadership
+        self.informers = Informers(self.client)
         self._recorder: Recorder | None = None
-        count_dropped_events(registry, lambda: () if self._recorder is None else (self._recorder,))
-        show_watches(registry, lambda: self.informers)
+        count_dropped_events(self.registry, lambda: () if self._recorder is None else (self._recorder,))
+        show_watches(self.registry, lambda: self.informers)
         self._loops: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     async def __aenter__(self) -> Self:
         with_node = self.options.node_deployment is not None
-        self.driver_info = await wait_for_driver(self._driver, with_node=with_node, clock=self._clock, rng=self._rng)
-        _log.info("Detected CSI driver", driver=self.driver_info.name, address=self._driver.address)
+        self.driver_info = await wait_for_driver(self.driver, with_node=with_node, clock=self.clock, rng=self.rng)
+        _log.info("Detected CSI driver", driver=self.driver_info.name, address=self.driver.address)
         self._recorder = Recorder(
-            self._telling, self.driver_info.name, f"{self.driver_info.name}_{secrets.token_hex(4)}", by_note=True
+            self.telling or self.client,
+            self.driver_info.name,
+            f"{self.driver_info.name}_{secrets.token_hex(4)}",
+            by_note=True,
         )
         self._assemble(self._recorder, await self._owner())
         self._recorder.start()
@@ -165,7 +156,7 @@ class Provisioner:
     async def run(self) -> None:
         """Work until cancelled, once all objects are known."""
         await self.wait_synced()
-        if self._leadership is not None and self._leadership.follows_another:
+        if self.leadership is not None and self.leadership.follows_another:
             await self.informers.refresh()  # watches may lag behind what the other leader wrote last
         _log.info("Provisioning", driver=self.driver_info.name)
         try:
@@ -181,21 +172,21 @@ class Provisioner:
     def _assemble(self, recorder: Recorder, owner: OwnerReference | None) -> None:
         options, controller = self.options, self.driver_info.controller
         refresher: CapacityController | NoRefresher = NoRefresher()
-        if self._capacity is not None and controller.get_capacity:
-            refresher = self._capacity_controller(self._capacity, owner)
+        if self.capacity is not None and controller.get_capacity:
+            refresher = self._capacity_controller(self.capacity, owner)
             self._loops.append(refresher.run)
         context = ProvisionerContext(
-            client=self._client,
-            driver=self._driver,
+            client=self.client,
+            driver=self.driver,
             driver_info=self.driver_info,
             options=options,
             caches=self._caches(),
             recorder=recorder,
-            metrics=self._metrics,
+            metrics=self.metrics,
             refresher=refresher,
             own_topology=self._own_topology(),
-            clock=self._clock,
-            rng=self._rng,
+            clock=self.clock,
+            rng=self.rng,
         )
         self._loops += [ProvisionController(context).work.run, DeletionController(context).work.run]
         if controller.clone_volume:
@@ -255,29 +246,29 @@ class Provisioner:
         if deployment is not None:
             settings = replace(settings, managed_by=manager_on(deployment.node_name))
         return CapacityController(
-            self._client,
-            self._driver,
+            self.client,
+            self.driver,
             self.informers,
             driver_name=self.driver_info.name,
             settings=settings,
-            clock=self._clock,
+            clock=self.clock,
             owner=owner,
             fixed_segment=Segment.of(self._own_topology() or {}) if deployment is not None else None,
-            registry=self._registry,
-            queues=self._metrics.queues,
+            registry=self.registry,
+            queues=self.metrics.queues,
         )
 
     async def _owner(self) -> OwnerReference | None:
         """Who owns what is published. Raises NoOwner or ApiError; a server that is away is waited for."""
-        if self._capacity is None or not self._pod_name:
+        if self.capacity is None or not self.pod_name:
             return None
-        backoff = Backoff(clock=self._clock, rng=self._rng)
+        backoff = Backoff(clock=self.clock, rng=self.rng)
         while True:
             try:
-                namespace = self._capacity.namespace
+                namespace = self.capacity.namespace
                 return await find_owner(
-                    self._client, namespace=namespace, pod_name=self._pod_name, level=self._owner_level
+                    self.client, namespace=namespace, pod_name=self.pod_name, level=self.owner_level
                 )
             except Disconnected as exc:
                 _log.warning("Waiting for the API server", error=exc.message)
-                await self._clock.sleep(backoff.next_s())
+                await self.clock.sleep(backoff.next_s())

@@ -31,7 +31,13 @@ class Rig:
         self.clock = VirtualClock()
         self.published = PublishedCapacities(Cache(CSIStorageCapacity))
         self.writer = CapacityWriter(
-            client, self.published, namespace="default", labels={}, owner=None, limit=limit, clock=self.clock
+            client=client,
+            published=self.published,
+            namespace="default",
+            labels={},
+            owner=None,
+            limit=limit,
+            clock=self.clock,
         )
 
     async def write(self, found: CSIStorageCapacity | None, gi: int) -> CSIStorageCapacity:

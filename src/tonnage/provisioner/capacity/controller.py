@@ -110,8 +110,8 @@ class CapacityController:
             self._informers += [self._nodes, self._csi_nodes]
         self._published = PublishedCapacities(self._objects)
         self._writer = CapacityWriter(
-            client,
-            self._published,
+            client=client,
+            published=self._published,
             namespace=settings.namespace,
             labels=labels,
             owner=owner,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -87,45 +88,37 @@ class NoNamespace(TonnageError):
         )
 
 
+@dataclass(kw_only=True, eq=False)
 class CapacityWriter:
     """Creates, patches and deletes objects for the capacity controller, and notes them as published."""
 
-    def __init__(
-        self,
-        client: Client,
-        published: PublishedCapacities,
-        *,
-        namespace: str,
-        labels: Mapping[str, str],
-        owner: OwnerReference | None,
-        limit: TokenBucket | None,
-        clock: Clock,
-    ) -> None:
-        self._client = client
-        self._published = published
-        self._namespace = namespace
-        self._labels = labels
-        self._owner = owner
-        self._limit = limit
-        self._clock = clock
+    client: Client
+    published: PublishedCapacities
+    namespace: str
+    labels: Mapping[str, str]
+    owner: OwnerReference | None
+    limit: TokenBucket | None
+    clock: Clock
+
+    def __post_init__(self) -> None:
         self._dropped_at: float | None = None
 
     @property
     def is_dropped(self) -> bool:
         """The server does not keep the field of pools, as far as is known."""
-        return self._dropped_at is not None and self._clock.monotonic() - self._dropped_at < _OFFER_AGAIN_S
+        return self._dropped_at is not None and self.clock.monotonic() - self._dropped_at < _OFFER_AGAIN_S
 
     def patch_for(self, found: CSIStorageCapacity, reported: ReportedCapacity) -> Doc:
         """What would have to be written for an object to say what was reported; empty when it does already."""
-        return objects.patch_for(found, reported, owner=self._owner, is_dropped=self.is_dropped)
+        return objects.patch_for(found, reported, owner=self.owner, is_dropped=self.is_dropped)
 
     async def waited_for_turn(self) -> bool:
         """Return when one more write may be sent; whether that took so long that a report is old by now."""
-        if self._limit is None:
+        if self.limit is None:
             return False
-        since = self._clock.monotonic()
-        await self._limit.take()
-        return self._clock.monotonic() - since > _OLD_S
+        since = self.clock.monotonic()
+        await self.limit.take()
+        return self.clock.monotonic() - since > _OLD_S
 
     async def write(
         self, item: WorkItem, found: CSIStorageCapacity | None, reported: ReportedCapacity
@@ -140,8 +133,8 @@ class CapacityWriter:
             if not change:
                 return found
             metadata = {**change.get("metadata", {}), "resourceVersion": found.metadata.resource_version}
-            written = await self._client.patch(CSIStorageCapacity, found.key, {**change, "metadata": metadata})
-        self._published.note(written)
+            written = await self.client.patch(CSIStorageCapacity, found.key, {**change, "metadata": metadata})
+        self.published.note(written)
         if offers_field:
             self._learn(is_kept=bool(written.available_capacities))
         _log.debug("Published", object=written.key, item=item.key, reported=reported)
@@ -151,25 +144,25 @@ class CapacityWriter:
         wanted = objects.new_object(
             item,
             reported,
-            namespace=self._namespace,
-            labels=self._labels,
-            owner=self._owner,
+            namespace=self.namespace,
+            labels=self.labels,
+            owner=self.owner,
             is_dropped=self.is_dropped,
         )
         try:
-            return await self._client.create(wanted)
+            return await self.client.create(wanted)
         except NotFound as exc:
             # Elsewhere an object that is not there is an old state; here it is the place to put it.
-            raise NoNamespace(self._namespace) from exc
+            raise NoNamespace(self.namespace) from exc
 
     async def confirmed(self, found: CSIStorageCapacity) -> CSIStorageCapacity | None:
         """The object, fetched if the informer has never shown it; None if it is gone."""
-        if self._published.is_confirmed(found):
+        if self.published.is_confirmed(found):
             return found
         try:
-            return await self._client.get(CSIStorageCapacity, found.key)
+            return await self.client.get(CSIStorageCapacity, found.key)
         except NotFound:
-            self._published.forget(found)
+            self.published.forget(found)
             return None
 
     async def delete(self, found: CSIStorageCapacity) -> None:
@@ -177,8 +170,8 @@ class CapacityWriter:
         await self.waited_for_turn()
         _log.info("A capacity object is deleted", object=found.key, item=objects.key_of(found))
         with suppress(NotFound):
-            await self._client.delete(CSIStorageCapacity, found.key, uid=found.uid)
-        self._published.forget(found)
+            await self.client.delete(CSIStorageCapacity, found.key, uid=found.uid)
+        self.published.forget(found)
 
     def _learn(self, *, is_kept: bool) -> None:
         if not is_kept and self._dropped_at is None:
@@ -186,4 +179,4 @@ class CapacityWriter:
                 "The API server drops availableCapacities; pools are written as an annotation",
                 annotation=AVAILABLE_CAPACITIES,
             )
-        self._dropped_at = None if is_kept else self._clock.monotonic()
+        self._dropped_at = None if is_kept else self.clock.monotonic()
