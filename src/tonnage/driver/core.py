@@ -113,6 +113,11 @@ class Core:
                 f"{self.faults.max_volumes(node, limit) or 'exhausted'}"
             )
 
+    def free_beside(self, record: VolumeRecord) -> int:
+        """What the pool of a volume has free, in bytes; 0 for a pool that is gone."""
+        room = self.faults.allocatable_bytes(record.node)
+        return room[record.pool] if record.pool < len(room) else 0
+
     async def save(self, record: VolumeRecord | SnapshotRecord, *, first: Callable[[], None] | None = None) -> None:
         """Write a record to disk, then add it to the allocations. Without a change it costs nothing.
 

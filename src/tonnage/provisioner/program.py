@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
+import msgspec
 from prometheus_client import CollectorRegistry
 
 from tonnage import logs
@@ -63,29 +64,25 @@ async def find_owner(client: Client, *, namespace: str, pod_name: str, level: in
     """The object `level` steps above the pod; None for a negative level. Raises NoOwner or ApiError."""
     if level < 0:
         return None
-    api_version, kind, name = "v1", "Pod", pod_name
-    for steps_left in range(level, -1, -1):
-        resource = BY_KIND.get((api_version, kind))
+    owner = OwnerReference(api_version="v1", kind="Pod", name=pod_name, uid="", controller=True)
+    for _ in range(max(level, 1)):
+        what = f'{owner.api_version}/{owner.kind} "{owner.name}" in namespace "{namespace}"'
+        resource = BY_KIND.get((owner.api_version, owner.kind))
         if resource is None:
-            raise NoOwner(
-                f'{api_version}/{kind} "{name}" in namespace "{namespace}" is of a kind that cannot be looked up',
-                hint="use a lower --capacity-ownerref-level",
-            )
-        metadata = (await client.get_doc(resource, f"{namespace}/{name}" if resource.namespaced else name))["metadata"]
-        if not steps_left:
-            return OwnerReference(api_version=api_version, kind=kind, name=name, uid=metadata["uid"], controller=True)
+            raise NoOwner(f"{what} is of a kind that cannot be looked up", hint="use a lower --capacity-ownerref-level")
+        key = f"{namespace}/{owner.name}" if resource.namespaced else owner.name
+        metadata = (await client.get_doc(resource, key))["metadata"]
+        if level == 0:
+            return msgspec.structs.replace(owner, uid=metadata["uid"])
         owners = [codec.convert(OwnerReference, each) for each in metadata.get("ownerReferences", ())]
         above = next((each for each in owners if each.controller), None)
         if above is None:
             raise NoOwner(
-                f'{api_version}/{kind} "{name}" in namespace "{namespace}" has no controlling owner, '
-                "cannot unwind the ownership further",
+                f"{what} has no controlling owner, cannot unwind the ownership further",
                 hint="use a lower --capacity-ownerref-level, or -1 for no owner",
             )
-        api_version, kind, name = above.api_version, above.kind, above.name
-        if steps_left == 1:
-            return OwnerReference(api_version=api_version, kind=kind, name=name, uid=above.uid, controller=True)
-    raise AssertionError("unreachable: the last level returns")
+        owner = above
+    return msgspec.structs.replace(owner, block_owner_deletion=False)
 
 
 PROGRAM = "tonnage-provisioner"

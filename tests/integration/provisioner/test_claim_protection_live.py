@@ -14,7 +14,7 @@ from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSINode, StorageClass
 from tonnage.provisioner.options import ProvisionerOptions
-from tonnage.provisioner.volumes import provisioning
+from tonnage.provisioner.volumes import claims
 from tonnage.provisioner.volumes.claims import FINALIZER, protect
 
 
@@ -37,7 +37,7 @@ async def test_a_volume_made_by_a_killed_provisioner_is_found_though_its_claim_w
 
 
 async def test_a_claim_is_let_go_once_its_volume_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provisioning, "BINDER_S", 0.2)
+    monkeypatch.setattr(claims, "BINDER_S", 0.2)
     async with stage() as on:
         on.driver.gate = asyncio.Event()
         claim = await on.claim("data", "20Gi", "node-1")
@@ -52,7 +52,7 @@ async def test_a_claim_is_let_go_once_its_volume_is_written(monkeypatch: pytest.
 async def test_the_binder_has_time_to_let_a_claim_go_and_one_that_does_not_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(provisioning, "BINDER_S", 3600.0)
+    monkeypatch.setattr(claims, "BINDER_S", 3600.0)
     async with stage() as on:
         bound, deleted = await on.claim("data", "20Gi", "node-1"), await on.claim("other", "20Gi", "node-1")
         async with on.provisioner():
@@ -69,7 +69,7 @@ async def test_the_binder_has_time_to_let_a_claim_go_and_one_that_does_not_is_no
 async def test_a_claim_whose_volume_was_written_by_a_killed_provisioner_is_let_go_by_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(provisioning, "BINDER_S", 0.2)
+    monkeypatch.setattr(claims, "BINDER_S", 0.2)
     async with stage() as on:
         claim = await on.claim("data", "20Gi", "node-1")
         async with on.provisioner():

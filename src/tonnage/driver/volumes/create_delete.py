@@ -183,8 +183,7 @@ class Volumes:
                 f"volume {record.volume_id} cannot grow to {in_words(size_bytes)}: "
                 f"its pool has {in_words(sizes[record.pool])} in all"
             )
-        room = self._core.faults.allocatable_bytes(record.node)
-        free = room[record.pool] if record.pool < len(room) else 0
+        free = self._core.free_beside(record)
         if free < more_bytes:
             raise resource_exhausted(
                 f"volume {record.volume_id} needs {in_words(more_bytes)} more, and its pool has {in_words(free)} free"
@@ -232,26 +231,24 @@ class Snapshots:
             if known is not None:
                 return known
             volume = core.volume(volume_id)
-            room = {volume.node: core.faults.allocatable_bytes(volume.node)}
-            pool = frozenset({volume.pool})
-            place = choose(room, volume.capacity_bytes, policy="first-fit", rng=core.rng, numbers=pool)
-            if place is None:
+            free = core.free_beside(volume)
+            if free < volume.capacity_bytes:
                 raise resource_exhausted(
                     f"a snapshot of volume {volume_id} needs {in_words(volume.capacity_bytes)}, and its pool has "
-                    f"{in_words(largest_bytes(room, pool))} free"
+                    f"{in_words(free)} free"
                 )
             record = SnapshotRecord(
                 snapshot_id=snapshot_id,
                 name=name,
                 order=core.allocations.next_order(),
                 source_volume_id=volume_id,
-                node=place.node,
-                pool=place.pool,
+                node=volume.node,
+                pool=volume.pool,
                 size_bytes=volume.capacity_bytes,
                 access_type=volume.access_type,
                 created_at_ns=int(core.clock.now().timestamp() * 1_000_000) * 1000,
             )
-            with core.allocations.reserving_bytes(place, record.size_bytes):
+            with core.allocations.reserving_bytes(record.pool_id, record.size_bytes):
                 await core.add(record, core.folder.contents_of(volume))
             return record
 
