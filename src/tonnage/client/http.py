@@ -21,7 +21,7 @@ from tonnage.client.throttle import Limit, SpareTokens
 from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Request, Transport, lines_of
 from tonnage.clock import Clock, SystemClock
-from tonnage.errors import Expired
+from tonnage.errors import Expired, NotFound
 from tonnage.objects import codec
 from tonnage.objects.codec import ObjectList
 from tonnage.objects.decode_errors import Unreadable
@@ -143,6 +143,13 @@ class Client:
     async def get(self, cls: type[T], key: Key, *, retry: bool = True) -> T:
         """Read one object. Raises NotFound."""
         return codec.decode(cls, await self._get(resource_of(cls), key, retry))
+
+    async def find(self, cls: type[T], key: Key) -> T | None:
+        """The object; None when there is no such object."""
+        try:
+            return await self.get(cls, key)
+        except NotFound:
+            return None
 
     async def list(
         self,

@@ -103,7 +103,6 @@ class CsiClient:
         self._socket_seen: tuple[int, ...] | None = None
         """Which socket it was that the driver said its name behind."""
         self._channel: grpc.aio.Channel | None = None
-        self._methods: dict[str, Callable[..., Any]] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -114,7 +113,6 @@ class CsiClient:
     async def close(self) -> None:
         """Hang up; calls under way raise CsiError with Cancelled. A later call connects again."""
         channel, self._channel = self._channel, None
-        self._methods = {}
         if channel is not None:
             await channel.close()
 
@@ -225,24 +223,20 @@ class CsiClient:
         self._socket_seen = socket
 
     def _method(self, path: str, request: Message, response: type[R]) -> Callable[..., Any]:
-        method = self._methods.get(path)
-        if method is None:
-            if self._channel is None:
-                options = [
-                    ("grpc.max_receive_message_length", _MESSAGE_BYTES),
-                    ("grpc.max_metadata_size", _METADATA_BYTES),
-                    ("grpc.absolute_max_metadata_size", _METADATA_BYTES),
-                    # A driver that restarts is to be found again within a second, not after gRPC's two minutes.
-                    ("grpc.initial_reconnect_backoff_ms", 100),
-                    ("grpc.min_reconnect_backoff_ms", 100),
-                    ("grpc.max_reconnect_backoff_ms", 1000),
-                    ("grpc.enable_http_proxy", 0),
-                    # Each client has a connection of its own: none waits out the pause that another's failures earned.
-                    ("grpc.use_local_subchannel_pool", 1),
-                ]
-                self._channel = grpc.aio.insecure_channel(self._target, options=options)
-            method = self._channel.unary_unary(
-                path, request_serializer=type(request).SerializeToString, response_deserializer=response.FromString
-            )
-            self._methods[path] = method
-        return method
+        if self._channel is None:
+            options = [
+                ("grpc.max_receive_message_length", _MESSAGE_BYTES),
+                ("grpc.max_metadata_size", _METADATA_BYTES),
+                ("grpc.absolute_max_metadata_size", _METADATA_BYTES),
+                # A driver that restarts is to be found again within a second, not after gRPC's two minutes.
+                ("grpc.initial_reconnect_backoff_ms", 100),
+                ("grpc.min_reconnect_backoff_ms", 100),
+                ("grpc.max_reconnect_backoff_ms", 1000),
+                ("grpc.enable_http_proxy", 0),
+                # Each client has a connection of its own: none waits out the pause that another's failures earned.
+                ("grpc.use_local_subchannel_pool", 1),
+            ]
+            self._channel = grpc.aio.insecure_channel(self._target, options=options)
+        return self._channel.unary_unary(
+            path, request_serializer=type(request).SerializeToString, response_deserializer=response.FromString
+        )

@@ -37,7 +37,7 @@ from tonnage.clock import Clock
 from tonnage.driver import TOPOLOGY_KEY
 from tonnage.driver.core import RebuildHooks
 from tonnage.driver.driver import Driver
-from tonnage.errors import Invalid, NotFound
+from tonnage.errors import Invalid
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, is_out_of_use
 from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME
 from tonnage.objects.core_v1.volume import ObjectReference
@@ -267,11 +267,8 @@ class RebuildController:
             return None
         claim = self._claims.get(owner.key)
         if claim is None or claim.selected_node in ("", home):
-            try:
-                claim = await self._client.get(PersistentVolumeClaim, owner.key)
-            except NotFound:
-                return None
-        return claim if claim.selected_node not in ("", home) else None
+            claim = await self._client.find(PersistentVolumeClaim, owner.key)
+        return claim if claim is not None and claim.selected_node not in ("", home) else None
 
     async def _write(self, volume: PersistentVolume, change: AffinityChange) -> float | None:
         patch = change.patch

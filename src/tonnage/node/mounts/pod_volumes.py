@@ -17,10 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Final, TypeVar
+from typing import Final
 
 from tonnage.csi.errors import Code, CsiError
-from tonnage.errors import NotFound, TonnageError
+from tonnage.errors import TonnageError
 from tonnage.node.attach_limits import AttachLimitUpdater
 from tonnage.node.context import NodeContext, NodeIdle, NodePart, VolumeLookup
 from tonnage.node.mounts.mount_plan import MountPlan, NotProcessed, VolumeToMount, plan_volume, waiting_note
@@ -34,7 +34,6 @@ from tonnage.objects.core_v1 import (
     Pod,
     VolumeNodeAffinity,
 )
-from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSINode, VolumeAttachment, attachment_name
 
 RESOURCE_EXHAUSTED: Final = 8
@@ -90,8 +89,6 @@ def rejection(volume: PersistentVolume, claim: str) -> str:
         f"claim {claim} can be used on other nodes only"
     )
 
-
-T = TypeVar("T", bound=Object)
 
 _UNPROCESSED_S: Final = 2.0
 """How long a claim may seem unbound before people are told: informers are not all equally up to date."""
@@ -232,7 +229,9 @@ class PodMounter(NodePart):
         left_s = progress.confined_since_s + self._settings.confined_grace_s - now_s
         if left_s > 0:
             return MountOutcome(again_s=left_s)
-        volume = await self._get(PersistentVolume, confined[0].record.name)  # our watch may be behind that of pods
+        volume = await self._client.find(
+            PersistentVolume, confined[0].record.name
+        )  # our watch may be behind that of pods
         if volume is None:
             return None
         if not self._is_confined(volume):
@@ -258,9 +257,9 @@ class PodMounter(NodePart):
         """Why a volume must not be mounted for a pod, by the API server's claim and volume; empty when it may be."""
         if not to_mount.claim or to_mount.record.name in self._mounter.recorded(pod.uid):
             return ""
-        claim = await self._get(PersistentVolumeClaim, to_mount.claim)
+        claim = await self._client.find(PersistentVolumeClaim, to_mount.claim)
         name = "" if claim is None else claim.spec.volume_name
-        volume = await self._get(PersistentVolume, name) if name else None
+        volume = await self._client.find(PersistentVolume, name) if name else None
         live = VolumeLookup(claim=lambda _: claim, volume=lambda _: volume, driver=self._csi_drivers.get)
         asked = next(each for each in pod.spec.volumes if each.name == to_mount.pod_volume)
         try:
@@ -270,12 +269,6 @@ class PodMounter(NodePart):
         if found is None or found.record != to_mount.record:
             return f"error processing PVC {to_mount.claim}: PVC is bound to another volume than {to_mount.record.name}"
         return ""
-
-    async def _get(self, cls: type[T], key: Key) -> T | None:
-        try:
-            return await self._client.get(cls, key)
-        except NotFound:
-            return None
 
     async def _mount(self, to_mount: VolumeToMount, attachment: VolumeAttachment | None) -> TonnageError | None:
         node = self._nodes.get(self._node)

@@ -159,11 +159,10 @@ class CapacityWriter:
         """The object, fetched if the informer has never shown it; None if it is gone."""
         if self.published.is_confirmed(found):
             return found
-        try:
-            return await self.client.get(CSIStorageCapacity, found.key)
-        except NotFound:
+        current = await self.client.find(CSIStorageCapacity, found.key)
+        if current is None:
             self.published.forget(found)
-            return None
+        return current
 
     async def delete(self, found: CSIStorageCapacity) -> None:
         """See that the object is gone, and no later one of its name."""

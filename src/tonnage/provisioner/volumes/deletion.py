@@ -104,12 +104,9 @@ class DeletionController(ProvisionerPart):
             raise NotDeleted(lack)
         if seen.spec.csi is None:
             raise NotDeleted("invalid CSI PV")
-        try:
-            # It cannot be undone, and a cache may be old: somebody may have kept the volume meanwhile.
-            volume = await self._client.get(PersistentVolume, seen.name)
-        except NotFound:
-            return
-        if volume.uid != seen.uid or not is_to_be_deleted(volume):
+        # It cannot be undone, and a cache may be old: somebody may have kept the volume meanwhile.
+        volume = await self._client.find(PersistentVolume, seen.name)
+        if volume is None or volume.uid != seen.uid or not is_to_be_deleted(volume):
             return
         if self._emptied.get(volume.name) != volume.uid:
             await self._empty(volume, seen.spec.csi.volume_handle)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tonnage import logs
-from tonnage.errors import NotFound, TonnageError
+from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import SELECTED_NODE, Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
 from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart
@@ -129,11 +129,8 @@ class Rescheduling(ProvisionerPart):
 
     async def remove_selected_node(self, claim: PersistentVolumeClaim, node: str) -> str:
         """Remove the choice of this node, if it stands; the claim's version then, or empty. Raises Conflict."""
-        try:
-            current = await self._client.get(PersistentVolumeClaim, claim.key)
-        except NotFound:
-            return ""
-        if current.uid != claim.uid or current.selected_node != node or current.spec.volume_name:
+        current = await self._client.find(PersistentVolumeClaim, claim.key)
+        if current is None or current.uid != claim.uid or current.selected_node != node or current.spec.volume_name:
             return ""
         version = current.metadata.resource_version
         patch = {"metadata": {"resourceVersion": version, "annotations": {SELECTED_NODE: None}}}
