@@ -118,9 +118,7 @@ class Creator:
 
 
 def refuse_too_large(resource: Resource, doc: Doc, old: Doc | None = None) -> None:
-    """Raise RequestEntityTooLarge for an object beyond the limit; of an old one, status and managedFields may grow
-    beyond it.
-    """
+    """Raise RequestEntityTooLarge beyond the limit; of an `old` object status and managedFields may grow further."""
     size_bytes = len(encode(doc))
     if size_bytes <= MAX_OBJECT_BYTES:
         return

@@ -87,9 +87,7 @@ def _conflict(name: str, told: str) -> Conflict:
 
 
 def set_condition(doc: Doc, condition: Doc, *, now: str) -> None:
-    """Put `condition` in the place of the one of its type; its time is `now` unless its status stays.
-    UpdatePodCondition.
-    """
+    """Replace the condition of this type, as UpdatePodCondition; its time is `now` unless its status stays."""
     conditions = doc.setdefault("status", {}).setdefault("conditions", [])
     for idx, was in enumerate(conditions):
         if was.get("type") == condition["type"]:
@@ -134,9 +132,7 @@ class EvictionDecision:
 def judge_eviction(
     pod: Doc, budgets: Iterable[Doc], eviction: Doc, *, now: str, dry_run: Sequence[str] = ()
 ) -> EvictionDecision:
-    """Decide about one eviction; `budgets` are those of the namespace. Raises TooManyRequests, Forbidden or
-    ManyBudgets.
-    """
+    """Judge an eviction by the budgets of its namespace. Raises TooManyRequests, Forbidden or ManyBudgets."""
     options: Doc = copy(eviction.get("deleteOptions", {}))
     if dry_run and not options.get("dryRun"):
         options["dryRun"] = list(dry_run)

@@ -46,9 +46,7 @@ def scale_document(doc: Doc, wanted: int, present: int, selector: str) -> Doc:
 
 
 def apply_scale(doc: Doc, scale: Doc) -> Doc:
-    """The workload with the replicas a Scale asks for; `doc` itself is not touched. Raises Invalid for a negative
-    number.
-    """
+    """A copy of the workload with the replicas a Scale asks for. Raises Invalid for a negative number."""
     if errors := check(scale, "", {"spec.replicas": nonnegative}):
         raise invalid_object("autoscaling", "Scale", doc["metadata"]["name"], errors)
     scaled: Doc = copy(doc)

@@ -66,13 +66,45 @@ Entry = tuple[str, Shape, Any]
 empty value a Go server would have."""
 
 
+class Declared(dict[str, Entry]):
+    """The fields of a struct. Names that are not declared are leaves, or of the shape `others`, as in maps."""
+
+    others: Shape = LEAF
+
+    def __missing__(self, name: str) -> Entry:
+        return f"f:{name}", self.others, ABSENT
+
+
 class Entries(Shape):
-    """What maps and structs have in common: named values. `fields` answers every name with an `Entry`."""
+    """Named values: a struct, whose fields its compiler fills in, or a map, whose entries are items of their own."""
 
     __slots__ = ("fields",)
 
-    def __init__(self, fields: dict[str, Entry]) -> None:
-        self.fields = fields
+    def __init__(self, others: Shape = LEAF) -> None:
+        self.fields = Declared()
+        self.fields.others = others
+
+    def leaves(self, value: Any) -> Tree | None:
+        tree: Tree = {}
+        for name, item in (value or {}).items():
+            step, shape, _ = self.fields[name]
+            node = {} if item is None or item == {} else shape.leaves(item)
+            if name not in self.fields:
+                node = _member(node)
+            if node is not None:
+                tree[step] = node
+        return tree or None
+
+    def named(self, tree: Tree) -> Tree:
+        result: Tree = {}
+        for step, node in tree.items():
+            declared = self.fields.get(step[2:]) if step != "." else None
+            if node and declared is not None:
+                node = {".": {}, **declared[1].named(node)}
+            elif node:
+                node = self.fields.others.named(node)
+            result[step] = node
+        return result
 
     def whole(self, value: Any) -> Tree:
         if not value:
@@ -131,66 +163,7 @@ def _descend(step: str, shape: Shape, before: Any, after: Any, added: Tree, modi
             tree[step] = node
 
 
-class Declared(dict[str, Entry]):
-    """The fields of a struct. Others are leaves, or of the shape `others` in custom resources, which may keep them."""
-
-    others: Shape = LEAF
-
-    def __missing__(self, name: str) -> Entry:
-        return f"f:{name}", self.others, ABSENT
-
-
-class StructShape(Entries):
-    """A type with declared fields, filled in by whoever compiles it."""
-
-    __slots__ = ()
-    fields: Declared
-
-    def __init__(self) -> None:
-        super().__init__(Declared())
-
-    def leaves(self, value: Any) -> Tree | None:
-        tree: Tree = {}
-        for name, item in (value or {}).items():
-            step, shape, _ = self.fields[name]
-            node = {} if item is None or item == {} else shape.leaves(item)
-            if name not in self.fields:  # then it is an item, as in a map
-                node = _member(node)
-            if node is not None:
-                tree[step] = node
-        return tree or None
-
-    def named(self, tree: Tree) -> Tree:
-        result: Tree = {}
-        for step, node in tree.items():
-            declared = self.fields.get(step[2:]) if step != "." else None
-            if node and declared is not None:
-                node = {".": {}, **declared[1].named(node)}
-            elif node:
-                node = self.fields.others.named(node)
-            result[step] = node
-        return result
-
-
-class MapShape(Entries):
-    """A map from any name to values of one shape; every entry is an item in its own right."""
-
-    __slots__ = ("item",)
-
-    def __init__(self, item: Shape) -> None:
-        fields = Declared()
-        fields.others = item
-        super().__init__(fields)
-        self.item = item
-
-    def leaves(self, value: Any) -> Tree | None:
-        return {f"f:{name}": _member(self.item.leaves(item)) for name, item in (value or {}).items()} or None
-
-    def named(self, tree: Tree) -> Tree:
-        return {step: node if step == "." else self.item.named(node) for step, node in tree.items()}
-
-
-class _Deduced(MapShape):
+class _Deduced(Entries):
     """A value that no schema describes: a map is entered, anything else is a leaf."""
 
     __slots__ = ()
@@ -327,15 +300,15 @@ _ALWAYS_THERE: dict[str, tuple[str, ...]] = {
 
 
 # Weak: the schemas of custom resources come and go.
-_shapes: WeakKeyDictionary[Struct, StructShape] = WeakKeyDictionary()
+_shapes: WeakKeyDictionary[Struct, Entries] = WeakKeyDictionary()
 _list_shapes: WeakKeyDictionary[ListOf, Shape] = WeakKeyDictionary()
 
 
-def shape_of(struct: Struct) -> StructShape:
+def shape_of(struct: Struct) -> Entries:
     """The compiled form of a struct; made on first use and kept."""
     shape = _shapes.get(struct)
     if shape is None:
-        shape = _shapes[struct] = StructShape()  # entered before its fields, which may lead back to it
+        shape = _shapes[struct] = Entries()  # entered before its fields, which may lead back to it
         always = _ALWAYS_THERE.get(struct.name, ())
         if struct.is_kind:
             always = (*always, "metadata", "spec", "status")
@@ -354,7 +327,7 @@ def _shape(kind: Type) -> Shape:
     if isinstance(kind, Struct):
         return LEAF if kind.is_atomic else shape_of(kind)
     if isinstance(kind, MapOf):
-        return LEAF if kind.is_atomic else MapShape(_shape(kind.item))
+        return LEAF if kind.is_atomic else Entries(_shape(kind.item))
     if isinstance(kind, ListOf):
         return list_shape(kind)
     return DEDUCED if kind.name == "deduced" else LEAF

@@ -27,7 +27,8 @@ from tonnage.documents.custom.merging import struct_of
 from tonnage.documents.custom.openapi import kind_definition
 from tonnage.documents.custom.printer_columns import PrinterColumn, printer_columns
 from tonnage.documents.custom.pruning import drop_nulls, fill_defaults, prune
-from tonnage.documents.custom.structural import compile_schema, walk
+from tonnage.documents.custom.schema_rules import walk_schema
+from tonnage.documents.custom.structural import compile_schema
 from tonnage.documents.custom.validation import ABSENT, Rules, embedded_errors, list_errors
 from tonnage.documents.scale import validate_scale_paths
 from tonnage.documents.schema import ShapedResource, Struct, schema_of_resource
@@ -158,7 +159,7 @@ class CustomKind:
     @cached_property
     def is_large(self) -> bool:
         """Has the schema so many fields that to fill in their defaults may take long, however small a document is?"""
-        return sum(1 for _ in islice(walk(self.schema), _LARGE_FIELDS)) == _LARGE_FIELDS
+        return sum(1 for _ in islice(walk_schema(self.schema.source, ""), _LARGE_FIELDS)) == _LARGE_FIELDS
 
     @cached_property
     def struct(self) -> Struct:

@@ -153,7 +153,7 @@ def drop_nulls(schema: Structural | None, value: Any) -> None:
 
 MAX_DEFAULT_BYTES = 3 * 1024 * 1024
 """How much defaults may add to one document. It is more than an object may have, so that a new one is refused then
-(`documents/object_size`); but two bytes of an empty item may stand for a default of a megabyte, and must not get it
+(`documents/creation.py`); but two bytes of an empty item may stand for a default of a megabyte, and must not get it
 a hundred thousand times first."""
 
 

@@ -9,7 +9,6 @@ schema may restrict its name and generateName, no more. The rules and sentences 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,15 +86,6 @@ def compile_schema(schema: Doc | None) -> Structural:
         map_type=schema.get("x-kubernetes-map-type") or "",
         source=schema,
     )
-
-
-def walk(node: Structural) -> Iterator[Structural]:
-    pending = [node]
-    while pending:
-        node = pending.pop()
-        yield node
-        pending += node.properties.values()
-        pending += [below for below in (node.items, node.additional) if below is not None]
 
 
 def structural_errors(schema: Doc, path: str) -> Errors:

@@ -242,9 +242,7 @@ def is_pod_level_resource(name: str) -> bool:
 
 
 def qos_class(spec: Doc) -> str:
-    """`Guaranteed` (all limit cpu and memory, and request just that), `Burstable` or `BestEffort`. Mirrors
-    ComputePodQOS.
-    """
+    """`Guaranteed` (all limit cpu and memory, and request just that), `Burstable` or `BestEffort`: ComputePodQOS."""
     requests: Amounts = {}
     limits: Amounts = {}
     is_guaranteed = True

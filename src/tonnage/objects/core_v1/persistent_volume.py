@@ -196,9 +196,7 @@ class PersistentVolumeClaim(Object):
         return self.metadata.annotations.get(BETA_STORAGE_CLASS, self.spec.storage_class_name or "")
 
     def is_for_pod(self, pod: Object) -> bool:
-        """Whether an ephemeral volume's claim belongs to this very pod, not to one that had its name. Mirrors
-        VolumeIsForPod.
-        """
+        """True if the claim of an ephemeral volume is this very pod's, not one's of the same name: VolumeIsForPod."""
         owner = self.metadata.controller
         return self.namespace == pod.namespace and owner is not None and owner.uid == pod.uid
 

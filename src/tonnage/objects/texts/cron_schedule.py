@@ -63,9 +63,7 @@ class CronSchedule:
     every_s: int = 0
 
     def next_after(self, moment: datetime, zone: tzinfo = UTC) -> datetime | None:
-        """The first time after `moment` that the schedule names on the clocks of `zone`, in UTC; None when there is
-        none.
-        """
+        """The first time after `moment` that the schedule names on the clocks of `zone`, in UTC; None without one."""
         seconds = int(moment.timestamp())
         if self.every_s:
             return datetime.fromtimestamp(seconds + self.every_s, UTC)

@@ -68,9 +68,7 @@ class Size(NamedTuple):
 
 
 class Budget:
-    """What is left of the limits while one text is read; charges raise BudgetExceeded. `level` is how deep the reader
-    is.
-    """
+    """What is left of the limits while a text is read. Charges raise BudgetExceeded. `level`: the reader's depth."""
 
     __slots__ = ("level", "limits", "text_bytes", "values")
 

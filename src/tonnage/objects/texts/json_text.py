@@ -94,9 +94,7 @@ def _without_strings(data: bytes) -> bytes:
 
 
 def _depth(bare: bytes, limit: int) -> int:
-    """How deep the brackets of a text without strings go, at most `limit` + 1: innermost pairs are taken away level by
-    level.
-    """
+    """How deep the brackets of a text without strings go, up to `limit` + 1: innermost pairs go level by level."""
     brackets = bare.translate(None, _NOT_BRACKETS)
     for depth in range(limit + 1):
         # A mark where a pair was, so that the pair around it is left for the next round.

@@ -128,9 +128,7 @@ class YamlEntries(list[YamlEntry]):
 
 
 def first_document(text: str) -> tuple[Any, bool]:
-    """The first document, its maps as `YamlEntries`, and whether anything follows it, however broken. Raises
-    InvalidYaml.
-    """
+    """The first document, its maps as `YamlEntries`, and whether anything follows it. Raises InvalidYaml."""
     with _parser(_PythonParser, text.removeprefix("\ufeff")) as get_event:
         found = next(_EntriesBuilder(get_event, _file_budget(text)).documents(), None)
         try:

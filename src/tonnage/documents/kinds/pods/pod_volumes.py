@@ -44,9 +44,7 @@ IN_TREE: dict[str, tuple[str, ...]] = {
 
 
 def validate_volumes(volumes: list[Doc], path: str, *, pod_name: str, is_pod: bool) -> tuple[dict[str, Doc], Errors]:
-    """The legal volumes by name, and everything wrong with the others. Without a `pod_name` the names of ephemeral
-    claims, which start with it, cannot be judged.
-    """
+    """The legal volumes by name, and what is wrong with the others; ephemeral claims are judged by their `pod_name`."""
     errors: Errors = []
     legal: dict[str, Doc] = {}
     created = {f"{pod_name}-{volume.get('name', '')}" for volume in volumes if pod_name and "ephemeral" in volume}

@@ -152,9 +152,7 @@ def _validate_topology_keys(keys: list[str], path: str) -> Wrong:
 
 
 class CSIStorageCapacityStrategy(Strategy):
-    """How much a class can still provide where; `availableCapacities` is KEP-5925's. Upstream ignores
-    `maximumVolumeSize`.
-    """
+    """How much a class can still provide where. Upstream does not judge `maximumVolumeSize`."""
 
     unconditional_update = False
 
