@@ -62,18 +62,18 @@ class _Context:
     """Why there may be no default here; None where there may be."""
 
 
-def _keyword_errors(schema: Doc, path: str, context: _Context) -> Errors:
-    errors = _own_keyword_errors(schema, path, context)
+def _keyword_errors(schema: Doc, path: str, context: _Context) -> Wrong:
+    yield from _own_keyword_errors(schema, path, context)
     here = replace(context, is_root=False)
     additional, properties = schema.get("additionalProperties"), schema.get("properties") or {}
     if additional is not None:
         if properties and additional is not True:
             told = "additionalProperties and properties are mutual exclusive"
-            errors.append(forbidden(f"{path}.additionalProperties", told))
+            yield forbidden(f"{path}.additionalProperties", told)
         if isinstance(additional, dict):
             inside = replace(here, no_defaults="inside additionalProperties applying to object metadata")
             below = inside if context.in_metadata else here
-            errors += _keyword_errors(additional, f"{path}.additionalProperties", below)
+            yield from _keyword_errors(additional, f"{path}.additionalProperties", below)
     is_resource = context.is_root or bool(schema.get(_EMBEDDED))
     for name, below_schema in properties.items():
         below = here
@@ -81,25 +81,25 @@ def _keyword_errors(schema: Doc, path: str, context: _Context) -> Errors:
             below = replace(here, in_metadata=True)
             if context.is_root:
                 below = replace(below, no_defaults=f"in top-level {name}")
-        errors += _keyword_errors(below_schema, f"{path}.properties[{step(name)}]", below)
+        yield from _keyword_errors(below_schema, f"{path}.properties[{step(name)}]", below)
     if isinstance(schema.get("not"), dict):
-        errors += _keyword_errors(schema["not"], f"{path}.not", here)
+        yield from _keyword_errors(schema["not"], f"{path}.not", here)
     for word in ("allOf", "oneOf", "anyOf"):
         for index, each in enumerate(schema.get(word) or ()):
-            errors += _keyword_errors(each, f"{path}.{word}[{index}]", here)
+            yield from _keyword_errors(each, f"{path}.{word}[{index}]", here)
     items = schema.get("items")
     if isinstance(items, dict):
-        errors += _keyword_errors(items, f"{path}.items", here)
+        yield from _keyword_errors(items, f"{path}.items", here)
     for index, each in enumerate(items if isinstance(items, list) else ()):
-        errors += _keyword_errors(each, f"{path}.items[{index}]", here)
-    return errors + _list_and_map_errors(schema, path) + _rule_errors(schema, path)
+        yield from _keyword_errors(each, f"{path}.items[{index}]", here)
+    yield from _list_and_map_errors(schema, path)
+    yield from _rule_errors(schema, path)
 
 
-def _own_keyword_errors(schema: Doc, path: str, context: _Context) -> Errors:
-    errors: Errors = []
+def _own_keyword_errors(schema: Doc, path: str, context: _Context) -> Wrong:
     kind = schema.get("type", "")
     if kind and kind not in TYPES:
-        errors.append(unsupported(f"{path}.type", kind, TYPES))
+        yield unsupported(f"{path}.type", kind, TYPES)
     has_default = schema.get("default") is not None and context.no_defaults is not None
     is_list = isinstance(schema.get("items"), list) and bool(schema["items"])
     is_embedded = context.in_metadata and bool(schema.get(_EMBEDDED))
@@ -112,40 +112,37 @@ def _own_keyword_errors(schema: Doc, path: str, context: _Context) -> Errors:
         ("uniqueItems", bool(schema.get("uniqueItems")), _QUADRATIC),
     ):
         if is_wrong:
-            errors.append(forbidden(f"{path}.{word}", told))
+            yield forbidden(f"{path}.{word}", told)
     if schema.get(_PRESERVE) is False:
-        errors.append(invalid(f"{path}.{_PRESERVE}", False, "must be true or undefined"))
-    return errors
+        yield invalid(f"{path}.{_PRESERVE}", False, "must be true or undefined")
 
 
 # -- lists and maps ---------------------------------------------------------------------------------------------------
 
 
-def _list_and_map_errors(schema: Doc, path: str) -> Errors:
-    errors: Errors = []
+def _list_and_map_errors(schema: Doc, path: str) -> Wrong:
     kind = schema.get("type", "")
     map_type, list_type, keys = schema.get(_MAP_TYPE), schema.get(_LIST_TYPE), schema.get(_KEYS) or []
     items = schema.get("items") if isinstance(schema.get("items"), dict) else None
     if map_type is not None:
         if kind != "object":
-            errors.append(_type_error(path, kind, f"must be object if {_MAP_TYPE} is specified"))
-        errors += one_of("atomic", "granular")(map_type, f"{path}.{_MAP_TYPE}")
+            yield _type_error(path, kind, f"must be object if {_MAP_TYPE} is specified")
+        yield from one_of("atomic", "granular")(map_type, f"{path}.{_MAP_TYPE}")
     if list_type is not None:
         if kind != "array":
-            errors.append(_type_error(path, kind, f"must be array if {_LIST_TYPE} is specified"))
+            yield _type_error(path, kind, f"must be array if {_LIST_TYPE} is specified")
         elif list_type == "set" and items is not None:
-            errors += _set_item_errors(items, f"{path}.items")
-        errors += one_of("atomic", "set", "map")(list_type, f"{path}.{_LIST_TYPE}")
+            yield from _set_item_errors(items, f"{path}.items")
+        yield from one_of("atomic", "set", "map")(list_type, f"{path}.{_LIST_TYPE}")
     if keys and list_type != "map":
         told = f"must be map if {_KEYS} is non-empty"
         where = f"{path}.{_LIST_TYPE}"
-        errors.append(required(where, told) if list_type is None else invalid(where, list_type, told))
+        yield required(where, told) if list_type is None else invalid(where, list_type, told)
     if list_type == "map":
-        errors += _map_list_errors(schema, items, keys, path)
+        yield from _map_list_errors(schema, items, keys, path)
     if list_type in ("set", "map") and items is not None and items.get("nullable"):
         told = f"cannot be nullable when {_LIST_TYPE} is {list_type}"
-        errors.append(forbidden(f"{path}.items.nullable", told))
-    return errors
+        yield forbidden(f"{path}.items.nullable", told)
 
 
 def _type_error(path: str, kind: str, told: str) -> FieldError:
@@ -195,31 +192,29 @@ def _map_list_errors(schema: Doc, items: Doc | None, keys: list[str], path: str)
 # -- CEL: form only ---------------------------------------------------------------------------------------------------
 
 
-def _rule_errors(schema: Doc, path: str) -> Errors:
-    errors: Errors = []
+def _rule_errors(schema: Doc, path: str) -> Wrong:
     for index, rule in enumerate(schema.get("x-kubernetes-validations") or ()):
         where = f"{path}.x-kubernetes-validations[{index}]"
         text, message = rule.get("rule", "").strip(), rule.get("message", "")
         if not text:
-            errors.append(required(f"{where}.rule", "rule is not specified"))
+            yield required(f"{where}.rule", "rule is not specified")
         elif message and not message.strip():
-            errors.append(invalid(f"{where}.message", message, "must be non-empty if specified"))
+            yield invalid(f"{where}.message", message, "must be non-empty if specified")
         elif _has_newlines(message.strip()):
-            errors.append(invalid(f"{where}.message", message, "must not contain line breaks"))
+            yield invalid(f"{where}.message", message, "must not contain line breaks")
         elif _has_newlines(text) and not message.strip():
-            errors.append(required(f"{where}.message", "message must be specified if rule contains line breaks"))
+            yield required(f"{where}.message", "message must be specified if rule contains line breaks")
         expression = rule.get("messageExpression", "")
         if expression and not expression.strip():
             told = "messageExpression must be non-empty if specified"
-            errors.append(required(f"{where}.messageExpression", told))
+            yield required(f"{where}.messageExpression", told)
         if "reason" in rule and rule["reason"] not in _REASONS:
-            errors.append(unsupported(f"{where}.reason", rule["reason"], sorted(_REASONS)))
+            yield unsupported(f"{where}.reason", rule["reason"], sorted(_REASONS))
         field = rule.get("fieldPath", "")
         if field and not field.strip():
-            errors.append(invalid(f"{where}.fieldPath", field, "must be non-empty if specified"))
+            yield invalid(f"{where}.fieldPath", field, "must be non-empty if specified")
         if _has_newlines(field):
-            errors.append(invalid(f"{where}.fieldPath", field, "must not contain line breaks"))
-    return errors
+            yield invalid(f"{where}.fieldPath", field, "must not contain line breaks")
 
 
 def _has_newlines(text: str) -> bool:

@@ -90,8 +90,7 @@ def compile_schema(schema: Doc | None) -> Structural:
 
 def structural_errors(schema: Doc, path: str) -> Errors:
     """Everything that keeps a schema from being structural, sorted as upstream sorts it."""
-    errors = _invariants(schema, _ROOT, path) + _completeness(schema, schema, path, path)
-    return sorted(errors, key=str)
+    return sorted([*_invariants(schema, _ROOT, path), *_completeness(schema, schema, path, path)], key=str)
 
 
 def _schemas_in(schema: Doc, word: str) -> list[Doc]:
@@ -107,48 +106,46 @@ def _below(schema: Doc, word: str) -> Doc | None:
     return found if isinstance(found, dict) else None
 
 
-def _invariants(schema: Doc, level: str, path: str) -> Errors:
-    errors: Errors = []
+def _invariants(schema: Doc, level: str, path: str) -> Wrong:
     kind: str = schema.get("type", "")
     is_embedded, preserves = bool(schema.get(_EMBEDDED)), bool(schema.get(_PRESERVE))
     is_int_or_string = bool(schema.get(_INT_OR_STRING_WORD))
     items, additional = _below(schema, "items"), schema.get("additionalProperties")
 
     if kind == "array" and items is None:
-        errors.append(required(f"{path}.items", "must be specified"))
+        yield required(f"{path}.items", "must be specified")
     if items is not None:
-        errors += _invariants(items, _ITEM, f"{path}.items")
+        yield from _invariants(items, _ITEM, f"{path}.items")
     for name, below in _properties(schema).items():
-        errors += _invariants(below, _FIELD, f"{path}.properties[{step(name)}]")
+        yield from _invariants(below, _FIELD, f"{path}.properties[{step(name)}]")
     if additional is not None:
         if level == _ROOT:
-            errors.append(forbidden(f"{path}.additionalProperties", "must not be used at the root"))
+            yield forbidden(f"{path}.additionalProperties", "must not be used at the root")
         if isinstance(additional, dict):
-            errors += _invariants(additional, _FIELD, f"{path}.additionalProperties")
+            yield from _invariants(additional, _FIELD, f"{path}.additionalProperties")
 
     if is_int_or_string:
         for word, is_set in ((_PRESERVE, preserves), (_EMBEDDED, is_embedded)):
             if is_set:
-                errors.append(invalid(f"{path}.{word}", True, f"must be false if {_INT_OR_STRING_WORD} is true"))
+                yield invalid(f"{path}.{word}", True, f"must be false if {_INT_OR_STRING_WORD} is true")
     all_of = _schemas_in(schema, "allOf")
     is_first_int_or_string = bool(all_of) and all_of[0].get("anyOf") == _INT_OR_STRING
-    errors += _value_validations(schema, path, schema.get("anyOf") == _INT_OR_STRING, is_first_int_or_string)
+    yield from _value_validations(schema, path, schema.get("anyOf") == _INT_OR_STRING, is_first_int_or_string)
 
     if is_embedded and kind != "object":
         told = f"must be object if {_EMBEDDED} is true"
-        errors.append(invalid(f"{path}.type", kind, told) if kind else required(f"{path}.type", told))
+        yield invalid(f"{path}.type", kind, told) if kind else required(f"{path}.type", told)
     elif not kind and not is_int_or_string and not preserves:
-        errors.append(required(f"{path}.type", f"must not be empty {level}"))
+        yield required(f"{path}.type", f"must not be empty {level}")
     if is_embedded and additional is not None:
         told = f"must not be used if {_EMBEDDED} is set"
-        errors.append(forbidden(f"{path}.additionalProperties", told))
+        yield forbidden(f"{path}.additionalProperties", told)
     if level == _ROOT and kind not in ("", "object"):
-        errors.append(invalid(f"{path}.type", kind, "must be object at the root"))
-    errors += _meta_rules(schema, level, path)
+        yield invalid(f"{path}.type", kind, "must be object at the root")
+    yield from _meta_rules(schema, level, path)
     if is_embedded and not preserves and not _properties(schema):
         told = f"must not be empty if {_EMBEDDED} is true without {_PRESERVE}"
-        errors.append(required(f"{path}.properties", told))
-    return errors
+        yield required(f"{path}.properties", told)
 
 
 def _meta_rules(schema: Doc, level: str, path: str) -> Wrong:
@@ -202,24 +199,22 @@ def _nested(schema: Doc, path: str, *, skip_any_of: bool = False) -> Wrong:
         yield forbidden(f"{path}.properties[metadata]", "must not be specified in a nested context")
 
 
-def _completeness(judging: Doc, declared: Doc, declared_path: str, path: str) -> Errors:
+def _completeness(judging: Doc, declared: Doc, declared_path: str, path: str) -> Wrong:
     """Every field that is judged in a nested schema is declared in the structure."""
-    errors: Errors = []
     if (negated := _below(judging, "not")) is not None:
-        errors += _complete(negated, declared, declared_path, f"{path}.not")
+        yield from _complete(negated, declared, declared_path, f"{path}.not")
     for word in ("allOf", "anyOf", "oneOf"):
         for index, below in enumerate(_schemas_in(judging, word)):
-            errors += _complete(below, declared, declared_path, f"{path}.{word}[{index}]")
-    return errors
+            yield from _complete(below, declared, declared_path, f"{path}.{word}[{index}]")
 
 
-def _complete(nested: Doc, declared: Doc | None, declared_path: str, path: str) -> Errors:
+def _complete(nested: Doc, declared: Doc | None, declared_path: str, path: str) -> Wrong:
     if declared is None:
-        return [required(declared_path, f"because it is defined in {path}")]
-    errors = _completeness(nested, declared, declared_path, path)
+        yield required(declared_path, f"because it is defined in {path}")
+        return
+    yield from _completeness(nested, declared, declared_path, path)
     if (items := _below(nested, "items")) is not None:
-        errors += _complete(items, _below(declared, "items"), f"{declared_path}.items", f"{path}.items")
+        yield from _complete(items, _below(declared, "items"), f"{declared_path}.items", f"{path}.items")
     for name, below in _properties(nested).items():
         where = f"{declared_path}.properties[{step(name)}]"
-        errors += _complete(below, _properties(declared).get(name), where, f"{path}.properties[{step(name)}]")
-    return errors
+        yield from _complete(below, _properties(declared).get(name), where, f"{path}.properties[{step(name)}]")

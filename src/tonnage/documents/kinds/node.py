@@ -101,8 +101,7 @@ def _default_pod_ranges(spec: Doc) -> None:
 
 def validate_node(doc: Doc) -> Errors:
     """A new node may bring its status along; what is there has to be legal."""
-    errors = _validate_taints(dig(doc, "spec", "taints") or [])
-    errors += _validate_amounts(doc)
+    errors = [*_validate_taints(dig(doc, "spec", "taints") or []), *_validate_amounts(doc)]
     swap = dig(doc, "status", "nodeInfo", "swap", "capacity")
     if swap is not None and swap <= 0:
         errors.append(invalid("metadata.nodeSwapStatus.capacity", swap, NOT_POSITIVE))
@@ -112,7 +111,7 @@ def validate_node(doc: Doc) -> Errors:
 
 def validate_node_update(new: Doc, old: Doc) -> Errors:
     """A change through either endpoint; the plain one is judged by `validate_node` as well."""
-    errors = _validate_amounts(new)
+    errors = [*_validate_amounts(new)]
     errors += _validate_declared_features(dig(new, "status", "declaredFeatures") or [])
     addresses = [internal("NodeAddress", address) for address in dig(new, "status", "addresses") or []]
     seen: set[str] = set()
@@ -132,30 +131,26 @@ def validate_node_update(new: Doc, old: Doc) -> Errors:
     return errors
 
 
-def _validate_taints(taints: list[Doc]) -> Errors:
-    errors: Errors = []
+def _validate_taints(taints: list[Doc]) -> Wrong:
     seen: set[tuple[str, str]] = set()
     for idx, taint in enumerate(taints):
         path = f"metadata.taints[{idx}]"
         key, value, effect = taint.get("key", ""), taint.get("value", ""), taint.get("effect", "")
-        errors += validate_label_name(key, f"{path}.key")
+        yield from validate_label_name(key, f"{path}.key")
         if told := names.label_value(value):
-            errors.append(invalid(f"{path}.value", value, ";".join(told)))
-        errors += check(taint, path, {"effect": needed(TAINT_EFFECT)})
+            yield invalid(f"{path}.value", value, ";".join(told))
+        yield from check(taint, path, {"effect": needed(TAINT_EFFECT)})
         if (key, effect) in seen:
             shown = internal("Taint", taint)
             told_twice = "taints must be unique by key and effect pair"
-            errors.append(duplicate(path, shown, told_twice))
+            yield duplicate(path, shown, told_twice)
         seen.add((key, effect))
-    return errors
 
 
-def _validate_amounts(doc: Doc) -> Errors:
-    errors: Errors = []
+def _validate_amounts(doc: Doc) -> Wrong:
     for side in ("capacity", "allocatable"):
         for name, text in (dig(doc, "status", side) or {}).items():
-            errors += validate_resource_quantity(name, text, f"status.{side}.{name}")
-    return errors
+            yield from validate_resource_quantity(name, text, f"status.{side}.{name}")
 
 
 def _validate_declared_features(features: list[str]) -> Wrong:

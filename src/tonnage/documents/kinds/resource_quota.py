@@ -8,7 +8,7 @@ from tonnage.documents.quota import SCOPES
 from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation import resources
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import MAX_ERRORS_TOLD, Errors, invalid, required
+from tonnage.objects.field_errors import MAX_ERRORS_TOLD, Errors, Wrong, invalid, required
 from tonnage.quantity import Quantity
 
 _NAMES = ("cpu", "memory", "storage", "ephemeral-storage")
@@ -38,7 +38,7 @@ class ResourceQuotaStrategy(Strategy):
 
     def validate(self, doc: Doc) -> Errors:
         spec = doc.get("spec", {})
-        errors = _validate_amounts(spec.get("hard", {}), "spec.hard")
+        errors = [*_validate_amounts(spec.get("hard", {}), "spec.hard")]
         errors += _validate_scopes(spec.get("scopes", []), spec.get("hard", {}))
         if "scopeSelector" in spec:
             errors += _validate_selector(spec["scopeSelector"], spec.get("hard", {}))
@@ -69,15 +69,13 @@ class ResourceQuotaStrategy(Strategy):
         return told
 
 
-def _validate_amounts(amounts: dict[str, str], path: str) -> Errors:
-    errors: Errors = []
+def _validate_amounts(amounts: dict[str, str], path: str) -> Wrong:
     for name, text in amounts.items():
         at = f"{path}[{name}]"
-        errors += resources.validate_resource_name(name, at)
+        yield from resources.validate_resource_name(name, at)
         if "/" not in name and not _is_standard(name):
-            errors.append(invalid(at, name, "must be a standard resource for quota"))
-        errors += resources.validate_resource_quantity(name, text, at)
-    return errors
+            yield invalid(at, name, "must be a standard resource for quota")
+        yield from resources.validate_resource_quantity(name, text, at)
 
 
 def _validate_scopes(scopes: list[str], hard: Iterable[str]) -> Errors:

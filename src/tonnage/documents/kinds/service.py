@@ -229,27 +229,23 @@ def _validate_affinity_timeout(spec: Doc) -> Errors:
     return [invalid("spec.sessionAffinityConfig.clientIP.timeoutSeconds", timeout_s, told)]
 
 
-def _validate_addresses(spec: Doc, was: Doc) -> Errors:
+def _validate_addresses(spec: Doc, was: Doc) -> Wrong:
     """clusterIP, clusterIPs and the families. Mirrors ValidateServiceClusterIPsRelatedFields."""
     if spec["type"] == "ExternalName":
-        return []
+        return
     single, several, families = spec.get("clusterIP", ""), spec.get("clusterIPs", []), spec.get("ipFamilies", [])
-    errors: Errors = []
     if single and several[:1] != [single]:
-        errors.append(
-            invalid("spec.clusterIPs", several, "first value must match `clusterIP`")
-            if several
-            else required("spec.clusterIPs")
-        )
+        told = "first value must match `clusterIP`"
+        yield invalid("spec.clusterIPs", several, told) if several else required("spec.clusterIPs")
     elif not single and several:
-        errors.append(invalid("spec.clusterIPs", several, "must be empty when `clusterIP` is not specified"))
+        yield invalid("spec.clusterIPs", several, "must be empty when `clusterIP` is not specified")
     seen: set[str] = set()
     for idx, family in enumerate(families):
-        errors += rules.one_of("IPv4", "IPv6")(family, f"spec.ipFamilies[{idx}]")
+        yield from rules.one_of("IPv4", "IPv6")(family, f"spec.ipFamilies[{idx}]")
         if family in seen:
-            errors.append(duplicate(f"spec.ipFamilies[{idx}]", family))
+            yield duplicate(f"spec.ipFamilies[{idx}]", family)
         seen.add(family)
-    errors += rules.check(
+    yield from rules.check(
         spec, "spec", {"ipFamilyPolicy": rules.one_of("PreferDualStack", "RequireDualStack", "SingleStack")}
     )
 
@@ -260,19 +256,18 @@ def _validate_addresses(spec: Doc, was: Doc) -> Errors:
     for idx, address in enumerate(several):
         if idx > 0 or address != "None":
             wrong += rules.validate_ip(address, f"spec.clusterIPs[{idx}]", kept)
-    errors += wrong
+    yield from wrong
     if len(several) > 2:
-        errors.append(invalid("spec.clusterIPs", several, "may only hold up to 2 values"))
+        yield invalid("spec.clusterIPs", several, "may only hold up to 2 values")
     if wrong:
-        return errors
+        return
     if len(several) > 1 and not rules.is_dual_stack(several):
-        errors.append(invalid("spec.clusterIPs", several, "may specify no more than one IP for each IP family"))
+        yield invalid("spec.clusterIPs", several, "may specify no more than one IP for each IP family")
     for idx, (address, family) in enumerate(zip(several, families, strict=False)):
         parsed = rules.parse_ip(address)
         if parsed is not None and family in ("IPv4", "IPv6") and family != f"IPv{parsed.version}":
             told = f"expected an {family} value as indicated by `ipFamilies[{idx}]`"
-            errors.append(invalid(f"spec.clusterIPs[{idx}]", address, told))
-    return errors
+            yield invalid(f"spec.clusterIPs[{idx}]", address, told)
 
 
 def _validate_kept(spec: Doc, was: Doc) -> Errors:

@@ -52,7 +52,7 @@ def validate_containers(containers: list[Doc], path: str, pod: Surroundings) -> 
         taken.add(name)
         errors += _validate_hooks(container, at, pod.grace_period_s)
         errors += _validate_restarts(container, at)
-    return errors + _validate_host_ports(containers, path)
+    return [*errors, *_validate_host_ports(containers, path)]
 
 
 def validate_init_containers(containers: list[Doc], regular: list[Doc], path: str, pod: Surroundings) -> Wrong:
@@ -149,8 +149,7 @@ _CONTAINER: rules.Rules = {
 }
 
 
-def _validate_host_ports(containers: list[Doc], path: str) -> Errors:
-    errors: Errors = []
+def _validate_host_ports(containers: list[Doc], path: str) -> Wrong:
     taken: set[str] = set()
     for idx, container in enumerate(containers):
         for number, port in enumerate(container.get("ports", ())):
@@ -158,9 +157,8 @@ def _validate_host_ports(containers: list[Doc], path: str) -> Errors:
                 continue
             address = f"{port.get('protocol', '')}/{port.get('hostIP', '')}/{port['hostPort']}"
             if address in taken:
-                errors.append(duplicate(f"{path}[{idx}].ports[{number}].hostPort", address))
+                yield duplicate(f"{path}[{idx}].ports[{number}].hostPort", address)
             taken.add(address)
-    return errors
 
 
 def _validate_resize(policies: list[Doc], path: str, restart_policy: str) -> Wrong:

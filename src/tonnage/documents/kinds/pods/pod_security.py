@@ -55,7 +55,7 @@ def validate_pod_security_context(spec: Doc, path: str) -> Errors:
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         told = "ShareProcessNamespace and HostPID cannot both be enabled"
         errors.append(invalid(f"{path}.shareProcessNamespace", True, told))
-    return errors + _validate_sysctls(spec, f"{path}.sysctls") + check(context, path, _POD_CONTEXT)
+    return [*errors, *_validate_sysctls(spec, f"{path}.sysctls"), *check(context, path, _POD_CONTEXT)]
 
 
 def validate_host_users(spec: Doc, path: str) -> Wrong:
@@ -127,24 +127,22 @@ def _validate_app_armor(profile: Doc, path: str) -> Errors:
     return errors + ([too_long(at, _APPARMOR_MAX_BYTES)] if len(local.encode()) > _APPARMOR_MAX_BYTES else [])
 
 
-def _validate_sysctls(spec: Doc, path: str) -> Errors:
-    errors: Errors = []
+def _validate_sysctls(spec: Doc, path: str) -> Wrong:
     taken: set[str] = set()
     for idx, sysctl in enumerate(spec.get("securityContext", {}).get("sysctls", ())):
         name, at = sysctl.get("name", ""), f"{path}[{idx}].name"
         if not name:
-            errors.append(required(at))
+            yield required(at)
         elif len(name) > 253 or not _is_sysctl(name):
-            errors.append(invalid(at, name, f"must have at most 253 characters and match regex {_SYSCTL_PATTERN}"))
+            yield invalid(at, name, f"must have at most 253 characters and match regex {_SYSCTL_PATTERN}")
         elif name in taken:
-            errors.append(duplicate(at, name))
+            yield duplicate(at, name)
         dotted = name.replace("/", ".")
         if spec.get("hostNetwork") and dotted.startswith("net."):
-            errors.append(invalid(at, name, "may not be specified when 'hostNetwork' is true"))
+            yield invalid(at, name, "may not be specified when 'hostNetwork' is true")
         elif spec.get("hostIPC") and (dotted in _IPC_SYSCTLS or dotted.startswith("fs.mqueue.")):
-            errors.append(invalid(at, name, "may not be specified when 'hostIPC' is true"))
+            yield invalid(at, name, "may not be specified when 'hostIPC' is true")
         taken.add(name)
-    return errors
 
 
 _ID = within(0, 2**31 - 1)

@@ -183,7 +183,8 @@ def validate_pod_spec(
     errors += rules.check(spec, path, _GATES_AND_SPREAD)
     errors += validate_host_users(spec, path)
     errors += validate_hostname_override(spec, f"{path}.hostnameOverride")
-    return errors + rules.check(spec, path, _NAMES) + validate_os(spec, path) + _validate_file_keys(spec, path)
+    errors += rules.check(spec, path, _NAMES) + validate_os(spec, path)
+    return [*errors, *_validate_file_keys(spec, path)]
 
 
 def _validate_resource_claims(claims: list[Doc], metadata: Doc, path: str) -> Wrong:
@@ -246,9 +247,8 @@ def _validate_pod_level_name(name: str, path: str) -> Errors:
     return errors
 
 
-def _validate_file_keys(spec: Doc, path: str) -> Errors:
+def _validate_file_keys(spec: Doc, path: str) -> Wrong:
     """A variable read from a file needs an emptyDir to read it from. Mirrors validateFileKeyRefVolumes."""
-    errors: Errors = []
     volumes = {volume.get("name", ""): volume for volume in spec.get("volumes", ())}
     for container, where in containers_in(spec, path):
         for idx, variable in enumerate(container.get("env", ())):
@@ -257,10 +257,9 @@ def _validate_file_keys(spec: Doc, path: str) -> Errors:
                 continue
             name, at = reference.get("volumeName", ""), f"{where}.env[{idx}].valueFrom.fileKeyRef.volumeName"
             if name not in volumes:
-                errors.append(not_found(at, name))
+                yield not_found(at, name)
             elif "emptyDir" not in volumes[name]:
-                errors.append(invalid(at, name, "referenced volume must be of type emptyDir"))
-    return errors
+                yield invalid(at, name, "referenced volume must be of type emptyDir")
 
 
 def validate_host_network(spec: Doc, path: str, is_pod: bool) -> Wrong:

@@ -138,7 +138,7 @@ def validate_pod_status_update(new: Doc, old: Doc, *, nomination_ends_with_bindi
     several = status.get("hostIPs", [])
     if several and several[0].get("ip", "") != status.get("hostIP", ""):
         errors.append(invalid("status.hostIPs[0].ip", several[0].get("ip", ""), "must be equal to `hostIP`"))
-    return errors + _validate_addresses(several, was.get("hostIPs", []), "status.hostIPs")
+    return [*errors, *_validate_addresses(several, was.get("hostIPs", []), "status.hostIPs")]
 
 
 def _validate_transitions(now: list[Doc], before: list[Doc], path: str, spec: Doc, kind: str) -> Wrong:
@@ -189,13 +189,11 @@ def _validate_claim_statuses(statuses: list[Doc], spec: Doc) -> Wrong:
         yield from rules.check(status, at, {"resourceClaimName": rules.named(names.dns_subdomain)})
 
 
-def _validate_addresses(now: list[Doc], before: list[Doc], path: str) -> Errors:
+def _validate_addresses(now: list[Doc], before: list[Doc], path: str) -> Wrong:
     kept = {item.get("ip", "") for item in before}
     values = [item.get("ip", "") for item in now]
-    errors: Errors = []
     for idx, value in enumerate(values):
-        errors += rules.validate_ip(value, f"{path}[{idx}]", kept)
+        yield from rules.validate_ip(value, f"{path}[{idx}]", kept)
     if len(values) > 2 or (len(values) == 2 and not rules.is_dual_stack(values)):
         shown = [{"IP": value} for value in values]
-        errors.append(invalid(path, shown, "may specify no more than one IP for each IP family"))
-    return errors
+        yield invalid(path, shown, "may specify no more than one IP for each IP family")

@@ -20,7 +20,8 @@ _CONDITIONS = "status.conditions"
 
 
 def validate_job_status(new: Doc, old: Doc) -> Errors:
-    return _validate_numbers(new) + _validate_state(new, old) + _validate_indexes(new, old) + _validate_kept(new, old)
+    errors = _validate_numbers(new) + _validate_state(new, old)
+    return [*errors, *_validate_indexes(new, old), *_validate_kept(new, old)]
 
 
 def has_condition(doc: Doc, kind: str, status: str = "True") -> bool:
@@ -108,28 +109,26 @@ def _validate_state(new: Doc, old: Doc) -> Errors:
     return errors
 
 
-def _validate_indexes(new: Doc, old: Doc) -> Errors:
+def _validate_indexes(new: Doc, old: Doc) -> Wrong:
     spec, status, was = new["spec"], new.get("status", {}), old.get("status", {})
     completed, failed, bound = status.get("completedIndexes", ""), status.get("failedIndexes"), spec.get("completions")
     completed_changed = completed != was.get("completedIndexes", "")
     failed_changed = failed != was.get("failedIndexes")
-    errors: Errors = []
     if completed_changed and bound is not None:
-        errors += _validate_format(completed, bound, "completedIndexes")
+        yield from _validate_format(completed, bound, "completedIndexes")
     if failed_changed and bound is not None and "backoffLimitPerIndex" in spec and failed is not None:
-        errors += _validate_format(failed, bound, "failedIndexes")
+        yield from _validate_format(failed, bound, "failedIndexes")
     if completed_changed and completed and not is_indexed(spec):
         told = "cannot set non-empty completedIndexes when non-indexed completion mode"
-        errors.append(invalid("status.completedIndexes", completed, told))
+        yield invalid("status.completedIndexes", completed, told)
     if failed_changed and failed is not None and "backoffLimitPerIndex" not in spec:
         told = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
-        errors.append(invalid("status.failedIndexes", failed, told))
+        yield invalid("status.failedIndexes", failed, told)
     if (completed_changed or failed_changed) and bound is not None and failed is not None:
         both = _overlap(_understood(completed, bound), _understood(failed, bound))
         if both is not None:
             told = f"failedIndexes and completedIndexes overlap at index: {both}"
-            errors.append(invalid("status.failedIndexes", failed, told))
-    return errors
+            yield invalid("status.failedIndexes", failed, told)
 
 
 def _validate_format(text: str, bound: int, field: str) -> Errors:
@@ -164,32 +163,30 @@ def _overlap(one: list[Interval], other: list[Interval]) -> int | None:
     return None
 
 
-def _validate_kept(new: Doc, old: Doc) -> Errors:
+def _validate_kept(new: Doc, old: Doc) -> Wrong:
     spec, status, was = new["spec"], new.get("status", {}), old.get("status", {})
-    errors: Errors = []
     for kind in ("Failed", "Complete", "FailureTarget"):
         if has_condition(old, kind) and not has_condition(new, kind):
-            errors.append(invalid(_CONDITIONS, OMIT, f"cannot disable the terminal {kind}=True condition"))
+            yield invalid(_CONDITIONS, OMIT, f"cannot disable the terminal {kind}=True condition")
     # An Indexed Job of as many pods as completions may be made smaller.
     is_scalable = is_indexed(spec) and spec.get("completions") == spec.get("parallelism")
     for field in ("failed", "succeeded"):
         if status.get(field, 0) < was.get(field, 0) and not (field == "succeeded" and is_scalable):
-            errors.append(invalid(f"status.{field}", status.get(field, 0), f"cannot decrease the {field} counter"))
+            yield invalid(f"status.{field}", status.get(field, 0), f"cannot decrease the {field} counter")
     finished_at, before = status.get("completionTime"), was.get("completionTime")
     if finished_at is not None and before is not None and finished_at != before:
-        errors.append(invalid("status.completionTime", finished_at, "field is immutable"))
+        yield invalid("status.completionTime", finished_at, "field is immutable")
     is_resuming = has_condition(old, "Suspended") and has_condition(new, "Suspended", "False")
     is_other_start = "startTime" in was and status.get("startTime") != was["startTime"]
     if is_other_start and not is_resuming and not spec.get("suspend"):
         told = "field is immutable for unsuspended job once set"
-        errors.append(invalid("status.startTime", status.get("startTime"), told))
+        yield invalid("status.startTime", status.get("startTime"), told)
     if has_condition(old, "SuccessCriteriaMet") and not has_condition(new, "SuccessCriteriaMet"):
-        errors.append(invalid(_CONDITIONS, OMIT, "cannot disable the SuccessCriteriaMet=True condition"))
+        yield invalid(_CONDITIONS, OMIT, "cannot disable the SuccessCriteriaMet=True condition")
     is_met_late = has_condition(new, "SuccessCriteriaMet") and not has_condition(old, "SuccessCriteriaMet")
     if is_met_late and has_condition(old, "Complete"):
         told = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"
-        errors.append(invalid(_CONDITIONS, OMIT, told))
-    return errors
+        yield invalid(_CONDITIONS, OMIT, told)
 
 
 _MOST_RULES = 20
