@@ -216,6 +216,5 @@ def _quoted_char(character: str) -> str:
         return f"'\\{character}'"
     if character.isprintable():
         return f"'{character}'"
-    named = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f", "\v": "\\v", "\a": "\\a"}
     escaped = f"\\x{ord(character):02x}" if ord(character) < 0x80 else f"\\u{ord(character):04x}"
-    return f"'{named.get(character, escaped)}'"
+    return f"'{_SHORT_ESCAPES.get(character, escaped)}'"

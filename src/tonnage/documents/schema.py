@@ -15,7 +15,8 @@ compare them with a server. Everything that needs to know a document's shape ask
 keys; `group.T` a type of another file (those of meta need no prefix). Words after the type: `map=k1,k2` and `set` say
 how server-side apply merges a list (without a word it is atomic), `atomic` that a map or struct is replaced as a whole
 and `granular` that it is not, though its type is atomic; `merge` or `merge=key`, `retainKeys` and `replace` are for
-strategic merge patch; `default=V` is a key's value when absent. `~` starts the description, for `kubectl explain`.
+strategic merge patch; `default=V` is a key's value when absent; a Go object
+has an `always` field even where the document has none. `~` starts the description, for `kubectl explain`.
 
 `@4` is the field's number in protobuf, `@2.10` when JSON inlines it from the message in field 2. A field without a
 number is not in upstream's message: ours alone, or apiVersion and kind, which travel in the envelope (metadata of a
@@ -109,6 +110,8 @@ class Field:
     retain_keys: bool = False
     patch_replace: bool = False
     """Strategic merge replaces what is in this field as a whole."""
+    is_always_there: bool = False
+    """Not required, and yet in every Go object: a struct that is no pointer, say."""
     default: Any = None
     description: str = ""
     wire: tuple[int, ...] = ()
@@ -243,7 +246,7 @@ _HEAD = {
     "kind": "What this object is.",
     "metadata": "Name, labels, owners and what the server keeps about every object.",
 }
-_WORDS = frozenset({"map", "set", "merge", "retainKeys", "replace", "atomic", "granular", "default"})
+_WORDS = frozenset({"map", "set", "merge", "retainKeys", "replace", "atomic", "granular", "default", "always"})
 _NUMBER = re.compile(r"@[1-9][0-9]*(\.[1-9][0-9]*)*[?-]?")
 
 
@@ -262,6 +265,7 @@ def _field(words: list[str], description: str, local: dict[str, Struct], scopes:
         is_granular="granular" in options,
         retain_keys="retainKeys" in options,
         patch_replace="replace" in options,
+        is_always_there="always" in options,
         default=default,
         description=description,
         wire=tuple(int(part) for part in number.strip("@?-").split(".") if part),

@@ -6,7 +6,7 @@ their keys or their value; maps and structs are walked into. A schema is compile
 
 One Go habit shows through. A Go server holds structs, so a required field and a nested struct that is no pointer are
 there even in an object that does not mention them; gaining content, they are modified inside and not added themselves.
-Required fields say so in the schema; the others stand in `_ALWAYS_THERE`.
+The schema says which these are: required ones, and those with the word `always`.
 
 Documents are expected to fit their schema. The one thing that may still go wrong is a list item without any of the keys
 that name it: `UnnamedItem`.
@@ -275,30 +275,6 @@ class ListShape(Shape):
 DEDUCED = _Deduced()
 
 
-_ALWAYS_THERE: dict[str, tuple[str, ...]] = {
-    "AllocationResult": ("devices",),
-    "Container": ("resources",),
-    "ContainerStatus": ("lastState", "state"),
-    "CustomResourceDefinitionStatus": ("acceptedNames", "conditions"),
-    "DaemonSetSpec": ("updateStrategy",),
-    "DeploymentSpec": ("strategy",),
-    "EphemeralContainer": ("resources",),
-    "Event": ("deprecatedSource", "involvedObject", "regarding", "reportingComponent", "reportingInstance", "source"),
-    "NodeDaemonEndpoints": ("kubeletEndpoint",),
-    "NodeStatus": ("daemonEndpoints", "nodeInfo"),
-    "PersistentVolumeClaimSpec": ("resources",),
-    "PersistentVolumeClaimTemplate": ("metadata",),
-    "PodTemplate": ("template",),
-    "PodTemplateSpec": ("metadata", "spec"),
-    "ReplicaSetSpec": ("template",),
-    "ResourceClaimSpec": ("devices",),
-    "ResourceClaimTemplateSpec": ("metadata", "spec"),
-    "ServiceStatus": ("loadBalancer",),
-    "StatefulSetSpec": ("updateStrategy",),
-}
-"""Struct -> fields that are not required and yet in every Go object, as metadata, spec and status of a kind are."""
-
-
 # Weak: the schemas of custom resources come and go.
 _shapes: WeakKeyDictionary[Struct, Entries] = WeakKeyDictionary()
 _list_shapes: WeakKeyDictionary[ListOf, Shape] = WeakKeyDictionary()
@@ -309,11 +285,9 @@ def shape_of(struct: Struct) -> Entries:
     shape = _shapes.get(struct)
     if shape is None:
         shape = _shapes[struct] = Entries()  # entered before its fields, which may lead back to it
-        always = _ALWAYS_THERE.get(struct.name, ())
-        if struct.is_kind:
-            always = (*always, "metadata", "spec", "status")
         for name, field in struct.fields.items():
-            is_there = field.required or name in always
+            is_of_kind = struct.is_kind and name in ("metadata", "spec", "status")
+            is_there = field.required or field.is_always_there or is_of_kind
             below = LEAF if field.is_atomic else _shape(field.type)
             if field.is_granular and isinstance(field.type, Struct):
                 below = shape_of(field.type)

@@ -33,6 +33,7 @@ from tonnage.documents.custom.validation import ABSENT, Rules, embedded_errors, 
 from tonnage.documents.scale import validate_scale_paths
 from tonnage.documents.schema import ShapedResource, Struct, schema_of_resource
 from tonnage.documents.strategy import Generation, Strategy
+from tonnage.documents.validation.metadata import STANDARD_FINALIZERS
 from tonnage.gates import Gates
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, dig, keys_in
@@ -43,7 +44,6 @@ STORE_PREFIX = "custom:"
 """What keys of custom objects begin with: a definition may name a resource that the table has, and must not get at
 its objects."""
 _LARGE_FIELDS = 2000
-_STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -265,7 +265,7 @@ class CustomResourceStrategy(Strategy):
         told: list[str] = []
         for finalizer in sorted(set(new["metadata"].get("finalizers", ())) - known):
             told += [f'metadata.finalizers: "{finalizer}": {wrong}' for wrong in names.qualified_name(finalizer)]
-            if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
                 path = " including a path (/)" if "." in finalizer else ""
                 told.append(
                     f'metadata.finalizers: "{finalizer}": prefer a domain-qualified finalizer name{path} to avoid '

@@ -26,7 +26,7 @@ from tonnage.objects.names import NameRule
 ANNOTATIONS_MAX_BYTES = 256 * 1024
 FIELD_MANAGER_MAX_BYTES = 128
 _ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
-_STANDARD_FINALIZERS = frozenset({"kubernetes", _ORPHAN, _FOREGROUND})
+STANDARD_FINALIZERS = frozenset({"kubernetes", _ORPHAN, _FOREGROUND})
 
 
 def validate_object_meta(
@@ -146,7 +146,7 @@ def _validate_finalizers(finalizers: list[str], are_qualified: bool) -> Errors:
 
 
 def validate_qualified_finalizer(finalizer: str, path: str) -> Errors:
-    if "/" in finalizer or finalizer in _STANDARD_FINALIZERS:
+    if "/" in finalizer or finalizer in STANDARD_FINALIZERS:
         return []
     return [invalid(path, finalizer, "name is neither a standard finalizer name nor is it fully qualified")]
 

@@ -47,6 +47,19 @@ SOURCES: dict[str, tuple[str, ...]] = {
 }
 """Each source with the fields it cannot do without; those judged by a rule of their own name none here."""
 
+DEAD_SOURCES = {
+    "photonPersistentDisk": ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
+    "gitRepo": ("gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
+    "scaleIO": ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+    "flocker": ("flocker", "deprecated in v1.22, non-functional in v1.25+"),
+    "storageos": ("storageOS", "deprecated in v1.22, non-functional in v1.25+"),
+    "quobyte": ("quobyte", "deprecated in v1.22, non-functional in v1.25+"),
+    "glusterfs": ("glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+    "cephfs": ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+    "rbd": ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
+}
+"""Sources that do nothing any more: how warnings call each, and what became of it."""
+
 # Where upstream's errors stand, when that is not the field's own name: for a missing field, for a second source.
 _MISSING_AT = {"gcePersistentDisk": "persistentDisk"}
 _SECOND_AT = {"cephfs": "cephFS"}

@@ -13,6 +13,7 @@ from tonnage.documents.kinds.pods.pod_placement import PREFERRED, REQUIRED
 from tonnage.documents.kinds.pods.pod_security import containers_in
 from tonnage.documents.kinds.storage.persistent_volume_claim import claim_spec_warnings
 from tonnage.documents.validation.selectors import DEPRECATED_NODE_LABELS, node_selector_term_warnings
+from tonnage.documents.validation.volume_sources import DEAD_SOURCES
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import go_value
@@ -21,17 +22,6 @@ from tonnage.quantity import Quantity
 MAX_WARNINGS = 100
 """As many warnings about ports as anybody reads; of a thousand equal ports each clashes with each."""
 _NO_SELECTOR = "a null labelSelector results in matching no pod"
-_DEAD_SOURCES = {
-    "photonPersistentDisk": ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
-    "gitRepo": ("gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
-    "scaleIO": ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
-    "flocker": ("flocker", "deprecated in v1.22, non-functional in v1.25+"),
-    "storageos": ("storageOS", "deprecated in v1.22, non-functional in v1.25+"),
-    "quobyte": ("quobyte", "deprecated in v1.22, non-functional in v1.25+"),
-    "glusterfs": ("glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
-    "cephfs": ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
-    "rbd": ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
-}
 
 
 def pod_warnings(pod: Doc) -> list[str]:
@@ -54,7 +44,7 @@ def spec_warnings(spec: Doc, path: str) -> list[str]:
     told = _placement_warnings(spec, path)
     for idx, volume in enumerate(spec.get("volumes", ())):
         at = f"{path}.volumes[{idx}]"
-        told += [f"{at}.{name}: {fate}" for source, (name, fate) in _DEAD_SOURCES.items() if source in volume]
+        told += [f"{at}.{name}: {fate}" for source, (name, fate) in DEAD_SOURCES.items() if source in volume]
         if any(not source for source in volume.get("projected", {}).get("sources", ())):
             told.append(f"volume {go_value(volume.get('name', ''))} (Projected) has no sources provided")
         template = volume.get("ephemeral", {}).get("volumeClaimTemplate")

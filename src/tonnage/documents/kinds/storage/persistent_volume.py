@@ -18,7 +18,7 @@ from tonnage.documents.validation.selectors import (
     node_selector_term_warnings,
     validate_node_selector,
 )
-from tonnage.documents.validation.volume_sources import SOURCE_DEFAULTS, SOURCES, validate_source
+from tonnage.documents.validation.volume_sources import DEAD_SOURCES, SOURCE_DEFAULTS, SOURCES, validate_source
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS
@@ -97,17 +97,9 @@ class PersistentVolumeStrategy(Strategy):
         terms = spec.get("nodeAffinity", {}).get("required", {}).get("nodeSelectorTerms", [])
         for idx, term in enumerate(terms):
             told += node_selector_term_warnings(term, f"spec.nodeAffinity.required.nodeSelectorTerms[{idx}]")
-        for source, shown, since, gone in (
-            ("cephfs", "cephfs", "v1.28", "v1.31"),
-            ("photonPersistentDisk", "photonPersistentDisk", "v1.11", "v1.16"),
-            ("scaleIO", "scaleIO", "v1.16", "v1.22"),
-            ("storageos", "storageOS", "v1.22", "v1.25"),
-            ("glusterfs", "glusterfs", "v1.25", "v1.26"),
-            ("rbd", "rbd", "v1.28", "v1.31"),
-        ):
-            if source in spec:
-                told.append(f"spec.{shown}: deprecated in {since}, non-functional in {gone}+")
-        return told
+        silent = ("flocker", "quobyte")  # of which upstream says nothing here
+        dead = (shown for source, shown in DEAD_SOURCES.items() if source in spec and source not in silent)
+        return told + [f"spec.{name}: {fate}" for name, fate in dead]
 
 
 def validate_persistent_volume(doc: Doc, *, old: Doc | None = None) -> Errors:
