@@ -90,6 +90,9 @@ class Shelf(Generic[N, K, T]):
     def __contains__(self, name: N) -> bool:
         return name in self._by_name
 
+    def __iter__(self) -> Iterator[N]:
+        return iter(self._by_name)
+
     def __getitem__(self, name: N) -> list[T]:
         """The things under a name; none if there are none."""
         return list(self._by_name.get(name, self._nothing).values())

@@ -136,8 +136,6 @@ class Storage:
             VolumeAttachment: self.attachments,
             Event: self.provisioning_failures,
         }
-        self.rules_tick = 0
-        """Moves when a StorageClass or CSIDriver changes: they are few, and what is remembered depends on them."""
 
     def put(self, new: Object) -> None:
         """An object came or changed. TypeError for a kind that is not storage."""
@@ -176,7 +174,5 @@ class Storage:
         return lambda old, new: self._tell(kind, old, new)
 
     def _tell(self, kind: type[Any], old: Any, new: Any) -> None:
-        if kind is StorageClass or kind is CSIDriver:
-            self.rules_tick += 1
         for listener in self._listeners[kind]:
             listener(old, new)

@@ -18,7 +18,7 @@ from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
-from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, only_row, row_count
+from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, row_count
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint, for_mounted_claims
@@ -136,8 +136,6 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         brought: _Brought | str = cycle.state[self.name]
         if isinstance(brought, str):
             return refuse(np.ones(row_count(rows), dtype=np.bool_), brought, unresolvable=True)
-        if (row := only_row(rows)) >= 0 and _takes(brought, row):
-            return None
         bits = _exceeded(cycle.cluster, brought, rows).astype(np.int64)
         limits = brought.view.limits
         # Told of instead of a full node: the first of the pod's drivers that is not there.
@@ -203,21 +201,6 @@ def _sharer_came(pod: PodInfo, event: ClusterEvent, old: None, new: Pod) -> Hint
 def _limited(csi_node: CSINode) -> set[str]:
     """The drivers that have a limit on a node."""
     return {each.name for each in csi_node.spec.drivers if each.allocatable.count is not None}
-
-
-def _takes(brought: _Brought, row: int) -> bool:
-    """Whether one row passes, in plain numbers."""
-    view = brought.view
-    for driver, where_counted in brought.needed:
-        is_judged = not where_counted or view.limits.has_csi_node.item(row)
-        if is_judged and not view.limits.installed(driver).item(row):
-            return False
-    for driver, count in brought.counts:
-        for volume in brought.mounted:
-            count -= volume.driver == driver and row in view.rows_with(volume)
-        if count and view.used(driver).item(row) + count > view.limits.limits(driver).item(row):
-            return False
-    return True
 
 
 def _exceeded(cluster: Cluster, brought: _Brought, rows: Rows) -> Mask:

@@ -76,8 +76,6 @@ class ProvisioningDemand(NamedTuple):
     """One of them is of a class that makes no volumes."""
     order: tuple[tuple[str, int, tuple[TopologySelectorTerm, ...]], ...] = ()
     """Without the gate the first claim that fails is what is told: of each its class, its place and its topologies."""
-    is_without_nodes: bool = False
-    """No node was selected for any of them."""
 
     @property
     def rebuilt(self) -> set[Key]:
@@ -120,7 +118,6 @@ class VolumeFit:
         self.static = cluster.index(StaticVolumes)
         self._undecided_rows: set[int] = set()
         """Rows that were refused because a decision had searched as much as it may."""
-        self._last_made: tuple[tuple[object, ...], ProvisioningDemand | None] = ((), None)
 
     def begin(self) -> None:
         """Another decision: it may search anew, and what the last one left undecided is asked again."""
@@ -165,22 +162,7 @@ class VolumeFit:
 
     def all_provisioned(self, demand: Demand) -> ProvisioningDemand:
         """What is to be made where no free volume is taken and every volume that can be rebuilt is."""
-        if demand.loose and not demand.pinned and not demand.rebuilds:
-            return self._like_the_last(demand.loose)
         return self._all_of(demand, demand.loose, [each.claim for each in demand.rebuilds])
-
-    def _like_the_last(self, claims: tuple[PersistentVolumeClaim, ...]) -> ProvisioningDemand:
-        """What claims without a node take. Pods of a workload ask for the same, one after another: most find it
-        done."""
-        if len(claims) > 1:
-            claims = tuple(by_size(claims))
-        asked = (self.cluster.storage.rules_tick, *[(claim.class_name, claim.requested) for claim in claims])
-        known, last = self._last_made
-        if known != asked or last is None:
-            last = self.provisioning_demand(claims)._replace(is_without_nodes=True)
-            self._last_made = (asked, last)
-            return last
-        return ProvisioningDemand(claims, last.places, last.units, last.topologies, last.is_hopeless, last.order, True)
 
     def has_free_volumes(self, demand: Demand) -> bool:
         return bool(demand.loose) and self.static.may_match(demand.loose)
@@ -342,7 +324,7 @@ class VolumeFit:
 
     def own_claims(self, provisioning: ProvisioningDemand, unit: int) -> tuple[Key, ...]:
         """Claims whose own holds are not in their way, because a node was selected for one of them."""
-        if provisioning.is_without_nodes or self.holds is None:
+        if self.holds is None or not any(claim.selected_node for claim in provisioning.claims):
             return ()
         of_unit = [claim for claim, at in zip(provisioning.claims, provisioning.places, strict=True) if at == unit]
         return tuple(self.holds.own_claims(provisioning.claims, of_unit))

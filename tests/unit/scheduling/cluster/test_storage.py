@@ -96,16 +96,6 @@ def test_what_is_assumed_of_claims_and_volumes_is_told_as_well():
     assert told == ["", "a", "", "Available", "Bound"]
 
 
-def test_classes_and_drivers_are_rules_and_move_their_tick():
-    storage = Storage()
-    for each in EVERY_KIND:
-        before = storage.rules_tick
-        storage.put(each)
-        assert storage.rules_tick - before == (type(each).__name__ in ("StorageClass", "CSIDriver"))
-    storage.remove(storage_class("fast"))
-    assert storage.rules_tick == 3
-
-
 @pytest.mark.parametrize("other", [node("a"), pod("web")])
 def test_other_kinds_are_none_of_its_business(other: Object):
     with pytest.raises(TypeError, match=f"{type(other).__name__} is not a kind of storage"):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tonnage.scheduling.volumes.reservations.promised_objects import Falls, UnshownVolume
-from tonnage.scheduling.volumes.reservations.promises import EVER, Decided
+from tonnage.scheduling.volumes.reservations.promises import EVER, Decided, Falls, UnshownVolume
 
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 

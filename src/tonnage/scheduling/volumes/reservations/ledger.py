@@ -22,12 +22,22 @@ from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
+from tonnage.scheduling.volumes.capacity.pools import is_elsewhere
 from tonnage.scheduling.volumes.demand import VolumePlan
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes, descending
 from tonnage.scheduling.volumes.rebuilds import RebuildProgress, is_on_its_way
-from tonnage.scheduling.volumes.reservations.holds import AGAIN_S, DELETION, FAILURE, TIMEOUT, Hold, as_assumed
+from tonnage.scheduling.volumes.reservations.holds import (
+    AGAIN_S,
+    DELETION,
+    FAILURE,
+    TIMEOUT,
+    Hold,
+    as_assumed,
+    is_refresh,
+)
 from tonnage.scheduling.volumes.reservations.met_claims import MetClaims
 from tonnage.scheduling.volumes.reservations.promise_book import PromiseBook
 from tonnage.scheduling.volumes.reservations.promises import Promise, is_news, is_still
@@ -44,6 +54,9 @@ class Ledger(PromiseBook):
         self._stale_classes: set[str] = set()
         self._awaited: Collection[Key] = ()
         """Claims that are being assumed, and of which `reserve` tells next."""
+        self._node_tick = cluster.node_changes.tick
+        self._node_names = {row: name for name, row in cluster.row_of.items()}
+        """As of that tick: a row says which node it is now, not which it was."""
         self._refusals.on_change.append(self._refusal_changed)
         self._met.meet_all()
         self._tell()  # nobody: what changes from now on is news
@@ -53,17 +66,17 @@ class Ledger(PromiseBook):
         self._storage.on_change(StorageClass, self._class_changed)
         self._storage.on_change(CSIDriver, self._driver_changed)
         self._storage.on_change(VolumeAttachment, self._attachment_changed)
-        self.objects.on_other_groups(self._stale_classes.update)
+        self._groups.on_change.append(self._stale_classes.update)
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def promised(self, uid: str) -> Sizes:
         """The bytes promised of an object, the largest first."""
-        return descending(self._charges.of(uid).values())
+        return descending(self._charges.at(uid).values())
 
     def promises(self, uid: str) -> Mapping[Key, int]:
         """The same by claim. It is what is kept: to be read at once, not to be changed."""
-        return self._charges.of(uid)
+        return self._charges.at(uid)
 
     def held(self, members: Sequence[CSIStorageCapacity], own: Collection[Key]) -> Sizes:
         """Siblings share their promises: of a claim the most that is promised of one of them counts."""
@@ -71,7 +84,7 @@ class Ledger(PromiseBook):
             return self.promised(identity(members[0]))
         found: dict[Key, int] = {}
         for each in members:
-            for key, size in self._charges.of(identity(each)).items():
+            for key, size in self._charges.at(identity(each)).items():
                 if key not in own:
                     found[key] = max(size, found.get(key, 0))
         return descending(found.values())
@@ -85,13 +98,13 @@ class Ledger(PromiseBook):
 
     def holds_on(self, uid: str) -> list[Hold]:
         """The promises on an object, one a claim."""
-        capacity, found = self.objects.get(uid), [self._promises.get(key) for key in self._charges.of(uid)]
+        capacity, found = self._objects.get(uid), [self._promises.get(key) for key in self._charges.at(uid)]
         return [each.as_hold(capacity) for each in found if each is not None and capacity is not None]
 
     def resting(self, class_name: str | None = None) -> list[Hold]:
         self.catch_up()
-        found = self._promises.of_class[class_name] if class_name is not None else self._promises
-        return [each.as_hold(of) for each in found if each.rests for of in self.objects.charged_to(each)]
+        found = self.promises_of_class(class_name) if class_name is not None else self._promises
+        return [each.as_hold(of) for each in found if each.rests for of in self.charged_to(each)]
 
     def tell_timeout(self, timeout_s: float) -> None:
         before = self.longest_timeout_s
@@ -189,14 +202,14 @@ class Ledger(PromiseBook):
                 promise.since = hold.since
                 self._promises.name(promise, hold.uid)
                 self._promises.give_to(promise, pods.get(hold.pod))
-                self._charges.charge(promise, charges[key])
+                self._charge(promise, charges[key])
         self._tell()
 
     def expire(self, now_s: float) -> None:
         self.catch_up()
         for key in list(self._waits.ended(now_s)):
             promise = self._promises.get(key)
-            if promise is not None and self.objects.is_unchecked(promise, promise.made_at):
+            if promise is not None and self.is_unchecked(promise, promise.made_at):
                 self._waits.begin(key, now_s + AGAIN_S)  # it may be that nobody keeps the pools that are to show it
             elif promise is not None:
                 self._met.timed_out(promise)
@@ -205,14 +218,26 @@ class Ledger(PromiseBook):
 
     def catch_up(self) -> None:
         """Account for nodes, new objects and new rules. Costs two comparisons when there are none."""
-        stale = [promise for name in self.objects.changed_nodes() for promise in self._promises.at_node[name]]
-        self._settle_all(stale)
+        if names := self._changed_nodes():
+            self._settle_all([each for each in self._promises if each.node_name in names])
         if self._stale_classes:
             names = sorted(self._stale_classes)
             self._stale_classes.clear()
             for class_name in names:
-                self._settle_all(self._promises.of_class[class_name])
+                self._settle_all(self.promises_of_class(class_name))
         self._tell()
+
+    def _changed_nodes(self) -> Collection[str]:
+        """The nodes that came, went or changed since this was asked last."""
+        changes, cluster = self._cluster.node_changes, self._cluster
+        if self._node_tick == changes.tick:
+            return ()
+        rows = row_numbers(changes.since(self._node_tick, cluster.size)).tolist()
+        self._node_tick = changes.tick
+        before = [self._node_names.get(row, "") for row in rows]
+        now = [cluster.name(row) for row in rows]
+        self._node_names.update(zip(rows, now, strict=True))
+        return {*before, *now}
 
     def _settle_all(self, promises: Iterable[Promise]) -> None:
         for promise in promises:
@@ -266,7 +291,7 @@ class Ledger(PromiseBook):
             claim = self._storage.claims.get(new.spec.claim_ref.key)
             is_free = claim is not None and self._promises.get(claim.key) is None and is_on_its_way(claim, new)
             # It was elsewhere and may move again. One that had arrived and may move is where it is.
-            if claim is not None and is_free and self.objects.progress(claim, old) is RebuildProgress.ELSEWHERE:
+            if claim is not None and is_free and self.progress(claim, old) is RebuildProgress.ELSEWHERE:
                 self._met.meet(claim)
         if new is not None and met is not None and not is_kept:
             self._met.meet_late(new, *met)
@@ -279,14 +304,20 @@ class Ledger(PromiseBook):
             self.catch_up()  # a refresh shows what was made before it: so that has to be accounted for first
         gone = old if old is not None and (new is None or identity(new) != identity(old)) else None
         if gone is not None:
-            self.objects.remove(identity(gone))
+            self._objects.pop(identity(gone), None)
+            self.figures.forget(identity(gone))
             self._settle_all(self._promises_on(identity(gone)))
         if new is not None:
-            tick = self.figures.tick
-            if self.objects.put(new):
+            before = self._objects.get(identity(new))
+            self._objects[identity(new)] = new
+            is_moved = before is None or is_elsewhere(before, new)
+            is_refreshed = before is not None and is_refresh(before.figures_version, new)
+            if before is not None and is_refreshed:
+                self.figures.refreshed(before, new, is_elsewhere=is_moved)
+            if is_moved:
                 # Other nodes, other disks: its figures are not to be compared with those before.
-                self._stale_classes.update(self.objects.classes_with(new.storage_class_name))
-            elif self.figures.tick > tick:
+                self._stale_classes.update(self._groups.classes_with(new.storage_class_name))
+            elif is_refreshed:
                 self._show(new)
             self._settle_all(self._promises_on(identity(new)))
         self._tell(gone)
@@ -317,12 +348,12 @@ class Ledger(PromiseBook):
         if self._made:
             made, self._made = self._made, []
             self._count_once(made)
-        told = self._charges.take_changed()
+        told, self._changed = self._changed, {}
         for uid in told:
             for changed in self.on_change:
                 changed(uid)
         for uid, is_released in told.items():
-            capacity = self.objects.get(uid) or gone
+            capacity = self._objects.get(uid) or gone
             if is_released and capacity is not None:
                 for released in self.on_released:
                     released(capacity)

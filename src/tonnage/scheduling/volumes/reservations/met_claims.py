@@ -14,17 +14,22 @@ How old a volume is, the server's clock says (`ServerTime`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from tonnage.objects.core_v1 import PROVISIONED_BY, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.rebuilds import RebuildProgress, is_on_its_way
 from tonnage.scheduling.volumes.reservations.holds import ServerTime
 from tonnage.scheduling.volumes.reservations.promise_book import PromiseBook
 from tonnage.scheduling.volumes.reservations.promises import Promise
+from tonnage.scheduling.volumes.volume_reach import reachable
 
 _LONGEST_S: Final = 3600.0
 """Volumes that are older than this are not looked at again, however long a profile's timeout is."""
@@ -43,6 +48,7 @@ class MetClaims:
     """Judges claims and volumes when they are met for the first time, and opens their promises."""
 
     def __init__(self, cluster: Cluster, book: PromiseBook) -> None:
+        self._cluster = cluster
         self._storage = cluster.storage
         self._clock = cluster.clock
         self._server = cluster.index(ServerTime)
@@ -78,7 +84,7 @@ class MetClaims:
         created_at = volume.metadata.creation_timestamp
         age_s = self._server.age_s(created_at) if created_at is not None else self._book.longest_timeout_s
         is_wanted = age_s < self._book.longest_timeout_s and self._is_undecided(volume)
-        place = self._book.objects.place_of(volume) if is_wanted else ""
+        place = self._place_of(volume) if is_wanted else ""
         promise = self._book.find(volume, place, age_s) if place else None
         if promise is not None:
             self._book.settle(promise)
@@ -96,6 +102,21 @@ class MetClaims:
             return False
         claim = self._storage.claims.get(owner.key)
         return claim is None or claim.uid != owner.uid or not claim.selected_node
+
+    def _place_of(self, volume: PersistentVolume) -> str:
+        """A node whose room a volume took, by its node affinity; empty if that names none, or nodes with different
+        objects."""
+        if volume.spec.node_affinity.required is None:
+            return ""
+        rows = np.flatnonzero(self._cluster.exists)
+        names = [self._cluster.name(row) for row in rows[reachable(self._cluster, volume, rows)].tolist()]
+        first: Sequence[CSIStorageCapacity] | None = None
+        for name in names:
+            objects = self._book.undecided_at(volume.spec.storage_class_name, name)
+            if first is not None and list(map(identity, objects)) != list(map(identity, first)):
+                return ""
+            first = objects
+        return names[0] if names else ""
 
     def take_unseen(self, volume_name: str) -> tuple[Key, int] | None:
         """The bound claim that named a volume before that came, and when that was."""
@@ -131,8 +152,8 @@ class MetClaims:
             self._meet_bound(claim, volume, tick)
             promise = self._book.promise_of(key)
             if promise is not None:
-                objects = self._book.objects.charged_to(promise)
-                for each in (*objects, *self._book.objects.shared_with(objects)):
+                objects = self._book.charged_to(promise)
+                for each in (*objects, *self._book.shared_with(objects)):
                     if self._book.figures.has_shown(each, promise):
                         promise.shown_by.add(identity(each))
                 self._book.settle(promise)
@@ -160,9 +181,7 @@ class MetClaims:
         if created_at is None or not claim.selected_node:
             return None
         age_s = self._server.age_s(created_at)
-        if age_s >= self._book.longest_timeout_s and not self._book.objects.is_unchecked(
-            Promise(claim, now), created_at
-        ):
+        if age_s >= self._book.longest_timeout_s and not self._book.is_unchecked(Promise(claim, now), created_at):
             if age_s < _LONGEST_S:
                 self._too_old[claim.key] = (claim.uid, tick)
             return None
@@ -172,7 +191,7 @@ class MetClaims:
         """Whether a volume that was rebuilt on the claim's node may be missing in the figures there: an object older
         than the volume's last change, by their versions, may have been measured before it."""
         is_marked = bool(claim.rebuild_target) and claim.rebuild_target == claim.selected_node
-        if not is_marked or self._book.objects.progress(claim, volume) is not RebuildProgress.ARRIVED:
+        if not is_marked or self._book.progress(claim, volume) is not RebuildProgress.ARRIVED:
             return False
-        objects = self._book.objects.charged_to(Promise(claim, self._clock.now(), is_rebuild=True))
+        objects = self._book.charged_to(Promise(claim, self._clock.now(), is_rebuild=True))
         return any(each.has_kept_pools or each.metadata.revision < volume.metadata.revision for each in objects)

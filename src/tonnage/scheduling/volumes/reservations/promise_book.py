@@ -3,15 +3,19 @@
 A volume takes its room where it was made until it is gone, whatever becomes of its claim. So when the claim is sent
 elsewhere, is deleted or lets go of it, the promise goes on as `data (volume pvc-1, on node-1)`, which no claim can be
 named.
+
+The object that Reserve named is charged as long as it reaches the node; a promise without a name is charged to every
+object of its class that does. Siblings in a capacity group are charged too. Each is charged until it shows the volume.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 
+from tonnage.keyed import Shelf
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import (
     BIND_COMPLETED,
@@ -20,17 +24,72 @@ from tonnage.objects.core_v1.persistent_volume import (
     VolumeResourceRequirements,
 )
 from tonnage.objects.core_v1.volume import ObjectReference
-from tonnage.objects.meta import StampedMeta, split_key
+from tonnage.objects.meta import Key, StampedMeta, split_key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
+from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.capacity.pools import largest_volume
 from tonnage.scheduling.volumes.demand import counted_bytes
-from tonnage.scheduling.volumes.rebuilds import RebuildProgress
-from tonnage.scheduling.volumes.reservations.holds import DELETION, FAILURE, REFRESH, REFUSAL, CapacityHolds, Hold
-from tonnage.scheduling.volumes.reservations.promised_objects import PromisedObjects
-from tonnage.scheduling.volumes.reservations.promises import EVER, Charges, Decided, Promise, Promises
+from tonnage.scheduling.volumes.rebuilds import RebuildProgress, VolumePlaces, progress_of
+from tonnage.scheduling.volumes.reservations.holds import (
+    DELETION,
+    FAILURE,
+    REFRESH,
+    REFUSAL,
+    CapacityHolds,
+    Hold,
+    is_looked_at_anew,
+)
+from tonnage.scheduling.volumes.reservations.promises import EVER, Decided, Figures, Promise
+
+
+class Promises:
+    """Promises by claim, and the other ways to find them."""
+
+    def __init__(self) -> None:
+        self._by_claim: dict[Key, Promise] = {}
+        self.of_pod: Shelf[str, Key, Promise] = Shelf()
+        self.naming: Shelf[str, Key, Promise] = Shelf()
+        """By the uid of the object that Reserve charged them to."""
+        self.moving: Shelf[str, Key, Promise] = Shelf()
+        """By the name of the volume: those that wait for it to be elsewhere, where it goes and where it is."""
+
+    def __iter__(self) -> Iterator[Promise]:
+        return iter(self._by_claim.values())
+
+    def get(self, key: Key) -> Promise | None:
+        return self._by_claim.get(key)
+
+    def add(self, promise: Promise) -> None:
+        self._by_claim[promise.key] = promise
+        if promise.is_rebuild or promise.is_left_behind:
+            self.moving.put(promise.claim.spec.volume_name, promise.key, promise)
+
+    def remove(self, promise: Promise) -> None:
+        self.give_to(promise, None)
+        self.name(promise, "")
+        del self._by_claim[promise.key]
+        if promise.is_rebuild or promise.is_left_behind:
+            self.moving.take(promise.claim.spec.volume_name, promise.key)
+
+    def give_to(self, promise: Promise, pod: PodInfo | None) -> None:
+        """Say which pod a promise is for; None when it is not known."""
+        if promise.pod is not None:
+            self.of_pod.take(promise.pod.uid, promise.key)
+        promise.pod = pod
+        if pod is not None:
+            self.of_pod.put(pod.uid, promise.key, promise)
+
+    def name(self, promise: Promise, uid: str) -> None:
+        """Say which object a promise is charged to; empty when it is not known."""
+        if promise.named:
+            self.naming.take(promise.named, promise.key)
+        promise.named = uid
+        if uid:
+            self.naming.put(uid, promise.key, promise)
 
 
 class PromiseBook(CapacityHolds):
@@ -38,10 +97,16 @@ class PromiseBook(CapacityHolds):
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
-        self.objects = PromisedObjects(cluster)
-        self.figures = self.objects.figures
+        self._index = cluster.index(CapacityIndex)  # it listens before the ledger does, and is told of objects first
+        self._groups = self._index.groups
+        self._objects = {identity(each): each for each in self._storage.capacities.values()}
+        """The capacity objects by `identity`, as they were when the ledger was told of them."""
+        self.figures = Figures(self._storage)
         self._promises = Promises()
-        self._charges = Charges()
+        self._charges: Shelf[str, Key, int] = Shelf()
+        """Bytes by object and claim."""
+        self._changed: dict[str, bool] = {}
+        """The objects of which that changed since somebody was told; True where something was given back."""
         self._volume_of: dict[str, str] = {}
         """By the uid of a claim, the name of the volume that was made for it."""
         self._volumes_made = 0
@@ -50,9 +115,11 @@ class PromiseBook(CapacityHolds):
         for volume in self._storage.volumes:
             self.volume_came(volume)
 
-    def promise_of(self, claim: str) -> Promise | None:
-        """The promise of the claim of a key."""
+    def promise_of(self, claim: Key) -> Promise | None:
         return self._promises.get(claim)
+
+    def promises_of_class(self, class_name: str) -> list[Promise]:
+        return [each for each in self._promises if each.class_name == class_name]
 
     # -- a promise's life ---------------------------------------------------------------------------------------------
 
@@ -74,7 +141,7 @@ class PromiseBook(CapacityHolds):
     def was_made(self, promise: Promise, tick: int, made_at: datetime | None, age_s: float = 0.0) -> None:
         """The volume of a promise was made, or has arrived: seen at this tick, and at this time of the server's."""
         promise.made_tick, promise.made_at = tick, made_at
-        promise.looked_at = {identity(each): each.checked_at for each in self.objects.charged_to(promise)}
+        promise.looked_at = {identity(each): each.checked_at for each in self.charged_to(promise)}
         self._made.append(promise)
         self._waits.begin(promise.key, self._clock.monotonic() - age_s)
 
@@ -82,28 +149,30 @@ class PromiseBook(CapacityHolds):
         """Charge a promise to the objects that do not show it yet; end it if the object it was charged to, and all that
         share its pools, show it."""
         if promise.is_left_behind or promise.is_rebuild:
-            progress = self.objects.progress(promise.claim)
+            progress = self.progress(promise.claim)
             if progress is RebuildProgress.ELSEWHERE:
                 self._drop(promise, DELETION if promise.is_left_behind else FAILURE)
                 return
             if promise.is_rebuild:
                 self._follow_rebuild(promise, progress)
         if self._rests(promise):
-            self._charges.charge(promise, {})
+            self._charge(promise, {})
             return
-        of_class = self.objects.charged_to(promise)
-        objects = [*of_class, *self.objects.shared_with(of_class)]
+        of_class = self.charged_to(promise)
+        objects = [*of_class, *self.shared_with(of_class)]
         unaware = [each for each in objects if not self.figures.shows(each, promise)]
         if len(unaware) < len(objects):
             is_over = promise.claim.is_bound or self.figures.includes(of_class[0], promise)
             if not unaware and is_over and [promise.named] == [identity(each) for each in of_class]:
                 self._drop(promise, REFRESH)
                 return
-        size = counted_bytes(promise.claim, self._storage, is_rebuild=promise.is_rebuild)
-        if promise.is_rebuild and size is not None and self.objects.is_refused(promise.claim):
+        claim, places = promise.claim, self._cluster.index(VolumePlaces)
+        size = counted_bytes(claim, self._storage, is_rebuild=promise.is_rebuild)
+        is_missed = promise.is_rebuild and places.is_missed(claim.spec.volume_name, claim.selected_node)
+        if is_missed and size is not None:
             # A refused rebuild is charged only where it would fit: elsewhere it has nothing to hold.
             unaware = [each for each in unaware if largest_volume(each) >= size]
-        self._charges.charge(promise, {identity(each): size for each in unaware} if size is not None else {})
+        self._charge(promise, {identity(each): size for each in unaware} if size is not None else {})
 
     def _follow_rebuild(self, promise: Promise, progress: RebuildProgress) -> None:
         if progress is RebuildProgress.UNDER_WAY:
@@ -127,9 +196,20 @@ class PromiseBook(CapacityHolds):
         for uid in promise.charged if not is_left else ():
             if uid not in promise.shown_by:
                 self.figures.ended(uid, promise, promise.charged[uid])
-        self._charges.charge(promise, {})
+        self._charge(promise, {})
         self._promises.remove(promise)
         self._waits.stop(promise.key)
+
+    def _charge(self, promise: Promise, charges: Mapping[str, int]) -> None:
+        """Charge a promise to these objects, and to no others any more."""
+        before, promise.charged = promise.charged, charges
+        for uid in [each for each in before if each not in charges]:
+            self._changed[uid] = True
+            self._charges.take(uid, promise.key)
+        for uid, size in charges.items():
+            if size != before.get(uid):
+                self._charges.put(uid, promise.key, size)
+                self._changed[uid] = self._changed.get(uid, False) or size < before.get(uid, 0)
 
     # -- volumes that were made ---------------------------------------------------------------------------------------
 
@@ -190,9 +270,9 @@ class PromiseBook(CapacityHolds):
         if of_class is None or of_class.waits_for_consumer or owner is None or not owner.uid or is_promised:
             return
         order, charged = self._next_order(), dict[str, None]()
-        for class_name in self.objects.classes_with(of_class.name):
-            for promise in self._promises.of_class[class_name]:
-                if self.objects.progress(promise.claim, volume) is not RebuildProgress.ELSEWHERE:
+        for class_name in self._groups.classes_with(of_class.name):
+            for promise in self.promises_of_class(class_name):
+                if self.progress(promise.claim, volume) is not RebuildProgress.ELSEWHERE:
                     charged |= dict.fromkeys(promise.charged)
         for uid in charged:
             self.figures.came_undecided(uid, volume, owner.key, order)
@@ -200,7 +280,7 @@ class PromiseBook(CapacityHolds):
     def show_made(self, promise: Promise) -> None:
         """The volume of a promise exists: note what its objects show of it, if they fell before."""
         for uid in list(promise.charged):
-            capacity = self.objects.get(uid)
+            capacity = self._objects.get(uid)
             if capacity is not None and uid not in promise.shown_by:
                 for shown in self.figures.shown_by_volume(capacity, promise, self._unshown):
                     shown.shown_by.add(uid)
@@ -217,7 +297,7 @@ class PromiseBook(CapacityHolds):
 
     def _promises_on(self, uid: str) -> list[Promise]:
         """What is charged to an object, and what is to be once it counts: its driver may not publish now."""
-        charged = [self._promises.get(key) for key in self._charges.of(uid)]
+        charged = [self._promises.get(key) for key in self._charges.at(uid)]
         found = dict.fromkeys([*charged, *self._promises.naming[uid]])
         return [each for each in found if each is not None]
 
@@ -261,7 +341,7 @@ class PromiseBook(CapacityHolds):
 
     def _of_hold(self, hold: Hold) -> Promise | None:
         """Open the promise that another ledger has for a volume whose claim is gone; None if there is a claim."""
-        of, (namespace, name) = self.objects.get(hold.uid), split_key(hold.claims[0])
+        of, (namespace, name) = self._objects.get(hold.uid), split_key(hold.claims[0])
         if of is None or not name.endswith(")"):
             return None
         volume_name = name.partition(" (volume ")[2].partition(",")[0]
@@ -291,6 +371,51 @@ class PromiseBook(CapacityHolds):
             return left
         resources = msgspec.structs.replace(claim.spec.resources, requests={"storage": volume.size})
         return msgspec.structs.replace(left, spec=msgspec.structs.replace(claim.spec, resources=resources))
+
+    # -- what is charged ----------------------------------------------------------------------------------------------
+
+    def charged_to(self, promise: Promise) -> Sequence[CSIStorageCapacity]:
+        """The objects that a promise is charged to while its volume is being made; what was named also if its node is
+        gone."""
+        named = self._objects.get(promise.named)
+        row = self._cluster.row_of.get(promise.node_name)
+        if row is None:
+            return (named,) if named is not None and named.storage_class_name == promise.class_name else ()
+        if named is not None and self._index.reaches(promise.named, promise.class_name, row):
+            return (named,)
+        if promise.is_undecided:
+            return self.undecided_at(promise.class_name, promise.node_name)
+        return self._index.objects_at(promise.class_name, promise.node_name)
+
+    def undecided_at(self, class_name: str, node_name: str) -> Sequence[CSIStorageCapacity]:
+        """The objects that a volume nobody decided on may have taken from: of its class, else of those that share its
+        pools."""
+        found = self._index.objects_at(class_name, node_name)
+        if found or not self._groups.has_groups:
+            return found
+        others = [self._index.objects_at(each, node_name) for each in self._groups.classes_with(class_name)]
+        return [capacity for objects in others for capacity in objects]
+
+    def shared_with(self, objects: Sequence[CSIStorageCapacity]) -> Sequence[CSIStorageCapacity]:
+        """Objects of other classes that draw from the same pools as these: they are charged as well."""
+        if not self._groups.has_groups:
+            return ()
+        siblings = [each for charged in objects for each in self._groups.siblings(charged)]
+        return list({identity(each): each for each in siblings}.values()) if siblings else ()
+
+    def is_unchecked(self, promise: Promise, made_at: datetime | None) -> bool:
+        """Whether nobody has looked, since its volume was made, at the source of pools that are to show it."""
+        bound_at = promise.claim.metadata.updated_at if not promise.is_rebuild else None
+        return any(
+            each.is_unchecked_since(made_at)
+            and not is_looked_at_anew(each, promise.looked_at.get(identity(each)), bound_at)
+            for each in self.charged_to(promise)
+        )
+
+    def progress(self, claim: PersistentVolumeClaim, volume: PersistentVolume | None = None) -> RebuildProgress:
+        """How far the rebuild of a claim's volume has come, as the volume is now, or as it is handed in."""
+        known = volume or self._storage.volumes.get(claim.spec.volume_name)
+        return RebuildProgress.UNDER_WAY if known is None else progress_of(self._cluster, known, claim.selected_node)
 
 
 def _is_sent_elsewhere(before: PersistentVolumeClaim, now: PersistentVolumeClaim) -> bool:

@@ -1,25 +1,37 @@
-"""One claim's promise, the shelves on which promises are found, and the account of what they take of which object.
+"""One claim's promise, and what the figures of capacity objects show of the volumes that are promised.
 
-`ledger.py` says when a promise begins and ends, `promised_objects.py` what it is charged to; this is what they write
-into.
+A provisioner that names the claims its figures include (`tonnage.dev/included-claims`) is believed. Otherwise they
+show a volume
+
+    that exists, as far as they fell since it was decided on (`Falls`), before or after its claim is bound
+    or that was bound before the refresh before the last one: a provisioner measures again after it has written
+        unless the last was written before the volume's object was    (managedFields, creationTimestamp: one clock)
+
+or if the object was created after the volume. Where `tonnage pools` keeps an object's pools, only a write that changes
+them, or says that they were told anew, is a refresh (docs/decisions/019).
+
+What falls pay for is never more than what the figure was seen to fall; a rise takes back the last falls. With several
+pools bytes are not enough: unless all volumes are of one size, a fall pays only if it is enough for every volume that
+may be in it. Volumes that nobody decided on (immediate binding, shared pools) are paid for like promised ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from tonnage.keyed import Shelf
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
-from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.objects.storage_v1 import INCLUDED_CLAIMS, CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
+from tonnage.scheduling.volumes.capacity.pools import free_bytes, told_pools
+from tonnage.scheduling.volumes.demand import counted_bytes
 from tonnage.scheduling.volumes.reservations.holds import RESTS, WAITS_FOR_REFRESH, Hold
 
-_NOTHING: Mapping[str, int] = {}
 _REBUILDING = "waits for its volume to be rebuilt"
 _IS_UNDECIDED = "made without a selected-node that was seen; waits for the object to be refreshed"
 _CLAIM_IS_GONE = "its claim is gone, its volume is not; waits for the object to be refreshed"
@@ -138,87 +150,270 @@ def is_news(old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> bool:
     return is_sent_on and new.rebuild_target == new.selected_node
 
 
-class Promises:
-    """Promises by claim, and the other ways to find them."""
+class Fall(NamedTuple):
+    tick: int
+    size: int
+    told_at: datetime | None = None
+    """When the smaller figure was told, by the server's clock; None when it does not say."""
+
+    def is_since(self, decided: Decided) -> bool:
+        is_early = self.told_at is not None and decided.asked_at is not None and self.told_at < decided.asked_at
+        return self.tick > decided.tick and not is_early
+
+
+class UnshownVolume(NamedTuple):
+    """A volume that an object's figure need not show yet."""
+
+    size: int
+    decided: Decided
+    is_made: bool
+    """Its PersistentVolume exists. One that does not may have been made all the same."""
+
+
+class Falls:
+    """The falls of one object that no volume was paid for with, the oldest first."""
+
+    __slots__ = ("_falls",)
 
     def __init__(self) -> None:
-        self._by_claim: dict[Key, Promise] = {}
-        self.of_class: Shelf[str, Key, Promise] = Shelf()
-        self.at_node: Shelf[str, Key, Promise] = Shelf()
-        self.of_pod: Shelf[str, Key, Promise] = Shelf()
-        self.naming: Shelf[str, Key, Promise] = Shelf()
-        """By the uid of the object that Reserve charged them to."""
-        self.moving: Shelf[str, Key, Promise] = Shelf()
-        """By the name of the volume: those that wait for it to be elsewhere, where it goes and where it is."""
+        self._falls: list[Fall] = []
 
-    def __iter__(self) -> Iterator[Promise]:
-        return iter(self._by_claim.values())
+    def __bool__(self) -> bool:
+        return bool(self._falls)
 
-    def get(self, key: Key) -> Promise | None:
-        return self._by_claim.get(key)
+    def fell(self, tick: int, size: int, told_at: datetime | None = None) -> None:
+        if size > 0:
+            self._falls.append(Fall(tick, size, told_at))
 
-    def add(self, promise: Promise) -> None:
-        self._by_claim[promise.key] = promise
-        self.of_class.put(promise.class_name, promise.key, promise)
-        self.at_node.put(promise.node_name, promise.key, promise)
-        if promise.is_rebuild or promise.is_left_behind:
-            self.moving.put(promise.claim.spec.volume_name, promise.key, promise)
+    def rose(self, size: int) -> None:
+        """There is more free than before: as much of the last falls is forgotten."""
+        while size > 0 and self._falls:
+            last = self._falls.pop()
+            if last.size > size:
+                self._falls.append(last._replace(size=last.size - size))
+            size -= last.size
 
-    def remove(self, promise: Promise) -> None:
-        self.give_to(promise, None)
-        self.name(promise, "")
-        del self._by_claim[promise.key]
-        self.of_class.take(promise.class_name, promise.key)
-        self.at_node.take(promise.node_name, promise.key)
-        if promise.is_rebuild or promise.is_left_behind:
-            self.moving.take(promise.claim.spec.volume_name, promise.key)
+    def since(self, decided: Decided) -> int:
+        """The bytes that fell since a decision."""
+        return sum([each.size for each in self._falls if each.is_since(decided)])
 
-    def give_to(self, promise: Promise, pod: PodInfo | None) -> None:
-        """Say which pod a promise is for; None when it is not known."""
-        if promise.pod is not None:
-            self.of_pod.take(promise.pod.uid, promise.key)
-        promise.pod = pod
-        if pod is not None:
-            self.of_pod.put(pod.uid, promise.key, promise)
+    def take(self, decided: Decided, size: int) -> None:
+        """Pay for a volume with what fell since it was decided on, the oldest fall first, as far as that goes."""
+        left = list[Fall]()
+        for each in self._falls:
+            taken = min(each.size, size) if each.is_since(decided) else 0
+            size -= taken
+            if each.size > taken:
+                left.append(each._replace(size=each.size - taken))
+        self._falls = left
 
-    def name(self, promise: Promise, uid: str) -> None:
-        """Say which object a promise is charged to; empty when it is not known."""
-        if promise.named:
-            self.naming.take(promise.named, promise.key)
-        promise.named = uid
-        if uid:
-            self.naming.put(uid, promise.key, promise)
+    def forget_until(self, tick: int) -> None:
+        """Forget falls for which no volume can be paid that was decided on at this tick or later."""
+        self._falls = [each for each in self._falls if each.tick > tick]
+
+    def pay(self, volumes: Sequence[UnshownVolume], *, has_pools: bool) -> list[int]:
+        """Pay for volumes of an object, the oldest first, and tell which of them, by their place in `volumes`."""
+        if not self._falls or (has_pools and not self._are_enough_for_all(volumes)):
+            return []
+        paid = list[int]()
+        for place, each in enumerate(volumes):
+            if each.is_made and each.size <= self.since(each.decided):
+                self.take(each.decided, each.size)
+                paid.append(place)
+        return paid
+
+    def _are_enough_for_all(self, volumes: Sequence[UnshownVolume]) -> bool:
+        """True if it makes no difference which volumes the falls are of: all are of one size, or there is enough for
+        all."""
+        if len({each.size for each in volumes}) < 2:
+            return True
+        may_be_in = [each for each in volumes if each.is_made or each.size <= self.since(each.decided)]
+        return sum([each.size for each in may_be_in]) <= self.since(EVER)
 
 
-class Charges:
-    """Bytes by object and claim, and the objects of which that changed since somebody was told."""
+class Refresh(NamedTuple):
+    """An object was published again."""
 
-    def __init__(self) -> None:
-        self._of_object: dict[str, dict[Key, int]] = {}
-        self._changed: dict[str, bool] = {}
+    tick: int
+    """How many refreshes of any object there had been by then."""
+    updated_at: datetime | None
+    """When it was written; None when it does not say."""
+    before: Refresh | None = None
+    """The one before it; the one before that is forgotten."""
+    is_measured: bool = True
+    """False: the figures are of another kind than before, pools that `tonnage pools` keeps or the driver's own. They
+    cannot be compared, and when they were measured is not known."""
 
-    def __iter__(self) -> Iterator[str]:
-        """The objects that are charged, by uid."""
-        return iter(self._of_object)
 
-    def of(self, uid: str) -> Mapping[Key, int]:
-        return self._of_object.get(uid, _NOTHING)
+class Figures:
+    """What the refreshes of objects told; by `identity`, their uid."""
 
-    def charge(self, promise: Promise, charges: Mapping[str, int]) -> None:
-        """Charge a promise to these objects, and to no others any more."""
-        before, promise.charged = promise.charged, charges
-        for uid in [each for each in before if each not in charges]:
-            self._changed[uid] = True
-            of_object = self._of_object[uid]
-            del of_object[promise.key]
-            if not of_object:
-                del self._of_object[uid]
-        for uid, size in charges.items():
-            if size != before.get(uid):
-                self._of_object.setdefault(uid, {})[promise.key] = size
-                self._changed[uid] = self._changed.get(uid, False) or size < before.get(uid, 0)
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self.tick = 0
+        """Moves with every refresh of an object."""
+        self._last: dict[str, Refresh] = {}
+        self._falls: dict[str, Falls] = {}
+        self._undecided: dict[str, dict[Key, tuple[int, int, int]]] = {}
+        """By object, volumes that nobody decided on: order, bytes, and the tick they came at."""
 
-    def take_changed(self) -> Mapping[str, bool]:
-        """The objects of which something changed; True where something was given back."""
-        changed, self._changed = self._changed, {}
-        return changed
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    def refreshed(self, before: CSIStorageCapacity, new: CSIStorageCapacity, *, is_elsewhere: bool) -> None:
+        """An object was published again. `is_elsewhere`: for other nodes or another class; its figures cannot be
+        compared."""
+        self.tick += 1
+        uid = identity(new)
+        last, falls = self._last.get(uid), self._falls.setdefault(uid, Falls())
+        is_of_one_kind = before.has_kept_pools == new.has_kept_pools
+        if is_elsewhere or not is_of_one_kind:
+            del self._falls[uid]
+        elif (free := free_bytes(new)) is not None and (free_before := free_bytes(before)) is not None:
+            falls.rose(free - free_before)
+            falls.fell(self.tick, free_before - free, new.figures_at)
+        earlier = last._replace(before=None) if last is not None else None
+        self._last[uid] = Refresh(self.tick, new.figures_at, earlier)
+        if not is_of_one_kind:
+            self._last[uid] = Refresh(self.tick, None, is_measured=False)
+
+    def forget(self, uid: str) -> None:
+        """An object is gone."""
+        for kept in (self._last, self._falls, self._undecided):
+            kept.pop(uid, None)
+
+    def came_undecided(self, uid: str, volume: PersistentVolume, key: Key, order: int) -> None:
+        """A volume of an object was made that nobody decided on, for the claim of this key."""
+        size, falls = volume.size.value(), self._falls.get(uid)
+        if falls is not None and falls.since(EVER) >= size:
+            falls.take(EVER, size)
+        else:
+            self._undecided.setdefault(uid, {})[key] = order, size, self.tick
+
+    def ended(self, uid: str, promise: Promise, charged: int) -> None:
+        """A promise of so many bytes is over for another reason than a fall: what fell may have been its volume."""
+        falls = self._falls.get(uid)
+        if falls and promise.is_made:
+            falls.take(promise.decided, _volume_size(promise, charged))
+
+    # -- what is shown ------------------------------------------------------------------------------------------------
+
+    def shown_by_refresh(self, capacity: CSIStorageCapacity, unshown: Sequence[Promise]) -> list[Promise]:
+        """Which volumes an object shows after its last refresh, of promises on it that it does not show yet."""
+        uid = identity(capacity)
+        refresh, falls = self._last[uid], self._falls.get(uid)
+        if falls is not None:
+            # Nobody is promised anything: the last fall may be of a volume that nobody decided on, and that comes next.
+            falls.forget_until(min([each.decided.tick for each in unshown], default=refresh.tick - 1))
+        if not unshown:
+            self._undecided.pop(uid, None)
+        if not refresh.is_measured or not unshown:
+            return []
+        shown = dict.fromkeys([each for each in unshown if self._is_shown_by_any(each, refresh)])
+        for each in shown:
+            self.ended(uid, each, self._size(each) or 0)
+        shown |= dict.fromkeys(self._paid(capacity, [each for each in unshown if each not in shown]))
+        for each in unshown:
+            if each not in shown and self._is_second_figure(capacity, each, refresh):
+                shown[each] = None
+                self.ended(uid, each, self._size(each) or 0)
+        return list(shown)
+
+    def shown_by_volume(
+        self, capacity: CSIStorageCapacity, promise: Promise, unshown: Callable[[str], Sequence[Promise]]
+    ) -> list[Promise]:
+        """Which volumes an object shows now that the volume of a promise exists. Only an object with pools has to be
+        asked about all of them (`unshown`): what is left of falls was not enough for the others."""
+        uid, size = identity(capacity), self._size(promise)
+        falls = self._falls.get(uid)
+        if not falls or size is None or size > falls.since(promise.decided):
+            return []
+        return self._paid(capacity, unshown(uid) if len(told_pools(capacity)) > 1 else [promise])
+
+    def _paid(self, capacity: CSIStorageCapacity, unshown: Iterable[Promise]) -> list[Promise]:
+        falls, uid = self._falls.get(identity(capacity)), identity(capacity)
+        if not falls:
+            return []
+        found = list[tuple[int, UnshownVolume, Promise | None, Key]]()
+        for each in unshown:
+            size = self._size(each)
+            if each.is_unsent and not each.is_made:
+                continue
+            if size is not None and not self._is_told_by_name(capacity, each):
+                found.append((each.order, UnshownVolume(size, each.decided, each.is_made), each, each.key))
+        for key, (order, size, _) in self._undecided.get(uid, {}).items():
+            found.append((order, UnshownVolume(size, EVER, is_made=True), None, key))
+        found.sort(key=lambda each: each[0])
+        places = falls.pay([volume for _, volume, _, _ in found], has_pools=len(told_pools(capacity)) > 1)
+        paid = [found[place] for place in places]
+        self._forget_undecided(uid, [key for _, _, promise, key in paid if promise is None])
+        return [promise for _, _, promise, _ in paid if promise is not None]
+
+    def _forget_undecided(self, uid: str, paid: Sequence[Key]) -> None:
+        undecided, refresh = self._undecided.get(uid, {}), self._last.get(uid)
+        before = refresh.before.tick if refresh is not None and refresh.before is not None else -1
+        for key in [key for key, (_, _, tick) in undecided.items() if key in paid or tick < before]:
+            del undecided[key]
+
+    def _is_shown_by_any(self, promise: Promise, refresh: Refresh) -> bool:
+        """A rebuild, and what is not counted, is shown by whatever comes after it was made."""
+        is_unsized = promise.is_rebuild or self._size(promise) is None
+        return is_unsized and promise.made_tick is not None and refresh.tick > promise.made_tick
+
+    def _is_second_figure(self, capacity: CSIStorageCapacity, promise: Promise, refresh: Refresh) -> bool:
+        made_tick, created_at = promise.made_tick, promise.created_at
+        if made_tick is None or refresh.before is None or self._is_told_by_name(capacity, promise):
+            return False
+        if not refresh.before.is_measured or refresh.before.tick <= made_tick:
+            return False
+        written_at, before_at = refresh.updated_at, refresh.before.updated_at
+        is_early = written_at is not None and created_at is not None and written_at < created_at
+        return not is_early and (before_at is None or created_at is None or before_at > created_at)
+
+    def shows(self, capacity: CSIStorageCapacity, promise: Promise) -> bool:
+        """Whether an object tells of what the promised volume takes."""
+        if self.includes(capacity, promise) or identity(capacity) in promise.shown_by:
+            return True
+        made_at = promise.made_at if promise.made_tick is not None else None
+        return made_at is not None and self._is_newer(capacity, made_at)
+
+    def has_shown(self, capacity: CSIStorageCapacity, promise: Promise) -> bool:
+        """Whether an object was published twice since the volume of a promise that is new was made."""
+        refresh = self._last.get(identity(capacity))
+        return refresh is not None and refresh.is_measured and self._is_second_figure(capacity, promise, refresh)
+
+    def _is_newer(self, capacity: CSIStorageCapacity, made_at: datetime) -> bool:
+        """Whether an object was created after a volume was made, and its pools, if another keeps them, told after."""
+        created_at, told_at = capacity.metadata.creation_timestamp, capacity.figures_at
+        if capacity.has_kept_pools and (told_at is None or told_at <= made_at):
+            return False
+        return created_at is not None and created_at > made_at
+
+    def includes(self, capacity: CSIStorageCapacity, promise: Promise) -> bool:
+        """Whether an object says that its figures include the promised volume: by its claim, or by the time before
+        which the volume's object was created."""
+        # What was said of a volume when it was made says nothing about where it is rebuilt.
+        if promise.is_rebuild or not _names_claims(capacity):
+            return False
+        if promise.claim.uid in capacity.metadata.annotations[INCLUDED_CLAIMS].split(","):
+            return True
+        until, created_at = capacity.included_until, promise.created_at
+        return until is not None and created_at is not None and created_at < until
+
+    def _is_told_by_name(self, capacity: CSIStorageCapacity, promise: Promise) -> bool:
+        """Whether the provisioner would name the claim if its figures included the volume; not for one that is sent
+        away."""
+        return _names_claims(capacity) and not (promise.is_left_behind and promise.has_claim)
+
+    def _size(self, promise: Promise) -> int | None:
+        """What a volume takes of the figures: drivers may make it larger than was asked for."""
+        asked = counted_bytes(promise.claim, self._storage, is_rebuild=promise.is_rebuild)
+        return None if asked is None else _volume_size(promise, asked)
+
+
+def _volume_size(promise: Promise, asked: int) -> int:
+    return asked if promise.volume is None else max(asked, promise.volume.size.value())
+
+
+def _names_claims(capacity: CSIStorageCapacity) -> bool:
+    """Whether it is said which claims its figures include; of pools that another keeps, a provisioner knows nothing."""
+    return INCLUDED_CLAIMS in capacity.metadata.annotations and not capacity.has_kept_pools
