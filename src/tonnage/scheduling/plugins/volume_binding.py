@@ -56,7 +56,7 @@ from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.bind_volumes import Assumed, Sending
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.claim_sequences import grades_at, may_differ, sequences_at
-from tonnage.scheduling.volumes.demand import Demand, VolumePlan, claims_of, demand_of, volume_sign
+from tonnage.scheduling.volumes.demand import Demand, VolumePlan, demand_of, sorted_claims, volume_sign
 from tonnage.scheduling.volumes.explain.account_entries import Miss, NodeAccount
 from tonnage.scheduling.volumes.explain.refusal_notes import half_made, reserved_room
 from tonnage.scheduling.volumes.explain.volume_account import VolumeAccount
@@ -194,7 +194,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def pre_filter(self, cycle: Cycle) -> Status | None:
         if not cycle.pod.has_claims:
             return SKIP
-        claims = claims_of(cycle)
+        claims = sorted_claims(cycle.pod, cycle.cluster.storage)
         if isinstance(claims, Status):
             return claims
         if claims.immediate:
@@ -255,7 +255,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         stuck = half_made(cycle.cluster, cycle.pod, notes.demand, rows) if notes.demand.bound else ""
         if stuck or self.reservation is Reservation.NONE:
             return stuck
-        found = reserved_room(notes.fit, notes.demand, notes.provisioning if notes.is_plain else None, rows)
+        found = reserved_room(notes.fit, notes.demand, rows)
         return found.told(cycle.cluster.count, cycle.cluster.clock.now())
 
     def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
@@ -291,15 +291,14 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def prefers(self, cycle: Cycle) -> Prefers:
         """Grades come before scores, or tell equals apart. Where only guaranteed fits pass, all rows are alike."""
         notes: Notes | None = cycle.state.get(self.name)
-        if not self.is_joint or notes is None or not may_differ(notes.fit, notes.provisioning):
+        if notes is None or not may_differ(notes.fit, notes.provisioning):
             return Prefers.NOTHING
         return _PREFERS[self._capacity.pool_fit]
 
     def preference(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> Ints | None:
         """A node where the volumes fit more surely, whatever pools the driver picks, is the better one."""
         notes: Notes = cycle.state[self.name]
-        found = grades_at(notes.fit, None if notes.is_plain else notes.demand, notes.provisioning, rows)
-        return found - np.int64(Grade.GUARANTEED)
+        return grades_at(notes.fit, notes.demand, rows) - np.int64(Grade.GUARANTEED)
 
     # -- going there --------------------------------------------------------------------------------------------------
 
@@ -309,10 +308,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             return SUCCESS
         cluster = cycle.cluster
         row = cluster.row_of[node_name]
-        if notes.is_plain:
-            plan = VolumePlan(provisions=notes.fit.provisions(notes.provisioning, row))
-        else:
-            plan = notes.fit.plan(notes.demand, row)
+        plan = notes.fit.plan(notes.demand, row)
         if plan.is_done:
             notes.plan = plan
             return SUCCESS
@@ -323,8 +319,9 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             plan = plan._replace(provisions=tuple(made))
         if self._scores is not None and (plan.static or any(each.capacity for each in plan.provisions)):
             self._scored["static" if plan.static else "dynamic"] += 1
-        in_turn = sequences_at(notes.fit, None if notes.is_plain else notes.demand, notes.provisioning, row)
-        notes.plan = plan = plan._replace(sequences=in_turn) if in_turn else plan
+        if may_differ(notes.fit, notes.provisioning):
+            plan = plan._replace(sequences=tuple(sequences_at(notes.fit, notes.demand, row)))
+        notes.plan = plan
         try:
             notes.assumed = self._assume(cycle, notes.fit.holds, plan, node_name)
         except TonnageError as exc:

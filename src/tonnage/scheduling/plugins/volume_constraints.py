@@ -44,7 +44,7 @@ from tonnage.scheduling.framework import (
     unresolvable,
 )
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
-from tonnage.scheduling.volumes.demand import new_claims_of, volume_sign
+from tonnage.scheduling.volumes.demand import volume_sign
 from tonnage.scheduling.volumes.explain.account_entries import Miss, elsewhere, in_use
 from tonnage.scheduling.volumes.hints import after_named_claim_change
 
@@ -138,10 +138,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
     )
 
     def indexes(self) -> Iterable[type]:
-        return (
-            MountedDisks,
-            AttachedVolumes,
-        )
+        return (MountedDisks, AttachedVolumes)
 
     def events(self) -> Iterable[EventHint]:
         return (
@@ -161,9 +158,6 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         """SKIP when the pod names no disk, and nobody has a claim that it wants for itself."""
         pod = cycle.pod
         if not pod.pod.spec.volumes:
-            return SKIP
-        if not pod.has_disks and new_claims_of(cycle):
-            cycle.state[self.name] = []
             return SKIP
         wanted: list[Key] = []
         claims = cycle.cluster.storage.claims
@@ -245,7 +239,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
         """Find out where the pod's volumes are. SKIP when none is labelled."""
-        if not cycle.pod.has_claims or new_claims_of(cycle):
+        if not cycle.pod.has_claims:
             return SKIP
         places: dict[Place, None] = {}
         for name, key in cycle.pod.named_claims:

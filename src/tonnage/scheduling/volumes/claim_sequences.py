@@ -29,8 +29,8 @@ from tonnage.scheduling.volumes.volume_fit import ProvisioningDemand, VolumeFit
 
 
 def may_differ(fit: VolumeFit, provisioning: ProvisioningDemand) -> bool:
-    """Whether these volumes may fit one node more surely than another."""
-    return any(has_grades(fit, unit) for unit in provisioning.units)
+    """Whether these volumes may fit one node more surely than another; without the gate nobody asks."""
+    return fit.is_joint and any(has_grades(fit, unit) for unit in provisioning.units)
 
 
 def has_grades(fit: VolumeFit, unit: ClaimGroup) -> bool:
@@ -39,39 +39,21 @@ def has_grades(fit: VolumeFit, unit: ClaimGroup) -> bool:
     return objects.leaves_choices(fit.policy) and (len(unit.sizes) > 1 or objects.has_promises(fit.policy))
 
 
-def grades_at(
-    fit: VolumeFit, demand: Demand | None, provisioning: ProvisioningDemand, rows: npt.NDArray[np.intp]
-) -> Ints:
-    """The grade of each of these rows, all of which hold the volumes. `demand`: None where `provisioning` is made on
-    every row. ORDERED is told as POSSIBLE if some row is guaranteed."""
-    found = _grades(fit, demand, provisioning, rows, with_order=False)
-    return found if found.max() >= Grade.GUARANTEED else _grades(fit, demand, provisioning, rows, with_order=True)
+def grades_at(fit: VolumeFit, demand: Demand, rows: npt.NDArray[np.intp]) -> Ints:
+    """The grade of each of these rows, all of which hold the volumes. ORDERED is told as POSSIBLE if some row is
+    guaranteed."""
+    found = _grades(fit, demand, rows, with_order=False)
+    return found if found.max() >= Grade.GUARANTEED else _grades(fit, demand, rows, with_order=True)
 
 
-def _grades(
-    fit: VolumeFit,
-    demand: Demand | None,
-    provisioning: ProvisioningDemand,
-    rows: npt.NDArray[np.intp],
-    *,
-    with_order: bool,
-) -> Ints:
-    if demand is None:
-        return _of_groups(fit, provisioning, rows, with_order=with_order)
-    found: Ints = np.full(len(rows), Grade.GUARANTEED, dtype=np.int64)
-    for left, places, _ in fit.provisioning_demands(demand, rows):
-        found[places] = _of_groups(fit, left, rows[places], with_order=with_order)
-    return found
-
-
-def _of_groups(
-    fit: VolumeFit, provisioning: ProvisioningDemand, rows: npt.NDArray[np.intp], *, with_order: bool
-) -> Ints:
+def _grades(fit: VolumeFit, demand: Demand, rows: npt.NDArray[np.intp], *, with_order: bool) -> Ints:
     lowest: Ints = np.full(len(rows), Grade.GUARANTEED, dtype=np.int64)
-    for unit in provisioning.units:
-        if has_grades(fit, unit):
-            of_unit = fit.index.of(unit.class_name).grades(fit.policy, unit.sizes, rows, with_order=with_order)
-            np.minimum(lowest, of_unit, out=lowest)
+    for provisioning, places, _ in fit.provisioning_demands(demand, rows):
+        for unit in provisioning.units:
+            if has_grades(fit, unit):
+                objects = fit.index.of(unit.class_name)
+                of_unit = objects.grades(fit.policy, unit.sizes, rows[places], with_order=with_order)
+                lowest[places] = np.minimum(lowest[places], of_unit)
     return lowest
 
 
@@ -79,19 +61,9 @@ class NoLongerFits(Exception):  # it is an answer
     """What is left of a group has no room any more; nothing of it was sent."""
 
 
-def sequences_at(
-    fit: VolumeFit, demand: Demand | None, provisioning: ProvisioningDemand, row: int
-) -> tuple[ClaimSequence, ...]:
-    """The groups whose claims are to be sent one after the other on a row. Asked before they are assumed. `demand`:
-    None where `provisioning` is made on every row."""
-    if not fit.is_joint or not may_differ(fit, provisioning):
-        return ()
-    if demand is not None:
-        provisioning, _ = fit.made_at(demand, row)
-    return tuple(_sequences(fit, provisioning, row))
-
-
-def _sequences(fit: VolumeFit, provisioning: ProvisioningDemand, row: int) -> Iterator[ClaimSequence]:
+def sequences_at(fit: VolumeFit, demand: Demand, row: int) -> Iterator[ClaimSequence]:
+    """The groups whose claims are to be sent one after the other on a row. Asked before they are assumed."""
+    provisioning, _ = fit.made_at(demand, row)
     storage, node_name = fit.cluster.storage, fit.cluster.name(row)
     for place, unit in enumerate(provisioning.units):
         if not has_grades(fit, unit):

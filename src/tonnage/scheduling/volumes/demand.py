@@ -23,43 +23,21 @@ from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo, fingerprint
 from tonnage.scheduling.cluster.storage import Storage
-from tonnage.scheduling.framework import Cycle, Status, unresolvable
+from tonnage.scheduling.framework import Status, unresolvable
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.scheduling.volumes.rebuilds import Rebuild, rebuilds_of
 from tonnage.scheduling.volumes.static_volumes import StaticBinding, StaticVolumes
 
-_STATE = "claims"
-_ONE_POD = "ReadWriteOncePod"
-
 
 class PodClaims(NamedTuple):
     bound: tuple[PersistentVolumeClaim, ...] = ()
     delayed: tuple[PersistentVolumeClaim, ...] = ()
     immediate: tuple[PersistentVolumeClaim, ...] = ()
-    are_new: bool = False
-    """All of them are delayed, were named by the pod, may be shared, and no node was selected for any: nothing but
-    their classes and sizes is to be known of them."""
 
 
 NO_CLAIMS = PodClaims()
-
-
-def new_claims_of(cycle: Cycle) -> tuple[PersistentVolumeClaim, ...]:
-    """The claims of this attempt's pod if all are new (`PodClaims.are_new`); none if it has none, or others too."""
-    if not cycle.pod.has_claims:
-        return ()
-    found = claims_of(cycle)
-    return found.delayed if isinstance(found, PodClaims) and found.are_new else ()
-
-
-def claims_of(cycle: Cycle) -> PodClaims | Status:
-    """The claims of this attempt's pod, looked up once; or why it has to wait for one of them, for good or for now."""
-    found: PodClaims | Status | None = cycle.state.get(_STATE)
-    if found is None:
-        found = cycle.state[_STATE] = sorted_claims(cycle.pod, cycle.cluster.storage)
-    return found
 
 
 def sorted_claims(pod: PodInfo, storage: Storage) -> PodClaims | Status:
@@ -69,7 +47,6 @@ def sorted_claims(pod: PodInfo, storage: Storage) -> PodClaims | Status:
     bound: list[PersistentVolumeClaim] = []
     delayed: list[PersistentVolumeClaim] = []
     immediate: list[PersistentVolumeClaim] = []
-    are_new = True
     for volume in pod.pod.spec.volumes:
         name = volume.claim_name(pod.pod.name)
         if name is None:
@@ -86,12 +63,9 @@ def sorted_claims(pod: PodInfo, storage: Storage) -> PodClaims | Status:
             bound.append(claim)
         elif not claim.spec.volume_name and is_delayed(claim, storage):
             delayed.append(claim)
-            if is_ephemeral or _ONE_POD in claim.spec.access_modes or claim.selected_node:
-                are_new = False
         else:
             immediate.append(claim)
-    are_new = are_new and not (bound or immediate)
-    return PodClaims(tuple(bound), tuple(delayed), tuple(immediate), are_new)
+    return PodClaims(tuple(bound), tuple(delayed), tuple(immediate))
 
 
 def _problem(claim: PersistentVolumeClaim, pod: Pod, is_ephemeral: bool) -> str:
@@ -142,8 +116,6 @@ class Demand(NamedTuple):
 def demand_of(cluster: Cluster, claims: PodClaims, *, is_joint: bool) -> Demand:
     """Sort a pod's claims. With `is_joint` (KEP-5925) one that is mounted twice is one volume, and some are rebuilt."""
     bound, delayed = claims.bound, claims.delayed
-    if claims.are_new:
-        return Demand(loose=_each_once(delayed) if is_joint else delayed)
     if is_joint:
         bound, delayed = _each_once(bound), _each_once(delayed)
     storage = cluster.storage

@@ -306,21 +306,16 @@ class VolumeFit:
 
     def provisions(self, provisioning: ProvisioningDemand, row: int) -> tuple[Provision, ...]:
         """What each volume to be made on a node would be made of."""
-        chosen = self._chosen_at(provisioning, row)
+        chosen: list[CSIStorageCapacity | None] = []
+        for place, unit in enumerate(provisioning.units):
+            objects, own = self.index.of(unit.class_name), self.own_claims(provisioning, place)
+            number = objects.choice_at(self.policy, unit.sizes, row, own)
+            chosen.append(None if number == NOTHING else objects.entries[number].capacity)
         found = []
         for claim, place in zip(provisioning.claims, provisioning.places, strict=True):
             of = chosen[place] if place >= 0 else None
             found.append(Provision(claim, member_of(of, claim.class_name) if of is not None else None, claim.is_bound))
         return tuple(found)
-
-    def _chosen_at(self, provisioning: ProvisioningDemand, row: int) -> list[CSIStorageCapacity | None]:
-        """For each unit the object it would take, None if there is none."""
-        found: list[CSIStorageCapacity | None] = []
-        for place, unit in enumerate(provisioning.units):
-            objects, own = self.index.of(unit.class_name), self.own_claims(provisioning, place)
-            number = objects.choice_at(self.policy, unit.sizes, row, own)
-            found.append(None if number == NOTHING else objects.entries[number].capacity)
-        return found
 
     def own_claims(self, provisioning: ProvisioningDemand, unit: int) -> tuple[Key, ...]:
         """Claims whose own holds are not in their way, because a node was selected for one of them."""

@@ -8,12 +8,10 @@ import pytest
 
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
-from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
-from tonnage.scheduling.framework import Code, Cycle, Status
-from tonnage.scheduling.plugins.registry import add_indexes
-from tonnage.scheduling.volumes.demand import NO_CLAIMS, PodClaims, claims_of, sorted_claims
+from tonnage.scheduling.framework import Code, Status
+from tonnage.scheduling.volumes.demand import NO_CLAIMS, PodClaims, sorted_claims
 from tonnage.testing.builders import pod
 from tonnage.testing.storage_builders import claim, pod_with, storage_class, volume
 
@@ -127,14 +125,3 @@ def test_decisions_see_claims_as_they_are_assumed():
     storage.claims.assume(claim("data", selected_node="a", metadata={"resourceVersion": "5"}))
     found = sorted_claims(PodInfo(pod_with("web", "data")), storage)
     assert isinstance(found, PodClaims) and found.delayed[0].selected_node == "a"
-
-
-def test_an_attempt_looks_its_claims_up_once():
-    cluster = add_indexes(Cluster())
-    cluster.storage.put(storage_class())
-    cluster.storage.put(claim("data"))
-    cycle = Cycle(PodInfo(pod_with("web", "data")), cluster)
-    found = claims_of(cycle)
-    cluster.storage.remove(claim("data"))
-    assert claims_of(cycle) is found
-    assert isinstance(claims_of(Cycle(PodInfo(pod_with("web", "data")), cluster)), Status)

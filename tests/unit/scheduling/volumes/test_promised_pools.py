@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from tonnage.scheduling.configuration.plugin_args import LegacyPools
 from tonnage.scheduling.volumes.capacity.pools import room_of, scored_capacity
-from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Question, Reading, are_seen_to_fit
+from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Question, Reading
 from tonnage.scheduling.volumes.packing import pool_grades
 from tonnage.scheduling.volumes.packing.pool_fits import MOST_BYTES, UNBOUNDED, Sizes, descending, fits_all, fits_one
 from tonnage.scheduling.volumes.packing.pool_grades import (
     Grade,
+    are_seen_to_fit,
     fits_beside_one,
     is_guaranteed,
     is_seen_to_fit,

@@ -38,9 +38,12 @@ from tonnage.scheduling.volumes.packing.pool_grades import (
     Grade,
     Grades,
     Left,
+    are_seen_to_fit,
     fits_beside_one,
     grade_one,
     grades,
+    have_room_to_spare,
+    have_the_bytes,
     is_guaranteed,
     left_by_promises,
 )
@@ -52,8 +55,6 @@ _FEW: Final = 16
 """Up to so many objects are asked one by one: a dozen operations on arrays cost more."""
 _MOST_ROWS_LEFT: Final = 1 << 19
 """So many rows of what promises may leave are kept of a class's objects: 16 MB with four pools each."""
-_HALF: Final = 1 << 62
-"""Two figures up to here can be added in 64 bits."""
 _UNKNOWN: Final = -1
 Numbers = npt.NDArray[np.intp]
 """Objects by their numbers. -1 (`NOTHING`) may be among them: it stands for the last place of the table, nobody's."""
@@ -377,7 +378,7 @@ class Reading:
         # A sum of promises that stopped at 64 bits may be more than it says. Of less, differences stay within 64 bits.
         is_sure: Mask = (self.pools[numbers, 0] - promised >= asked) & (promised < MOST_BYTES)
         is_sure |= self._is_unbounded[numbers]
-        if self.pools.shape[1] > 1 and asked < _HALF:
+        if self.pools.shape[1] > 1:
             left_idx = np.flatnonzero(~is_sure)
             is_sure[left_idx] = have_room_to_spare(*self._promised_columns(numbers[left_idx]), sizes)
         return is_sure
@@ -389,44 +390,3 @@ class Reading:
 def _no_pools(objects: int, pools: int) -> Ints2D:
     """[O, P] in the order of columns: the largest pools of all objects are asked about most, and lie together."""
     return np.full((objects, pools), NO_POOL, dtype=np.int64, order="F")
-
-
-# -- objects with promises, by their bytes alone ----------------------------------------------------------------------
-#
-# Pools [O, P], what is promised of each object [O] and its largest promise [O]. A no decides nothing. Sums that 64 bits
-# may not hold are never wrong the dangerous way: such objects are left undecided.
-
-
-def have_the_bytes(pools: Ints2D, promised: Ints, sizes: Sizes) -> Mask:
-    """Which objects may have as many bytes as a group and what is promised together."""
-    asked = sum(sizes)
-    most = _HALF // pools.shape[1]
-    if asked >= _HALF:
-        return np.ones(len(pools), dtype=np.bool_)
-    has: Mask = np.clip(pools, 0, most).sum(axis=1) >= np.minimum(promised, _HALF) + asked
-    has |= pools[:, 0] >= most
-    return has
-
-
-def are_seen_to_fit(pools: Ints2D, promised: Ints, largest: Ints, sizes: Sizes) -> Mask:
-    """`packing.is_seen_to_fit` of each of these objects."""
-    most = _HALF // pools.shape[1]
-    seen: Mask = (promised < _HALF) & (pools[:, 0] < most) & (sum(sizes) < most)
-    pools = np.where(seen[:, None], np.maximum(pools, 0), 0)
-    seen &= np.maximum(pools - (largest[:, None] - 1), 0).sum(axis=1) > promised - largest
-    left = pools.sum(axis=1) - promised
-    for size in sizes if seen.any() else ():
-        if size:
-            seen &= left > np.minimum(pools, size - 1).sum(axis=1)
-        left -= size
-    return seen
-
-
-def have_room_to_spare(pools: Ints2D, promised: Ints, largest: Ints, sizes: Sizes) -> Mask:
-    """Which objects take more bytes to shut out the largest claim than all others have."""
-    largest = np.maximum(largest, sizes[0])
-    # Less than there is, is safe: so sums of pools stay below what sums of claims are cut to.
-    counted = np.minimum(pools, _HALF // 2 // pools.shape[1])
-    together = np.minimum(promised, _HALF) + sum(sizes)
-    spares: Mask = np.maximum(counted - (largest[:, None] - 1), 0).sum(axis=1) > np.maximum(together - largest, 0)
-    return spares

@@ -28,12 +28,11 @@ from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.capacity.class_capacity import identity, members_of
 from tonnage.scheduling.volumes.demand import Demand
 from tonnage.scheduling.volumes.reservations.holds import Hold
-from tonnage.scheduling.volumes.volume_fit import ProvisioningDemand, VolumeFit
+from tonnage.scheduling.volumes.volume_fit import VolumeFit
 from tonnage.scheduling.volumes.volume_reach import reachable
 
 _MOST_OBJECTS: Final = 128
 """Holders are looked for on so many objects: a pod that waits for more than that is told of the first of them."""
-RowNumbers = npt.NDArray[np.intp]
 
 
 class ReservedRoom(NamedTuple):
@@ -66,12 +65,11 @@ def told_time(at: datetime, now: datetime) -> str:
     return full.partition("T")[2] if at.astimezone(UTC).date() == now.astimezone(UTC).date() else full
 
 
-def reserved_room(fit: VolumeFit, demand: Demand, plain: ProvisioningDemand | None, rows: RowNumbers) -> ReservedRoom:
-    """Of rows that were refused for want of free storage, those that wait for a reservation to end. `plain`: what is to
-    be made on every row, where that is the same on all of them."""
+def reserved_room(fit: VolumeFit, demand: Demand, rows: npt.NDArray[np.intp]) -> ReservedRoom:
+    """Of rows that were refused for want of free storage, those that wait for a reservation to end."""
     waiting = 0
     held: dict[str, CSIStorageCapacity] = {}
-    for provisioning, places in _demands(fit, demand, plain, rows):
+    for provisioning, places, _ in fit.provisioning_demands(demand, rows):
         units = [(fit.index.of(each.class_name), each.sizes) for each in provisioning.units]
         if not any(objects.has_holds(fit.policy) for objects, _ in units):
             continue
@@ -89,16 +87,6 @@ def reserved_room(fit: VolumeFit, demand: Demand, plain: ProvisioningDemand | No
     found = [fit.holds.holds_on(identity(each)) for each in looked_at] if fit.holds is not None else []
     holders = _oldest_first(chain.from_iterable(found), own)
     return ReservedRoom(waiting, holders, len(held) > _MOST_OBJECTS)
-
-
-def _demands(
-    fit: VolumeFit, demand: Demand, plain: ProvisioningDemand | None, rows: RowNumbers
-) -> Iterable[tuple[ProvisioningDemand, RowNumbers]]:
-    if plain is not None:
-        yield plain, np.arange(len(rows))
-        return
-    for provisioning, places, _ in fit.provisioning_demands(demand, rows):
-        yield provisioning, places
 
 
 def _oldest_first(holds: Iterable[Hold], own: set[Key]) -> tuple[tuple[str, datetime], ...]:

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.scheduling.cluster.columns import Mask
+from tonnage.scheduling.cluster.columns import Ints, Mask
 from tonnage.scheduling.volumes.packing.claim_orders import have_safe_order, safe_order
 from tonnage.scheduling.volumes.packing.pool_fits import (
     MOST_BYTES,
@@ -52,6 +52,8 @@ MOST_WAYS = 60
 """So many ways to shut out one claim are compared for all objects at once (five different claims have 52), or none."""
 MOST_STEPS = 20_000
 """How often one search puts a claim into a pool, about 20 ms; then it gives up and expects the worst of the driver."""
+_HALF: Final = 1 << 62
+"""Two figures up to here can be added in 64 bits."""
 Grades = npt.NDArray[np.int8]
 """[O]: a Grade an object."""
 
@@ -87,7 +89,7 @@ def grades(
         is_sure |= pools[:, len(sizes) - 1] >= sizes[0]  # a pool each: the others cannot fill as many
     if len(sizes) > 3:  # else it costs as much as the whole answer
         open_idx = np.flatnonzero((found > 0) & ~is_sure)
-        is_sure[open_idx] = _has_room_to_spare(pools[open_idx], sizes)
+        is_sure[open_idx] = have_room_to_spare(pools[open_idx], 0, 0, sizes)
     open_idx = np.flatnonzero((found > 0) & ~is_sure)
     if open_idx.size:
         is_sure[open_idx] = _guaranteed(pools[open_idx], sizes, search, policy)
@@ -98,17 +100,17 @@ def grades(
     return found
 
 
-def _has_room_to_spare(pools: Ints2D, sizes: Sizes) -> Mask:
-    """Which objects take more bytes to shut out any of these claims than the others have. A no decides nothing."""
-    total = sum(sizes)
-    if total > MOST_BYTES // pools.shape[1]:
-        return np.zeros(len(pools), dtype=np.bool_)  # the sums below might not fit 64 bits
-    # No pool need count for more than all claims together.
-    columns = np.minimum(np.ascontiguousarray(pools.T), total)
-    spares = np.ones(len(pools), dtype=np.bool_)
-    for claim in set(sizes):
-        # To shut the claim out takes  sum over pools >= claim of (pool - claim + 1)  bytes of other claims.
-        spares &= np.maximum(columns - (claim - 1), 0).sum(axis=0) > total - claim
+def have_room_to_spare(pools: Ints2D, promised: Ints | int, largest: Ints | int, sizes: Sizes) -> Mask:
+    """Which objects take more bytes to shut out the largest claim, of a group or promised, than all others have, and so
+    any of them (`has_room_to_spare`). A no decides nothing."""
+    if sum(sizes) >= _HALF:
+        return np.zeros(len(pools), dtype=np.bool_)
+    largest = np.maximum(largest, sizes[0])
+    # Less than there is, is safe: so sums of pools stay below what sums of claims are cut to.
+    counted = np.minimum(pools, _HALF // 2 // pools.shape[1])
+    together = np.minimum(promised, _HALF) + sum(sizes)
+    to_shut_out = np.maximum(counted - (np.reshape(largest, (-1, 1)) - 1), 0).sum(axis=1)
+    spares: Mask = to_shut_out > np.maximum(together - largest, 0)
     return spares
 
 
@@ -142,6 +144,35 @@ def _guaranteed(pools: Ints2D, sizes: Sizes, search: SearchBudget, policy: PoolP
                 fills &= (column >= together) & (column < together + claim)
             is_shut_out |= fills
     return ~is_shut_out
+
+
+# Beside promises, by bytes alone: pools [O, P], what is promised of each object [O] and its largest promise [O]. Sums
+# that 64 bits may not hold are never wrong the dangerous way: such objects are left undecided.
+
+
+def have_the_bytes(pools: Ints2D, promised: Ints, sizes: Sizes) -> Mask:
+    """Which objects may have as many bytes as a group and what is promised together."""
+    asked = sum(sizes)
+    most = _HALF // pools.shape[1]
+    if asked >= _HALF:
+        return np.ones(len(pools), dtype=np.bool_)
+    has: Mask = np.clip(pools, 0, most).sum(axis=1) >= np.minimum(promised, _HALF) + asked
+    has |= pools[:, 0] >= most
+    return has
+
+
+def are_seen_to_fit(pools: Ints2D, promised: Ints, largest: Ints, sizes: Sizes) -> Mask:
+    """`packing.is_seen_to_fit` of each of these objects."""
+    most = _HALF // pools.shape[1]
+    seen: Mask = (promised < _HALF) & (pools[:, 0] < most) & (sum(sizes) < most)
+    pools = np.where(seen[:, None], np.maximum(pools, 0), 0)
+    seen &= np.maximum(pools - (largest[:, None] - 1), 0).sum(axis=1) > promised - largest
+    left = pools.sum(axis=1) - promised
+    for size in sizes if seen.any() else ():
+        if size:
+            seen &= left > np.minimum(pools, size - 1).sum(axis=1)
+        left -= size
+    return seen
 
 
 # -- one object -------------------------------------------------------------------------------------------------------
