@@ -21,6 +21,7 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.columns import Ints
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, identity, members_of
+from tonnage.scheduling.volumes.capacity.reading import Question
 from tonnage.scheduling.volumes.demand import ClaimGroup, ClaimSequence, Demand, counted_bytes
 from tonnage.scheduling.volumes.packing.claim_orders import next_claim, safe_order
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes, descending
@@ -35,8 +36,9 @@ def may_differ(fit: VolumeFit, provisioning: ProvisioningDemand) -> bool:
 
 def has_grades(fit: VolumeFit, unit: ClaimGroup) -> bool:
     """Not a claim alone, which goes wherever it fits, nor what is made of single pools: they fit, or they do not."""
-    objects = fit.index.of(unit.class_name)
-    return objects.leaves_choices(fit.policy) and (len(unit.sizes) > 1 or objects.has_promises(fit.policy))
+    reading = fit.index.of(unit.class_name).reading(fit.policy)
+    has_choices = reading.pools.shape[1] > 1
+    return has_choices and (len(unit.sizes) > 1 or any(reading.held.values()))
 
 
 def grades_at(fit: VolumeFit, demand: Demand, rows: npt.NDArray[np.intp]) -> Ints:
@@ -111,7 +113,7 @@ def next_claims(fit: VolumeFit, sequence: ClaimSequence, is_shown: Callable[[Key
     if is_crowded:
         return []  # they were decided before, and one of these claims might take their room
     objects = fit.index.of(sequence.unit.class_name)
-    pools = objects.room_of(fit.policy, number).pools
+    pools = objects.reading(fit.policy).rooms[number].pools
     size = next_claim(pools, _sizes(sequence), objects.pool_policy, fit.index.search)
     return [next(key for key, each in sequence.unsent.items() if each == size)]
 
@@ -130,7 +132,7 @@ def _graded(fit: VolumeFit, sequence: ClaimSequence, own: tuple[Key, ...]) -> tu
     number = objects.choice_at(fit.policy, sizes, sequence.row, own)
     if number == NOTHING:
         return number, Grade.NONE
-    return number, objects.grade_of(fit.policy, sizes, number, own)
+    return number, objects.reading(fit.policy).says_one(Question.GRADE_WITH_ORDER, sizes, number, own)
 
 
 def _object_at(fit: VolumeFit, sequence: ClaimSequence, number: int) -> CSIStorageCapacity | None:
@@ -142,13 +144,9 @@ def _object_at(fit: VolumeFit, sequence: ClaimSequence, number: int) -> CSIStora
 
 def _safe_order(fit: VolumeFit, sequence: ClaimSequence, number: int, own: tuple[Key, ...]) -> list[Key]:
     objects = fit.index.of(sequence.unit.class_name)
-    order = safe_order(
-        objects.room_of(fit.policy, number).pools,
-        _sizes(sequence),
-        objects.promised_beside(fit.policy, number, own),
-        fit.index.search,
-        objects.pool_policy,
-    )
+    reading = objects.reading(fit.policy)
+    pools, promised = reading.rooms[number].pools, reading.held_beside(number, own) or ()
+    order = safe_order(pools, _sizes(sequence), promised, fit.index.search, objects.pool_policy)
     return list(claims_in_order(order or (), sequence.unsent))
 
 

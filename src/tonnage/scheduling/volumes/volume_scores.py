@@ -95,7 +95,7 @@ class VolumeScores:
             # Several units of a class (each claim on its own): requests add up, the capacity is counted once.
             requested[unit.class_name] = added(asked, requested.get(unit.class_name, 0))
             before = capacity.get(unit.class_name)
-            found = np.where(is_known, index.scored_bytes(fit.policy, numbers, own), _UNKNOWN)
+            found = np.where(is_known, index.reading(fit.policy).scored_by_object(own)[numbers], _UNKNOWN)
             capacity[unit.class_name] = found if before is None else np.where(is_known, found, before)
         if not requested:
             return np.zeros(row_count(rows), dtype=np.int64)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from tonnage.objects.meta import Key, StampedMeta
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, row_count
+from tonnage.scheduling.cluster.columns import Mask, Rows, row_count
 from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room, Topology, canonical
 from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Numbers, Question, Reading
 from tonnage.scheduling.volumes.packing.pool_fits import UNLIMITED, SearchBudget, Sizes
@@ -97,7 +97,7 @@ class ClassCapacity:
     ) -> Numbers:
         """By row, the number of the first object that would hold a group, or with `is_scored` of the one that is scored
         (`CapacityPolicy.scores_best`); `NOTHING` if none."""
-        reading = self._reading(policy)
+        reading = self.reading(policy)
         found: Numbers = np.full(row_count(rows), NOTHING, dtype=np.intp)
         for level, layer in enumerate(self.layers):
             numbers = layer[rows]
@@ -110,15 +110,11 @@ class ClassCapacity:
             found = np.where(is_better, numbers, found)
         return found
 
-    def scored_bytes(self, policy: CapacityPolicy, numbers: Numbers, own: Collection[Key] = ()) -> Ints:
-        """The free bytes that scores are made of, of each of these objects; anything for `NOTHING`."""
-        return self._reading(policy).scored_by_object(own)[numbers]
-
     def grades(self, policy: CapacityPolicy, sizes: Sizes, rows: Rows, *, with_order: bool) -> Grades:
         """How sure a group's fit is on each row, of the object that would hold it there; NONE where none would."""
         question = Question.GRADE_WITH_ORDER if with_order else Question.GRADE
         numbers = self.layers[0][rows] if len(self.layers) == 1 else self.choices(policy, sizes, rows)
-        return self._reading(policy).says(question, sizes, numbers)
+        return self.reading(policy).says(question, sizes, numbers)
 
     # -- asking about one row or object -------------------------------------------------------------------------------
 
@@ -140,55 +136,33 @@ class ClassCapacity:
 
     def fits_at(self, policy: CapacityPolicy, sizes: Sizes, number: int, own: Collection[Key] = ()) -> bool:
         """Whether one object holds a group."""
-        return self._reading(policy).says_one(Question.FITS, sizes, number, own) > Grade.NONE
+        return self.reading(policy).says_one(Question.FITS, sizes, number, own) > Grade.NONE
 
     def scored_at(self, policy: CapacityPolicy, sizes: Sizes, row: int) -> int | None:
         """The free bytes that a group is scored by on a row, in plain numbers; None where it does not fit."""
-        scored = self._reading(policy).scored
+        scored = self.reading(policy).scored
         found = [scored.item(each) for each in self.numbers_at(row) if self.fits_at(policy, sizes, each)]
         if not found:
             return None
         return max(found) if policy.scores_best else found[0]
 
-    def grade_of(self, policy: CapacityPolicy, sizes: Sizes, number: int, own: Collection[Key] = ()) -> Grade:
-        return self._reading(policy).says_one(Question.GRADE_WITH_ORDER, sizes, number, own)
-
-    def promised_beside(self, policy: CapacityPolicy, number: int, own: Collection[Key]) -> Sizes:
-        """What is promised of an object to other claims than these, the largest first."""
-        return self._reading(policy).held_beside(number, own) or ()
-
-    def room_of(self, policy: CapacityPolicy, number: int) -> Room:
-        return self._reading(policy).rooms[number]
-
     # -- asking about all of them -------------------------------------------------------------------------------------
-
-    def has_holds(self, policy: CapacityPolicy) -> bool:
-        """Something is held of some object of this class."""
-        return bool(self._reading(policy).held)
-
-    def has_promises(self, policy: CapacityPolicy) -> bool:
-        """Bytes are promised of some object of this class."""
-        return any(self._reading(policy).held.values())
 
     def held_numbers(self, policy: CapacityPolicy, sizes: Sizes, rows: npt.NDArray[np.intp]) -> Numbers:
         """The objects that reach these rows and would hold a group, and of which something is held; each once."""
-        reading = self._reading(policy)
+        reading = self.reading(policy)
         at_rows = [layer[rows] for layer in self.layers] or [np.zeros(0, dtype=np.intp)]
         numbers: Numbers = np.unique(np.concatenate(at_rows))
         is_wanted = reading.is_held(numbers) & (reading.says(Question.FITS_UNHELD, sizes, numbers) > Grade.NONE)
         return numbers[is_wanted]
-
-    def leaves_choices(self, policy: CapacityPolicy) -> bool:
-        """Whether some object has several pools, or had. With one pool each, what fits beside promises fits for
-        sure."""
-        return bool(self._reading(policy).pools.shape[1] > 1)
 
     def live(self) -> list[CapacityEntry]:
         """The objects that are there, in no order."""
         gone = set(self._free)
         return [entry for number, entry in enumerate(self.entries) if number not in gone]
 
-    def _reading(self, policy: CapacityPolicy) -> Reading:
+    def reading(self, policy: CapacityPolicy) -> Reading:
+        """These objects as a policy reads them."""
         reading = self._readings.get(policy)
         if reading is None:
             objects = max(_FIRST_OBJECTS, len(self.entries) + 1)  # the last place is that of `NOTHING`: nobody's

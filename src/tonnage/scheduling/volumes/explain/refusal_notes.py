@@ -71,7 +71,7 @@ def reserved_room(fit: VolumeFit, demand: Demand, rows: npt.NDArray[np.intp]) ->
     held: dict[str, CSIStorageCapacity] = {}
     for provisioning, places, _ in fit.provisioning_demands(demand, rows):
         units = [(fit.index.of(each.class_name), each.sizes) for each in provisioning.units]
-        if not any(objects.has_holds(fit.policy) for objects, _ in units):
+        if not any(objects.reading(fit.policy).held for objects, _ in units):
             continue
         left = rows[places]
         for objects, sizes in units:

@@ -186,7 +186,7 @@ class VolumeAccount:
         if known in self._supplies:  # an object that reaches many nodes
             return self._supplies[known]
         objects, policy = self._fit.index.of(class_name), self._fit.policy
-        capacity, room = objects.entries[number].capacity, objects.room_of(policy, number)
+        capacity, room = objects.entries[number].capacity, objects.reading(policy).rooms[number]
         held = policy.held(capacity, own)
         is_reserved, promised = held is None, held or ()
         holds = self._holds(capacity, own) if held != () else ()

@@ -15,8 +15,7 @@ How old a volume is, the server's clock says (`ServerTime`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -33,15 +32,6 @@ from tonnage.scheduling.volumes.volume_reach import reachable
 
 _LONGEST_S: Final = 3600.0
 """Volumes that are older than this are not looked at again, however long a profile's timeout is."""
-
-
-class _MetClaim(NamedTuple):
-    """What is promised for a bound claim."""
-
-    is_rebuild: bool
-    since: datetime
-    age_s: float | None
-    """How long ago the volume was made, or arrived; None while it is on its way."""
 
 
 class MetClaims:
@@ -159,33 +149,26 @@ class MetClaims:
                 self._book.settle(promise)
 
     def _meet_bound(self, claim: PersistentVolumeClaim, volume: PersistentVolume, tick: int) -> None:
-        """A bound claim that was no promise before, met at this tick."""
-        met = self._judged(claim, volume, tick)
-        if met is None:
+        """Open what is promised for a claim that is bound to this volume and was no promise before, met at this
+        tick."""
+        now, created_at = self._clock.now(), volume.metadata.creation_timestamp
+        is_moving = is_on_its_way(claim, volume)
+        if is_moving or self._has_just_arrived(claim, volume):
+            promise = self._book.open(claim, now, is_rebuild=True)
+            if not is_moving:
+                self._book.was_made(promise, tick, self._server.now())
+        elif created_at is None or not claim.selected_node:
             return
-        promise = self._book.open(claim, met.since, is_rebuild=met.is_rebuild)
-        if not met.is_rebuild:
+        else:
+            age_s = self._server.age_s(created_at)
+            if age_s >= self._book.longest_timeout_s and not self._book.is_unchecked(Promise(claim, now), created_at):
+                if age_s < _LONGEST_S:
+                    self._too_old[claim.key] = (claim.uid, tick)
+                return
+            promise = self._book.open(claim, created_at)
             self._book.has_volume(promise, volume)
-        if met.age_s is not None:
-            self._book.was_made(promise, tick, self._server.now() if met.is_rebuild else met.since, met.age_s)
+            self._book.was_made(promise, tick, created_at, age_s)
         self._book.settle(promise)
-
-    def _judged(self, claim: PersistentVolumeClaim, volume: PersistentVolume, tick: int) -> _MetClaim | None:
-        """What is promised for a claim that is bound to this volume; None for nothing."""
-        now = self._clock.now()
-        if is_on_its_way(claim, volume):
-            return _MetClaim(is_rebuild=True, since=now, age_s=None)
-        if self._has_just_arrived(claim, volume):
-            return _MetClaim(is_rebuild=True, since=now, age_s=0.0)
-        created_at = volume.metadata.creation_timestamp
-        if created_at is None or not claim.selected_node:
-            return None
-        age_s = self._server.age_s(created_at)
-        if age_s >= self._book.longest_timeout_s and not self._book.is_unchecked(Promise(claim, now), created_at):
-            if age_s < _LONGEST_S:
-                self._too_old[claim.key] = (claim.uid, tick)
-            return None
-        return _MetClaim(is_rebuild=False, since=created_at, age_s=age_s)
 
     def _has_just_arrived(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
         """Whether a volume that was rebuilt on the claim's node may be missing in the figures there: an object older
