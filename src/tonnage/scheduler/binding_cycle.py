@@ -73,8 +73,11 @@ async def prepare(context: SchedulerContext, placement: Placement, due: Sequence
 async def _pre_bind(context: SchedulerContext, placement: Placement, due: Sequence[PreBindPlugin], api: Api) -> Status:
     """Let the PreBind plugins that have something to do for the pod do it, one after another."""
     for plugin in due:
-        with context.metrics.pre_bind(plugin.name, context.clock) as timed:
-            timed.status = status = await _answer(plugin.pre_bind, placement, plugin.name, api)
+        status, began_at = Status(Code.ERROR), context.clock.monotonic()
+        try:
+            status = await _answer(plugin.pre_bind, placement, plugin.name, api)
+        finally:
+            context.metrics.pre_bind(plugin.name, status, context.clock.monotonic() - began_at)
         if not status.is_success:
             if status is OVER:
                 return OVER

@@ -18,8 +18,7 @@ from prometheus_client.core import Metric
 from tonnage.clock import rfc3339
 from tonnage.scheduler.metrics import counter, gauge
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.engine.held_capacity import HeldCapacity
-from tonnage.scheduling.engine.nomination_rules import writer_of
+from tonnage.scheduling.engine.held_room import HeldCapacity, writer_of
 from tonnage.scheduling.volumes.attach.attached_volumes import NO_LIMIT, AttachedVolumes
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, largest_volume
 from tonnage.scheduling.volumes.reservations.holds import CAUSES

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -90,15 +89,9 @@ class SchedulerMetrics:
         self._attempts_begun += 1
         return self._times if self._attempts_begun % SAMPLE_EVERY == 0 else None
 
-    @contextmanager
-    def pre_bind(self, plugin: str, clock: Clock) -> Iterator[_TimedStatus]:
+    def pre_bind(self, plugin: str, status: Status, seconds: float) -> None:
         """Time PreBind, always: few pods have something to prepare, and for those it is long."""
-        timed, began_at = _TimedStatus(), clock.monotonic()
-        try:
-            yield timed
-        finally:
-            result = "Success" if timed.status.is_success else "Error"
-            self._plugin_s.labels("PreBind", plugin, result).observe(clock.monotonic() - began_at)
+        self._plugin_s.labels("PreBind", plugin, "Success" if status.is_success else "Error").observe(seconds)
 
     def count_plugins(self, profiles: Iterable[Assembled]) -> None:
         """Show what the plugins of these profiles count."""
@@ -108,13 +101,6 @@ class SchedulerMetrics:
     def watch(self, families: Callable[[], Iterable[Metric]]) -> None:
         """Show what `families` says whenever the metrics are read."""
         show_families(self._registry, families)
-
-
-class _TimedStatus:
-    """How something that is being timed ended; an error until it is said otherwise."""
-
-    def __init__(self) -> None:
-        self.status = Status(Code.ERROR)
 
 
 class _SampledTimes:

@@ -229,8 +229,6 @@ class Changes:
         self.version: Ints = np.zeros(capacity, dtype=np.int64)
         """By row, the tick of its last change."""
         self._log: list[int] = []  # rows; the last entry is that of `tick`
-        self._last: tuple[int, int, int, Rows] = (0, 0, 0, slice(0, 0))
-        """The last question and its answer: those who judge rows and those who score them ask the same."""
 
     def grow(self, capacity: int) -> None:
         self.version = grown(self.version, capacity)
@@ -256,28 +254,13 @@ class Changes:
         missed = self.tick - tick
         if missed == 0:
             return slice(0, 0)
-        if missed == 1:  # the commonest by far: the pod placed last
-            row = self._log[-1]
-            return slice(row, row + 1)
-        if self._last[:3] == (tick, self.tick, size):
-            return self._last[3]
-        rows = self._rows_since(tick, size)
-        self._last = (tick, self.tick, size, rows)
-        return rows
-
-    def _rows_since(self, tick: int, size: int) -> Rows:
-        missed = self.tick - tick
         if missed > len(self._log):
-            found = np.flatnonzero(self.version[:size] > tick)
+            found = np.flatnonzero(self.version[:size] > tick).tolist()
         else:
-            rows = set(self._log[-missed:])
-            if len(rows) == 1:  # a pod, what is held for it and what its driver says are changes of one row
-                (row,) = rows
-                return slice(row, row + 1)
-            found = np.array(sorted(rows), dtype=np.intp)
-        if len(found) == 1:
-            return slice(int(found[0]), int(found[0]) + 1)
-        return found if len(found) <= _ASK_ALL_FROM * size else slice(0, size)
+            found = sorted(set(self._log[-missed:]))
+        if len(found) == 1:  # the commonest by far: the pod placed last, what is held for it, what its driver says
+            return slice(found[0], found[0] + 1)
+        return np.array(found, dtype=np.intp) if len(found) <= _ASK_ALL_FROM * size else slice(0, size)
 
 
 def canonical(name: str) -> str:

@@ -29,8 +29,6 @@ RowNumbers = npt.NDArray[np.intp]
 Floats = npt.NDArray[np.float64]
 
 _FIRST_CAPACITY = 4
-_FEW = 64
-"""Up to so many rows are added one by one: arrays as long as the table of nodes would cost more."""
 
 
 class RowCounts:
@@ -47,10 +45,7 @@ class RowCounts:
     def sum_of(cls, parts: Sequence[RowCounts]) -> Self:
         """A new table with what all the parts have together."""
         made = cls()
-        if sum(len(part) for part in parts) <= _FEW:
-            for part in parts:
-                for row, count in zip(part.rows.tolist(), part.counts.tolist(), strict=True):
-                    made.add(row, count)
+        if not parts:
             return made
         by_row = np.bincount(
             np.concatenate([part.rows for part in parts]), weights=np.concatenate([part.counts for part in parts])

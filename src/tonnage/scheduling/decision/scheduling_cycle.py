@@ -109,16 +109,11 @@ class Decider:
         self._rng = rng
         self._cache = AnswerCache(pipeline.filter, pipeline.score)
         self._names = tuple(plugin.name for plugin in pipeline.filter)
-        self._cross_filters = tuple(
-            (position, plugin) for position, plugin in enumerate(pipeline.filter) if not plugin.row_local
-        )
         self._noting = tuple(
             (position, plugin)
             for position, plugin in enumerate(pipeline.filter)
             if type(plugin).refusal_note is not FilterPlugin.refusal_note
         )
-        self._cross_scores = tuple(each for each in pipeline.score if not each[0].row_local)
-        self._normalised = tuple(each for each in pipeline.score if each[0].row_local and each[0].normalizes)
 
     def decide(
         self,
@@ -150,7 +145,11 @@ class Decider:
             return Decision(cycle, cluster.name(wanted), wanted, 1)
         answer = self._cache.answer_for(cycle)
         found, diagnosis = answer.count, None
-        asked = [each for each in self._asked_anew(cycle) if each[1].name not in cycle.skip_filter]
+        asked = [
+            (position, plugin)
+            for position, plugin in enumerate(self.filters)
+            if _is_asked_anew(cycle, plugin) and plugin.name not in cycle.skip_filter
+        ]
         if asked or narrowed or held or diagnose:
             diagnosis = self._diagnose(cycle, answer, asked, narrowed, held)
             cycle.passing = (diagnosis.first == NOBODY) & cluster.exists[: cluster.size]
@@ -185,16 +184,6 @@ class Decider:
                 except Exception:  # the reasons are told without it
                     _log.exception("A plugin failed", plugin=plugin.name, pod=cycle.pod.key)
         return " ".join([each for each in found if each])
-
-    def _asked_anew(self, cycle: Cycle) -> Iterable[tuple[int, FilterPlugin]]:
-        """The filters whose answers are not remembered: those that look across rows, and those this pod has alone."""
-        if not cycle.unshared:
-            return self._cross_filters
-        return [
-            (position, plugin)
-            for position, plugin in enumerate(self.pipeline.filter)
-            if not plugin.row_local or plugin.name in cycle.unshared
-        ]
 
     # -- filtering ----------------------------------------------------------------------------------------------------
 
@@ -318,20 +307,17 @@ class Decider:
         # While every node passes, which is nearly always, nothing has to be gathered.
         rows: Rows = cluster.all_rows if found == cluster.size else cycle.feasible
         parts: list[tuple[ScorePlugin, int, Ints]] = []
-        for plugin, weight in self._normalised if answer.raw else ():
-            raw = answer.raw_scores(plugin.name)
-            if raw is not None and plugin.name not in cycle.skip_score:
-                parts.append((plugin, weight, raw[rows]))
-        anew = self._cross_scores
-        if cycle.unshared:
-            anew = tuple(
-                each for each in self.pipeline.score if not each[0].row_local or each[0].name in cycle.unshared
-            )
-        for plugin, weight in anew:
-            if plugin.name not in cycle.skip_score:
+        for plugin, weight in self.pipeline.score:
+            if plugin.name in cycle.skip_score:
+                continue
+            if _is_asked_anew(cycle, plugin):
                 scores = cycle.run("Score", plugin, plugin.score, cycle, rows)
-                if scores is not None:
-                    parts.append((plugin, weight, scores))
+            elif (raw := answer.raw_scores(plugin.name)) is not None:
+                scores = raw[rows]
+            else:
+                continue
+            if scores is not None:
+                parts.append((plugin, weight, scores))
         if not parts and found == answer.count:
             return self._drawn(cycle, answer.best_rows(), cluster.all_rows, total)
         total = total[rows]
@@ -386,6 +372,11 @@ class Decider:
             elif not answer.is_success:
                 return _failure("PreScore", plugin, answer)
         return None
+
+
+def _is_asked_anew(cycle: Cycle, plugin: Plugin) -> bool:
+    """Whether a plugin's answers are not remembered: it looks across rows, or this pod has answers of its own."""
+    return not plugin.row_local or plugin.name in cycle.unshared
 
 
 def _by_row(cluster: Cluster, nominated: Iterable[tuple[str, PodInfo]], pod: PodInfo) -> dict[int, list[PodInfo]]:

@@ -47,8 +47,7 @@ from tonnage.scheduling.engine.attempt import (
     unreserve,
 )
 from tonnage.scheduling.engine.event_handlers import EventHandlers
-from tonnage.scheduling.engine.held_capacity import HeldCapacity
-from tonnage.scheduling.engine.nomination_rules import EngineNominations
+from tonnage.scheduling.engine.held_room import EngineNominations, HeldCapacity
 from tonnage.scheduling.engine.profiles import Assembled, assemble
 from tonnage.scheduling.engine.waking_rules import EngineWaking
 from tonnage.scheduling.framework import Code, EventToRecord, PostFilterPlugin, Status

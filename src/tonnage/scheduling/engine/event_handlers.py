@@ -21,8 +21,7 @@ from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.storage import STORAGE_KINDS
 from tonnage.scheduling.engine.attempt import AssumedPods, Handler
-from tonnage.scheduling.engine.held_capacity import HeldCapacity
-from tonnage.scheduling.engine.nomination_rules import EngineNominations
+from tonnage.scheduling.engine.held_room import EngineNominations, HeldCapacity
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.queue.queued_pod import uid_of
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue

@@ -35,6 +35,7 @@ from tonnage.scheduling.framework import (
     refuse,
 )
 from tonnage.scheduling.framework.plugin import MAX_REASONS, OTHER_REASONS
+from tonnage.scheduling.plugins.pod_and_node import reach_of_row
 
 
 class Uses(NamedTuple):
@@ -106,6 +107,7 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
     """
 
     name = "NodeResourcesFit"
+    reach = reach_of_row
     row_local = True
 
     def __init__(
@@ -178,9 +180,6 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
         found: Hashable = pod.ordered_requests
         return found
-
-    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
-        return row_about(cluster, changed)
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         return self.filter_beside(cycle, rows, {})
@@ -314,6 +313,7 @@ def _deviation(use: Ints, has: Ints) -> npt.NDArray[np.float64]:
 
 class NodePorts(PreFilterPlugin, FilterPlugin):
     name = "NodePorts"
+    reach = reach_of_row
     row_local = True
     reason = "node(s) didn't have free ports for the requested pod ports"
 
@@ -323,9 +323,6 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
         found: Hashable = pod.host_ports
         return found
-
-    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
-        return row_about(cluster, changed)
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
         return None if cycle.pod.host_ports else SKIP

@@ -41,6 +41,7 @@ from tonnage.scheduling.framework import (
     FilterPlugin,
     Judgement,
     Narrowing,
+    Plugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
     PreScorePlugin,
@@ -53,10 +54,16 @@ from tonnage.scheduling.framework import (
 )
 
 
+def reach_of_row(plugin: Plugin, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
+    """`Plugin.reach` of plugins that judge a row by that row alone."""
+    return row_about(cluster, changed)
+
+
 class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     """`added` is the operator's affinity for every pod of the profile (`addedAffinity`)."""
 
     name = "NodeAffinity"
+    reach = reach_of_row
     row_local = True
     node_only = True
     normalizes = True
@@ -85,9 +92,6 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
         found: Hashable = pod.node_constraints
         return found
-
-    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
-        return row_about(cluster, changed)
 
     def pre_filter(self, cycle: Cycle) -> Status | Narrowing | None:
         spec, required = cycle.pod.pod.spec, cycle.pod.required_nodes
@@ -151,6 +155,7 @@ def _name_requirements(fields: Iterable[Requirement]) -> Iterable[Requirement]:
 
 class TaintToleration(FilterPlugin, ScorePlugin):
     name = "TaintToleration"
+    reach = reach_of_row
     row_local = True
     node_only = True
     normalizes = True
@@ -163,9 +168,6 @@ class TaintToleration(FilterPlugin, ScorePlugin):
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
         return pod.pod.spec.tolerations
-
-    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
-        return row_about(cluster, changed)
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         cluster, tolerations = cycle.cluster, cycle.pod.pod.spec.tolerations
@@ -207,6 +209,7 @@ def about_itself(pod: PodInfo, event: ClusterEvent, old: Pod | None, new: Pod) -
 
 class NodeName(FilterPlugin):
     name = "NodeName"
+    reach = reach_of_row
     row_local = True
     node_only = True
     reason = "node(s) didn't match the requested node name"
@@ -216,9 +219,6 @@ class NodeName(FilterPlugin):
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
         return pod.pod.spec.node_name
-
-    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
-        return row_about(cluster, changed)
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         wanted = cycle.pod.pod.spec.node_name
@@ -233,6 +233,7 @@ _CORDONED = Taint(key=UNSCHEDULABLE, effect=NO_SCHEDULE)
 
 class NodeUnschedulable(FilterPlugin):
     name = "NodeUnschedulable"
+    reach = reach_of_row
     row_local = True
     node_only = True
     reason = "node(s) were unschedulable"
@@ -244,9 +245,6 @@ class NodeUnschedulable(FilterPlugin):
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
         return pod.pod.spec.tolerations
-
-    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
-        return row_about(cluster, changed)
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         cordoned = cycle.cluster.unschedulable[rows]

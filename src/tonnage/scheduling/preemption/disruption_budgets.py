@@ -16,16 +16,10 @@ from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.pod_matching import NOBODY, Labels, MatcherIndex, PodMatcher, requirements_of
+from tonnage.scheduling.preemption.ranked_residents import Kind, kind_of
 
 _NO_LABELS: Labels = {}
 _REMEMBERED = 65_536
-
-Kind = tuple[str, tuple[tuple[str, str], ...]]
-"""Pods that no selector can tell apart: their namespace and labels."""
-
-
-def kind_of(pod: PodInfo) -> Kind:
-    return pod.namespace, tuple(pod.labels.items())
 
 
 class _Known(NamedTuple):

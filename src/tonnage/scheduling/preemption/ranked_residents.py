@@ -21,7 +21,6 @@ import numpy.typing as npt
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ids, Interner, Ints, grown
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PODS, PodInfo
-from tonnage.scheduling.preemption.disruption_budgets import Kind, kind_of
 
 Floats = npt.NDArray[np.float64]
 RowNumbers = npt.NDArray[np.intp]
@@ -35,6 +34,13 @@ NOT_STARTED = math.inf
 _FIRST_PODS = 64
 _SLOTS_STEP = 8
 _PRIORITY_BITS = 33
+
+Kind = tuple[str, tuple[tuple[str, str], ...]]
+"""Pods that no selector can tell apart: their namespace and labels."""
+
+
+def kind_of(pod: PodInfo) -> Kind:
+    return pod.namespace, tuple(pod.labels.items())
 
 
 def started_at(pod: PodInfo) -> float:

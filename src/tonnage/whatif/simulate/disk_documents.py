@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key, Object
-from tonnage.scheduling.engine.held_capacity import HeldCapacity
+from tonnage.scheduling.engine.held_room import HeldCapacity
 from tonnage.scheduling.volumes.packing.pool_fits import SearchBudget, place_one
 from tonnage.whatif.simulate.disks import Disk
 from tonnage.whatif.simulate.storage_model import StorageModel

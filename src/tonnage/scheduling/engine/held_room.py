@@ -1,4 +1,6 @@
-"""What the engine tells the queue's nominator: where the API expects a pod, and which nominations can still come true.
+"""Room that is held for pods without a node: by nominations, and as capacity that is kept back for volumes.
+
+`EngineNominations` tells the queue's nominator where the API expects a pod, and which nominations can still come true:
 
     an unbound claim has a selected-node      there: it can go nowhere else, and its volume is being made there
     else, status.nominatedNodeName            there
@@ -12,11 +14,15 @@ a volume which is not being rebuilt.
 Room is held for a pod that was not tried yet (it is gated, it queues, its node is not there), whose preemption is under
 way, or whose node would take it. When a pod holds less than before, those that left room are tried again. With the gate
 NominatedNodeNameForExpectation off nominations alone count, and nothing is let go: upstream clears instead.
+
+`HeldCapacity` lets go in time of what reservations keep back, in any mode, and tells the pods that were turned away by
+it. A volume that was given to a claim, and a claim that was kept to a node, are told too when they are free again
+without the API knowing: no informer tells of that. The rules stand in `scheduling/volumes/reservations/`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -28,14 +34,15 @@ from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.scheduling.decision.diagnosis import Diagnosis, Holder, held_sentence, holders_by_node
 from tonnage.scheduling.decision.nominated_room import not_yet_counted
 from tonnage.scheduling.engine.attempt import Attempt, broken
 from tonnage.scheduling.engine.profiles import Assembled
 from tonnage.scheduling.engine.waking_rules import of_nodes, refused_rows
-from tonnage.scheduling.events import claims_named
+from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource, claims_named
 from tonnage.scheduling.framework import Cycle
-from tonnage.scheduling.plugins.volume_binding import VolumeBinding
+from tonnage.scheduling.plugins.volume_binding import HOLDS_BY_MODE, VolumeBinding
 from tonnage.scheduling.preemption.victims import fits_without
 from tonnage.scheduling.queue.nominator import Nomination, NominationRules
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
@@ -43,6 +50,7 @@ from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
 from tonnage.scheduling.volumes.attach.volume_ids import id_of_claim
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.rebuilds import is_on_its_way
+from tonnage.scheduling.volumes.reservations.holds import CapacityHolds, Hold
 
 _log = logs.logger("tonnage.scheduler")
 
@@ -265,3 +273,93 @@ def writer_of(nomination: Nomination) -> tuple[datetime, str]:
         return nomination.since, ""
     # A manager's entry is dated by its last write, of this field or another: it may be younger than what is known here.
     return min(nomination.since, entry.time or nomination.since), entry.manager
+
+
+_CLAIM_FREED = ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.UPDATE)
+_VOLUME_FREED = ClusterEvent(EventResource.PERSISTENT_VOLUME, ActionType.UPDATE)
+_RELEASED = ClusterEvent(EventResource.CSI_STORAGE_CAPACITY, ActionType.UPDATE)
+"""To those who wait, capacity that is let go is as good as capacity that changed."""
+
+_Place = tuple[type[Object], Key]
+_News = tuple[ClusterEvent, Object, Object]
+
+
+class HeldCapacity:
+    """Everything kept back in a cluster."""
+
+    def __init__(self, cluster: Cluster, queue: SchedulingQueue) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self.modes: dict[Reservation, CapacityHolds] = {}
+        """What keeps capacity back, by mode; empty until `open`."""
+        self._is_open = False
+        self._put_off: dict[_Place, _News] | None = None
+
+    def now(self) -> datetime:
+        """The time that holds are dated by."""
+        return self._cluster.clock.now()
+
+    def open(self) -> None:
+        """Listen to the reservations that the cluster has. Again does no harm."""
+        for mode, kind in HOLDS_BY_MODE.items():
+            if mode not in self.modes and self._cluster.has_index(kind):
+                self.modes[mode] = self._cluster.index(kind)
+                self.modes[mode].on_released.append(self._released)
+        if not self._is_open:
+            self._cluster.storage.on_change(PersistentVolume, self._volume_changed)
+            self._cluster.storage.on_change(PersistentVolumeClaim, self._claim_changed)
+            self._is_open = True
+
+    def expire(self, now_s: float) -> None:
+        """Let go of what is kept back no longer than until now."""
+        for each in self.modes.values():
+            each.expire(now_s)
+
+    def pod_gone(self, uid: str) -> None:
+        """Nobody waits any more for what was kept back for a pod."""
+        for each in self.modes.values():
+            each.pod_gone(uid)
+
+    def holds(self) -> dict[Reservation, list[Hold]]:
+        return {mode: each.holds() for mode, each in self.modes.items()}
+
+    def agree_with(self, holds: Mapping[Reservation, Sequence[Hold]], pods: Mapping[Key, PodInfo]) -> None:
+        """Keep back what another scheduler of the same cluster does, mode by mode, and nothing else."""
+        for mode, each in self.modes.items():
+            each.agree_with(holds.get(mode, ()), pods)
+
+    @contextmanager
+    def told_after(self, about: Object | None) -> Iterator[None]:
+        """While an event is handled: what is set free is told at its end, but not a second time of the object `about`
+        which the event itself told.
+        """
+        put_off: dict[_Place, _News] = {}
+        self._put_off = put_off
+        try:
+            yield
+        finally:
+            self._put_off = None
+        if put_off:
+            if about is not None:
+                put_off.pop((type(about), about.key), None)
+            for event, old, new in put_off.values():
+                self._queue.move_all_to_active_or_backoff(event, old, new)
+
+    def _released(self, capacity: CSIStorageCapacity) -> None:
+        self._tell(_RELEASED, capacity, capacity)
+
+    def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
+        if old is not None and new is not None and old.spec.claim_ref is not None and new.spec.claim_ref is None:
+            self._tell(_VOLUME_FREED, old, new)
+
+    def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
+        if old is None or new is None or old.selected_node == new.selected_node:
+            return
+        if not self._cluster.storage.claims.is_assumed(new.key):
+            self._tell(_CLAIM_FREED, old, new)
+
+    def _tell(self, event: ClusterEvent, old: Object, new: Object) -> None:
+        if self._put_off is None:
+            self._queue.move_all_to_active_or_backoff(event, old, new)
+        else:
+            self._put_off[type(new), new.key] = event, old, new
