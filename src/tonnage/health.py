@@ -7,10 +7,9 @@ which the program was asked is judged first: a page elsewhere must not read them
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any, Protocol
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -21,17 +20,12 @@ from tonnage.http_connection import connection_of
 from tonnage.listener import listening
 from tonnage.serving.request_host import wrong_host
 
+if TYPE_CHECKING:
+    from tonnage.serving.server_tls import ServerTls
+
 Gate = Callable[[web.BaseRequest], Awaitable[web.Response | None]]
 """Asked about every request: an answer refuses it, None lets it in."""
 Page = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
-
-
-class Tls(Protocol):
-    """What a listener with TLS needs: `ServerTls` and `ServingCertificate` of `serving/server_tls.py`."""
-
-    def context(self) -> ssl.SSLContext: ...
-
-    def renewed(self) -> AbstractAsyncContextManager[None]: ...
 
 
 @asynccontextmanager
@@ -39,7 +33,7 @@ async def served(
     *,
     host: str,
     port: int,
-    tls: Tls | None,
+    tls: ServerTls | None,
     registry: CollectorRegistry,
     is_healthy: Callable[[], bool],
     is_ready: Callable[[], bool],

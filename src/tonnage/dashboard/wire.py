@@ -363,24 +363,20 @@ class CollectionFollower:
         """What this follower does not know yet, as one message; the whole state the first time."""
         self._is_changed.clear()
         changed, self._changed = self._changed, {}
+        collections = self._collections
         if not self._knows_state:
             self._knows_state = True
-            return self._collections.state()
-        return _encoder.encode(difference(self._collections, changed))
+            return collections.state()
+        present: dict[str, dict[str, msgspec.Raw]] = {}
+        gone: dict[str, list[str]] = {}
+        for name, keys in changed.items():
+            for key in sorted(keys):
+                row = collections.encoded(name, key)
+                if row is None:
+                    gone.setdefault(name, []).append(key)
+                else:
+                    present.setdefault(name, {})[key] = row
+        return _encoder.encode({"revision": collections.revision, "at": collections.at, "set": present, "gone": gone})
 
     def close(self) -> None:
         self._collections.leave(self)
-
-
-def difference(collections: Collections, changed: Mapping[str, set[str]]) -> dict[str, object]:
-    """These rows as they are now: those that are, and those that are not any more."""
-    present: dict[str, dict[str, msgspec.Raw]] = {}
-    gone: dict[str, list[str]] = {}
-    for name, keys in changed.items():
-        for key in sorted(keys):
-            row = collections.encoded(name, key)
-            if row is None:
-                gone.setdefault(name, []).append(key)
-            else:
-                present.setdefault(name, {})[key] = row
-    return {"revision": collections.revision, "at": collections.at, "set": present, "gone": gone}
