@@ -9,8 +9,8 @@ from typing import Any
 
 import aiohttp
 
+from support.filled_cluster import FilledCluster
 from tonnage.clock import SystemClock
-from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.server.program import DashboardSettings, shown
 from tonnage.gates import Gates
 from tonnage.whatif.creation import Creation
@@ -20,10 +20,10 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 TOKEN = "a-token-for-the-tests-alone"
 
 
-def cluster_of_files(*files: Path) -> ShownCluster:
+def cluster_of_files(*files: Path) -> FilledCluster:
     """A cluster of the objects of manifests, told by the same words as a command tells of them."""
     state = from_files([str(each) for each in files], Creation(Gates()), with_workloads=True)
-    cluster = ShownCluster(clock=state.clock, source=state.source)
+    cluster = FilledCluster(clock=state.clock, source=state.source)
     cluster.put(*state.objects, *state.workloads)
     return cluster
 
@@ -39,9 +39,9 @@ class Dashboard:
 
 
 @asynccontextmanager
-async def dashboard_of(cluster: ShownCluster | None = None, **settings: Any) -> AsyncIterator[Dashboard]:
+async def dashboard_of(cluster: FilledCluster | None = None, **settings: Any) -> AsyncIterator[Dashboard]:
     """A dashboard that is served while the block runs, and a client that has its token."""
-    cluster = cluster or ShownCluster(clock=SystemClock())
+    cluster = cluster or FilledCluster(clock=SystemClock())
     headers = {"Authorization": f"Bearer {TOKEN}", "X-Tonnage-Dashboard": "1"}
     async with shown(cluster, DashboardSettings(port=0, token=TOKEN, **settings)) as address:
         base = address.partition("#")[0]

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
+from support.filled_cluster import FilledCluster
 from tonnage.clock import SystemClock
-from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.server.program import DashboardSettings, shown
 
 TOKEN = "a-token-for-the-tests-alone"
@@ -30,7 +30,7 @@ class Answer:
 class Door:
     """A dashboard, and requests to it on a connection each."""
 
-    def __init__(self, address: str, cluster: ShownCluster) -> None:
+    def __init__(self, address: str, cluster: FilledCluster) -> None:
         self.address, self.cluster = address, cluster
         self.port = urlsplit(address).port or 0
 
@@ -70,7 +70,7 @@ class Door:
 
 @asynccontextmanager
 async def opened(**settings: object) -> AsyncIterator[Door]:
-    cluster = ShownCluster(clock=SystemClock())
+    cluster = FilledCluster(clock=SystemClock())
     async with shown(cluster, DashboardSettings(port=0, token=TOKEN, **settings)) as address:  # type: ignore[arg-type]
         yield Door(address, cluster)
 

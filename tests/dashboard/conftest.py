@@ -22,8 +22,8 @@ import pytest_asyncio
 from dashboard_window import CHROMIUM, TOKEN, Opened, Serve, Window
 from playwright.async_api import Browser, BrowserContext, async_playwright
 
+from support.filled_cluster import FilledCluster
 from tonnage.clock import SystemClock
-from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.server.program import DashboardSettings, shown
 
 HERE = Path(__file__).parent
@@ -63,7 +63,7 @@ async def serve() -> AsyncIterator[Serve]:
     """Serves clusters until the test's windows are closed: `address = await serve(shown_cluster, data_dir=…)`."""
     async with AsyncExitStack() as stack:
 
-        async def served(cluster: ShownCluster, **settings: Any) -> str:
+        async def served(cluster: FilledCluster, **settings: Any) -> str:
             return await stack.enter_async_context(
                 shown(cluster, DashboardSettings(**{"port": 0, "token": TOKEN, **settings}))
             )
@@ -93,12 +93,12 @@ async def open_window(browser: Browser, serve: Serve) -> AsyncIterator[Opened]:
 
 
 @pytest.fixture
-def shown_cluster() -> ShownCluster:
+def shown_cluster() -> FilledCluster:
     """A cluster that a test fills by `put`, without any server behind it."""
-    return ShownCluster(clock=SystemClock())
+    return FilledCluster(clock=SystemClock())
 
 
 @pytest.fixture
-async def window(shown_cluster: ShownCluster, serve: Serve, open_window: Opened) -> Window:
+async def window(shown_cluster: FilledCluster, serve: Serve, open_window: Opened) -> Window:
     """A window on `shown_cluster`."""
     return await open_window(await serve(shown_cluster))

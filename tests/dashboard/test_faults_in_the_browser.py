@@ -7,14 +7,14 @@ from pathlib import Path
 from dashboard_window import Opened, Serve, Window
 from playwright.async_api import expect
 
-from tonnage.dashboard.model.shown_cluster import ShownCluster
+from support.filled_cluster import FilledCluster
 from tonnage.faults import FAULT_FILE_NAME, Fault, FaultFile
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.meta import ObjectMeta
 
 
 async def test_a_fault_is_set_after_asking_and_ended(
-    shown_cluster: ShownCluster, serve: Serve, open_window: Opened, tmp_path: Path
+    shown_cluster: FilledCluster, serve: Serve, open_window: Opened, tmp_path: Path
 ):
     file = FaultFile(tmp_path / FAULT_FILE_NAME)
     shown_cluster.put(Node(metadata=ObjectMeta(name="node-1")))

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from playwright.async_api import expect
 
-from tonnage.dashboard.model.shown_cluster import ShownCluster
+from support.filled_cluster import FilledCluster
 from tonnage.dashboard.wire import LaneRow, PodStep
 from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.testing.builders import node
@@ -20,7 +20,7 @@ def step(at_s: float, kind: str, text: str = "", on: str = "") -> PodStep:
     return PodStep(at=NOW + timedelta(seconds=at_s), kind=kind, text=text or kind, node=on, source="scheduler")
 
 
-def put_lane(cluster: ShownCluster, pod: str, *steps: PodStep, done: bool = False) -> None:
+def put_lane(cluster: FilledCluster, pod: str, *steps: PodStep, done: bool = False) -> None:
     cluster.collections.put("lanes", f"uid-{pod}", LaneRow(pod=pod, steps=steps, done=done))
 
 

@@ -9,8 +9,8 @@ from dashboard_window import TOKEN, Window
 from playwright.async_api import Locator, expect
 
 from support.faulty_proxy import FaultyProxy
+from support.filled_cluster import FilledCluster
 from tonnage.clock import SystemClock
-from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.server.program import DashboardSettings, shown
 from tonnage.testing.builders import node
 
@@ -70,7 +70,7 @@ async def test_another_cluster_behind_the_same_port_takes_the_place_of_the_first
             main = window.page.get_by_role("main")
             await expect(main).to_contain_text("node-of-the-first")
             await expect(window.page.get_by_role("link", name="Faults")).to_have_count(0)
-        other = ShownCluster(clock=SystemClock())
+        other = FilledCluster(clock=SystemClock())
         other.put(node("node-of-the-other"))
         settings = DashboardSettings(port=urlsplit(address).port or 0, token=TOKEN, data_dir=tmp_path)
         await later.enter_async_context(shown(other, settings))

@@ -9,7 +9,7 @@ import pytest
 from dashboard_window import Window
 from playwright.async_api import Locator, Page, expect
 
-from tonnage.dashboard.model.shown_cluster import ShownCluster
+from support.filled_cluster import FilledCluster
 from tonnage.dashboard.wire import (
     AttachSlots,
     CapacityRow,
@@ -43,12 +43,12 @@ def pool(gib: int, free: int, *keys: str) -> PoolRow:
     return PoolRow(size=gib * GIB, free=free * GIB, volumes=keys)
 
 
-def put(cluster: ShownCluster, *rows: tuple[str, str, Row]) -> None:
+def put(cluster: FilledCluster, *rows: tuple[str, str, Row]) -> None:
     for collection, key, row in rows:
         cluster.collections.put(collection, key, row)
 
 
-def put_nodes(cluster: ShownCluster, *rows: NodeRow) -> None:
+def put_nodes(cluster: FilledCluster, *rows: NodeRow) -> None:
     put(cluster, *(("nodes", row.name, row) for row in rows))
 
 
@@ -61,14 +61,14 @@ async def width(of: Locator) -> float:
     return found
 
 
-async def test_a_node_that_comes_is_shown_without_a_reload(window: Window, shown_cluster: ShownCluster):
+async def test_a_node_that_comes_is_shown_without_a_reload(window: Window, shown_cluster: FilledCluster):
     await expect(window.page.get_by_text("live", exact=True)).to_be_visible()
     shown_cluster.put(node("node-1"))
     await expect(window.page.get_by_role("gridcell", name="node-1, no zone")).to_be_visible()
 
 
 async def test_blocks_to_scale_reservations_cordons_and_volumes_on_their_way(
-    window: Window, shown_cluster: ShownCluster
+    window: Window, shown_cluster: FilledCluster
 ):
     page = window.page
     since = datetime.now(UTC) - timedelta(seconds=50)
@@ -145,7 +145,7 @@ async def test_blocks_to_scale_reservations_cordons_and_volumes_on_their_way(
     await expect(panel).to_contain_text("stale: older than 5 min")
 
 
-async def test_search_keys_zoom_collapse_and_choices(window: Window, shown_cluster: ShownCluster):
+async def test_search_keys_zoom_collapse_and_choices(window: Window, shown_cluster: FilledCluster):
     page = window.page
     put(shown_cluster, ("classes", "fast", ClassRow(driver="d")), claim("shop/cart", 5, "n-17", pods=("shop/web-3",)))
     rows = [NodeRow(name=f"n-{number}", zone="ab"[number % 2], pools=(pool(10, 5),)) for number in range(40)]
@@ -221,7 +221,7 @@ async def test_search_keys_zoom_collapse_and_choices(window: Window, shown_clust
 
 
 async def test_only_what_is_known_is_drawn_and_names_are_harmless_on_a_small_screen(
-    shown_cluster: ShownCluster, serve, open_window
+    shown_cluster: FilledCluster, serve, open_window
 ):
     put(
         shown_cluster,
@@ -264,7 +264,9 @@ async def test_only_what_is_known_is_drawn_and_names_are_harmless_on_a_small_scr
 
 
 @pytest.mark.slow
-async def test_five_thousand_nodes_stay_few_elements_while_one_scrolls(shown_cluster: ShownCluster, serve, open_window):
+async def test_five_thousand_nodes_stay_few_elements_while_one_scrolls(
+    shown_cluster: FilledCluster, serve, open_window
+):
     put(shown_cluster, *(("classes", name, ClassRow(driver="d")) for name in ("bulk", "fast")))
     put(shown_cluster, claim("team/late", 1, "", state="waiting"))
     for number in range(20_000):

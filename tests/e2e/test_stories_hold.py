@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tonnage.cli.demo import run_suite
+from tonnage.cli.up import run_suite
 from tonnage.stories.suites import SUITES, Suite
 
 

@@ -63,6 +63,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
 _MODULES: Final = {
     "completion": "about",
     "csi-driver-quarantine": "csi_driver",
+    "demo": "up",
     "doctor": "questions",
     "drain-preview": "questions",
     "fit": "questions",

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.cli.flags.election_flags import Election, check_times, lease_place_options, lease_time_options
 from tonnage.cli.flags.endpoint_flags import check_endpoint, endpoint_options
-from tonnage.cli.flags.go_flags import GoCommand, switch
+from tonnage.cli.flags.go_flags import Election, GoCommand, check_times, lease_place_options, lease_time_options, switch
 from tonnage.cli.options import (
     COUNTED,
     Flags,

@@ -29,8 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from tonnage.cli.flags import endpoint_flags
-from tonnage.cli.flags.election_flags import Election
-from tonnage.cli.flags.go_flags import FILE
+from tonnage.cli.flags.go_flags import FILE, Election
 from tonnage.cli.options import AT_LEAST_ONE, NOT_NEGATIVE, Flags, Option, duration, options, setting
 from tonnage.cli.output import echo
 from tonnage.clock import Clock, SystemClock

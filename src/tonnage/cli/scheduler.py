@@ -13,9 +13,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tonnage import __version__
-from tonnage.cli.flags.election_flags import Election, lease_place_options, lease_time_options
 from tonnage.cli.flags.endpoint_flags import check_endpoint, endpoint_options
-from tonnage.cli.flags.go_flags import FILE, GoCommand, switch, version_flag
+from tonnage.cli.flags.go_flags import (
+    FILE,
+    Election,
+    GoCommand,
+    lease_place_options,
+    lease_time_options,
+    switch,
+    version_flag,
+)
 from tonnage.cli.flags.scheduler_flags import configured, kube_scheduler_options, removed_options
 from tonnage.cli.options import BYTES, Flags, feature_gates, logging_options, setting
 from tonnage.cli.output import say, say_all

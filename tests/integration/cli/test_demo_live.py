@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tonnage.cli.demo import demo
+from tonnage.cli.up import demo
 from tonnage.errors import TonnageError
 from tonnage.stories.story_runner import StoryRunner
 from tonnage.stories.suites import SUITES

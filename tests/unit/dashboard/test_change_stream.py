@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from dashboard_requests import dashboard_of
+from support.filled_cluster import FilledCluster
 from tonnage.clock import SystemClock
-from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.testing.builders import node
 
 
@@ -22,7 +22,7 @@ async def first_events(dashboard, count, query="", **headers):
 
 
 async def test_the_state_is_read_once_and_then_what_changed_since():
-    cluster = ShownCluster(clock=SystemClock())
+    cluster = FilledCluster(clock=SystemClock())
     cluster.put(node("node-1"))
     async with dashboard_of(cluster) as dashboard:
         _, state = await dashboard.ask("GET", "/api/v1/state")

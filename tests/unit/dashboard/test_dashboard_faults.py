@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from dashboard_requests import dashboard_of
+from support.filled_cluster import FilledCluster
 from tonnage.clock import SystemClock, VirtualClock
-from tonnage.dashboard.model.shown_cluster import ShownCluster, look_at_faults
+from tonnage.dashboard.model.shown_cluster import look_at_faults
 from tonnage.dashboard.wire import FaultRow, NoticeRow
 from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile
 
 
 async def test_faults_are_set_and_cleared_and_rows_follow(tmp_path: Path):
-    cluster, file = ShownCluster(clock=SystemClock()), FaultFile(tmp_path / FAULT_FILE_NAME)
+    cluster, file = FilledCluster(clock=SystemClock()), FaultFile(tmp_path / FAULT_FILE_NAME)
     rows = cluster.collections.of(FaultRow)
     async with dashboard_of(cluster, data_dir=tmp_path) as dashboard:
         status, told = await dashboard.ask("GET", "/api/v1/faults")
@@ -73,7 +74,7 @@ async def test_a_folder_that_others_can_write_to_has_no_faults(open_folder: Path
 
 
 def test_faults_that_the_command_sets_are_followed_and_a_broken_file_is_a_notice(tmp_path: Path):
-    cluster, file = ShownCluster(clock=VirtualClock()), FaultFile(tmp_path / FAULT_FILE_NAME)
+    cluster, file = FilledCluster(clock=VirtualClock()), FaultFile(tmp_path / FAULT_FILE_NAME)
     collections = cluster.collections
     file.put(Fault("dead", "a"))
     look_at_faults(cluster, file)

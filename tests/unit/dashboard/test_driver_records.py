@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from support.filled_cluster import FilledCluster
 from tonnage.clock import SystemClock
 from tonnage.dashboard.follow import driver_records
 from tonnage.dashboard.follow.driver_records import DriverRecords, following_pools
 from tonnage.dashboard.model.known_objects import DriverContents, PoolPlace
-from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.wire import NodeRow, NoticeRow
 from tonnage.driver.state.folder import StateFolder
 from tonnage.driver.state.records import (
@@ -119,7 +119,7 @@ def test_a_record_that_cannot_be_read_hides_no_other(folder: StateFolder, state_
 
 
 async def test_pools_are_shown_while_the_block_runs_and_trouble_is_a_notice(state_dir: Path):
-    cluster = ShownCluster(clock=SystemClock())
+    cluster = FilledCluster(clock=SystemClock())
     cluster.put(node("node-1"))
     async with following_pools(cluster, state_dir.parent):
         assert [each.free for each in cluster.collections.of(NodeRow)["node-1"].pools] == [10 * GI, 10 * GI]

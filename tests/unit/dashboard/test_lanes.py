@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from support.filled_cluster import FilledCluster
 from tonnage.clock import VirtualClock
 from tonnage.dashboard.model.lanes import MOST_LANES, MOST_STEPS
-from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.wire import CapacityRow, LaneRow, VolumeRow
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import Event
@@ -58,7 +58,7 @@ class Story:
 
     def __init__(self) -> None:
         self.clock = VirtualClock(START)
-        self.cluster = ShownCluster(clock=self.clock)
+        self.cluster = FilledCluster(clock=self.clock)
         self.cluster.put(node("a"), node("b"), storage_class(), driver(rebuilding=True), capacity("fast", "a", "100Gi"))
 
     def at(self, seconds: float, *objects) -> None:

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from support.filled_cluster import FilledCluster
 from tonnage.clock import VirtualClock
-from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.wire import CapacityRow
 from tonnage.driver import DRIVER_NAME
 from tonnage.faults import Fault
@@ -36,13 +36,13 @@ def written(seconds: float) -> dict[str, object]:
 
 
 @pytest.fixture
-def cluster() -> ShownCluster:
-    cluster = ShownCluster(clock=VirtualClock(START))
+def cluster() -> FilledCluster:
+    cluster = FilledCluster(clock=VirtualClock(START))
     cluster.put(node("a", labels={ZONE: "z1"}), node("b", labels={ZONE: "z1"}), storage_class())
     return cluster
 
 
-def row(cluster: ShownCluster, name: str = "fast-a") -> CapacityRow:
+def row(cluster: FilledCluster, name: str = "fast-a") -> CapacityRow:
     return cluster.collections.of(CapacityRow)[f"kube-system/{name}"]
 
 
@@ -52,17 +52,17 @@ def held(mode: Reservation, number_bytes: int, name: str = "fast-a") -> Remember
     )
 
 
-def remember(cluster: ShownCluster, *found: RememberedCapacity) -> None:
+def remember(cluster: FilledCluster, *found: RememberedCapacity) -> None:
     cluster.model.remember(SchedulerMemory(held=found))
     cluster.settle()
 
 
-def test_pools_are_in_the_objects_order(cluster: ShownCluster):
+def test_pools_are_in_the_objects_order(cluster: FilledCluster):
     cluster.put(capacity("fast", "a", pools=["10Gi", "40Gi", "20Gi"]))
     assert row(cluster).pools == (10 * GI, 40 * GI, 20 * GI) and row(cluster).tells_pools
 
 
-def test_a_zones_object_reaches_nodes_that_come_and_leaves_those_that_are_relabelled(cluster: ShownCluster):
+def test_a_zones_object_reaches_nodes_that_come_and_leaves_those_that_are_relabelled(cluster: FilledCluster):
     cluster.put(capacity("fast", name="zone", free="1Ti", topology={"matchLabels": {ZONE: "z1"}}))
     cluster.put(node("c", labels={ZONE: "z1"}), node("b", labels={ZONE: "z2"}))
     assert (row(cluster, "zone").nodes, row(cluster, "zone").node_count) == (("a", "c"), 2)
@@ -70,7 +70,7 @@ def test_a_zones_object_reaches_nodes_that_come_and_leaves_those_that_are_relabe
     assert (row(cluster, "all").node_count, row(cluster, "none").node_count) == (3, 0)
 
 
-def test_what_is_promised_is_told_and_what_is_left(cluster: ShownCluster):
+def test_what_is_promised_is_told_and_what_is_left(cluster: FilledCluster):
     cluster.put(capacity("fast", "a", pools=["100Gi", "60Gi"]))
     remember(cluster, held(Reservation.LEDGER, 20 * GI), held(Reservation.LEDGER, 30 * GI))
     # 100 + 60 - 20 - 30
@@ -83,7 +83,7 @@ def test_what_is_promised_is_told_and_what_is_left(cluster: ShownCluster):
     assert (row(cluster).left, row(cluster).reserved) == (160 * GI, ())
 
 
-def test_what_is_promised_of_a_class_counts_in_the_others_of_its_group(cluster: ShownCluster):
+def test_what_is_promised_of_a_class_counts_in_the_others_of_its_group(cluster: FilledCluster):
     cluster.put(storage_class("fast", group="disks"), storage_class("slow", group="disks"))
     cluster.put(capacity("fast", "a", "100Gi"), capacity("slow", "a", "100Gi"), capacity("slow", "b", "100Gi"))
     cluster.put(claim("data", "20Gi", namespace="shop"))
@@ -104,7 +104,7 @@ def made_on(node_name: str, seconds: float):
     )
 
 
-def test_figures_that_do_not_follow_are_stale_while_others_of_the_driver_follow(cluster: ShownCluster):
+def test_figures_that_do_not_follow_are_stale_while_others_of_the_driver_follow(cluster: FilledCluster):
     cluster.put(capacity("fast", "a", "100Gi", metadata=written(-300)), *made_on("a", -200))
     # Alone it may be a driver that provisions thinly.
     assert row(cluster).stale == ""
@@ -115,7 +115,7 @@ def test_figures_that_do_not_follow_are_stale_while_others_of_the_driver_follow(
     assert row(cluster).stale == ""
 
 
-def test_a_figure_has_two_minutes_to_follow_and_becomes_stale_by_time_alone(cluster: ShownCluster):
+def test_a_figure_has_two_minutes_to_follow_and_becomes_stale_by_time_alone(cluster: FilledCluster):
     cluster.put(capacity("fast", "a", "100Gi", metadata=written(-30)), *made_on("a", -10))
     cluster.put(capacity("fast", "b", "100Gi", metadata=written(-5)), *made_on("b", -10))
     assert row(cluster).stale == ""
@@ -136,14 +136,14 @@ def test_a_figure_has_two_minutes_to_follow_and_becomes_stale_by_time_alone(clus
     ],
 )
 def test_pools_that_somebody_keeps_are_stale_when_nobody_does(
-    cluster: ShownCluster, annotation: str, value: str, words: str
+    cluster: FilledCluster, annotation: str, value: str, words: str
 ):
     annotations = {AVAILABLE_CAPACITIES: "10Gi", POOLS_SOURCE: "topolvm", annotation: value}
     cluster.put(capacity("fast", "a", "100Gi", metadata={"annotations": annotations}))
     assert words in row(cluster).stale
 
 
-def test_figures_of_a_driver_that_is_gone_are_kept_by_nobody(cluster: ShownCluster):
+def test_figures_of_a_driver_that_is_gone_are_kept_by_nobody(cluster: FilledCluster):
     cluster.put(capacity("fast", "a", "100Gi"), csi_node("a", {"another.example": None}))
     assert row(cluster).stale == "the driver csi.example is not on a (CSINode): nobody keeps these figures any more"
     cluster.put(csi_node("a", {"csi.example": 8}))
@@ -152,7 +152,7 @@ def test_figures_of_a_driver_that_is_gone_are_kept_by_nobody(cluster: ShownClust
     assert row(cluster).stale == "there is no StorageClass fast: nobody keeps these figures any more"
 
 
-def test_a_fault_of_an_embedded_cluster_is_told_on_its_node(cluster: ShownCluster):
+def test_a_fault_of_an_embedded_cluster_is_told_on_its_node(cluster: FilledCluster):
     cluster.put(storage_class(provisioner=DRIVER_NAME), capacity("fast", "a", "1Gi"), capacity("fast", "b", "1Gi"))
     cluster.suffer([Fault("stale-figures", "a")])
     assert row(cluster).stale.startswith("the fault stale-figures is set on a") and not row(cluster, "fast-b").stale

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from support.filled_cluster import FilledCluster
 from tonnage.clock import VirtualClock
 from tonnage.dashboard.model.known_objects import Content, DriverContents, PoolPlace
-from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.wire import COLLECTIONS
 from tonnage.driver import DRIVER_NAME
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET
@@ -24,7 +24,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 def cluster_of(*objects):
-    cluster = ShownCluster(clock=VirtualClock())
+    cluster = FilledCluster(clock=VirtualClock())
     cluster.put(*objects)
     return cluster
 

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from support.filled_cluster import FilledCluster
 from tonnage.clock import SystemClock
-from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.terminal.app import Top
 from tonnage.dashboard.terminal.lines_view import LinesView, in_ascii, is_ascii_alone
@@ -35,14 +35,14 @@ class Screen:
 
 
 @asynccontextmanager
-async def screen_of(cluster: ShownCluster, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Screen]:
+async def screen_of(cluster: FilledCluster, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Screen]:
     app = Top(cluster, LiveQuestions(cluster, Asking()))
     async with app.run_test(size=size) as pilot:
         yield Screen(app, pilot)
 
 
-def cluster_of_nodes(count: int) -> ShownCluster:
-    cluster = ShownCluster(clock=SystemClock())
+def cluster_of_nodes(count: int) -> FilledCluster:
+    cluster = FilledCluster(clock=SystemClock())
     cluster.put(*(node(f"node-{number}") for number in range(1, count + 1)))
     return cluster
 
@@ -153,7 +153,7 @@ def test_characters_are_those_of_the_locale(environ: dict[str, str], is_so: bool
 
 
 async def test_a_narrow_terminal_keeps_names_and_what_is_wrong():
-    cluster = ShownCluster(clock=SystemClock())
+    cluster = FilledCluster(clock=SystemClock())
     cluster.put(node("storage-rack-7-shelf-12", unschedulable=True))
     async with screen_of(cluster, size=(60, 20)) as screen:
         shown = await screen.text()

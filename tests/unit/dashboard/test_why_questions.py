@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from support.filled_cluster import FilledCluster
 from tonnage.cli.explain import explain
 from tonnage.clock import SystemClock
-from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.questions import cluster_questions as pending_module
 from tonnage.dashboard.questions.asking import Asking, QuestionLimit
 from tonnage.dashboard.questions.cluster_questions import PendingAnswers
@@ -51,8 +51,8 @@ def full_cluster() -> list[Object]:
     ]
 
 
-def shown(*objects: Object) -> ShownCluster:
-    cluster = ShownCluster(clock=CLOCK)
+def shown(*objects: Object) -> FilledCluster:
+    cluster = FilledCluster(clock=CLOCK)
     cluster.put(*objects)
     return cluster
 
@@ -105,7 +105,7 @@ async def test_a_pod_that_is_not_there_is_an_error_with_those_that_may_be_meant(
 
 
 async def test_a_scheduler_that_does_not_answer_is_noted_and_no_failure(asking):
-    class Silent(ShownCluster):
+    class Silent(FilledCluster):
         async def memory(self) -> SchedulerMemory | None:
             raise TonnageError("nobody is at home")
 
@@ -303,7 +303,7 @@ async def test_a_pod_that_is_gone_is_told_by_its_steps():
 
 
 async def test_events_that_cannot_be_read_are_noted():
-    class Blind(ShownCluster):
+    class Blind(FilledCluster):
         async def events_of(self, *about):
             raise TonnageError("events is forbidden")
 

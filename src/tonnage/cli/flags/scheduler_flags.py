@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from tonnage.cli.flags.election_flags import check_times
-from tonnage.cli.flags.go_flags import ignored, refused, switch
+from tonnage.cli.flags.go_flags import check_times, ignored, refused, switch
 from tonnage.cli.options import COUNTED, DURATION, Flags, options, setting
 
 if TYPE_CHECKING:

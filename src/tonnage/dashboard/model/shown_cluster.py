@@ -1,6 +1,6 @@
 """A cluster that is shown, wherever its objects come from: its rows, and its objects for questions.
 
-Live clusters are filled by informers (`live_cluster.py`); tests, and whoever plays a file, put objects in themselves.
+Live clusters are filled by informers (`live_cluster.py`).
 The faults of an embedded cluster are rows too (`following_faults`): their file is looked at, which costs one stat.
 """
 
@@ -36,18 +36,6 @@ class ShownCluster:
         self.source = source
         self.collections = Collections()
         self.model = ClusterModel(self.collections)
-
-    def put(self, *objects: Object) -> None:
-        self.model.tick(self.clock.now())
-        for each in objects:
-            self.model.put(each)
-        self.settle()
-
-    def remove(self, *objects: Object) -> None:
-        self.model.tick(self.clock.now())
-        for each in objects:
-            self.model.remove(each)
-        self.settle()
 
     def suffer(self, faults: Sequence[Fault]) -> None:
         self.model.suffer(faults)
