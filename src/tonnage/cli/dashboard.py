@@ -72,8 +72,9 @@ def dashboard(
 ) -> None:
     """Serve a web page that shows a cluster's storage as it changes: pools, claims, who waits and why.
 
-    Prints "ready http://…/#token=…": open that address. It reads with the rights of the kubeconfig's user and no more,
-    and writes nothing, but for faults of a `tonnage up` cluster that are set from the page. Ctrl-C or SIGTERM stops it.
+    Prints "ready http://…/#token=…": open that address; a token of --token-file is not printed. It reads with the
+    rights of the kubeconfig's user and no more, and writes nothing, but for faults of a `tonnage up` cluster that are
+    set from the page. Ctrl-C or SIGTERM stops it.
 
     On an address that is not loopback it is served with TLS: with your certificate, else with one that it signs itself,
     whose fingerprint it tells.
@@ -101,7 +102,7 @@ def dashboard(
     )
     if token_file is not None:
         settings = replace(settings, token=_token(token_file))
-    asyncio.run(run_until_signalled(_run(cluster, settings, serving)))
+    asyncio.run(run_until_signalled(_run(cluster, settings, serving, keeps_token=token_file is not None)))
 
 
 def _token(path: Path) -> str:
@@ -114,7 +115,8 @@ def _token(path: Path) -> str:
     return token
 
 
-async def _run(cluster: ClusterQuestion, settings: DashboardSettings, serving: Flags) -> None:
+async def _run(cluster: ClusterQuestion, settings: DashboardSettings, serving: Flags, *, keeps_token: bool) -> None:
+    """Serve until cancelled. A token that has a file of its own is not printed: in a pod, stdout is a log."""
     from tonnage.client.http import Client
     from tonnage.dashboard.server.program import served
 
@@ -123,7 +125,8 @@ async def _run(cluster: ClusterQuestion, settings: DashboardSettings, serving: F
         client = await stack.enter_async_context(
             Client.connect(cluster.connection, clock=SystemClock(), user_agent="tonnage-dashboard")
         )
-        say_ready(await stack.enter_async_context(served(client, settings)))
+        address = await stack.enter_async_context(served(client, settings))
+        say_ready(address.partition("#")[0] if keeps_token else address)
         await asyncio.Event().wait()
 
 

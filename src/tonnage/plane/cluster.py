@@ -37,6 +37,7 @@ from tonnage.plane.settings import (
     choose_ports,
     dashboard_port,
     ensure_token,
+    token_in,
 )
 from tonnage.plane.supervisor import Supervisor
 from tonnage.private_files import open_lock, own_folder
@@ -162,7 +163,8 @@ class Plane:
         await bootstrap.wait_for_nodes(self.node_names)
         if self.settings.dashboard:
             await self.supervisor.wait_ready(DASHBOARD, timeout_s=_READY_WITHIN_S)
-            self.dashboard_url = self.supervisor[DASHBOARD].last_line.removeprefix("ready ")
+            address = self.supervisor[DASHBOARD].last_line.removeprefix("ready ")
+            self.dashboard_url = f"{address}#token={token_in(self.settings.dashboard_token)}"
         self.supervisor.watch_liveness(urls)
 
     def _ports_before(self) -> dict[str, int]:

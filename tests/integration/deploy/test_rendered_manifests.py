@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 import sys
@@ -108,6 +109,10 @@ CONFIGURED = (
         (
             f"{CONFIGURED},scheduler.config.profiles[0].schedulerName=a,scheduler.config.profiles[1].schedulerName=a",
             'scheduler.config.profiles[1].schedulerName is "a", as that of another profile',
+        ),
+        (
+            "dashboard.enabled=true,dashboard.ingress.enabled=true",
+            "dashboard.ingress.enabled needs dashboard.ingress.host",
         ),
         ("scheduler.livenessProbe.periodSeconds=0", "scheduler.livenessProbe.periodSeconds"),
         ("scheduler.strategy.kind=Never", "scheduler.strategy"),
@@ -294,6 +299,33 @@ def test_alerts_link_to_where_the_documentation_is_published():
     groups = the(chart_objects("openshift"), "PrometheusRule", "tonnage")["spec"]["groups"]
     links = [rule["annotations"]["runbook_url"] for group in groups for rule in group["rules"] if "alert" in rule]
     assert links and all(link.startswith("https://docs.example.com/tonnage/guides/observe.md#") for link in links)
+
+
+@needs_helm
+def test_the_dashboard_is_off_by_default_and_comes_with_an_account_that_only_reads():
+    assert not any("dashboard" in name for _, _, name in map(identity, chart_objects("second-scheduler")))
+    objects = chart_objects("dashboard")
+    (rules,) = (each["rules"] for each in objects if identity(each) == ("ClusterRole", "", "tonnage-dashboard"))
+    assert {verb for rule in rules for verb in rule["verbs"]} <= {"get", "list", "watch"}
+    spec = the(objects, "Deployment", "tonnage-dashboard")["spec"]["template"]["spec"]
+    assert spec["serviceAccountName"] == "tonnage-dashboard"
+    assert "--allowed-host=storage.example.com" in spec["containers"][0]["args"]
+    (rule,) = the(objects, "Ingress", "tonnage-dashboard")["spec"]["rules"]
+    backend = rule["http"]["paths"][0]["backend"]["service"]
+    service = the(objects, "Service", "tonnage-dashboard")
+    assert (backend["name"], backend["port"]["name"]) == ("tonnage-dashboard", service["spec"]["ports"][0]["name"])
+    token = the(objects, "Secret", "tonnage-dashboard")["data"]["token"]
+    assert len(base64.b64decode(token)) >= 16
+
+
+@needs_helm
+def test_behind_a_proxy_the_dashboard_is_reached_by_that_proxy_alone():
+    objects = chart_objects("dashboard-behind-proxy")
+    spec = the(objects, "Deployment", "tonnage-dashboard")["spec"]["template"]["spec"]
+    dashboard, proxy = spec["containers"]
+    assert "--bind=127.0.0.1" in dashboard["args"] and "ports" not in dashboard and proxy["name"] == "oauth2-proxy"
+    assert the(objects, "Service", "tonnage-dashboard")["spec"]["ports"][0]["targetPort"] == 4180
+    assert not any(each["kind"] == "Secret" for each in objects)  # it was given
 
 
 @needs_helm
