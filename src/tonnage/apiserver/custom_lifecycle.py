@@ -173,10 +173,11 @@ class DefinitionLifecycle:
     @asynccontextmanager
     async def followed(self) -> AsyncIterator[None]:
         """Settle what is there before the block begins, and inside it whatever changes."""
-        after = self._registry.store.revision
+        changed = asyncio.Event()
+        self._registry.store.follow(CRDS.store_prefix, lambda record, *, is_deleted: changed.set())
         await self.try_to_settle()
         try:
-            async with in_background(self._follow(after), "definitions of custom resources"):
+            async with in_background(self._follow(changed), "definitions of custom resources"):
                 yield
         finally:  # what is not done is begun again by the next start
             tasks = list(self._deletions.values())
@@ -184,22 +185,11 @@ class DefinitionLifecycle:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _follow(self, after: int) -> None:
-        store, clock = self._registry.store, self._registry.clock
-        backoff = Backoff(clock=clock, rng=self._rng)
+    async def _follow(self, changed: asyncio.Event) -> None:
+        backoff = Backoff(clock=self._registry.clock, rng=self._rng)
         while True:
-            watch = store.watch(CRDS.store_prefix, after=after)
-            try:
-                while True:
-                    await watch.next_batch()
-                    while not await self.try_to_settle():
-                        await clock.sleep(backoff.next_s())
-                    backoff.reset()
-            except StoreClosed:
-                return
-            except StoreError as exc:  # it fell behind; what it missed is looked at now
-                _log.warning("Definitions of custom resources are followed anew: %s", exc.message)
-            finally:
-                watch.close()
-            after = store.revision
-            await self.try_to_settle()
+            await changed.wait()
+            changed.clear()
+            while not await self.try_to_settle():
+                await self._registry.clock.sleep(backoff.next_s())
+            backoff.reset()

@@ -19,6 +19,8 @@ from tonnage.clock import within
 from tonnage.errors import TonnageError
 from tonnage.logs import logger
 from tonnage.objects.meta import Object
+from tonnage.objects.resources import Resource
+from tonnage.objects.scheme import resource_of
 
 T = TypeVar("T", bound=Object)
 
@@ -60,6 +62,10 @@ class Informers:
             if self._is_started:
                 informer.start()
         return cast(Informer[T], informer)
+
+    def followed(self) -> dict[Resource, type[Object]]:
+        """The resources that are followed in all namespaces and without selectors, and the class each is read as."""
+        return {resource_of(cls): cls for cls, *selection in self._informers if not any(selection)}
 
     def __iter__(self) -> Iterator[Informer[Any]]:
         return iter(tuple(self._informers.values()))
@@ -115,6 +121,8 @@ class InformerFactory(Protocol):
 
     def of(self, cls: type[T], *, namespace: str = "") -> Cache[T]: ...
 
+    def followed(self) -> dict[Resource, type[Object]]: ...
+
     async def wait_synced(self) -> None: ...
 
 
@@ -153,6 +161,9 @@ class InformerScope:
         if view is None:
             view = self._views[informer] = InformerView(informer)
         return view
+
+    def followed(self) -> dict[Resource, type[Object]]:
+        return self._informers.followed()
 
     async def wait_synced(self) -> None:
         await self._informers.wait_synced()

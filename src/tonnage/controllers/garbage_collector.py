@@ -29,47 +29,12 @@ from tonnage.controllers.dependency_graph import (
     decide,
 )
 from tonnage.errors import NotFound, TonnageError
-from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.codec import convert
-from tonnage.objects.core_v1 import (
-    ConfigMap,
-    Namespace,
-    Node,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    Pod,
-    ReplicationController,
-    ServiceAccount,
-)
 from tonnage.objects.core_v1.volume import ObjectReference
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object, OwnerReference
 from tonnage.objects.resources import BY_KIND, BY_PLURAL, Resource
-from tonnage.objects.scheme import resource_of
-from tonnage.objects.small_groups import PodDisruptionBudget
-from tonnage.objects.storage_v1 import CSIDriver, CSINode, StorageClass, VolumeAttachment
 
-SHARED: Final[tuple[type[Object], ...]] = (
-    CSIDriver,
-    CSINode,
-    ConfigMap,
-    ControllerRevision,
-    DaemonSet,
-    Deployment,
-    Namespace,
-    Node,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    Pod,
-    PodDisruptionBudget,
-    ReplicaSet,
-    ReplicationController,
-    ServiceAccount,
-    StatefulSet,
-    StorageClass,
-    VolumeAttachment,
-)
-"""Kinds that other controllers follow as a whole: their informers are used. Of the rest only metadata is read."""
 _DEFINITIONS: Final = BY_PLURAL["apiextensions.k8s.io", "customresourcedefinitions"]
 _DISCOVERY_S: Final = 30.0
 _IGNORED: Final = frozenset(("events",))
@@ -111,11 +76,11 @@ class GarbageCollector(QueueController):
             await asyncio.wait((following,))
 
     async def _run(self) -> None:
-        whole = {resource_of(cls): cls for cls in SHARED}
+        known = self._informers.followed()  # by other controllers, as a whole; of the rest only metadata is read
         served = await wait_for_served_resources(self._client, clock=self._clock, rng=self._rng)
         followed = [resource for resource in served if resource.plural not in _IGNORED]
         for resource in followed:
-            self._follow(resource, self._informers.of(whole.get(resource) or metadata_class(resource)))
+            self._follow(resource, self._informers.of(known.get(resource) or metadata_class(resource)))
         await self._informers.wait_synced()
         await self._wait_for_discovered()
         self.start_processing()

@@ -14,17 +14,14 @@ from tonnage.client.discovered_kinds import metadata_class, wait_for_served_reso
 from tonnage.controllers.controller_context import ControllerContext, QueueController, namespace_of
 from tonnage.documents.quota import is_counted, is_same_status, names_for, recounted
 from tonnage.errors import NotFound
-from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, ResourceQuota, Service
+from tonnage.objects.core_v1 import ResourceQuota
 from tonnage.objects.document import Doc, same
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.resources import BY_PLURAL, Resource
-from tonnage.objects.scheme import resource_of
 
 RESYNC_S: Final = 300.0
 """Upstream's --resource-quota-sync-period."""
 _QUOTAS: Final = BY_PLURAL["", "resourcequotas"]
-_WHOLE: Final[tuple[type[Object], ...]] = (PersistentVolumeClaim, Pod, Service)
-"""Kinds whose informers others have as a whole. Of the rest only metadata is followed."""
 
 _log = logs.logger(__name__)
 
@@ -44,11 +41,11 @@ class ResourceQuotaController(QueueController):
         self._counted = tuple(
             filter(is_counted, await wait_for_served_resources(self._client, clock=self._clock, rng=self._rng))
         )
-        whole = {resource_of(cls): cls for cls in _WHOLE}
+        known = self._informers.followed()  # by other controllers, as a whole; of the rest only metadata is read
         for resource in self._counted:
             if resource != _QUOTAS:
                 self._reconciler.follow(
-                    self._informers.of(whole.get(resource) or metadata_class(resource)), self._namespaces_of
+                    self._informers.of(known.get(resource) or metadata_class(resource)), self._namespaces_of
                 )
         await self._informers.wait_synced()
         for quota in self._quotas:  # what went while nobody counted
