@@ -8,10 +8,10 @@ pkg/controller/job.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from tonnage.behaviour.workloads.cron_plan import zone_of
 from tonnage.behaviour.workloads.pod_states import is_active
 from tonnage.behaviour.workloads.templates import controller_ref, pod_from_template
 from tonnage.objects.batch_v1 import (
@@ -69,7 +69,7 @@ def _tell_index(container: Doc) -> None:
 
 
 def job_of(owner: CronJob, at: datetime) -> Doc:
-    """The job that is made at a time of the schedule."""
+    """The job that is made at a time of the schedule, which is noted as the clocks of the schedule's zone show it."""
     template = owner.spec.job_template
     metadata: Doc = {
         "name": f"{owner.name}-{int(at.timestamp()) // 60}",
@@ -78,18 +78,9 @@ def job_of(owner: CronJob, at: datetime) -> Doc:
     }
     said = template.metadata
     metadata |= {field: copy(said[field]) for field in ("labels", "annotations") if said.get(field)}
-    metadata.setdefault("annotations", {})[CRONJOB_SCHEDULED_AT] = _in_zone(at, owner.spec.time_zone)
+    shown = at.astimezone(zone_of(owner) or UTC).isoformat(timespec="seconds")
+    metadata.setdefault("annotations", {})[CRONJOB_SCHEDULED_AT] = shown.replace("+00:00", "Z")
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": copy(dict(template.spec))}
-
-
-def _in_zone(at: datetime, zone: str | None) -> str:
-    """The time as the clocks of the schedule's zone show it."""
-    try:
-        shown = at.astimezone(ZoneInfo(zone)) if zone else at
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        shown = at
-    text = shown.isoformat(timespec="seconds")
-    return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
 
 
 class PolicyMatch(NamedTuple):
