@@ -183,7 +183,7 @@ class Cluster:
             self.changes.note_many(rows)
 
     def observe(self, observer: Observer) -> None:
-        """Tell somebody about pods from now on, starting with those that are here."""
+        """Tell an observer about every pod from now on, first about those that are here."""
         observer.grown(len(self.exists))
         for row, residents in enumerate(self.residents):
             for info in residents.values():
@@ -368,8 +368,8 @@ _NO_ROWS = slice(0, 0)
 
 
 def row_about(cluster: Cluster, changed: Any) -> Rows | None:
-    """The row of a node, its CSINode, an attachment, or a pod there or expected there; no row when the node is not
-    known, None for what is about no node.
+    """The row that a changed object is about: a node, its CSINode, an attachment, a pod that is or is expected there.
+    No row if the node is not known; None if the object is about no node.
     """
     if isinstance(changed, Node | CSINode):
         name = changed.metadata.name

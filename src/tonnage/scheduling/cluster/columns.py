@@ -60,7 +60,7 @@ def only_row(rows: Rows) -> int:
 
 
 def few_rows(rows: Rows, most: int) -> list[int]:
-    """The rows as plain numbers if there are no more than so many of them, else none."""
+    """The row numbers as a list if there are at most `most` of them, else an empty list."""
     if isinstance(rows, slice):
         return list(range(rows.start, rows.stop)) if rows.stop - rows.start <= most else []
     found: list[int] = rows.tolist() if len(rows) <= most else []
@@ -68,7 +68,7 @@ def few_rows(rows: Rows, most: int) -> list[int]:
 
 
 def among(members: Collection[int], rows: Rows, size: int) -> Mask:
-    """Which of these rows are among `members`, a set or the like of row numbers below `size`."""
+    """A mask over `rows`: True where the row is one of `members`, which are row numbers below `size`."""
     if (count := row_count(rows)) <= _FEW:
         return np.fromiter((row in members for row in row_numbers(rows).tolist()), np.bool_, count)
     found = np.zeros(size, dtype=np.bool_)
@@ -77,7 +77,7 @@ def among(members: Collection[int], rows: Rows, size: int) -> Mask:
 
 
 class Interner(Generic[T]):
-    """Things to small integers, in order of first sight. Who writes a number down holds it until it is erased."""
+    """Maps things to small integers. A thing keeps its number while somebody holds it; then another may get it."""
 
     def __init__(self) -> None:
         self._ids: dict[T, int] = {}
@@ -184,7 +184,7 @@ class LabelColumns:
         return self._columns.get(key)
 
     def column(self, key: str) -> LabelColumn:
-        """The column of a key, made when there is none: its nodes then all lack the label."""
+        """The column of a key; if there is none, a new one in which no node has the label."""
         found = self._columns.get(key)
         if found is None:
             found = self._columns[key] = LabelColumn(self._capacity)

@@ -203,7 +203,7 @@ _ENCODER = msgspec.msgpack.Encoder(enc_hook=str)
 
 
 def fingerprint(record: msgspec.Struct | None) -> bytes:
-    """Equal for records that are written alike; what cannot be hashed, because it holds a map, can be told by this."""
+    """The record as bytes: something to hash for records that hold maps. Equal records have equal bytes."""
     return _ENCODER.encode(record)
 
 
@@ -326,7 +326,7 @@ class PodInfo:
         )
 
     def counts_like(self, other: PodInfo) -> bool:
-        """Whether, on the same node, nobody who counts residents could tell this pod from another of its own uid."""
+        """True if this version of a pod counts on its node exactly as `other` does, which is another version of it."""
         mine, theirs = self.pod, other.pod
         if self.labels != other.labels or self.is_terminating != other.is_terminating:
             return False

@@ -75,13 +75,13 @@ class PodMatcher:
         return hold(self.requirements, labels)
 
     def may_match(self, namespace: str, labels: Labels) -> bool:
-        """Like `matches`, for who cannot look up the labels of a namespace: in doubt it is meant."""
+        """Like `matches`, without the namespace's labels: a namespace that might be selected counts as selected."""
         return (namespace in self.namespaces or self.namespace_requirements is not None) and hold(
             self.requirements, labels
         )
 
     def settled(self, known: Namespaces) -> PodMatcher:
-        """The same with its namespaces looked up among the `known`; one that chooses every namespace stays as it is."""
+        """The matcher with the namespaces that its selector chooses now; one that chooses all stays as it is."""
         chosen = self.namespace_requirements
         if not chosen:
             return self
@@ -89,7 +89,7 @@ class PodMatcher:
         return PodMatcher(self.namespaces | found if self.namespaces else found, self.requirements)
 
     def anchors(self) -> Iterator[tuple[str, tuple[str, str]]]:
-        """(namespace, label) pairs, one of which every pod that it means has: the fewest there are, or few."""
+        """(namespace, label) pairs to file the matcher under: every pod that it means has at least one of them."""
         insists = (each for each in self.requirements if each.operator == "In")
         narrowest = min(insists, key=lambda each: len(each.values), default=None)
         is_anywhere = self.namespace_requirements is not None or len(self.namespaces) > _MAX_ANCHORS
@@ -126,7 +126,7 @@ class MatcherIndex(Generic[T]):
                 del self._filed[namespace]
 
     def candidates(self, namespace: str, labels: Labels) -> Iterator[T]:
-        """The things whose matcher may mean a pod, and few others: the matcher has the last word. Each once."""
+        """The things whose matcher may mean a pod with these labels, each once. Ask the matcher itself to be sure."""
         for space in (namespace, _ANY_NAMESPACE) if namespace != _ANY_NAMESPACE else (_ANY_NAMESPACE,):
             by_label = self._filed.get(space)
             if by_label is None:

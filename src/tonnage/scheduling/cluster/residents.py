@@ -66,8 +66,8 @@ class RowCounts:
         return self._counts[: len(self._place)]
 
     def by_value(self, ids: Ids, values: int, keep: Mask | None = None) -> Floats:
-        """The counts summed up by label value: `ids` is that of every row, of `values` there are; `keep` says which of
-        `rows` count.
+        """The counts summed up by label value. `ids`: the value's id on each row; `values`: how many ids there are;
+        `keep`: a mask over `rows` of those that count.
         """
         counts = self.counts if keep is None else self.counts * keep
         found: Floats = np.bincount(ids[self.rows], weights=counts, minlength=values).astype(np.float64, copy=False)
@@ -149,8 +149,8 @@ class Residents:
         self._index: MatcherIndex[_Tally] = MatcherIndex()
 
     def counted(self, matchers: tuple[PodMatcher, ...], *, terminating: bool) -> RowCounts:
-        """The pods that every one of the matchers means, by row; `terminating` says whether those count as well. The
-        matchers must be settled. The answer is true until pods come or go, and is not to be changed.
+        """Count by row the pods that all matchers mean; terminating pods count if `terminating` is True. The matchers
+        must be settled. The answer is true until pods come or go, and is not to be changed.
         """
         if not self._is_counting:
             self._is_counting = True

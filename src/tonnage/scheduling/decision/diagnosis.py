@@ -35,7 +35,9 @@ NARROWED = 126
 
 @dataclass(eq=False)
 class FilterResults:
-    """By row: `first`, a position in the profile's filters; `bits`, one for each of its `reasons`; and `final`."""
+    """By row: `first`, the position of the filter that refused it; `bits`, which of that filter's `reasons` hold;
+    `final`, whether preemption cannot help.
+    """
 
     first: npt.NDArray[np.int8]
     bits: Bits

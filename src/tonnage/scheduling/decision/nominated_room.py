@@ -28,7 +28,7 @@ _NATIVE = ((CPU, 0), (MEMORY, 1))
 
 
 class SumsAsked(NamedTuple):
-    """Amounts by resource, and the reason that is told when there is too little of each; the last stands for more."""
+    """What a pod asks for by resource, and the reason for each that is short; the last reason stands for the rest."""
 
     amounts: Sequence[tuple[str, int]]
     reasons: tuple[str, ...]
@@ -55,7 +55,7 @@ def judge_by_sums(
     diagnosis: Diagnosis,
     held: Mapping[int, Sequence[PodInfo]],
 ) -> Mapping[int, Sequence[PodInfo]]:
-    """Hold against rows what the pods nominated to them leave too little of; the rows that sums do not decide."""
+    """Refuse the rows where nominated pods leave too little. Returns the rows that sums do not decide."""
     cluster = cycle.cluster
     if not held or fit is None or cluster.counts_large or looks_across_rows(filters, cycle):
         return held

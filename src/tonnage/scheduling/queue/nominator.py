@@ -172,7 +172,7 @@ def nominated_to(pod: Pod, node_name: str) -> Pod:
 
 
 class NominationRules:
-    """What a nominator asks of whoever knows the cluster. As it stands here: what is known without a cluster."""
+    """What the nominator asks about the cluster. The engine answers; this base class knows the pod alone."""
 
     def told(self, pod: Pod) -> str:
         """Where the API says that a pod is expected; "" for nowhere."""
@@ -253,8 +253,8 @@ class Nominator:
                 self.room_was_given_up(known, before, but_not_for=uid_of(known))
 
     def update(self, pod: Pod, was_told: str) -> bool:
-        """The pod, or a claim of its, was changed in the API, whose word on where it is expected was `was_told`. A new
-        word counts, also when it is taken back. True when it names a node that is news here.
+        """A pod or a claim of its changed in the API, which expected the pod on `was_told` before. A new word of the
+        API counts, also if it takes the old one back. True if it names another node than is known here.
 
         If the word is the same, ours stays as it is: it is on its way there. (Upstream falls back to the API's old
         one.)

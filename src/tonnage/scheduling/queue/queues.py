@@ -22,6 +22,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
+from tonnage.backoff import exponential_s
 from tonnage.clock import Clock
 from tonnage.keyed import KeyedHeap
 from tonnage.objects.core_v1 import Pod
@@ -75,9 +76,6 @@ MAX_BACKOFF_S: Final = 10.0
 
 WINDOW_S: Final = 1.0
 
-# 1 s doubled so often is centuries: no limit is beyond it, and a float holds it.
-_MOST_DOUBLINGS: Final = 40
-
 
 class BackoffQueue:
     """Backing-off pods. A refused one may be taken out early, when nobody else wants the turn; one that met an error
@@ -99,7 +97,7 @@ class BackoffQueue:
         if failures == 0 or self._max_s == 0:  # a maximum of 0 switches backoff off
             return -math.inf
         if queued.backoff_until is None:
-            duration_s = min(self._max_s, self._initial_s * 2 ** min(failures - 1, _MOST_DOUBLINGS))
+            duration_s = exponential_s(self._initial_s, failures - 1, max_s=self._max_s)
             queued.backoff_until = _window(queued.queued_at + duration_s)
         return queued.backoff_until
 

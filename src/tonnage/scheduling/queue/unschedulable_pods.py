@@ -48,14 +48,14 @@ MayHelp: TypeAlias = Callable[[QueuedPod], bool]
 
 
 class WakingRules:
-    """What a queue asks about refused pods of whoever knows the plugins. As it stands here: nothing is known."""
+    """What the queue asks about refused pods. The engine answers; this base class knows nothing of plugins."""
 
     def sign(self, profile: str, pod: PodInfo, plugins: frozenset[str]) -> Hashable | None:
         """What these plugins see of the pod: pods of one sign are refused alike. None when one of them cannot say."""
         return None
 
     def needs(self, profile: str, plugin: str, pod: PodInfo, refused_by: frozenset[str]) -> Needy | None:
-        """What a pod that a plugin refused needs of the events which that one cares for; None when it cannot say."""
+        """What an event must offer to help a pod that the plugin refused; None when the plugin cannot say."""
         return None
 
     def offer(self, profile: str, plugin: str, event: ClusterEvent, old: Any, new: Any) -> Offer | None:
@@ -63,7 +63,7 @@ class WakingRules:
         return None
 
     def reach(self, profile: str, plugin: str, event: ClusterEvent, changed: Any) -> MayHelp | None:
-        """Tells of a pod whether an event may help it where it happened; None when that may be anywhere."""
+        """A function that says of a pod whether the event may help it on the rows it is about; None for any row."""
         return None
 
 

@@ -243,8 +243,8 @@ class Waking:
         self.let_out()
 
     def refused(self, queued: QueuedPod) -> None:
-        """A pod was refused as any other like it would be, and is where it belongs by now: those that it was let out
-        before are refused with it, if those who refuse it now see the same of them.
+        """A pod that was let out was refused, as any pod like it would be, and is filed again. The other pods of its
+        old class are refused with it if the plugins that refuse it now cannot tell them from it.
         """
         rounds = [self._rounds[key] for key in self._rounds_of.get(queued.uid, ())]
         theirs = self._pool.key_for(queued) if rounds else None
@@ -309,7 +309,7 @@ class Waking:
 
 
 def _first(found: EquivalenceClass, named: Collection[str], pre_check: PreCheck | None) -> QueuedPod | None:
-    """The first pod of a class that the event is not about by name, and may be for."""
+    """The first pod of a class that the event may help and does not name: pods it names are asked by themselves."""
     head = found.peek()
     if head is not None and head.uid not in named and (pre_check is None or pre_check(head.pod)):
         return head
