@@ -101,6 +101,14 @@ class AssumedObjects(Generic[Kind]):
 
 Listener = Callable[[Kind | None, Kind | None], None]
 
+
+def either(old: Kind | None, new: Kind | None) -> Kind:
+    """The object that a listener is told of: as it is, or as it was before it went."""
+    known = new or old
+    assert known is not None
+    return known
+
+
 STORAGE_KINDS: Final = (
     PersistentVolume,
     PersistentVolumeClaim,

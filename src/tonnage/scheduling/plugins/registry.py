@@ -47,7 +47,7 @@ from tonnage.scheduling.plugins.pod_and_node import (
     TaintToleration,
 )
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
-from tonnage.scheduling.plugins.volume_binding import VolumeBinding
+from tonnage.scheduling.plugins.volume_binding import ToldRebuilds, VolumeBinding
 from tonnage.scheduling.plugins.volume_constraints import MountedDisks, VolumeRestrictions, VolumeZone
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents
@@ -55,7 +55,7 @@ from tonnage.scheduling.spread.affinity_terms import CarriedTerms
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.hints import TopologyKeys
-from tonnage.scheduling.volumes.rebuilds import ToldRebuilds, VolumePlaces
+from tonnage.scheduling.volumes.rebuilds import VolumePlaces
 from tonnage.scheduling.volumes.reservations.holds import Refusals, ServerTime
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations

@@ -23,10 +23,13 @@ import numpy.typing as npt
 
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
+from tonnage.objects.core_v1 import PersistentVolumeClaim
+from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import Ints, Rows, few_rows, only_row
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.storage import either
 from tonnage.scheduling.configuration.plugin_args import PoolFit, Reservation, StorageCapacityArgs, VolumeBindingArgs
 from tonnage.scheduling.configuration.plugin_args_rules import shape_of
 from tonnage.scheduling.decision.scheduling_cycle import Prefers
@@ -55,7 +58,7 @@ from tonnage.scheduling.volumes import bind_volumes
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.bind_volumes import Assumed, Sending
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.claim_sequences import grades_at, may_differ, sequences_at
+from tonnage.scheduling.volumes.claim_sequences import grades_at, sequences_at
 from tonnage.scheduling.volumes.demand import Demand, VolumePlan, demand_of, sorted_claims, volume_sign
 from tonnage.scheduling.volumes.explain.account_entries import Miss, NodeAccount
 from tonnage.scheduling.volumes.explain.refusal_notes import half_made, reserved_room
@@ -68,13 +71,7 @@ from tonnage.scheduling.volumes.hints import (
 )
 from tonnage.scheduling.volumes.nominated_volumes import expected_demand, held_by, judge_beside
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
-from tonnage.scheduling.volumes.rebuilds import (
-    ToldRebuilds,
-    VolumePlaces,
-    is_node_out_of_use,
-    rows_of_sharers,
-    why_rebuilt,
-)
+from tonnage.scheduling.volumes.rebuilds import VolumePlaces, is_node_out_of_use, rows_of_sharers, why_rebuilt
 from tonnage.scheduling.volumes.reservations.holds import CapacityHolds, Refusals, ServerTime
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
@@ -103,6 +100,37 @@ HOLDS_BY_MODE: Mapping[Reservation, type[Reservations] | type[Ledger]] = {
 }
 _OPERATIONS = {"Reserve": "assume", "PreBind": "bind"}
 """Upstream's names for the stages in which volumes are scheduled."""
+
+
+class ToldRebuilds:
+    """Claims by key, with the uid and the selected node they were told of with: `cluster.index(ToldRebuilds)`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._storage = cluster.storage
+        self._told: dict[Key, tuple[str, str]] = {}
+        self._storage.on_change(PersistentVolumeClaim, self._claim_changed)
+
+    def __len__(self) -> int:
+        return len(self._told)
+
+    def has(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether it was told that this claim's volume has to leave the node that is selected."""
+        return self._told.get(claim.key) == _state_of(claim)
+
+    def add(self, claim: PersistentVolumeClaim) -> None:
+        self._told[claim.key] = _state_of(claim)
+
+    def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
+        key = either(old, new).key
+        if key in self._told:
+            # What is only assumed may be taken back.
+            told = self._storage.claims.api(key)
+            if told is None or self._told[key] != _state_of(told):
+                del self._told[key]
+
+
+def _state_of(claim: PersistentVolumeClaim) -> tuple[str, str]:
+    return claim.uid, claim.selected_node
 
 
 @dataclass(slots=True)
@@ -291,7 +319,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def prefers(self, cycle: Cycle) -> Prefers:
         """Grades come before scores, or tell equals apart. Where only guaranteed fits pass, all rows are alike."""
         notes: Notes | None = cycle.state.get(self.name)
-        if notes is None or not may_differ(notes.fit, notes.provisioning):
+        if notes is None or not notes.fit.may_differ(notes.provisioning):
             return Prefers.NOTHING
         return _PREFERS[self._capacity.pool_fit]
 
@@ -319,7 +347,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             plan = plan._replace(provisions=tuple(made))
         if self._scores is not None and (plan.static or any(each.capacity for each in plan.provisions)):
             self._scored["static" if plan.static else "dynamic"] += 1
-        if may_differ(notes.fit, notes.provisioning):
+        if notes.fit.may_differ(notes.provisioning):
             plan = plan._replace(sequences=tuple(sequences_at(notes.fit, notes.demand, row)))
         notes.plan = plan
         try:

@@ -22,23 +22,11 @@ from tonnage.scheduling.cluster.columns import Ints
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, identity, members_of
 from tonnage.scheduling.volumes.capacity.reading import Question
-from tonnage.scheduling.volumes.demand import ClaimGroup, ClaimSequence, Demand, counted_bytes
+from tonnage.scheduling.volumes.demand import ClaimSequence, Demand, counted_bytes
 from tonnage.scheduling.volumes.packing.claim_orders import next_claim, safe_order
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes, descending
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
-from tonnage.scheduling.volumes.volume_fit import ProvisioningDemand, VolumeFit
-
-
-def may_differ(fit: VolumeFit, provisioning: ProvisioningDemand) -> bool:
-    """Whether these volumes may fit one node more surely than another; without the gate nobody asks."""
-    return fit.is_joint and any(has_grades(fit, unit) for unit in provisioning.units)
-
-
-def has_grades(fit: VolumeFit, unit: ClaimGroup) -> bool:
-    """Not a claim alone, which goes wherever it fits, nor what is made of single pools: they fit, or they do not."""
-    reading = fit.index.of(unit.class_name).reading(fit.policy)
-    has_choices = reading.pools.shape[1] > 1
-    return has_choices and (len(unit.sizes) > 1 or any(reading.held.values()))
+from tonnage.scheduling.volumes.volume_fit import VolumeFit
 
 
 def grades_at(fit: VolumeFit, demand: Demand, rows: npt.NDArray[np.intp]) -> Ints:
@@ -52,7 +40,7 @@ def _grades(fit: VolumeFit, demand: Demand, rows: npt.NDArray[np.intp], *, with_
     lowest: Ints = np.full(len(rows), Grade.GUARANTEED, dtype=np.int64)
     for provisioning, places, _ in fit.provisioning_demands(demand, rows):
         for unit in provisioning.units:
-            if has_grades(fit, unit):
+            if fit.has_grades(unit):
                 objects = fit.index.of(unit.class_name)
                 of_unit = objects.grades(fit.policy, unit.sizes, rows[places], with_order=with_order)
                 lowest[places] = np.minimum(lowest[places], of_unit)
@@ -68,7 +56,7 @@ def sequences_at(fit: VolumeFit, demand: Demand, row: int) -> Iterator[ClaimSequ
     provisioning, _ = fit.made_at(demand, row)
     storage, node_name = fit.cluster.storage, fit.cluster.name(row)
     for place, unit in enumerate(provisioning.units):
-        if not has_grades(fit, unit):
+        if not fit.has_grades(unit):
             continue
         of_unit = [claim for claim, at in zip(provisioning.claims, provisioning.places, strict=True) if at == place]
         unsent = {

@@ -29,6 +29,7 @@ from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.storage import either
 from tonnage.scheduling.events import QUEUE, SKIP, ActionType, ClusterEvent, EventResource, Hint, for_mounted_claims
 from tonnage.scheduling.framework import EventHint
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
@@ -226,8 +227,8 @@ def after_room_is_given_up(pod: PodInfo, event: ClusterEvent, old: Pod, new: Non
 @for_mounted_claims
 def after_sharer_changes(pod: PodInfo, event: ClusterEvent, old: Pod | None, new: Pod | None) -> Hint:
     """A pod that shares a claim with this one has a node, is being deleted, or is gone: this one may go elsewhere."""
-    known = new or old
-    if known is None or not known.spec.node_name or known.namespace != pod.namespace:
+    known = either(old, new)
+    if not known.spec.node_name or known.namespace != pod.namespace:
         return SKIP
     if old is not None and new is not None and old.metadata.is_terminating == new.metadata.is_terminating:
         return SKIP

@@ -35,6 +35,7 @@ from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.storage import either
 from tonnage.scheduling.framework import Cycle
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
@@ -84,10 +85,9 @@ class VolumePlaces:
                 self._missed.setdefault(name, set()).add(node_name)
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        known = new or old
-        if known is None or (new is not None and new.spec.node_affinity.required is None):
+        if new is not None and new.spec.node_affinity.required is None:
             return
-        self._missed.pop(known.name, None)
+        self._missed.pop(either(old, new).name, None)
         if new is not None and (target := self._missed_by(new)):
             self._missed[new.name] = {target}
 
@@ -245,34 +245,3 @@ def _is_before(other: PodInfo, pod: PodInfo) -> bool:
 
 def _rank(info: PodInfo) -> tuple[int, datetime, str]:
     return -info.priority, info.pod.metadata.creation_timestamp or _LONG_AGO, info.key
-
-
-class ToldRebuilds:
-    """Claims by key, with the uid and the selected node they were told of with: `cluster.index(ToldRebuilds)`."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._storage = cluster.storage
-        self._told: dict[Key, tuple[str, str]] = {}
-        self._storage.on_change(PersistentVolumeClaim, self._claim_changed)
-
-    def __len__(self) -> int:
-        return len(self._told)
-
-    def has(self, claim: PersistentVolumeClaim) -> bool:
-        """Whether it was told that this claim's volume has to leave the node that is selected."""
-        return self._told.get(claim.key) == _state_of(claim)
-
-    def add(self, claim: PersistentVolumeClaim) -> None:
-        self._told[claim.key] = _state_of(claim)
-
-    def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
-        known = new or old
-        if known is not None and known.key in self._told:
-            # What is only assumed may be taken back.
-            told = self._storage.claims.api(known.key)
-            if told is None or self._told[known.key] != _state_of(told):
-                del self._told[known.key]
-
-
-def _state_of(claim: PersistentVolumeClaim) -> tuple[str, str]:
-    return claim.uid, claim.selected_node

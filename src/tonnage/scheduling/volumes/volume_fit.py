@@ -167,6 +167,17 @@ class VolumeFit:
     def has_free_volumes(self, demand: Demand) -> bool:
         return bool(demand.loose) and self.static.may_match(demand.loose)
 
+    def may_differ(self, provisioning: ProvisioningDemand) -> bool:
+        """Whether these volumes may fit one node more surely than another; without the gate nobody asks."""
+        return self.is_joint and any(map(self.has_grades, provisioning.units))
+
+    def has_grades(self, unit: ClaimGroup) -> bool:
+        """Not a claim alone, which goes wherever it fits, nor what is made of single pools: they fit, or they do
+        not."""
+        reading = self.index.of(unit.class_name).reading(self.policy)
+        has_choices = reading.pools.shape[1] > 1
+        return has_choices and (len(unit.sizes) > 1 or any(reading.held.values()))
+
     # -- judging rows -------------------------------------------------------------------------------------------------
 
     def refusals_of_provisioning(self, provisioning: ProvisioningDemand, rows: Rows) -> Bits:

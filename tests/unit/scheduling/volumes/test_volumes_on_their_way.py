@@ -16,7 +16,7 @@ from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET, SELECTED_NODE
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.volumes.rebuilds import ToldRebuilds
+from tonnage.scheduling.plugins.volume_binding import ToldRebuilds
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import attachment, capacity, claim, driver, pod_with, volume
 

@@ -27,6 +27,7 @@ from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, grown, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.storage import either
 from tonnage.scheduling.volumes.attach.volume_ids import VolumeId, id_of_claim, id_of_inline
 
 NO_LIMIT: Final = 1 << 62
@@ -257,15 +258,12 @@ class AttachedVolumes:
     # -- storage ------------------------------------------------------------------------------------------------------
 
     def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
-        known = new or old
-        if known is not None and known.key in self._claims:
-            self._look_again((known.key,))
+        key = either(old, new).key
+        if key in self._claims:
+            self._look_again((key,))
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        known = new or old
-        if known is None:
-            return
-        name = known.metadata.name
+        name = either(old, new).name
         self._look_again(self._claims_of[name])
         for node in set(self._nodes_of[name]):
             self._attachments_changed(node)
@@ -276,9 +274,8 @@ class AttachedVolumes:
             self._look_again(tuple(self._claims))
 
     def _csi_node_changed(self, old: CSINode | None, new: CSINode | None) -> None:
-        known = new or old
         self.catch_up()  # so that the limits of a node that is gone are not remembered for its successor
-        row = self._cluster.row_of.get(known.metadata.name) if known is not None else None
+        row = self._cluster.row_of.get(either(old, new).name)
         if row is None:
             return
         # A row that was just caught up has been told of the new state alone.

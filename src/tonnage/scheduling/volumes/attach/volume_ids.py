@@ -36,11 +36,16 @@ _DRIVERS: Final[Mapping[str, str]] = {
     "kubernetes.io/vsphere-volume": VSPHERE,
 }
 _NOT_COUNTED: Final = frozenset({AZURE_FILE, VSPHERE})
-_ZONE_LABELS: Final = (BETA_ZONE, ZONE)
 _UNSPECIFIED: Final = "UNSPECIFIED"
 _EBS_ID: Final = re.compile(r"vol-[^/]*")
-CsiName = tuple[str, str]
-"""(driver, volume handle)"""
+
+
+class VolumeId(NamedTuple):
+    """Equal for the same volume. One that is pending has no handle yet, but its claim's namespace/name."""
+
+    driver: str
+    handle: str
+    claim: str = ""
 
 
 def is_in_tree(provisioner: str) -> bool:
@@ -64,24 +69,13 @@ def taken_over_by(source: Volume | PersistentVolumeSpec) -> str:
     return next((driver for field, driver, _ in _SOURCES if getattr(source, field) is not None), "")
 
 
-def inline_name(volume: Volume) -> CsiName | None:
-    """A disk that a pod names itself; None for one that is not counted."""
-    return _name(volume, ())
-
-
-def volume_name(volume: PersistentVolume) -> CsiName | None:
-    """A disk behind a PersistentVolume, whose zone labels belong to a GCE disk's handle; None for one not counted."""
-    labels = volume.metadata.labels
-    label = labels.get(_ZONE_LABELS[0]) or labels.get(_ZONE_LABELS[1], "")
-    return _name(volume.spec, tuple(label.split("__")) if label else ())
-
-
-def _name(source: Volume | PersistentVolumeSpec, zones: tuple[str, ...]) -> CsiName | None:
+def _id_of_disk(source: Volume | PersistentVolumeSpec, zones: tuple[str, ...]) -> VolumeId | None:
+    """A disk of an in-tree plugin as its CSI driver knows it; None for one that is not counted."""
     for field, driver, handle_of in _SOURCES:
         disk = getattr(source, field)
         if disk is not None:
             handle = handle_of(disk, zones)
-            return (driver, handle) if handle else None
+            return VolumeId(driver, handle) if handle else None
     return None
 
 
@@ -132,14 +126,6 @@ class VolumesAndClasses(Protocol):
     def classes(self) -> _Classes: ...
 
 
-class VolumeId(NamedTuple):
-    """Equal for the same volume. One that is pending has no handle yet, but its claim's namespace/name."""
-
-    driver: str
-    handle: str
-    claim: str = ""
-
-
 def id_of_claim(claim: PersistentVolumeClaim, storage: VolumesAndClasses) -> VolumeId | None:
     """What a claim stands for; None when it is not counted."""
     volume = _named(claim, storage)
@@ -151,18 +137,19 @@ def id_of_claim(claim: PersistentVolumeClaim, storage: VolumesAndClasses) -> Vol
 
 
 def id_of_volume(volume: PersistentVolume) -> VolumeId | None:
-    """A volume that exists; None for one that is not a CSI driver's, nor was taken over by one."""
+    """A volume that exists; None for one that is not a CSI driver's, nor was taken over by one. A GCE disk's zone
+    labels belong to its handle."""
     source = volume.spec.csi
     if source is not None:
         return VolumeId(source.driver, source.volume_handle) if source.driver and source.volume_handle else None
-    found = volume_name(volume)
-    return None if found is None else VolumeId(*found)
+    labels = volume.metadata.labels
+    label = labels.get(BETA_ZONE) or labels.get(ZONE, "")
+    return _id_of_disk(volume.spec, tuple(label.split("__")) if label else ())
 
 
 def id_of_inline(volume: Volume) -> VolumeId | None:
     """A disk that a pod names without a claim; None for everything else."""
-    found = inline_name(volume)
-    return None if found is None else VolumeId(*found)
+    return _id_of_disk(volume, ())
 
 
 def is_told_in_tree(claim: PersistentVolumeClaim, storage: VolumesAndClasses) -> bool:

@@ -39,7 +39,7 @@ from tonnage.objects.storage_v1 import (
     StorageClass,
 )
 from tonnage.quantity import InvalidQuantity, Quantity
-from tonnage.scheduling.cluster.storage import Storage
+from tonnage.scheduling.cluster.storage import Storage, either
 from tonnage.scheduling.configuration.plugin_args import LegacyPools
 from tonnage.scheduling.volumes.packing.pool_fits import MOST_BYTES, UNBOUNDED
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
@@ -236,9 +236,7 @@ class CapacityGroups:
     # -- what storage tells -------------------------------------------------------------------------------------------
 
     def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
-        known = new or old
-        if known is None:
-            return
+        known = either(old, new)
         before, now = self._group_of.get(known.name), _group_of(new)
         if before == now:
             return
@@ -269,7 +267,7 @@ class CapacityGroups:
         )
 
     def _capacity_changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
-        key = new.key if new is not None else old.key if old is not None else ""
+        key = either(old, new).key
         place = self._place_of.get(key)
         is_same = old is not None and new is not None and not is_elsewhere(old, new)
         if place is not None and new is not None and is_same:
@@ -358,15 +356,15 @@ class PoolPolicies:
     def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
         if new is not None:
             self._warn(new)
-        if (known := new or old) and self._policy(old) is not self._policy(new):
-            self._tell([known.name])
+        if self._policy(old) is not self._policy(new):
+            self._tell([either(old, new).name])
 
     def _driver_changed(self, old: CSIDriver | None, new: CSIDriver | None) -> None:
         if new is not None:
             self._warn(new)
-        if known := new or old:
-            of_driver = [each for each in self._storage.classes.values() if each.provisioner == known.name]
-            self._tell([each.name for each in of_driver if pool_policy_of(each, old) is not pool_policy_of(each, new)])
+        name = either(old, new).name
+        of_driver = [each for each in self._storage.classes.values() if each.provisioner == name]
+        self._tell([each.name for each in of_driver if pool_policy_of(each, old) is not pool_policy_of(each, new)])
 
     def _tell(self, class_names: Collection[str]) -> None:
         for changed in self.on_change if class_names else ():

@@ -28,7 +28,7 @@ from tonnage.objects.meta import Key, Object, StampedMeta, split_key
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.cluster.storage import Storage
+from tonnage.scheduling.cluster.storage import Storage, either
 from tonnage.scheduling.volumes.demand import VolumePlan
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes
 
@@ -69,18 +69,14 @@ class Refusals:
         return "" if is_old else last.message
 
     def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
-        known = new or old
-        if known is None:
-            return
+        known = either(old, new)
         if new is None or old is None or _asked(old) != _asked(new):
             self._asked_at.pop(known.key, None)
         if new is not None and new.selected_node and not new.is_bound and not self._storage.claims.is_assumed(new.key):
             self._asked_at.setdefault(new.key, new.metadata.updated_at)
 
     def _event_changed(self, old: Event | None, new: Event | None) -> None:
-        known = new or old
-        if known is None:
-            return
+        known = either(old, new)
         about = known.involved_object
         claim = f"{about.namespace or known.namespace}/{about.name}"
         if new is None:

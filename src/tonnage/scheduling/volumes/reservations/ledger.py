@@ -24,6 +24,7 @@ from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageCla
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.storage import either
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.pools import is_elsewhere
 from tonnage.scheduling.volumes.demand import VolumePlan
@@ -246,10 +247,7 @@ class Ledger(PromiseBook):
     # -- what storage tells -------------------------------------------------------------------------------------------
 
     def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
-        known = new or old
-        if known is None:
-            return
-        key = known.key
+        key = either(old, new).key
         promise = self._promises.get(key)
         if promise is not None and not promise.stands(new):
             left = self._leave(promise, new)
@@ -274,9 +272,7 @@ class Ledger(PromiseBook):
         self._tell()
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        known = new or old
-        if known is None:
-            return
+        known = either(old, new)
         if old is not None and (new is None or new.spec.claim_ref != old.spec.claim_ref):
             self._volume_went(old)
         if new is not None:
@@ -329,10 +325,8 @@ class Ledger(PromiseBook):
             self._tell()
 
     def _attachment_changed(self, old: VolumeAttachment | None, new: VolumeAttachment | None) -> None:
-        known = new or old
-        if known is not None:
-            self._settle_all(self._promises.moving[known.spec.source.persistent_volume_name])
-            self._tell()
+        self._settle_all(self._promises.moving[either(old, new).spec.source.persistent_volume_name])
+        self._tell()
 
     def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
         self._stale_classes.update(each.name for each in (old, new) if each is not None)

@@ -24,6 +24,7 @@ from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.storage import either
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, is_elsewhere, largest_volume
@@ -345,8 +346,7 @@ class Reservations(CapacityHolds):
                 self._record(sibling, held.pods.values(), claims, held.since, held.asked_at)
 
     def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
-        known = new or old
-        key = known.key if known is not None else ""
+        key = either(old, new).key
         for held in self._by_claim[key]:
             if held.is_lost(new):
                 is_gone = new is None or new.uid != held.waited[key]
@@ -359,8 +359,7 @@ class Reservations(CapacityHolds):
             self._judge(held)
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        known = new or old
-        owner = known.spec.claim_ref if known is not None else None
+        owner = either(old, new).spec.claim_ref
         for held in self._by_claim[owner.key] if owner is not None else ():
             if owner is not None and owner.key in held.rebuilds:
                 if new is None and self._lose(held, owner.key, DELETION):
