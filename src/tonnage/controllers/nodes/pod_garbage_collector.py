@@ -135,12 +135,10 @@ class PodGCController(QueueController):
 
     async def _is_gone(self, node: str) -> bool:
         try:
-            await self._client.get(Node, node)
-        except NotFound:
-            return True
+            return await self._client.find(Node, node) is None
         except TonnageError as exc:
             _log.warning("A node could not be asked for", node=node, error=exc.message)
-        return False
+            return False
 
     async def _delete_pod(self, pod: Pod, reason: str, message: str) -> None:
         _log.info("PodGC is force deleting Pod", pod=pod.key, node=pod.spec.node_name)

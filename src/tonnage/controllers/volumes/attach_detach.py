@@ -215,10 +215,11 @@ class AttachDetachController(QueueController):
         """All attachments of a volume, also those that were created and that the informer is about to show."""
         for name, (made, made_at_s) in tuple(self._created.items()):
             if volume in volume_of_attachment(made) and self._clock.monotonic() - made_at_s > _UNSEEN_S:
-                try:
-                    self._created[name] = (await self._client.get(VolumeAttachment, name), self._clock.monotonic())
-                except NotFound:
+                found = await self._client.find(VolumeAttachment, name)
+                if found is None:
                     self._created.pop(name, None)
+                else:
+                    self._created[name] = found, self._clock.monotonic()
         unseen = [made for made, _ in self._created.values() if volume in volume_of_attachment(made)]
         return [*self._of_volume(volume), *unseen]
 

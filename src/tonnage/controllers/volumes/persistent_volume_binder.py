@@ -33,7 +33,7 @@ from tonnage.controllers.controller_context import (
 )
 from tonnage.controllers.volumes.volumes_on_nodes import is_pod_terminated
 from tonnage.documents.kinds.storage.storage_class import default_class_for
-from tonnage.errors import NotFound, TonnageError
+from tonnage.errors import TonnageError
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
@@ -276,11 +276,8 @@ class PersistentVolumeBinder(QueueController):
             return claim
         if claim is None and volume.status.phase in (binding_plan.RELEASED, binding_plan.FAILED):
             return None  # the server was asked before
-        try:
-            claim = await self._client.get(PersistentVolumeClaim, owner.key)
-        except NotFound:
-            return None
-        return claim if claim.uid == owner.uid else None
+        claim = await self._client.find(PersistentVolumeClaim, owner.key)
+        return claim if claim is not None and claim.uid == owner.uid else None
 
     async def _release(self, volume: PersistentVolume) -> None:
         if volume.status.phase not in (binding_plan.RELEASED, binding_plan.FAILED):

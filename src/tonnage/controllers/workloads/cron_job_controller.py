@@ -105,11 +105,8 @@ class CronJobController(QueueController):
 
     async def _is_there(self, reference: ObjectReference) -> bool:
         """The cache may be behind a Job that was just made."""
-        try:
-            found = await self._client.get(Job, f"{reference.namespace}/{reference.name}")
-        except NotFound:
-            return False
-        return found.uid == reference.uid
+        found = await self._client.find(Job, f"{reference.namespace}/{reference.name}")
+        return found is not None and found.uid == reference.uid
 
     async def _delete(self, cron_job: CronJob, job: Job) -> None:
         try:

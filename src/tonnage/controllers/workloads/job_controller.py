@@ -227,12 +227,9 @@ class JobController(WorkloadController[Job, Pod]):
             return None
         controller = pod.metadata.controller
         if controller is not None and controller.kind == "Job":
-            try:
-                job = await self._client.get(Job, f"{pod.namespace}/{controller.name}")
-                if job.uid == controller.uid:
-                    return None  # the cache is behind; the Job's own event follows
-            except NotFound:
-                pass
+            job = await self._client.find(Job, f"{pod.namespace}/{controller.name}")
+            if job is not None and job.uid == controller.uid:
+                return None  # the cache is behind; the Job's own event follows
         patch = remove_finalizer(pod, JOB_TRACKING)
         if patch is not None:
             await self._client.patch(Pod, pod.key, patch)

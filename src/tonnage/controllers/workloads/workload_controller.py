@@ -209,10 +209,7 @@ class Expectations:
     async def resolve_doubts(self, owner: Key) -> None:
         """Ask the server what became of what is in doubt. Raises what the client raises; then all of it still is."""
         for cache, key, uid in tuple(self._doubts.get(owner, ())):
-            try:
-                found: Object | None = await self._client.get(cache.cls, key)
-            except NotFound:
-                found = None
+            found: Object | None = await self._client.find(cache.cls, key)
             if uid:
                 if found is None or found.uid != uid or found.metadata.is_terminating:
                     self.expect_deleted(owner, cache, key, uid)
