@@ -132,12 +132,9 @@ class Gates:
             if name in settings:
                 raise GateError(f"feature gate {name} is set more than once; leave one of them", gate=name)
             settings[name] = _BOOLEANS[value]
-        return cls().with_settings(settings)
+        return cls().with_(**settings)
 
     def with_(self, **settings: bool) -> Self:
-        return self.with_settings(settings)
-
-    def with_settings(self, settings: Mapping[str, bool]) -> Self:
         """These gates with some of them set; a name wins over its stage, a gate over its old name."""
         by_stage = {stage: settings[name] for name, stage in _WHOLE_STAGES.items() if name in settings}
         by_name = {name: value for name, value in settings.items() if name not in _WHOLE_STAGES}

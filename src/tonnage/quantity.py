@@ -49,8 +49,6 @@ _UNITS: Final = {suffix: (0, _NANO + 3 * step, Format.DECIMAL_SI) for step, suff
     suffix: (10 * step, 0, Format.BINARY_SI) for step, suffix in enumerate(_BINARY) if suffix
 }
 
-# What manifests hold nearly always. Such a text is canonical or becomes so in `str()`; nothing of it has to be kept.
-_PLAIN: Final = re.compile(r"([1-9][0-9]*+)((?:[KMGTPE]i)|[numkMGTPE]|)")
 # sign, leading zeros, whole digits, fraction, suffix. Possessive, so that a hostile text costs one pass.
 _GRAMMAR: Final = re.compile(r"([+-]?+)(0*+)([0-9]*+)(?:\.([0-9]*+))?+([eEinumkKMGTP]*+[+-]?+[0-9]*+)")
 _EXPONENT: Final = re.compile(r"[eE]([+-]?)([0-9]+)")
@@ -177,12 +175,6 @@ class Quantity:
 @lru_cache(maxsize=8192)
 def _read(text: str) -> Quantity | None:
     """The quantity in `text`, or None: InvalidQuantity finds out why. Mirrors ParseQuantity."""
-    if plain := _PLAIN.fullmatch(text):
-        digits, suffix = plain.groups()
-        twos, tens, format = _UNITS[suffix]
-        nanos = (int(digits) << twos) * 10 ** (tens - _NANO)
-        return Quantity(_capped(nanos) if format is Format.BINARY_SI else nanos, format)
-
     parts = _GRAMMAR.fullmatch(text)
     if parts is None or not text:
         return None

@@ -145,20 +145,19 @@ def row_of(
         largest=capacity.maximum_volume_size.value() if capacity.maximum_volume_size is not None else None,
         told_at=capacity.figures_at,
         stale=stale,
-        reserved=tuple(_reserved(each, of_class) for each, of_class in held),
+        reserved=tuple(
+            ReservedRow(
+                mode=str(each.mode),
+                pod=each.pod,
+                claims=tuple(each.claims),
+                bytes=each.bytes,
+                since=each.since,
+                why=each.why,
+                storage_class=of_class,
+            )
+            for each, of_class in held
+        ),
         left=_left(capacity, pools, [each for each, _ in held]),
-    )
-
-
-def _reserved(each: RememberedCapacity, of_class: str) -> ReservedRow:
-    return ReservedRow(
-        mode=str(each.mode),
-        pod=each.pod,
-        claims=tuple(each.claims),
-        bytes=each.bytes,
-        since=each.since,
-        why=each.why,
-        storage_class=of_class,
     )
 
 

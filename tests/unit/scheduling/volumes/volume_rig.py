@@ -86,7 +86,7 @@ class Rig(InformedEngine):
             entries.append(f"{{name: VolumeBinding, args: {{shape: {shape}}}}}")
         profile = f"{{pluginConfig: [{', '.join(entries)}]{f', plugins: {plugins}' if plugins else ''}}}"
         text = f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- {profile}\n"
-        configuration = parse(text, source="a test", gates=Gates().with_settings(gates or {}))
+        configuration = parse(text, source="a test", gates=Gates().with_(**(gates or {})))
         self.engine = Engine(configuration.profiles, clock=VirtualClock(), rng=rng or random.Random(1))
         self.engine.load(self.objects.values())
         (self.profile,) = self.engine.profiles.values()
