@@ -99,7 +99,7 @@ def test_what_a_shadow_tells_is_as_its_schema_says():
     verdict = ShadowVerdict("shop/db-0", "node-2", "node-5", agreed=False, refused=True, why="node-2 has no room")
     tally.decided(verdict)
     tally.differences.append(verdict)
-    tally.refusals.append(Refusal(verdict, "selected-node was taken back"))
+    tally.refusals.append(Refusal(verdict, "selected-node was taken back", {"shop/data-db-0"}))
     assert_valid("shadow", tally.document(VirtualClock().now()))
 
 

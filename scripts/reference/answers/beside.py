@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from reference.answers.explain import Explanation
 from reference.answers.words import Answer, Instant, PodName
@@ -58,13 +58,16 @@ class Refusal(Answer):
     pod: PodName
     node: str
     seen_by: str
+    claims: Annotated[list[str], Meta(description="whose volumes were refused, as far as it is known")]
     avoided: bool
     tonnage: str
     why: str
 
 
 class VolumesRefused(Answer):
-    theirs: int
+    theirs: Annotated[int, Meta(description="pods that were sent where volumes were refused")]
+    volumes: Annotated[int, Meta(description="volumes of these pods that were refused")]
+    not_judged: Annotated[int, Meta(description="volumes refused after decisions that were not judged")]
     would_have_been_avoided: int
     refusals: list[Refusal]
     refusals_left_out: int

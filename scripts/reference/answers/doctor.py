@@ -31,6 +31,7 @@ class DriverSummary(Answer):
     pools: Annotated[int, Meta(description="the most that one object lists")]
     provisioning: Literal["thick", "thin", "unknown"]
     volume_rebuilding: bool
+    provisioning_by: Annotated[str, Meta(description="by what it was judged")] | UnsetType = UNSET
 
 
 class Recommended(Answer):

@@ -90,7 +90,7 @@ class Preemption(Answer):
 class Cause(Answer):
     kind: Literal[
         "storage", "reserved", "capacity", "volumes", "slots", "resources", "taints", "cordoned", "gates", "scheduler",
-        "reasons", "fits", "assumed", "terminating",
+        "selector", "places", "nobody", "reasons", "fits", "assumed", "terminating",
     ]  # fmt: skip
     about: str
     where: str
@@ -111,6 +111,7 @@ class Explanation(Answer):
     message: Annotated[str, Meta(description="kube-scheduler's sentence; for a pod that is not decided on, what it is")]
     nodes: list[NodeAnswer]
     volumes: Annotated[dict[str, list[ClaimAnswer]], Meta(description="by node")]
+    held_back: Annotated[str, Meta(description="why it is not tried at all")] | UnsetType = UNSET
     preemption: Preemption | UnsetType = UNSET
     state: Literal["new", "pending", "bound", "assumed", "terminating"] | UnsetType = UNSET
     workload: Annotated[str | None, Meta(description="Kind/namespace/name")] | UnsetType = UNSET

@@ -151,6 +151,70 @@ def test_a_selected_node_that_is_taken_back_is_a_refused_volume_and_the_next_one
     assert refused["refusals"][0]["tonnage"] == "would have sent it to b"
 
 
+EXHAUSTED = "rpc error: code = ResourceExhausted"
+
+
+def failed(feed: Feed, name: str, message: str = EXHAUSTED) -> None:
+    feed.event("ProvisioningFailed", message, kind="PersistentVolumeClaim", name=name)
+
+
+def refused_volumes(feed: Feed) -> tuple[int, int, list[list[str]]]:
+    """Pods, volumes, and by pod the claims."""
+    told = feed.document()["volumesRefused"]
+    return told["theirs"], told["volumes"], [each["claims"] for each in told["refusals"]]
+
+
+def test_each_volume_of_a_pod_that_is_refused_is_counted_once_a_decision():
+    feed = Feed(*disks(a="10Gi", b="90Gi"))
+    names = ("data", "log", "wal")
+    feed.put(*(claim(name, "20Gi") for name in names), pod_with("db", *names))
+    feed.put(*(claim(name, "20Gi", selected_node="a") for name in names))
+    failed(feed, "data")
+    failed(feed, "data")
+    assert refused_volumes(feed) == (1, 1, [["default/data"]])
+    feed.put(claim("data", "20Gi"))  # each claim is given back by itself
+    feed.put(claim("log", "20Gi"))
+    assert refused_volumes(feed) == (1, 2, [["default/data", "default/log"]])
+    feed.put(*(claim(name, "20Gi", selected_node="b") for name in names))
+    failed(feed, "log")  # late: of the first decision
+    assert refused_volumes(feed)[:2] == (1, 2)
+    failed(feed, "log")
+    assert refused_volumes(feed)[:2] == (2, 3)
+
+
+def test_any_failure_counts_where_tonnage_sees_no_room_and_codes_for_want_of_room_everywhere():
+    for size, message, count in (
+        ("20Gi", "rpc error: code = Internal desc = no vg has room", 1),  # a has 10Gi
+        ("5Gi", "rpc error: code = Internal desc = node plugin is starting", 0),
+        ("5Gi", "rpc error: code = OutOfRange desc = too large", 1),
+    ):
+        feed = Feed(*disks(a="10Gi", b="50Gi"))
+        feed.put(claim("data", size), pod_with("db", "data"))
+        feed.put(claim("data", size, selected_node="a"))
+        failed(feed, "data", message)
+        assert refused_volumes(feed)[0] == count, message
+
+
+def test_volumes_that_are_refused_after_a_decision_that_was_not_judged_are_counted_apart():
+    for way in ("event", "claim"):
+        feed = Feed(*disks(a="10Gi"), claim("data", "20Gi", selected_node="a"), pod_with("db", "data"))
+        if way == "event":
+            failed(feed, "data")
+        else:
+            feed.put(claim("data", "20Gi"))
+        assert refused_volumes(feed)[0] == 0
+        assert feed.document()["volumesRefused"]["notJudged"] == 1, way
+
+
+def test_claims_that_never_get_a_volume_are_counted_each():
+    feed = Feed(*disks(a="10Gi"))
+    feed.put(claim("data", "20Gi"), claim("log", "20Gi"), pod_with("db", "data", "log"))
+    feed.put(pod_with("db", "data", "log", on="a"))
+    feed.clock.advance(130)
+    feed.shadow.tick()
+    assert refused_volumes(feed) == (1, 2, [["default/data", "default/log"]])
+
+
 def test_the_event_of_a_refusal_that_comes_late_is_not_held_against_the_next_decision():
     feed = Feed(*disks(a="10Gi", b="50Gi"))
     feed.put(claim("data", "20Gi"), pod_with("db", "data"))
@@ -298,7 +362,7 @@ def test_the_report_tells_agreement_differences_and_refusals():
     assert lines[2].split() == ["POD", "THEIRS", "OURS", "WHY"]
     assert lines[3].startswith("default/db  a       b     a is refused by VolumeBinding: ")
     assert lines[5] == (
-        "The other scheduler sent 1 pod where volumes could not be made; Tonnage would not have sent 1 of them there"
+        "The other scheduler sent 1 pod where 1 volume could not be made; Tonnage would not have sent 1 of them there"
     )
     assert lines[8].endswith("selected-node a was taken back from claim data  would have sent it to b")
 

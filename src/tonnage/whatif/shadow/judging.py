@@ -24,6 +24,7 @@ import msgspec
 
 from tonnage.clock import Clock, rfc3339
 from tonnage.objects.core_v1 import Pod
+from tonnage.objects.meta import Key
 from tonnage.printable import text
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
@@ -198,8 +199,12 @@ MOST_KEPT: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
+    """A pod that was sent where volumes could not be made or attached; `claims` are those of the volumes, as they
+    become known."""
+
     verdict: ShadowVerdict
     seen_by: str
+    claims: set[Key]
 
     @property
     def is_avoided(self) -> bool:
@@ -219,6 +224,7 @@ class Refusal:
             "pod": self.verdict.pod,
             "node": self.verdict.theirs,
             "seenBy": self.seen_by,
+            "claims": sorted(self.claims),
             "avoided": self.is_avoided,
             "tonnage": self.tonnage,
             "why": self.verdict.why,
@@ -239,7 +245,11 @@ class Tally:
     by_scoring: int = 0
     """Those of them that come from StorageCapacityScoring alone."""
     refused: int = 0
+    volumes: int = 0
+    """Volumes of these pods that were refused; a pod may have several."""
     avoided: int = 0
+    unjudged: set[Key] = field(default_factory=set)
+    """Claims whose volumes were refused after a decision that could not be judged."""
     unseen: int = 0
     on_difference: Callable[[ShadowVerdict], object] = lambda verdict: None
     """Told of those that are kept, as they are found; so is `on_refusal`."""
@@ -259,9 +269,11 @@ class Tally:
             self.differences.append(verdict)
             self.on_difference(verdict)
 
-    def volumes_refused(self, verdict: ShadowVerdict, seen_by: str) -> None:
-        found = Refusal(verdict, seen_by)
+    def volumes_refused(self, verdict: ShadowVerdict, seen_by: str, claims: set[Key]) -> None:
+        """A pod is sent where volumes are refused; `claims` grows as more of them become known."""
+        found = Refusal(verdict, seen_by, claims)
         self.refused += 1
+        self.volumes += max(len(claims), 1)
         self.avoided += found.is_avoided
         if len(self.refusals) < self.most_kept:
             self.refusals.append(found)
@@ -280,6 +292,8 @@ class Tally:
             "differencesLeftOut": self.differing - len(self.differences),
             "volumesRefused": {
                 "theirs": self.refused,
+                "volumes": self.volumes,
+                "notJudged": len(self.unjudged),
                 "wouldHaveBeenAvoided": self.avoided,
                 "refusals": [each.document() for each in self.refusals],
                 "refusalsLeftOut": self.refused - len(self.refusals),
@@ -310,6 +324,9 @@ def show(tally: Tally, until: datetime, out: TextIO) -> None:
         show_differences(tally, page, ("THEIRS", "OURS"), _JSON)
     page.blank()
     page.say(text(_refused(tally), style="bold red" if tally.refused else ""))
+    if tally.unjudged:
+        told = count_text(len(tally.unjudged), "more volume")
+        page.say(text(f"{told} could not be made after a decision that was not judged"))
     if tally.refusals:
         page.blank()
         _refusals(tally, page)
@@ -334,7 +351,8 @@ def _by_scoring(tally: Tally) -> str:
 def _refused(tally: Tally) -> str:
     if not tally.refused:
         return "No pod was seen to be sent where its volumes could not be made"
-    sent = f"The other scheduler sent {count_text(tally.refused, 'pod')} where volumes could not be made"
+    sent = f"The other scheduler sent {count_text(tally.refused, 'pod')} where {count_text(tally.volumes, 'volume')}"
+    sent += " could not be made"
     if not tally.avoided:
         return f"{sent}; Tonnage would have done the same"
     return f"{sent}; Tonnage would not have sent {tally.avoided:,} of them there"

@@ -13,15 +13,16 @@ that state is not fully known (`revision_order`) the pod is not judged: it is `u
                              └──its volumes cannot be made──► counted; what follows is another decision
 
 That volumes could not be made or attached is seen by: selected-node taken back; ProvisioningFailed with
-ResourceExhausted; FailedAttachVolume, unless the volume is still elsewhere; attachError; a pod that failed with
-VolumeAttachmentLimitExceeded; and a claim without a volume after `stuck_after_s`.
+ResourceExhausted or OutOfRange, or of any kind where Tonnage's account says that there is no room; FailedAttachVolume,
+unless the volume is still elsewhere; attachError; a pod that failed with VolumeAttachmentLimitExceeded; and a claim
+without a volume after `stuck_after_s`.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from tonnage import logs
@@ -43,6 +44,8 @@ _MOST_ENDED: Final = 1000
 PROVISIONING_FAILED, FAILED_ATTACH = "ProvisioningFailed", "FailedAttachVolume"
 LIMIT_EXCEEDED = "VolumeAttachmentLimitExceeded"
 TOLD_BY_EVENTS: Final = (PROVISIONING_FAILED, FAILED_ATTACH)
+_NO_ROOM: Final = ("ResourceExhausted", "OutOfRange")
+"""Codes by which a driver says that a volume cannot be made there, whenever it is asked."""
 
 _log = logs.logger("tonnage.shadow")
 
@@ -57,9 +60,10 @@ class _UnderWay:
     verdict: ShadowVerdict | None = None
     """None while their node is not told."""
     placement: Placement | None = None
-    is_refused: bool = False
-    awaits_event: bool = False
-    """Its volumes were refused, and the event that says so has not come yet."""
+    refused: set[Key] | None = None
+    """Claims whose volumes were refused, as far as they are known; None when none was."""
+    awaits_event: set[Key] = field(default_factory=set)
+    """Claims whose volumes were refused, and the events that say so have not come yet."""
 
 
 class Shadow:
@@ -227,16 +231,25 @@ class Shadow:
         """The provisioner gives a claim back to the scheduler: its volume cannot be made on this node."""
         is_one_meant = False
         for uid in tuple(self._users.get(claim.key, ())):
-            self._begun.discard(uid)
+            if uid in self._begun:
+                self.tally.unjudged.add(claim.key)
+                self._begun.discard(uid)
+            seen_by = f"selected-node {node} was taken back from claim {claim.name}"
             under_way = self._under_way.get(uid)
-            if under_way is None or uid not in self._waiting:
+            if under_way is None:  # another claim of the same decision was taken back before
+                self._refused(uid, node, seen_by, claim.key)
+                if uid in self._ended:
+                    self._ended[uid].awaits_event.add(claim.key)
+                continue
+            is_older = under_way.verdict is not None and under_way.verdict.theirs != node
+            if is_older or uid not in self._waiting:
                 continue
             if under_way.verdict is None and not is_one_meant:  # of pods that share the claim one was sent there
                 self._conclude(under_way, node)
                 is_one_meant = True
-            was_told = under_way.is_refused
-            self._refused(uid, node, f"selected-node {node} was taken back from claim {claim.name}")
-            under_way.awaits_event = not was_told
+            was_told = under_way.refused is not None and claim.key in under_way.refused
+            self._refused(uid, node, seen_by, claim.key)
+            under_way.awaits_event |= set() if was_told else {claim.key}
             self.judge.let_go(under_way.placement, self._waiting[uid])
             self._end(under_way)
 
@@ -256,7 +269,7 @@ class Shadow:
             return
         key = f"{volume.spec.claim_ref.namespace}/{volume.spec.claim_ref.name}"
         for uid in tuple(self._users.get(key, ())):
-            self._refused(uid, new.spec.node_name, f"attachError of volume {volume.name}: {error.message}")
+            self._refused(uid, new.spec.node_name, f"attachError of volume {volume.name}: {error.message}", key)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -269,18 +282,26 @@ class Shadow:
             under_way = self._under_way.get(about.uid) or self._ended.get(about.uid)
             if under_way is not None and under_way.verdict is not None:
                 self._refused(about.uid, under_way.verdict.theirs, seen_by)
-        elif event.reason == PROVISIONING_FAILED and "ResourceExhausted" in event.message:
-            self._provisioning_failed(f"{about.namespace}/{about.name}", seen_by)
+        elif event.reason == PROVISIONING_FAILED:
+            is_final = any(code in event.message for code in _NO_ROOM)
+            self._provisioning_failed(f"{about.namespace}/{about.name}", seen_by, is_final=is_final)
 
-    def _provisioning_failed(self, key: Key, seen_by: str) -> None:
+    def _provisioning_failed(self, key: Key, seen_by: str, *, is_final: bool) -> None:
+        """Other failures than for want of room pass, or the claim is found to be stuck; where Tonnage sees no room
+        either, it is that."""
         for uid in tuple(self._users.get(key, ())):
             before = self._ended.get(uid)
-            if before is not None and before.awaits_event:  # the word of a refusal that was counted when it happened
-                before.awaits_event = False
+            if before is not None and key in before.awaits_event:  # of a refusal that was counted when it happened
+                before.awaits_event.discard(key)
                 continue
             under_way, claim = self._under_way.get(uid), self._storage.claims.get(key)
-            if under_way is not None and under_way.verdict is not None and claim is not None and not claim.is_bound:
-                self._refused(uid, under_way.verdict.theirs, seen_by)
+            if claim is None or claim.is_bound:
+                continue
+            if under_way is None and uid in self._begun and is_final:
+                self.tally.unjudged.add(key)
+            verdict = under_way.verdict if under_way is not None else None
+            if verdict is not None and (is_final or verdict.by_storage):
+                self._refused(uid, verdict.theirs, seen_by, key)
 
     # -- decisions ----------------------------------------------------------------------------------------------------
 
@@ -315,12 +336,17 @@ class Shadow:
         self.tally.decided(verdict)
         under_way.placement = self.judge.follow(under_way.pod, verdict)
 
-    def _refused(self, uid: str, node: str, seen_by: str) -> None:
+    def _refused(self, uid: str, node: str, seen_by: str, claim: Key = "") -> None:
+        """A volume was refused: a pod counts once a decision, and so does each of its claims."""
         under_way = self._under_way.get(uid) or self._ended.get(uid)
-        if under_way is None or under_way.is_refused or under_way.verdict is None or under_way.verdict.theirs != node:
+        if under_way is None or under_way.verdict is None or under_way.verdict.theirs != node:
             return
-        under_way.is_refused = True
-        self.tally.volumes_refused(under_way.verdict, seen_by)
+        if under_way.refused is None:
+            under_way.refused = {claim} - {""}
+            self.tally.volumes_refused(under_way.verdict, seen_by, under_way.refused)
+        elif claim and claim not in under_way.refused:
+            self.tally.volumes += bool(under_way.refused)  # the first of a pod is counted, named or not
+            under_way.refused.add(claim)
 
     def _end(self, under_way: _UnderWay) -> None:
         uid = uid_of(under_way.pod)
@@ -340,7 +366,7 @@ class Shadow:
         now_s = self._clock.monotonic()
         self._engine.tick(now_s)
         for under_way in self._under_way.values():
-            if now_s - under_way.since_s >= self._stuck_after_s and not under_way.is_refused:
+            if now_s - under_way.since_s >= self._stuck_after_s and under_way.refused is None:
                 self._stuck(under_way, f"after {self._stuck_after_s:g} s")
 
     def close(self) -> None:
@@ -352,10 +378,10 @@ class Shadow:
                 self._stuck(under_way, "at the end")
 
     def _stuck(self, under_way: _UnderWay, when: str) -> None:
-        late = next((each.name for each in self._claims(under_way.pod) if not each.is_bound), "")
-        if late and under_way.verdict is not None:
-            seen_by = f"claim {late} is still without a volume {when}"
-            self._refused(uid_of(under_way.pod), under_way.verdict.theirs, seen_by)
+        for late in self._claims(under_way.pod):
+            if not late.is_bound and under_way.verdict is not None:
+                seen_by = f"claim {late.name} is still without a volume {when}"
+                self._refused(uid_of(under_way.pod), under_way.verdict.theirs, seen_by, late.key)
 
 
 def _claim_keys(pod: Pod) -> Iterator[Key]:
