@@ -20,6 +20,7 @@ class Remedy(Answer):
     node: str | None
     amount: int
     text: str
+    nodes: Annotated[list[str], Meta(description="any one of them does")]
     changes: list[Remedy] | UnsetType = UNSET
 
 

@@ -13,7 +13,13 @@ import msgspec
 
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.meta import Object
-from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSINode, CSIStorageCapacity, VolumeNodeResources
+from tonnage.objects.storage_v1 import (
+    AVAILABLE_CAPACITIES,
+    CSINode,
+    CSIStorageCapacity,
+    StorageClass,
+    VolumeNodeResources,
+)
 from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, listed_pools
 
@@ -57,8 +63,11 @@ def volumes_on(node: Node, objects: Iterable[Object]) -> list[PersistentVolume]:
     return found
 
 
-def with_more_room(capacity: CSIStorageCapacity, size_bytes: int, *, as_pool: bool) -> CSIStorageCapacity:
-    """A capacity object that tells of so many bytes more: a pool of its own where it lists pools, or more in one."""
+def with_more_room(
+    capacity: CSIStorageCapacity, size_bytes: int, *, as_pool: bool, number: int = 0
+) -> CSIStorageCapacity:
+    """A capacity object that tells of so many bytes more: a pool of its own where it lists pools, or more in the one
+    of this number, the largest first."""
     pools = list(listed_pools(capacity))
     is_listed = bool(pools)
     if not is_listed:
@@ -67,7 +76,7 @@ def with_more_room(capacity: CSIStorageCapacity, size_bytes: int, *, as_pool: bo
     if as_pool and is_listed:
         pools.append(size_bytes)
     else:
-        pools[0] += size_bytes
+        pools[number] += size_bytes
     quantities = tuple(Quantity.from_bytes(each) for each in sorted(pools, reverse=True))
     annotations, changes = capacity.metadata.annotations, dict[str, object]()
     if capacity.available_capacities:
@@ -81,6 +90,20 @@ def with_more_room(capacity: CSIStorageCapacity, size_bytes: int, *, as_pool: bo
         changes["maximum_volume_size"] = Quantity.from_bytes(max(most, size_bytes, pools[0] if not is_listed else 0))
     metadata = msgspec.structs.replace(capacity.metadata, annotations=annotations, resource_version="")
     return msgspec.structs.replace(capacity, metadata=metadata, **changes)
+
+
+def sharing_pools(capacity: CSIStorageCapacity, objects: Iterable[Object]) -> list[CSIStorageCapacity]:
+    """The capacity object, and those of other classes of its capacity group that tell of the same pools."""
+    known = list(objects)
+    groups = {each.name: each.capacity_group for each in known if isinstance(each, StorageClass)}
+    group = groups.get(capacity.storage_class_name, "")
+    return [
+        each
+        for each in known
+        if isinstance(each, CSIStorageCapacity)
+        and (each is capacity or (group and groups.get(each.storage_class_name) == group))
+        and each.node_topology == capacity.node_topology
+    ]
 
 
 def with_more_slots(node: CSINode, driver: str, more: int) -> CSINode:

@@ -13,6 +13,7 @@ In a pipe there are neither colours nor broken lines: the same answer is the sam
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
@@ -35,6 +36,29 @@ def named(names: Sequence[str], most: int = _MOST_NAMES, examples: int = _EXAMPL
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[:examples])} and {len(names) - examples:,} more"
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """By which names sort so that n9 comes before n10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def any_of(nodes: Sequence[str]) -> str:
+    """`n1`, `any of a, b`, `any of n00 to n09, z`."""
+    runs: list[list[str]] = []
+    for name in nodes:
+        if runs and _follows(runs[-1][-1], name):
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    told = [part for run in runs for part in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else run)]
+    return f"any of {named(told)}" if len(nodes) > 1 else "".join(nodes)
+
+
+def _follows(one: str, other: str) -> bool:
+    """Whether a name is the next after another: n08, n09."""
+    found, following = re.fullmatch(r"(.*?)(\d+)", one), re.fullmatch(r"(.*?)(\d+)", other)
+    return bool(found and following and found[1] == following[1] and int(found[2]) + 1 == int(following[2]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,8 +119,11 @@ def test_replicas_are_counted_by_node_and_zone_and_what_stops_the_next_is_told()
     assert found["byNode"] == {"a": 2, "b": 1}
     assert found["byZone"] == {"east": 2, "west": 1}
     assert found["stops"] == [{"reason": "node(s) did not have enough free storage", "nodes": 2}]
-    assert found["wouldHelp"][0].startswith("one more pool of 60Gi of class fast on ")
-    assert "one more node like a" in found["wouldHelp"]
+    assert found["wouldHelp"] == [
+        "40Gi instead of 60Gi for claim data-db-3",
+        "one more pool of 60Gi of class fast on any of a, b",
+        "one more node like any of a, b",
+    ]
 
 
 def test_the_table_says_the_same():
@@ -162,10 +165,8 @@ def test_what_a_node_lacks_of_a_resource_is_told():
     large = DB.replace("cpu: 500m", 'cpu: "5"').replace("60Gi", "1Gi")
     found = answer(CLUSTER + large, "--workload", "sts/shop/db")
     assert found["count"] == 2
-    assert [each["text"] for each in found["remedies"] if each["kind"] == "resource"] == [
-        "2 more cpu on a",
-        "2 more cpu on b",
-    ]
+    (remedy,) = [each for each in found["remedies"] if each["kind"] == "resource"]
+    assert (remedy["text"], remedy["node"], remedy["nodes"]) == ("2 more cpu on any of a, b", "a", ["a", "b"])
 
 
 def test_two_changes_at_once_are_told_where_no_single_one_does():
@@ -173,15 +174,15 @@ def test_two_changes_at_once_are_told_where_no_single_one_does():
     large = DB.replace("cpu: 500m", 'cpu: "9"').replace("60Gi", "120Gi")
     found = answer(CLUSTER + large, "--workload", "sts/shop/db")
     assert found["count"] == 0
-    assert found["wouldHelp"][0] == "one more pool of 120Gi of class fast on a and 1 more cpu on a"
-    pairs = [each for each in found["remedies"] if each["kind"] == "pair"]
-    assert [each["node"] for each in pairs] == ["a", "b"]
-    assert [(each["kind"], each["amount"]) for each in pairs[0]["changes"]] == [("pool", 120 << 30), ("resource", 1000)]
+    assert found["wouldHelp"][0] == "one more pool of 120Gi of class fast and 1 more cpu on any of a, b"
+    (pair,) = [each for each in found["remedies"] if each["kind"] == "pair"]
+    assert pair["nodes"] == ["a", "b"]
+    assert [(each["kind"], each["amount"]) for each in pair["changes"]] == [("pool", 120 << 30), ("resource", 1000)]
 
 
 def test_a_pair_is_not_looked_for_where_one_change_does():
     found = answer(CLUSTER + DB, "--workload", "sts/shop/db")
-    assert {each["kind"] for each in found["remedies"]} == {"pool", "node"}
+    assert {each["kind"] for each in found["remedies"]} == {"request", "pool", "node"}
 
 
 def test_a_cordoned_node_that_is_too_small_needs_both():
@@ -409,3 +410,112 @@ spec:
     assert found["wouldHelp"][0].startswith("one more pool of 600Gi")
     parallel = owned.replace("serviceName: db", "serviceName: db\n  podManagementPolicy: Parallel")
     assert answer(CLUSTER + parallel + waiting, "--workload", "sts/shop/db")["count"] == 3
+
+
+def helps(cluster: str) -> list[str]:
+    found: list[str] = answer(cluster, "--workload", "sts/shop/db")["wouldHelp"]
+    return found
+
+
+def test_the_least_pool_is_for_what_does_not_fit_beside_the_others():
+    """70 fits the pool of 70 that is there: what is missing is a pool for the 40."""
+    assert "one more pool of 40Gi of class fast on a" in helps(one_node("70Gi") + two_claims("70Gi", "40Gi"))
+
+
+def test_classes_that_share_their_pools_are_one_purchase():
+    group = "annotations: {tonnage.dev/capacity-group: disks}"
+    shared = (
+        one_node("50Gi").replace("name: fast}", f"name: fast, {group}}}")
+        + f"""
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {{name: slow, {group}}}
+provisioner: pools.tonnage.dev
+volumeBindingMode: WaitForFirstConsumer
+---
+apiVersion: storage.k8s.io/v1
+kind: CSIStorageCapacity
+metadata: {{name: cap-slow, namespace: kube-system}}
+storageClassName: slow
+availableCapacities: [50Gi]
+nodeTopology: {{matchLabels: {{kubernetes.io/hostname: a}}}}
+---
+"""
+    )
+    both = two_claims("40Gi", "40Gi").rpartition("storageClassName: fast")
+    found = helps(shared + both[0] + "storageClassName: slow" + both[2])
+    assert [each for each in found if "pool" in each] == ["one more pool of 40Gi of class fast and slow on a"]
+
+
+def test_another_class_costs_nothing():
+    other = """
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: slow}
+provisioner: pools.tonnage.dev
+volumeBindingMode: WaitForFirstConsumer
+---
+apiVersion: storage.k8s.io/v1
+kind: CSIStorageCapacity
+metadata: {name: cap-slow, namespace: kube-system}
+storageClassName: slow
+availableCapacities: [500Gi]
+nodeTopology: {matchLabels: {kubernetes.io/hostname: a}}
+"""
+    assert helps(one_node("70Gi") + DB + other)[0] == "class slow instead of fast"
+
+
+def test_a_label_costs_nothing():
+    picky = DB.replace("spec: {containers", "spec: {nodeSelector: {disk: ssd}, containers")
+    assert helps(CLUSTER + picky)[0] == "label disk=ssd on any of a, b"
+
+
+def test_a_claim_that_was_made_and_never_used_is_deleted_before_anything_is_bought():
+    unused = """
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: old, namespace: shop}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 40Gi}}, storageClassName: fast, volumeName: pv-old}
+status: {phase: Bound}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: pv-old}
+spec:
+  capacity: {storage: 40Gi}
+  accessModes: [ReadWriteOnce]
+  storageClassName: fast
+  persistentVolumeReclaimPolicy: Delete
+  csi: {driver: pools.tonnage.dev, volumeHandle: old}
+  claimRef: {namespace: shop, name: old}
+  nodeAffinity:
+    required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [a]}]}]}
+status: {phase: Bound}
+"""
+    told = "delete claim shop/old, which has 40Gi on a and was never used"
+    assert helps(one_node("50Gi") + DB + unused)[0] == told
+    assert told not in helps(one_node("30Gi, 10Gi") + DB + unused), "the room may come back to either pool"
+
+
+def test_nodes_alike_are_one_line():
+    nodes = "".join(
+        f"""
+---
+apiVersion: v1
+kind: Node
+metadata: {{name: n{number:02}, labels: {{kubernetes.io/hostname: n{number:02}}}}}
+status: {{allocatable: {{cpu: "8", memory: 32Gi, pods: "110"}}}}
+---
+apiVersion: storage.k8s.io/v1
+kind: CSIStorageCapacity
+metadata: {{name: cap-{number}, namespace: kube-system}}
+storageClassName: fast
+availableCapacities: [50Gi]
+nodeTopology: {{matchLabels: {{kubernetes.io/hostname: n{number:02}}}}}
+"""
+        for number in range(10)
+    )
+    found = helps(one_node("50Gi") + DB + nodes)
+    assert "one more pool of 60Gi of class fast on any of a, n00 to n09" in found

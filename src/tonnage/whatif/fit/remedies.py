@@ -1,35 +1,51 @@
 """The least that would let the next replica in. Every remedy is tried on the engine before it is told.
 
-    uncordon node-5                              costs nothing
+    uncordon node-5                              what costs nothing comes first: a claim that was made and never used,
+    40Gi instead of 60Gi for claim data          a closed node, a taint, a label, another class, a smaller request
     2 more attach slots for DRIVER on node-3     the fewest that do
-    one more pool of 80Gi on node-7              the smallest that does
+    one more pool of 80Gi on any of n0 to n9     the smallest that does; classes that share their pools are one purchase
     500m more cpu on node-2                      what it lacks
-    one more pool of 80Gi on node-7 and …        two at once, where no single change does
+    one more pool of 80Gi on node-7 and …        two at once, where no single change of a node does
     one more node like node-3                    empty, with its capacity
 
 On a large cluster the nodes that came nearest are tried. A node refuses a pod by the first thing that is in the way;
 what else is, shows when that is gone. So where no single change helps, each two changes of one node are tried: the
 first is made as small as it can be beside the largest second, then the second as small as it can be beside the first.
+What lets the pod in only if its driver picks the right pools is made larger until that does not matter, if it can be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Final
 
-import msgspec
-
-from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
-from tonnage.objects.node_selectors import UNSCHEDULABLE, Taint
-from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity
-from tonnage.quantity import Quantity
+from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PodInfo
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
-from tonnage.scheduling.volumes.capacity.pools import free_bytes
-from tonnage.whatif.node_copies import copy_of, own_objects, shape_of, volumes_on, with_more_room, with_more_slots
+from tonnage.scheduling.volumes.capacity.pools import free_bytes, listed_pools
+from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
+from tonnage.whatif.fit.knobs import (
+    CLAIM,
+    NODE,
+    PAIR,
+    Changes,
+    Knob,
+    class_knobs,
+    least,
+    pool_knob,
+    request_knobs,
+    resource_knob,
+    slots_knobs,
+    state_knobs,
+    turned,
+    unbound,
+)
+from tonnage.whatif.node_copies import copy_of, own_objects, shape_of, sharing_pools, volumes_on, with_more_room
+from tonnage.whatif.page import any_of, natural
 from tonnage.whatif.replay import Replay, renewed
 
 NODES_TRIED: Final = 64
@@ -37,49 +53,11 @@ NODES_TRIED: Final = 64
 NODES_PAIRED: Final = 8
 MOST_KNOBS: Final = 12
 """What may be changed about one node; of more, the first. Twelve are 66 pairs."""
-SHOWN: Final = 5
-_MOST_SLOTS: Final = 256
+SHOWN: Final = 8
+_MOST_UNUSED: Final = 16
+_ON_NODE: Final = " on {node}"
 _KNOB_OF: Final = {"NodeVolumeLimits": "slots", "VolumeBinding": "pool", "NodeResourcesFit": "resource"}
 """By the plugin that refused a node, the kind of change that may help by itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Knob:
-    """One thing that may be changed about a node, by an amount from 1 to `most`."""
-
-    rank: int
-    kind: str
-    target: Object
-    changed: Callable[[Any, int], Object]
-    """The object with so much more, whatever else was changed about it before."""
-    told: Callable[[int], str]
-    most: int = 1
-
-
-Changes = tuple[tuple[Knob, int], ...]
-
-
-def turned(changes: Iterable[tuple[Knob, int]]) -> list[Object]:
-    """The objects as they are with these changes; two of one object add up."""
-    found: dict[tuple[type[Object], str], Object] = {}
-    for knob, amount in changes:
-        place = (type(knob.target), knob.target.key)
-        found[place] = knob.changed(found.get(place, knob.target), amount)
-    return list(found.values())
-
-
-def least(most: int, does: Callable[[int], bool]) -> int | None:
-    """The smallest amount from 1 on that does, by halving: more is never worse. None when even the most does not."""
-    if not does(most):
-        return None
-    low, high = 0, most
-    while low + 1 < high:
-        middle = (low + high) // 2
-        if does(middle):
-            high = middle
-        else:
-            low = middle
-    return high
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -89,13 +67,22 @@ class Remedy:
     rank: int
     amount: int
     node: str
+    """The first of `nodes`; empty for what is changed about the workload."""
     kind: str
-    text: str
+    pattern: str
+    """The words, with `{node}` where the nodes are named."""
     changes: tuple[Remedy, ...] = ()
     """Of a pair, the two."""
+    nodes: tuple[str, ...] = ()
+    """Any one of them does."""
+
+    @property
+    def text(self) -> str:
+        return self.pattern.replace("{node}", any_of(self.nodes))
 
     def document(self) -> dict[str, Any]:
         told: dict[str, Any] = {"kind": self.kind, "node": self.node, "amount": self.amount, "text": self.text}
+        told["nodes"] = list(self.nodes)
         return {**told, "changes": [each.document() for each in self.changes]} if self.changes else told
 
 
@@ -117,17 +104,19 @@ class Remedies:
         self._objects = {(type(each), each.key): each for each in replay.objects}
         self._nodes: dict[str, Node] = {each.name: each for each in self._of(Node)}
         asked = (replay.objects.get("PersistentVolumeClaim", key) for key in PodInfo(pod).claim_keys)
-        self._classes = {claim.class_name for claim in asked if isinstance(claim, PersistentVolumeClaim)}
-        """Of the pod's claims."""
+        self._claims = [claim for claim in asked if isinstance(claim, PersistentVolumeClaim)]
+        self._classes = {claim.class_name for claim in self._claims}
 
     def found(self) -> list[Remedy]:
         if self._refusal.held_back:
             return []
-        tried = [each for answer in self._refusal.nodes for each in self._by_state(answer)]
+        of_nodes = [each for answer in self._refusal.nodes for each in self._by_state(answer)]
         for plugin, kind in _KNOB_OF.items():
             for node in self._refused_by(plugin):
-                tried += self._by_knobs(node, kind)
-        return [*(sorted(tried) or self._pairs()), *sorted(self._another_node())]
+                of_nodes += self._by_knobs(node, kind)
+        free = [*self._by_unused_claims(), *self._by_workload()]
+        singles = sorted(_merged([*free, *of_nodes]))
+        return [*singles, *([] if of_nodes else _merged(self._pairs())), *_merged(self._another_node())]
 
     def _of(self, kind: type[Any]) -> Iterator[Any]:
         return (each for each in self._objects.values() if isinstance(each, kind))
@@ -155,18 +144,28 @@ class Remedies:
             and (not self._classes or each.storage_class_name in self._classes)
         ]
 
-    def fits(self, changes: Iterable[Object]) -> bool:
-        """Whether the pod fits with these objects changed or added; afterwards everything is as before."""
+    # -- trying -------------------------------------------------------------------------------------------------------
+
+    def fits(self, changes: Iterable[Object], gone: Sequence[Object] = (), *, surely: bool = False) -> bool:
+        """Whether the pod fits with these objects changed or added, and those gone; afterwards everything is as before.
+        `surely`: whatever pools its driver picks."""
         self._step(1)
-        replay, changed = self._replay, list[Object]()
+        replay, changed, pod = self._replay, list[Object](), self._pod
         try:
+            for each in gone:
+                replay.delete(type(each).__name__, each.namespace, each.name)
             for each in changes:
+                if isinstance(each, Pod):
+                    pod = each
+                    continue
                 replay.apply(renewed(each))
                 changed.append(each)
             replay.hold(self._holds)
             engine = replay.engine
-            profile = engine.profile_of(self._pod)
-            return profile is not None and profile.decider.decide(engine.cluster, PodInfo(self._pod), ()).fits
+            profile = engine.profile_of(pod)
+            if profile is None or not profile.decider.decide(engine.cluster, PodInfo(pod), ()).fits:
+                return False
+            return not surely or len(self._claims) < 2 or _is_sure(engine.explain(pod))
         finally:
             for each in reversed(changed):
                 before = self._objects.get((type(each), each.key))
@@ -174,44 +173,90 @@ class Remedies:
                     replay.delete(type(each).__name__, each.namespace, each.name)
                 else:
                     replay.apply(renewed(before))
+            for each in gone:
+                replay.apply(renewed(each))
             replay.hold(self._holds)
+
+    def _least(self, knob: Knob) -> int | None:
+        """The smallest amount that does, if there is one whatever the driver picks."""
+        found = least(knob.most, lambda more: self.fits(turned(((knob, more),))))
+        if found is None or self.fits(turned(((knob, found),)), surely=True):
+            return found
+        return least(knob.most, lambda more: self.fits(turned(((knob, more),)), surely=True)) or found
 
     # -- one change ---------------------------------------------------------------------------------------------------
 
     def _by_state(self, answer: NodeAnswer) -> Iterator[Remedy]:
-        """A node that is out of use, or tainted."""
+        """A node that is out of use, tainted, or without a label."""
         node = self._nodes.get(answer.name)
-        if node is None or answer.rejected_by not in ("NodeUnschedulable", "TaintToleration"):
+        if node is None or answer.rejected_by not in ("NodeUnschedulable", "TaintToleration", "NodeAffinity"):
             return
-        if node.spec.unschedulable and self.fits([_with_spec(node, unschedulable=False)]):
-            yield Remedy(0, 0, node.name, "uncordon", f"uncordon {node.name}")
-        for taint in node.spec.taints:
-            if self.fits([_without_taint(node, taint)]):
-                yield Remedy(1, 0, node.name, "taint", _told_taint(taint, node.name))
+        for knob in state_knobs(node, self._pod):
+            if self.fits(turned(((knob, 1),))):
+                yield _remedy(knob, 1, node.name)
 
     def _by_knobs(self, node: Node, kind: str) -> Iterator[Remedy]:
         """Changes of a kind, each as small as it can be; a node that lacks two things is helped by none of them."""
         for knob in self._knobs(node):
-            if knob.kind == kind:
-                amount = least(knob.most, lambda more, knob=knob: self.fits(turned(((knob, more),))))  # type: ignore[misc]
-                if amount is not None:
-                    yield _remedy(knob, amount, node.name)
+            if knob.kind == kind and (amount := self._least(knob)) is not None:
+                yield _remedy(knob, amount, node.name)
+
+    def _by_workload(self) -> Iterator[Remedy]:
+        """Another class for its claims, or a smaller request, of at least half of what it was."""
+        own = [each for each in self._claims if not each.spec.volume_name]
+        for knob in (*class_knobs(own, self._of(StorageClass)), *request_knobs(self._pod, own)):
+            if (amount := self._least(knob)) is not None:
+                yield _remedy(knob, amount, "")
+
+    def _by_unused_claims(self) -> Iterator[Remedy]:
+        """A claim that has a volume and that no pod has ever used: the room comes back, to whichever pool."""
+        pods = [each for each in self._of(Pod) if not each.is_terminal and each.key != self._pod.key]
+        used = {f"{each.namespace}/{name}" for each in pods for name in each.claim_names()}
+        unused = [each for each in self._of(PersistentVolumeClaim) if each.spec.volume_name and each.key not in used]
+        for claim in sorted(unused, key=lambda each: each.key)[:_MOST_UNUSED]:
+            volume = self._objects.get((PersistentVolume, claim.spec.volume_name))
+            if isinstance(volume, PersistentVolume) and volume.spec.persistent_volume_reclaim_policy == "Delete":
+                homes = [node for node in self._nodes.values() if volume in volumes_on(node, (node, volume))]
+                if len(homes) == 1 and self._fits_without(claim, volume, homes[0]):
+                    told = f"delete claim {claim.key}, which has {volume.size} on {{node}} and was never used"
+                    yield Remedy(CLAIM, 0, homes[0].name, "claim", told, nodes=(homes[0].name,))
+
+    def _fits_without(self, claim: PersistentVolumeClaim, volume: PersistentVolume, node: Node) -> bool:
+        """Whether it fits wherever a volume's room comes back to. Its own claim is made again, without a volume."""
+        labels = node.metadata.labels
+        told = [
+            each
+            for each in self._of(CSIStorageCapacity)
+            if each.storage_class_name == volume.class_name
+            and each.node_topology is not None
+            and each.node_topology.matches(labels)
+        ]
+        again = [unbound(claim)] if claim in self._claims else []
+        gone = (volume,) if again else (claim, volume)
+        if not told:
+            return self.fits(again, gone)
+        siblings, size = sharing_pools(told[0], self._objects.values()), volume.size.value()
+        pools = range(max(1, len(listed_pools(told[0]))))
+        return all(
+            self.fits([*again, *(with_more_room(each, size, as_pool=False, number=number) for each in siblings)], gone)
+            for number in pools
+        )
 
     def _knobs(self, node: Node) -> Iterator[Knob]:
-        name = node.name
-        if node.spec.unschedulable:
-            yield Knob(0, "uncordon", node, lambda of, more: _uncordoned(of), lambda more: f"uncordon {name}")
-        yield from (_taint_knob(node, taint) for taint in node.spec.taints if taint.key != UNSCHEDULABLE)
-        csi_node = self._objects.get((CSINode, name))
-        for driver in csi_node.spec.drivers if isinstance(csi_node, CSINode) else ():
-            if isinstance(csi_node, CSINode) and driver.allocatable.count is not None:
-                yield _slots_knob(csi_node, driver.name)
-        if self._classes:
-            # Room for all that is promised and asked for: whatever the driver does with the promises, this is enough.
-            wanted = sum(claim.requested_size.value() for claim in self._of(PersistentVolumeClaim))
-            yield from (_pool_knob(capacity, name, max(wanted, 1)) for capacity in self.capacities_of(name))
+        yield from (each for each in state_knobs(node, self._pod) if each.kind != "label")
+        csi_node = self._objects.get((CSINode, node.name))
+        if isinstance(csi_node, CSINode):
+            yield from slots_knobs(csi_node)
+        # Room for all that is promised and asked for: whatever the driver does with the promises, this is enough.
+        wanted = sum(claim.requested_size.value() for claim in self._of(PersistentVolumeClaim))
+        told: set[str] = set()
+        for capacity in self.capacities_of(node.name) if self._classes else ():
+            if capacity.key not in told:
+                siblings = sharing_pools(capacity, self._objects.values())
+                told.update(each.key for each in siblings)
+                yield pool_knob(siblings, max(wanted, 1))
         asked = {CPU, MEMORY, "pods", *PodInfo(self._pod).requests}
-        yield from (_resource_knob(node, resource) for resource in node.status.allocatable if resource in asked)
+        yield from (resource_knob(node, resource) for resource in node.status.allocatable if resource in asked)
 
     # -- more than one ------------------------------------------------------------------------------------------------
 
@@ -221,9 +266,11 @@ class Remedies:
         for node in self._nearest(NODES_PAIRED, lambda answer: not answer.feasible):
             for changes in self._pairs_of(list(self._knobs(node))[:MOST_KNOBS]):
                 parts = tuple(_remedy(knob, amount, node.name) for knob, amount in changes)
-                told = " and ".join(each.text for each in parts)
+                told = " and ".join(each.pattern for each in parts)
+                if all(each.pattern.endswith(_ON_NODE) for each in parts):
+                    told = " and ".join(each.pattern.removesuffix(_ON_NODE) for each in parts) + _ON_NODE
                 cost = sorted((each.rank, each.amount) for each in parts)
-                found.append((cost, Remedy(5, len(parts), node.name, "pair", told, parts)))
+                found.append((cost, Remedy(PAIR, len(parts), node.name, "pair", told, parts, (node.name,))))
         return [remedy for _, remedy in sorted(found, key=lambda each: (each[0], each[1].node, each[1].text))]
 
     def _pairs_of(self, knobs: Sequence[Knob]) -> Iterator[Changes]:
@@ -249,64 +296,27 @@ class Remedies:
                 continue
             seen.add(shape)
             if self.fits(copied):
-                yield Remedy(6, 1, node.name, "node", f"one more node like {node.name}")
+                yield Remedy(NODE, 1, node.name, "node", "one more node like {node}", nodes=(node.name,))
 
 
 def _remedy(knob: Knob, amount: int, node: str) -> Remedy:
-    return Remedy(knob.rank, amount, node, knob.kind, knob.told(amount))
+    return Remedy(knob.rank, amount, node, knob.kind, knob.told(amount), nodes=(node,) if node else ())
 
 
-# -- what may be changed ----------------------------------------------------------------------------------------------
+def _merged(found: Iterable[Remedy]) -> list[Remedy]:
+    """Those in the same words are one, on any of their nodes."""
+    by_words: dict[tuple[int, int, str, str], Remedy] = {}
+    for each in found:
+        of_one = each.node if each.pattern.count("{node}") > 1 else ""  # both changes are of the same node
+        key = (each.rank, each.amount, each.pattern, of_one)
+        before = by_words.get(key)
+        nodes = tuple(sorted({*(before.nodes if before is not None else ()), *each.nodes}, key=natural))
+        by_words[key] = replace(before or each, node=nodes[0] if nodes else "", nodes=nodes)
+    return list(by_words.values())
 
 
-def _taint_knob(node: Node, taint: Taint) -> Knob:
-    return Knob(
-        1, "taint", node, lambda of, more: _without_taint(of, taint), lambda more: _told_taint(taint, node.name)
-    )
-
-
-def _slots_knob(csi_node: CSINode, driver: str) -> Knob:
-    def told(more: int) -> str:
-        slots = "1 more attach slot" if more == 1 else f"{more} more attach slots"
-        return f"{slots} for {driver} on {csi_node.name}"
-
-    return Knob(2, "slots", csi_node, lambda of, more: with_more_slots(of, driver, more), told, _MOST_SLOTS)
-
-
-def _pool_knob(capacity: CSIStorageCapacity, node: str, most: int) -> Knob:
-    def told(more: int) -> str:
-        return f"one more pool of {Quantity.from_bytes(more)} of class {capacity.storage_class_name} on {node}"
-
-    return Knob(3, "pool", capacity, lambda of, more: with_more_room(of, more, as_pool=True), told, most)
-
-
-def _resource_knob(node: Node, name: str) -> Knob:
-    def added(more: int) -> Quantity:
-        return Quantity.parse(f"{more}m") if name == CPU else Quantity.from_bytes(more)
-
-    def changed(of: Node, more: int) -> Node:
-        allocatable = {**of.status.allocatable, name: of.status.allocatable[name] + added(more)}
-        return msgspec.structs.replace(of, status=msgspec.structs.replace(of.status, allocatable=allocatable))
-
-    def told(more: int) -> str:
-        return f"{added(more) if name in (CPU, MEMORY) else more} more {name} on {node.name}"
-
-    has = node.status.allocatable[name]
-    return Knob(4, "resource", node, changed, told, max(has.milli_value() if name == CPU else has.value(), 1) * 2**10)
-
-
-def _uncordoned(node: Node) -> Node:
-    taints = tuple(each for each in node.spec.taints if each.key != UNSCHEDULABLE)
-    return _with_spec(node, unschedulable=False, taints=taints)
-
-
-def _without_taint(node: Node, taint: Taint) -> Node:
-    return _with_spec(node, taints=tuple(each for each in node.spec.taints if each != taint))
-
-
-def _with_spec(node: Node, **changes: Any) -> Node:
-    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, **changes))
-
-
-def _told_taint(taint: Taint, node: str) -> str:
-    return f"the taint {taint.key}:{taint.effect} off {node}"
+def _is_sure(explained: Explanation) -> bool:
+    """Whether the pod's volumes are made whatever pools the driver picks, on the node that it goes to."""
+    account = explained.volumes.get(explained.node)
+    claims = account.claims if isinstance(account, NodeAccount) else ()
+    return not any(each.supply.grade == "possible" for each in claims)

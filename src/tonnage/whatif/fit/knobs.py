@@ -1,0 +1,217 @@
+"""What may be changed to let a pod in, each by an amount: about a node, its storage, or the workload itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED, SELECTED_NODE
+from tonnage.objects.meta import Object
+from tonnage.objects.node_selectors import UNSCHEDULABLE, Taint
+from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
+from tonnage.quantity import Quantity
+from tonnage.scheduling.cluster.pod_info import CPU, MEMORY
+from tonnage.whatif.node_copies import with_more_room, with_more_slots
+
+CLAIM, UNCORDON, TAINT, LABEL, CLASS, REQUEST, SLOTS, POOL, RESOURCE, PAIR, NODE = range(11)
+"""Ranks: the first six cost nothing."""
+_MOST_SLOTS: Final = 256
+_MOST_CLASSES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One thing that may be changed, by an amount from 1 to `most`."""
+
+    rank: int
+    kind: str
+    targets: tuple[Object, ...]
+    changed: Callable[[Any, int], Object]
+    """A target with so much more, whatever else was changed about it before."""
+    told: Callable[[int], str]
+    """In words, with `{node}` where a node is named."""
+    most: int = 1
+
+
+Changes = tuple[tuple[Knob, int], ...]
+
+
+def turned(changes: Iterable[tuple[Knob, int]]) -> list[Object]:
+    """The objects as they are with these changes; two of one object add up."""
+    found: dict[tuple[type[Object], str], Object] = {}
+    for knob, amount in changes:
+        for target in knob.targets:
+            place = (type(target), target.key)
+            found[place] = knob.changed(found.get(place, target), amount)
+    return list(found.values())
+
+
+def least(most: int, does: Callable[[int], bool]) -> int | None:
+    """The smallest amount from 1 on that does, by halving: more is never worse. None when even the most does not."""
+    if most < 1 or not does(most):
+        return None
+    low, high = 0, most
+    while low + 1 < high:
+        middle = (low + high) // 2
+        if does(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+# -- a node -----------------------------------------------------------------------------------------------------------
+
+
+def state_knobs(node: Node, pod: Pod) -> Iterator[Knob]:
+    """A node that is cordoned, tainted, or lacks labels that the pod selects nodes by."""
+    if node.spec.unschedulable:
+        yield Knob(UNCORDON, "uncordon", (node,), lambda of, more: _uncordoned(of), lambda more: "uncordon {node}")
+    yield from (_taint_knob(node, taint) for taint in node.spec.taints if taint.key != UNSCHEDULABLE)
+    missing = {key: value for key, value in pod.spec.node_selector.items() if node.metadata.labels.get(key) != value}
+    if missing and not any(key.endswith("/hostname") for key in missing):  # a node keeps its name
+        told = ", ".join(f"{key}={value}" for key, value in sorted(missing.items()))
+        yield Knob(
+            LABEL, "label", (node,), lambda of, more: _labelled(of, missing), lambda more: f"label {told} on {{node}}"
+        )
+
+
+def _taint_knob(node: Node, taint: Taint) -> Knob:
+    told = f"the taint {taint.key}:{taint.effect} off {{node}}"
+    return Knob(TAINT, "taint", (node,), lambda of, more: _without_taint(of, taint), lambda more: told)
+
+
+def slots_knobs(csi_node: CSINode) -> Iterator[Knob]:
+    for driver in csi_node.spec.drivers:
+        if driver.allocatable.count is not None:
+            yield _slots_knob(csi_node, driver.name)
+
+
+def _slots_knob(csi_node: CSINode, driver: str) -> Knob:
+    def told(more: int) -> str:
+        slots = "1 more attach slot" if more == 1 else f"{more} more attach slots"
+        return f"{slots} for {driver} on {{node}}"
+
+    return Knob(SLOTS, "slots", (csi_node,), lambda of, more: with_more_slots(of, driver, more), told, _MOST_SLOTS)
+
+
+def pool_knob(sharing: Sequence[CSIStorageCapacity], most: int) -> Knob:
+    """One purchase for all classes that share the pools."""
+    classes = " and ".join(sorted({each.storage_class_name for each in sharing}))
+
+    def told(more: int) -> str:
+        return f"one more pool of {Quantity.from_bytes(more)} of class {classes} on {{node}}"
+
+    return Knob(POOL, "pool", tuple(sharing), lambda of, more: with_more_room(of, more, as_pool=True), told, most)
+
+
+def resource_knob(node: Node, name: str) -> Knob:
+    def changed(of: Node, more: int) -> Node:
+        allocatable = {**of.status.allocatable, name: of.status.allocatable[name] + _amount(name, more)}
+        return msgspec.structs.replace(of, status=msgspec.structs.replace(of.status, allocatable=allocatable))
+
+    def told(more: int) -> str:
+        return f"{_amount(name, more) if name in (CPU, MEMORY) else more} more {name} on {{node}}"
+
+    most = max(_number(name, node.status.allocatable[name]), 1) * 2**10
+    return Knob(RESOURCE, "resource", (node,), changed, told, most)
+
+
+def _amount(resource: str, number: int) -> Quantity:
+    return Quantity.parse(f"{number}m") if resource == CPU else Quantity.from_bytes(number)
+
+
+def _number(resource: str, amount: Quantity) -> int:
+    return amount.milli_value() if resource == CPU else amount.value()
+
+
+# -- the workload -----------------------------------------------------------------------------------------------------
+
+
+def class_knobs(claims: Sequence[PersistentVolumeClaim], classes: Iterable[StorageClass]) -> Iterator[Knob]:
+    """The claims of one class in another."""
+    known = sorted(each.name for each in classes if each.waits_for_consumer)[:_MOST_CLASSES]
+    for old in sorted({each.class_name for each in claims}):
+        mine = tuple(each for each in claims if each.class_name == old)
+        yield from (_class_knob(mine, old, new) for new in known if new != old)
+
+
+def _class_knob(claims: tuple[PersistentVolumeClaim, ...], old: str, new: str) -> Knob:
+    def changed(of: PersistentVolumeClaim, more: int) -> PersistentVolumeClaim:
+        return msgspec.structs.replace(of, spec=msgspec.structs.replace(of.spec, storage_class_name=new))
+
+    return Knob(CLASS, "class", claims, changed, lambda more: f"class {new} instead of {old}")
+
+
+def request_knobs(pod: Pod, claims: Sequence[PersistentVolumeClaim]) -> Iterator[Knob]:
+    """Less of one thing, down to half of it: more than that would be another workload."""
+    yield from (_claim_knob(each) for each in claims)
+    for place, container in enumerate(pod.spec.containers):
+        for name in (CPU, MEMORY):
+            if name in container.resources.requests:
+                yield _container_knob(pod, place, name)
+
+
+def _claim_knob(claim: PersistentVolumeClaim) -> Knob:
+    size = claim.requested_size.value()
+
+    def changed(of: PersistentVolumeClaim, less: int) -> PersistentVolumeClaim:
+        requests = {**of.spec.resources.requests, "storage": Quantity.from_bytes(size - less)}
+        resources = msgspec.structs.replace(of.spec.resources, requests=requests)
+        return msgspec.structs.replace(of, spec=msgspec.structs.replace(of.spec, resources=resources))
+
+    def told(less: int) -> str:
+        return f"{Quantity.from_bytes(size - less)} instead of {Quantity.from_bytes(size)} for claim {claim.name}"
+
+    return Knob(REQUEST, "request", (claim,), changed, told, size // 2)
+
+
+def _container_knob(pod: Pod, place: int, name: str) -> Knob:
+    container = pod.spec.containers[place]
+    asked = _number(name, container.resources.requests[name])
+
+    def changed(of: Pod, less: int) -> Pod:
+        replace, containers = msgspec.structs.replace, list(of.spec.containers)
+        requests = {**containers[place].resources.requests, name: _amount(name, asked - less)}
+        resources = replace(containers[place].resources, requests=requests)
+        containers[place] = replace(containers[place], resources=resources)
+        return replace(of, spec=replace(of.spec, containers=tuple(containers)))
+
+    def told(less: int) -> str:
+        now, before = _amount(name, asked - less), _amount(name, asked)
+        return f"{now} {name} instead of {before} for container {container.name}"
+
+    return Knob(REQUEST, "request", (pod,), changed, told, asked // 2)
+
+
+def unbound(claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
+    """A claim as it is made anew after it was deleted."""
+    replace = msgspec.structs.replace
+    kept = {
+        key: value for key, value in claim.metadata.annotations.items() if key not in (BIND_COMPLETED, SELECTED_NODE)
+    }
+    metadata = replace(claim.metadata, annotations=kept)
+    spec, status = replace(claim.spec, volume_name=""), replace(claim.status, phase="Pending")
+    return replace(claim, metadata=metadata, spec=spec, status=status)
+
+
+def _uncordoned(node: Node) -> Node:
+    taints = tuple(each for each in node.spec.taints if each.key != UNSCHEDULABLE)
+    return _with_spec(node, unschedulable=False, taints=taints)
+
+
+def _without_taint(node: Node, taint: Taint) -> Node:
+    return _with_spec(node, taints=tuple(each for each in node.spec.taints if each != taint))
+
+
+def _with_spec(node: Node, **changes: Any) -> Node:
+    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, **changes))
+
+
+def _labelled(node: Node, labels: dict[str, str]) -> Node:
+    metadata = msgspec.structs.replace(node.metadata, labels={**node.metadata.labels, **labels})
+    return msgspec.structs.replace(node, metadata=metadata)
