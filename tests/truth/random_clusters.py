@@ -26,6 +26,10 @@ class RandomCluster:
     present: tuple[Doc, ...]
     asked: Doc
 
+    def with_pool(self, node: str, size: str) -> tuple[str, ...]:
+        """The flags of the same cluster with one more pool."""
+        return tuple(f"{each},{size}" if each.startswith(f"{node}=") else each for each in self.flags)
+
 
 def random_cluster(seed: int) -> RandomCluster:
     rng = random.Random(f"truth {seed}")
@@ -43,10 +47,23 @@ def random_cluster(seed: int) -> RandomCluster:
     for number in range(rng.randint(0, 3)):
         present.append(claim(f"data-{number}", f"{rng.choice((10, 20, 30, 50))}Gi"))
         present.append(pod(f"present-{number}", [f"data-{number}"]))
-    return RandomCluster(tuple(flags), policy, tuple(present), _workload(rng))
+    is_gold = rng.random() < 0.2
+    if is_gold:
+        present.append(
+            {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "gold"}, "value": 1000}
+        )
+        present += [pod(f"batch-{number}", cpu="3") for number in range(nodes)]
+    return RandomCluster(tuple(flags), policy, tuple(present), _workload(rng, "gold" if is_gold else ""))
 
 
-def _workload(rng: random.Random) -> Doc:
+def _workload(rng: random.Random, priority_class: str) -> Doc:
+    found = _without_priority(rng)
+    if priority_class:
+        found["spec"]["template"]["spec"]["priorityClassName"] = priority_class
+    return found
+
+
+def _without_priority(rng: random.Random) -> Doc:
     sizes = [f"{rng.choice(SIZES_GI)}Gi" for _ in range(rng.choice((1, 1, 2, 2, 2, 3)))]
     cpu = rng.choice(("", "", "", "700m"))
     if rng.random() < 0.3:

@@ -87,10 +87,7 @@ def test_pods_that_wait_for_storage_of_a_class_in_a_zone_are_one_group():
     pods = [each for n, size in enumerate(sizes) for each in database(f"p{n:02}", f"set-{n % 3}", size)]
     answer = asked(*two_zones("80Gi", "60Gi"), *pods)
     assert messages(answer) == ["14 pods of 3 workloads wait for 2Ti of class fast in zone b"]
-    assert helps(answer)[:2] == [
-        (14, "one more pool of 2Ti of class fast on b1"),
-        (14, "one more pool of 2Ti of class fast on b2"),
-    ]
+    assert helps(answer)[0] == (14, "one more pool of 2Ti of class fast on any of b1, b2")
     assert answer.groups[0].cause.document() == {"kind": "storage", "about": "fast", "where": "in zone b"}
 
 
@@ -401,6 +398,19 @@ def test_pods_alike_share_an_explanation_and_the_answer_is_that_of_asking_each()
     assert len({id(each.explanation) for each in answer.pods}) == 2
 
 
+def test_a_pool_is_no_larger_than_what_finds_no_room_beside_the_rest():
+    """70 and 40 for a pool of 70: the 40 alone is missing."""
+    two = pod_with("two", "large", "small")
+    answer = asked(node("a"), capacity(node="a", pools=["70Gi"]), claim("large", "70Gi"), claim("small", "40Gi"), two)
+    assert (1, "one more pool of 40Gi of class fast on a") in helps(answer)
+
+
+def test_a_label_that_a_pod_asks_for_is_told_but_none_that_says_where_a_node_is():
+    picky = pod("picky", node_selector={"disk": "ssd"})
+    assert helps(asked(node("a"), node("b"), picky)) == [(1, "label disk=ssd on any of a, b")]
+    assert helps(asked(node("a"), pod("far", node_selector={ZONE: "z"}))) == []
+
+
 # -- showing ----------------------------------------------------------------------------------------------------------
 
 
@@ -425,15 +435,14 @@ def test_the_report_tells_groups_and_what_would_help():
         "7 pods of StatefulSet/default/db wait for 700Gi of class fast in zone b\n"
         "  StatefulSet/default/db (7): default/db-0, default/db-1, default/db-2 and 4 more\n"
         "  nearest miss on b1: largest free pool 80Gi, needs 100Gi\n"
-        "  one more pool of 700Gi of class fast on b1: would let all of them in\n"
+        "  one more pool of 700Gi of class fast on any of b1, b2: would let all of them in\n"
         "\n"
         "1 pod fits now\n"
         "  of no workload (1): default/small → b2\n"
         "\n"
         "What would help, each tried by itself\n"
         "PODS  CHANGE\n"
-        "   7  one more pool of 700Gi of class fast on b1\n"
-        "   7  one more pool of 700Gi of class fast on b2\n"
+        "   7  one more pool of 700Gi of class fast on any of b1, b2\n"
     )
 
 
@@ -497,7 +506,7 @@ def test_json_is_a_list_of_answers_with_their_causes(tmp_path, monkeypatch):
         "where": "in zone b",
         "message": "1 pod of StatefulSet/default/db waits for 100Gi of class fast in zone b",
     }
-    assert waits["wouldHelp"][0] == {"change": "one more pool of 100Gi of class fast on b1", "pods": 1}
+    assert waits["wouldHelp"][0] == {"change": "one more pool of 100Gi of class fast on any of b1, b2", "pods": 1}
     assert (fits["schedulable"], fits["cause"]["kind"], fits["wouldHelp"]) == (True, "fits", [])
     for arguments, code in (([], 0), (["--exit-code"], 3)):
         done = CliRunner().invoke(explain, ["-f", file, "--pending", *arguments], standalone_mode=False)

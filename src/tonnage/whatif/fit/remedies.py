@@ -28,7 +28,7 @@ from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PodInfo
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, listed_pools
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
-from tonnage.whatif.fit.knobs import (
+from tonnage.whatif.knobs import (
     CLAIM,
     NODE,
     PAIR,

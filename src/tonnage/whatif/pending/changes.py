@@ -5,10 +5,10 @@
     one more pool of 2Ti of class fast on node-b2
     one more node like node-3
 
-A change of a size is first as large as all who could use it ask for together; tried, it shrinks to what those take whom
-it lets in. In a trial the pods that fit already stay where they were sent, the others are tried again in their order,
-and afterwards everything is as before. Where no single change helps a pod, what is in the way once the first is gone is
-tried beside it: two changes at once, of which each is needed.
+A change of a size is first as large as all who could use it ask for together; tried, it shrinks to the least that lets
+the same pods in. In a trial the pods that fit already stay where they were sent, the others are tried again in their
+order, and afterwards everything is as before. Where no single change helps a pod, what is in the way once the first is
+gone is tried beside it: two changes at once, of which each is needed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from math import gcd
 from typing import Any, Final
 
 import msgspec
@@ -24,25 +25,28 @@ import msgspec
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.node_selectors import UNSCHEDULABLE, Taint, find_untolerated
-from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
+from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity
 from tonnage.scheduling.decision.explain import Explanation
+from tonnage.scheduling.volumes.capacity.pools import listed_pools
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount, amount
 from tonnage.whatif.explain import DecisionSequence
+from tonnage.whatif.knobs import LABEL, least, state_knobs, turned
 from tonnage.whatif.node_copies import (
     copy_of,
     own_objects,
     shape_of,
+    sharing_pools,
     volumes_on,
     with_more_room,
     with_more_slots,
 )
-from tonnage.whatif.page import named
+from tonnage.whatif.page import any_of, named, natural
 from tonnage.whatif.pending.causes import is_wish
 
 MOST_OF_A_KIND: Final = 4
 """So many places are tried for a change of one kind: those that the most pods were refused at."""
 _MOST_SHAPES: Final = 8
-_UNCORDON, _TAINT, _GATE, _DELETE, _SLOTS, _POOL, ANOTHER_NODE = range(7)
+_UNCORDON, _TAINT, _LABEL, _GATE, _DELETE, _SLOTS, _POOL, ANOTHER_NODE = range(8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +66,23 @@ class ClusterChange:
 
     rank: int
     told: Callable[[int], str]
+    """In words, with `{node}` where its node is named."""
     objects: Callable[[int], Sequence[Object]]
     """What is applied, the cluster having been as it is."""
     deleted: tuple[Pod, ...] = ()
     size: int = 0
-    sizes: Mapping[Key, int] = field(default_factory=dict)
-    """What each pod takes of it, where it has a size."""
-    nodes: frozenset[str] = frozenset()
+    unit: int = 1
+    """What its size is a multiple of, as small as it can be."""
+    node: str = ""
+
+    def text(self, size: int) -> str:
+        return self.told(size).replace("{node}", self.node)
 
 
-def _of_no_size(rank: int, told: str, objects: Sequence[Object], deleted: tuple[Pod, ...] = ()) -> ClusterChange:
-    return ClusterChange(rank, lambda size: told, lambda size: objects, deleted)
+def _of_no_size(
+    rank: int, told: str, objects: Sequence[Object], deleted: tuple[Pod, ...] = (), node: str = ""
+) -> ClusterChange:
+    return ClusterChange(rank, lambda size: told, lambda size: objects, deleted, node=node)
 
 
 class ChangeProposals:
@@ -92,6 +102,7 @@ class ChangeProposals:
         return [
             *self._uncordoned(),
             *self._untainted(),
+            *self._labelled(),
             *self._ungated(),
             *self._deleted(),
             *self._slots(),
@@ -106,9 +117,9 @@ class ChangeProposals:
                 if not answer.feasible and answer.rejected_by == plugin:
                     yield number, answer.name
 
-    def _sizes(self, by_number: Mapping[int, int]) -> dict[Key, int]:
-        """By pod, from what each of those that are alike takes."""
-        return {each.key: size for number, size in by_number.items() for each in self._alike[number]}
+    def _total(self, by_number: Mapping[int, int]) -> int:
+        """What all pods take, from what each of those that are alike does."""
+        return sum(size * len(self._alike[number]) for number, size in by_number.items())
 
     def _pods(self, numbers: Iterable[int]) -> int:
         return sum(len(self._alike[number]) for number in numbers)
@@ -126,7 +137,7 @@ class ChangeProposals:
                 unschedulable=False,
                 taints=tuple(each for each in node.spec.taints if each.key != UNSCHEDULABLE),
             )
-            yield _of_no_size(_UNCORDON, f"uncordon {name}", [msgspec.structs.replace(node, spec=spec)])
+            yield _of_no_size(_UNCORDON, "uncordon {node}", [msgspec.structs.replace(node, spec=spec)], node=name)
 
     def _untainted(self) -> Iterator[ClusterChange]:
         """A taint off every node that has it: who taints, taints by kind."""
@@ -147,6 +158,16 @@ class ChangeProposals:
                 f"take taint {key}{f'={value}' if value else ''}:{effect} off {named([each.name for each in changed])}"
             )
             yield _of_no_size(_TAINT, told, changed)
+
+    def _labelled(self) -> Iterator[ClusterChange]:
+        """Labels that pods select nodes by, on a node that lacks them."""
+        counted: Counter[tuple[str, int]] = Counter()
+        for number, name in self._refused("NodeAffinity"):
+            counted[name, number] += len(self._alike[number])
+        for name, number in _most(counted):
+            for knob in state_knobs(self._nodes[name], self._alike[number][0].pod):
+                if knob.rank == LABEL:
+                    yield _of_no_size(_LABEL, knob.told(1), turned([(knob, 1)]), node=name)
 
     def _ungated(self) -> Iterator[ClusterChange]:
         by_gate: dict[str, list[Pod]] = defaultdict(list)
@@ -185,11 +206,12 @@ class ChangeProposals:
         for place in _most(Counter({place: self._pods(numbers) for place, numbers in taken.items()})):
             name, driver = place
             if name in limits:
-                yield _slots_change(limits[name], name, driver, self._sizes(taken[place]))
+                yield _slots_change(limits[name], driver, self._total(taken[place]))
 
     def _pools(self) -> Iterator[ClusterChange]:
         """More room in one capacity object; of those for a group of classes that share their pools, in all of them."""
         asked: dict[Key, dict[int, int]] = defaultdict(dict)
+        units: dict[Key, int] = defaultdict(int)
         known = {each.key: each for each in self._objects if isinstance(each, CSIStorageCapacity)}
         for number, name in self._refused("VolumeBinding"):
             account = self._alike[number][0].explanation.volumes.get(name)
@@ -197,45 +219,39 @@ class ChangeProposals:
             for claim in account.claims if isinstance(account, NodeAccount) else ():
                 if claim.miss is not None and claim.supply.capacity is not None:
                     of_pod[claim.supply.capacity.key] += claim.size or 0
+                    units[claim.supply.capacity.key] = gcd(
+                        units[claim.supply.capacity.key], claim.size or 0, *listed_pools(claim.supply.capacity)
+                    )
             for key, size in of_pod.items():
                 if key in known:
                     asked[key][number] = size
         counted = Counter({key: self._pods(numbers) for key, numbers in asked.items()})
         by_class: Counter[str] = Counter()
+        told: set[Key] = set()
         for key in sorted(counted, key=lambda key: (-counted[key], key)):
             capacity = known[key]
             by_class[capacity.storage_class_name] += 1
-            if by_class[capacity.storage_class_name] <= MOST_OF_A_KIND:
-                yield self._pool_change(capacity, [*self._sharing(capacity, known.values())], self._sizes(asked[key]))
+            if by_class[capacity.storage_class_name] <= MOST_OF_A_KIND and key not in told:
+                sharing = sharing_pools(capacity, self._objects)
+                told.update(each.key for each in sharing)
+                of_all: Counter[int] = Counter()
+                for each in sharing:
+                    of_all.update(asked.get(each.key, {}))
+                yield self._pool_change(sharing, self._total(of_all), gcd(*(units[each.key] for each in sharing)))
 
-    def _sharing(
-        self, capacity: CSIStorageCapacity, known: Iterable[CSIStorageCapacity]
-    ) -> Iterator[CSIStorageCapacity]:
-        groups = {each.name: each.capacity_group for each in self._objects if isinstance(each, StorageClass)}
-        group = groups.get(capacity.storage_class_name, "")
-        for each in known:
-            in_group = group and groups.get(each.storage_class_name) == group
-            if each is capacity or (in_group and each.node_topology == capacity.node_topology):
-                yield each
-
-    def _pool_change(
-        self,
-        capacity: CSIStorageCapacity,
-        sharing: Sequence[CSIStorageCapacity],
-        sizes: Mapping[Key, int],
-    ) -> ClusterChange:
-        topology = capacity.node_topology
+    def _pool_change(self, sharing: Sequence[CSIStorageCapacity], size: int, unit: int) -> ClusterChange:
+        topology = sharing[0].node_topology
         nodes = self._nodes.items() if topology is not None else ()
         reaches = [name for name, node in nodes if topology is not None and topology.matches(node.metadata.labels)]
         classes = " and ".join(sorted({each.storage_class_name for each in sharing}))
-        where = f"on {reaches[0]}" if len(reaches) == 1 else f"for {named(sorted(reaches))}"
+        where = "on {node}" if len(reaches) == 1 else f"for {named(sorted(reaches))}"
         return ClusterChange(
             _POOL,
             lambda size: f"one more pool of {amount(size)} of class {classes} {where}",
             lambda size: [with_more_room(each, size, as_pool=True) for each in sharing],
-            size=sum(sizes.values()),
-            sizes=sizes,
-            nodes=frozenset(reaches),
+            size=size,
+            unit=unit or 1,
+            node=reaches[0] if len(reaches) == 1 else "",
         )
 
     def _more_nodes(self) -> Iterator[ClusterChange]:
@@ -260,17 +276,16 @@ class ChangeProposals:
             shape = shape_of(copied)
             if shape not in seen:
                 seen.add(shape)
-                yield _of_no_size(ANOTHER_NODE, f"one more node like {name}", copied)
+                yield _of_no_size(ANOTHER_NODE, "one more node like {node}", copied, node=name)
 
 
-def _slots_change(csi_node: CSINode, name: str, driver: str, sizes: Mapping[Key, int]) -> ClusterChange:
+def _slots_change(csi_node: CSINode, driver: str, size: int) -> ClusterChange:
     return ClusterChange(
         _SLOTS,
-        lambda size: f"{size:,} more attach slot{'' if size == 1 else 's'} for {driver} on {name}",
+        lambda size: f"{size:,} more attach slot{'' if size == 1 else 's'} for {driver} on {{node}}",
         lambda size: [with_more_slots(csi_node, driver, size)],
-        size=sum(sizes.values()),
-        sizes=sizes,
-        nodes=frozenset((name,)),
+        size=size,
+        node=csi_node.name,
     )
 
 
@@ -296,6 +311,7 @@ MOST_PAIRED: Final = 8
 MOST_FIRST: Final = 6
 MOST_SECOND: Final = 4
 """So many changes are tried first, and so many beside each: 24 decisions a pod."""
+MOST_REFINED: Final = 200
 PAIR: Final = 100
 """A pair is dearer than any single change."""
 
@@ -304,12 +320,30 @@ PAIR: Final = 100
 class Help:
     """A change that was tried, and the pods it lets in."""
 
-    change: str
+    pattern: str
+    """In words, with `{node}` where its nodes are named."""
     pods: tuple[Key, ...]
     rank: int
+    nodes: tuple[str, ...] = ()
+    """Any one of them does."""
+    size: int = 0
+
+    @property
+    def change(self) -> str:
+        return self.pattern.replace("{node}", any_of(self.nodes))
 
     def document(self) -> dict[str, Any]:
         return {"change": self.change, "pods": len(self.pods)}
+
+
+def merged(helps: Iterable[Help]) -> list[Help]:
+    """Those that let the same pods in, in the same words, are one, on any of their nodes."""
+    found: dict[tuple[int, str, tuple[Key, ...]], Help] = {}
+    for each in helps:
+        key = (each.rank, each.pattern, tuple(sorted(each.pods)))
+        nodes = {*(found[key].nodes if key in found else ()), *each.nodes}
+        found[key] = replace(found.get(key, each), nodes=tuple(sorted(nodes, key=natural)))
+    return list(found.values())
 
 
 class Trials:
@@ -324,16 +358,23 @@ class Trials:
         self._step = step
 
     def tried(self, change: ClusterChange) -> Help | None:
-        """What a change helps, at the size that is enough for that; None when it helps nobody."""
-        size, placed = change.size, self._placed(change, change.size)
+        """What a change helps, at the smallest size that does it; None when it helps nobody."""
+        placed = self._placed(change, change.size, self._waiting)
         if not placed:
             return None
-        taken = sum(change.sizes.get(key, 0) for key, node in placed.items() if node in change.nodes)
-        if 0 < taken < size:
-            again = self._placed(change, taken)
-            if len(again) >= len(placed):
-                size, placed = taken, again
-        return Help(change.told(size), tuple(placed), change.rank)
+        size = self._least_size(change, placed)
+        return Help(change.told(size), tuple(placed), change.rank, (change.node,) if change.node else (), size)
+
+    def _least_size(self, change: ClusterChange, placed: Mapping[Key, str]) -> int:
+        """The smallest that lets all of these in; for very many pods the first: each size tries them all."""
+        if change.size <= change.unit or len(placed) > MOST_REFINED:
+            return change.size
+        keys = list(placed)
+
+        def does(units: int) -> bool:
+            return len(self._placed(change, units * change.unit, keys)) == len(keys)
+
+        return (least(-(-change.size // change.unit), does) or 0) * change.unit or change.size
 
     def tried_in_pairs(self, each: Waiting) -> Help | None:
         """Two changes that let a pod in which no single one does: the first pair, of the cheapest kinds, that does."""
@@ -350,7 +391,7 @@ class Trials:
                 for second in ChangeProposals([left], self._replay.objects).all()[:MOST_SECOND]:
                     if second.rank == ANOTHER_NODE:
                         continue
-                    placed = self._placed(second, second.size)
+                    placed = self._placed(second, second.size, self._waiting)
                     if each.key in placed:
                         break
                 else:
@@ -362,18 +403,18 @@ class Trials:
         """Both, or the second alone where that does: it may be about a place that was not among those tried."""
         of_first = {(type(each), each.key) for each in first.objects(first.size)}
         if of_first.isdisjoint((type(each), each.key) for each in second.objects(second.size)):
-            alone = self._placed(second, second.size)
+            alone = self._placed(second, second.size, self._waiting)
             if alone:
-                return Help(second.told(second.size), tuple(alone), second.rank)
-        told = f"{first.told(first.size)}, and {second.told(second.size)}"
+                return Help(second.text(second.size), tuple(alone), second.rank)
+        told = f"{first.text(first.size)}, and {second.text(second.size)}"
         return Help(told, placed, PAIR + first.rank + second.rank)
 
-    def _placed(self, change: ClusterChange, size: int) -> dict[Key, str]:
-        """By pod that fits with the change, its node."""
+    def _placed(self, change: ClusterChange, size: int, keys: Sequence[Key]) -> dict[Key, str]:
+        """By pod of these that fits with the change, its node."""
         placed: dict[Key, str] = {}
         with self._changed(change.objects(size), change.deleted):
             try:
-                for key in self._waiting:
+                for key in keys:
                     self._step(0)  # a try of thousands of pods takes long: whoever asked may end it here
                     if self._sequence.held_back(self._replay.pod(key)):
                         continue

@@ -33,7 +33,7 @@ from tonnage.whatif.explain_report import preemption_sentence
 from tonnage.whatif.page import FittedTable, TableColumn, TextPage, named
 from tonnage.whatif.pending import causes
 from tonnage.whatif.pending.causes import CauseOfPod, NodePlaces, PendingCause, cause_of
-from tonnage.whatif.pending.changes import MOST_PAIRED, ChangeProposals, Help, Trials, Waiting
+from tonnage.whatif.pending.changes import MOST_PAIRED, ChangeProposals, Help, Trials, Waiting, merged
 from tonnage.whatif.sources import ClusterState
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -220,6 +220,7 @@ class PendingQuestion:
             if found is not None:
                 self._helps.append(found)
             step(1)
+        self._helps = merged(self._helps)
         self._try_pairs(trials, {each.key: each for each in waiting})
         self._is_whole = True
 
@@ -237,7 +238,7 @@ class PendingQuestion:
                 helped.update(found.pods)
 
     def answer(self) -> PendingAnswer:
-        helps = sorted(self._helps, key=lambda each: (-len(each.pods), each.rank, each.change))
+        helps = sorted(self._helps, key=lambda each: (-len(each.pods), each.rank, each.size, each.change))
         by_cause: dict[PendingCause, list[PendingPod]] = {}
         for each in self._decided:
             by_cause.setdefault(each.cause, []).append(each)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +22,8 @@ CLAIM, UNCORDON, TAINT, LABEL, CLASS, REQUEST, SLOTS, POOL, RESOURCE, PAIR, NODE
 """Ranks: the first six cost nothing."""
 _MOST_SLOTS: Final = 256
 _MOST_CLASSES: Final = 8
+_PHYSICAL: Final = re.compile(r"(.*\.)?(kubernetes\.io|k8s\.io)/|topology\.")
+"""Labels that tell what and where a node is: nobody is helped by a node that says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ def state_knobs(node: Node, pod: Pod) -> Iterator[Knob]:
         yield Knob(UNCORDON, "uncordon", (node,), lambda of, more: _uncordoned(of), lambda more: "uncordon {node}")
     yield from (_taint_knob(node, taint) for taint in node.spec.taints if taint.key != UNSCHEDULABLE)
     missing = {key: value for key, value in pod.spec.node_selector.items() if node.metadata.labels.get(key) != value}
-    if missing and not any(key.endswith("/hostname") for key in missing):  # a node keeps its name
+    if missing and not any(map(_PHYSICAL.match, missing)):
         told = ", ".join(f"{key}={value}" for key, value in sorted(missing.items()))
         yield Knob(
             LABEL, "label", (node,), lambda of, more: _labelled(of, missing), lambda more: f"label {told} on {{node}}"
