@@ -13,6 +13,7 @@ their caches were shared, and the CPU time of the same work is up to twice what 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import resource
 import subprocess
@@ -116,6 +117,7 @@ def state_of(nodes: int, pods: int) -> ClusterState:
 
 
 def measured(nodes: int, *, profile: bool = False) -> dict[str, Any]:
+    gc.set_threshold(50_000, 20, 20)  # as every command does
     pods = nodes * PODS_PER_NODE
     state = state_of(nodes, pods)
     events = (Arrive("StatefulSet/shop/db", 0.0, every_s=1 / ARRIVALS_PER_S),)
