@@ -15,13 +15,13 @@ node, by the server's clock; where a time is not told, any event counts.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
-from tonnage.keyed import KeyedHeap, Shelf
+from tonnage.keyed import Shelf
 from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim, Pod, PodMeta
 from tonnage.objects.core_v1.persistent_volume import annotated_refusal, is_for_good
 from tonnage.objects.meta import Key, Object, StampedMeta, split_key
@@ -222,51 +222,35 @@ def as_assumed(claim: PersistentVolumeClaim, storage: Storage) -> PersistentVolu
     return known or claim
 
 
-class Wait(NamedTuple):
-    name: str
-    since_s: float
-    end_s: float
-
-
 class Timeouts:
-    """What ends by the clock, by name: when each wait began and is over. `timeout_of` says how long it lasts."""
+    """What ends by the clock, by name: when each wait began. `timeout_of` says how long it lasts, as of now."""
 
     def __init__(self, timeout_of: Callable[[str], float]) -> None:
-        self._heap: KeyedHeap[Wait] = KeyedHeap()
+        self._began_at: dict[str, float] = {}
         self._timeout_of = timeout_of
 
     def begin(self, name: str, at_s: float) -> None:
-        end_s = at_s + self._timeout_of(name)
-        self._heap.put(name, end_s, Wait(name, at_s, end_s))
+        self._began_at[name] = at_s
 
     def began_at(self, name: str) -> float | None:
-        found = self._heap.get(name)
-        return None if found is None else found.since_s
-
-    def renew(self, name: str) -> None:
-        """How long a wait lasts may have changed; when it began has not."""
-        found = self._heap.get(name)
-        if found is not None:
-            self.begin(name, found.since_s)
-
-    def renew_all(self) -> None:
-        for each in list(self._heap):
-            self.begin(each.name, each.since_s)
+        return self._began_at.get(name)
 
     def stop(self, name: str) -> None:
-        self._heap.remove(name)
+        self._began_at.pop(name, None)
 
     def first_end(self) -> float | None:
         """When the next one is over."""
-        first = self._heap.peek()
-        return None if first is None else first.end_s
+        return min((end_s for end_s, _ in self._ends()), default=None)
 
-    def ended(self, now_s: float) -> Iterator[str]:
-        """Remove and yield the waits that are over, the earliest first."""
-        while (end_s := self.first_end()) is not None and end_s <= now_s:
-            first = self._heap.pop()
-            if first is not None:
-                yield first.name
+    def take_ended(self, now_s: float) -> list[str]:
+        """Remove the waits that are over, and name them, the earliest first."""
+        ended = [name for end_s, name in sorted(self._ends(), key=lambda end: end[0]) if end_s <= now_s]
+        for name in ended:
+            self.stop(name)
+        return ended
+
+    def _ends(self) -> list[tuple[float, str]]:
+        return [(at_s + self._timeout_of(name), name) for name, at_s in self._began_at.items()]
 
 
 class CapacityHolds(ABC):
@@ -336,7 +320,6 @@ class CapacityHolds(ABC):
     def tell_timeout(self, timeout_s: float) -> None:
         """A profile decides by this timeout: it counts for what is held for its pods."""
         self._profile_timeouts.add(timeout_s)
-        self._waits.renew_all()
 
     @abstractmethod
     def _timeout_of(self, name: str) -> float: ...

@@ -158,7 +158,6 @@ class Ledger(PromiseBook):
                 promise = self.open(claim, now, is_rebuild=claim.is_bound)
             promise.since = now
             promise.timeout_s = timeout_s
-            self._waits.renew(promise.key)
             self._promises.name(promise, identity(capacity))
             self._promises.give_to(promise, pod)
             self.settle(promise)
@@ -208,7 +207,7 @@ class Ledger(PromiseBook):
 
     def expire(self, now_s: float) -> None:
         self.catch_up()
-        for key in list(self._waits.ended(now_s)):
+        for key in self._waits.take_ended(now_s):
             promise = self._promises.get(key)
             if promise is not None and self.is_unchecked(promise, promise.made_at):
                 self._waits.begin(key, now_s + AGAIN_S)  # it may be that nobody keeps the pools that are to show it

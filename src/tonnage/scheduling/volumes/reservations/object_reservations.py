@@ -266,7 +266,7 @@ class Reservations(CapacityHolds):
                 self._file(ReservedObject(capacity, by_uid, tuple(claims), hold.since, hold.bytes))
 
     def expire(self, now_s: float) -> None:
-        for uid in list(self._waits.ended(now_s)):
+        for uid in self._waits.take_ended(now_s):
             held = self._by_object[uid]
             now = self._storage.capacities.get(held.capacity.key)
             if now is not None and now.is_unchecked_since(held.bound_at) and not self._is_looked_at_anew(held, now):
