@@ -1,5 +1,5 @@
-"""The part of a kubelet that storage needs, for many nodes in one process. Nothing runs in a container.
+"""The storage part of a kubelet, for many nodes in one process. It runs no containers.
 
-`program` has the shared informers and one `kubelet` a node: its drivers, its own objects (`registration`), attach
-limits (KEP-4876), volumes (`mounts`) and pods. A pod whose volumes are mounted is Running until it is deleted.
+`program` shares the informers and starts one `kubelet` per node: its CSI drivers, its own objects (`registration`),
+attach limits (KEP-4876), volumes (`mounts`) and pods. A pod with mounted volumes is Running until it is deleted.
 """

@@ -1,11 +1,11 @@
-"""KEP-4876 on one node: attach limits in CSINode follow their drivers.
+"""KEP-4876 on one node: the attach limits in CSINode follow the drivers.
 
-With the gate on and a period in the CSIDriver (nodeAllocatableUpdatePeriodSeconds), a limit is updated every period,
-and at once when an attach found no slot (`update_now`); else the count stays as it was registered.
+With the gate on and nodeAllocatableUpdatePeriodSeconds in the CSIDriver, a limit is updated every period, and at once
+when an attach finds no free slot (`update_now`). Otherwise the count stays as registered.
 
-A node that fails pods for want of a slot does so in rounds, per driver, at intervals that double from 1 s to 2 min: a
-pod that came after the last round waits for the next. A successful attach, another limit or ten quiet minutes begin
-anew.
+The node fails pods for lack of a slot in rounds, per driver. The interval between rounds doubles from 1 s to 2 min; a
+pod that came after the last round waits for the next. A successful attach, a changed limit or ten quiet minutes start
+again at round 1.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tonnage.objects.storage_v1 import CSIDriver
 FIRST_S: Final = 1.0
 MAX_S: Final = 120.0
 FORGET_S: Final = 600.0
-"""Without a refusal for so long after an interval was over, the next one is the first."""
+"""After so long without a refusal, counted from the end of an interval, rounds start again at 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class _Round:
 
 
 class AttachRefusals:
-    """The refusals of one node; `came_s` is when a pod came to the node, in the clock's monotonic seconds."""
+    """The refused attaches of one node. `came_s`: when a pod came to the node, in the clock's monotonic seconds."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -50,24 +50,23 @@ class AttachRefusals:
         self._limits: dict[str, int] = {}
 
     def wait_s(self, driver: str, came_s: float) -> float:
-        """How long a pod whose volume this driver refused has to wait before it may be failed; 0 for now."""
+        """Seconds until a pod whose volume this driver refused may be failed; 0 for now."""
         last = self._last(driver)
         if last is None or came_s <= last.at_s:
             return 0.0
         return remaining_s(last.next_s, self._clock.monotonic())
 
     def failed(self, driver: str, came_s: float) -> None:
-        """A pod is failed for it: the next round begins, unless the pod belongs to the last one."""
+        """A pod was failed for lack of a slot: start the next round, unless the pod belongs to the last round."""
         last = self._last(driver)
         if last is None or came_s > last.at_s:
             self._rounds[driver] = _Round(last.number + 1 if last is not None else 1, self._clock.monotonic())
 
     def succeeded(self, driver: str) -> None:
-        """An attach of this driver went well: the next refusal is the first."""
         self._rounds.pop(driver, None)
 
     def limit_is(self, driver: str, count: int) -> None:
-        """The driver's limit as it is known now; another than before begins anew."""
+        """Note the driver's limit. A changed limit starts again at round 1."""
         if self._limits.get(driver, count) != count:
             self._rounds.pop(driver, None)
         self._limits[driver] = count
@@ -81,7 +80,7 @@ class AttachRefusals:
 
 
 def update_period_s(driver: CSIDriver | None, *, gate_on: bool, is_installed: bool) -> int:
-    """Seconds between two periodic updates; 0 is no updates at all, also none when an attach fails."""
+    """Seconds between two periodic updates; 0 turns off all updates, also the update after a failed attach."""
     if not gate_on or not is_installed or driver is None:
         return 0
     period_s = driver.spec.node_allocatable_update_period_seconds
@@ -89,7 +88,7 @@ def update_period_s(driver: CSIDriver | None, *, gate_on: bool, is_installed: bo
 
 
 _ASK_S: Final = 120.0
-"""How long NodeGetInfo may take at a tick, as upstream has it."""
+"""Timeout of NodeGetInfo at a tick; upstream's value."""
 _TRIES: Final = 5
 _FIRST_PAUSE_S, _JITTER = 0.1, 0.5
 
@@ -100,7 +99,7 @@ _log = logs.logger(__name__)
 
 
 class AttachLimitUpdater(NodePart):
-    """Updates the attach limits of one node. `write` puts what a driver says into the CSINode."""
+    """Updates the attach limits of one node. `write` puts a driver's answer into the CSINode."""
 
     def __init__(self, context: NodeContext, drivers: Drivers, write: Write) -> None:
         super().__init__(context)
@@ -113,17 +112,17 @@ class AttachLimitUpdater(NodePart):
         self.refusals = AttachRefusals(self._clock)
 
     def period_s(self, name: str) -> int:
-        """How often a driver is to be asked as things stand; 0 is never, also not when an attach fails."""
+        """Seconds between two updates of a driver now; 0 is never, also not after a failed attach."""
         gate_on, is_installed = self._settings.gates.MutableCSINodeAllocatableCount, self._drivers.is_installed(name)
         return update_period_s(self._csi_drivers.get(name), gate_on=gate_on, is_installed=is_installed)
 
     @property
     def running(self) -> dict[str, int]:
-        """Drivers that have a ticker, with its period in seconds."""
+        """The period in seconds of every driver that has a ticker."""
         return {name: period_s for name, (period_s, _) in self._tickers.items()}
 
     def sync(self, name: str) -> None:
-        """Start, stop or replace the ticker of a driver. Nothing happens where nothing changed."""
+        """Start, stop or replace the ticker of a driver. Does nothing if nothing changed."""
         if self._drivers.is_installed(name):
             self.refusals.limit_is(name, self._drivers.get(name).info.max_volumes_per_node)
         wanted_s = self.period_s(name)
@@ -133,7 +132,7 @@ class AttachLimitUpdater(NodePart):
         if ticker is not None:
             ticker.cancel()
             del self._tickers[name]
-            self._metrics.in_step(name, self._node, True)  # nobody keeps it in step any more
+            self._metrics.in_step(name, self._node, True)  # no ticker compares them any more
         if wanted_s:
             task = asyncio.create_task(self._tick(name, wanted_s), name=f"limits {self._node} {name}")
             self._tickers[name] = wanted_s, task
@@ -149,9 +148,9 @@ class AttachLimitUpdater(NodePart):
             await asyncio.wait(tasks)
 
     async def update_now(self, name: str) -> bool:
-        """An attach found no slot: ask the driver and write what it says; False when that did not work.
+        """Ask the driver after an attach found no slot, and write its answer; False if that failed.
 
-        Who asks while an update is under way that began after they noticed shares its outcome.
+        Shares the outcome of an update that is under way if it began after this call.
         """
         noticed_s = self._clock.monotonic()
         for attempt in range(_TRIES):
@@ -164,7 +163,7 @@ class AttachLimitUpdater(NodePart):
             except (TonnageError, TimeoutError) as exc:
                 self._failed(name, "exhausted", exc)
                 if isinstance(exc, Invalid):
-                    break  # the server does not take it, today: asking again does not change that
+                    break  # the server refuses it for now: a retry changes nothing
         return False
 
     # -- behind them --------------------------------------------------------------------------------------------------
@@ -181,19 +180,19 @@ class AttachLimitUpdater(NodePart):
                 except Exception:
                     self._metrics.failed(name, "periodic")
                     _log.exception("An attach limit could not be updated", node=self._node, driver=name)
-            # As Go's tickers: what fell into a slow update is left out, the rhythm stays.
+            # As Go's tickers: ticks missed during a slow update are skipped, the rhythm stays.
             late = max(self._clock.monotonic() - due_s, 0.0)
             due_s += period_s * (1 + late // period_s)
 
     def _failed(self, name: str, trigger: Trigger, failure: Exception) -> None:
-        """Count it, and log it once per cause: with a server that does not take it, it is the same at every tick."""
+        """Count a failed update, and log it once per cause: a server that refuses it refuses every tick."""
         self._metrics.failed(name, trigger)
         if self._told.get(name) != str(failure):
             self._told[name] = str(failure)
             _log.warning("An attach limit could not be updated", node=self._node, driver=name, error=str(failure))
 
     async def _update(self, name: str, trigger: Trigger, *, since_s: float) -> None:
-        """Ask and write, unless somebody did both after `since_s`. Raises TonnageError, TimeoutError."""
+        """Ask the driver and write its answer, unless done after `since_s`. Raises TonnageError, TimeoutError."""
         async with self._locks.setdefault(name, asyncio.Lock()):
             if self._done_from_s.get(name, float("-inf")) < since_s:
                 began_s = self._clock.monotonic()

@@ -1,4 +1,4 @@
-"""What the parts of a kubelet are given: `NodeCaches` and `NodeFaults` once a process, `NodeContext` once a node."""
+"""What the parts of a kubelet share: `NodeCaches` and `NodeFaults` once per process, `NodeContext` once per node."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
 
 
 class PodIndex:
-    """The pods of our nodes, as the API has them and as we have just written them, by uid, node and claim.
+    """The pods of our nodes by uid, node and claim: the API's version, or ours where we have just written a newer one.
 
-    Work is keyed by uid: a pod's name may come back while the mounts of the one before it are still there.
+    Work is keyed by uid: a new pod of the same name may come while the old pod's mounts still exist.
     """
 
     def __init__(self, pods: Cache[Pod], nodes: frozenset[str], *, clock: Clock) -> None:
@@ -36,18 +36,18 @@ class PodIndex:
         self._of_node = of_ours(lambda pod: (pod.spec.node_name,))
         self._of_claim = of_ours(lambda pod: [f"{pod.namespace}/{claim}" for claim in pod.claim_names()])
         self.ips: dict[str, str] = {}
-        """Addresses that are taken, each with the uid that has it."""
+        """The uid of the pod that has an IP address."""
         pods.add_handlers(on_add=self._take_ip, on_update=lambda _, new: self._take_ip(new), on_delete=self._free_ip)
 
     def pod(self, uid: str) -> Pod | None:
-        """The pod of this uid, None when it is gone or never was on a node of ours."""
+        """The pod of this uid; None if it is gone or was never on one of our nodes."""
         for shown in self._of_uid(uid):
             newest = self._written.get(shown.key)
             return newest if newest is not None and newest.uid == uid else None
         return None
 
     def note(self, written: Pod) -> Pod:
-        """What a write of ours returned: shown until the informer has caught up."""
+        """Show the pod that a write of ours returned until the informer has caught up."""
         self._take_ip(written)
         return self._written.store(written)
 
@@ -58,7 +58,7 @@ class PodIndex:
                 yield newest
 
     def with_claim(self, claim: Key) -> list[tuple[str, str]]:
-        """(node, uid) of each pod that mounts a claim."""
+        """(node, uid) of every pod that mounts a claim."""
         return [(pod.spec.node_name, pod.uid) for pod in self._of_claim(claim)]
 
     def _take_ip(self, pod: Pod) -> None:
@@ -74,11 +74,11 @@ _log = logs.logger(__name__)
 
 
 class NodeIdle(TonnageError):
-    """The node is stopped or removed on request, and leaves whatever it was at."""
+    """A fault stops or removes the node: it abandons its current work."""
 
 
 class NodeFaults:
-    """What is to go wrong on which node, as it is at this moment."""
+    """The faults that are active on the nodes now."""
 
     def __init__(self, file: FaultFile | None, *, clock: Clock) -> None:
         self._file = file
@@ -86,10 +86,10 @@ class NodeFaults:
         self._faults: tuple[Fault, ...] = ()
         self._complaint = ""
         self.changes = 0
-        """How often other faults were seen, by whomever: one that came and went between two looks counts twice."""
+        """How often the set of faults changed; a fault that came and went between two reads counts twice."""
 
     def read(self) -> tuple[Fault, ...]:
-        """Every fault. A file that is broken is complained about, and changes nothing."""
+        """Read all faults. A broken file is logged and changes nothing."""
         if self._file is not None:
             try:
                 found = self._file.all()
@@ -98,7 +98,7 @@ class NodeFaults:
                     self.changes += 1
                 self._complaint = ""
             except (InvalidFault, OSError) as exc:
-                if str(exc) != self._complaint:  # it is read at every step, and complained about once
+                if str(exc) != self._complaint:  # it is read at every step; log it once
                     self._complaint = str(exc)
                     _log.warning("The faults cannot be read", error=self._complaint)
         return self._faults
@@ -113,7 +113,7 @@ class NodeFaults:
         return self.is_removed(node) or self._active("node-stopped", node) is not None
 
     async def delay_or_stop(self, node: str) -> None:
-        """Called before each step of a pod: a slow node waits here. Raises NodeIdle when it is to do nothing more."""
+        """Called before every step of a pod: a slow node waits here. Raises NodeIdle when the node must stop."""
         if self.is_idle(node):
             raise NodeIdle(f"node {node} does nothing on request")
         slow = self._active("node-slow", node)
@@ -125,7 +125,7 @@ class NodeFaults:
 
 @dataclass(frozen=True, slots=True)
 class VolumeLookup:
-    """Where claims, volumes and drivers are looked up; each answers None for what is not there."""
+    """Look up claims, volumes and drivers; None for a missing one."""
 
     claim: Callable[[Key], PersistentVolumeClaim | None]
     volume: Callable[[str], PersistentVolume | None]
@@ -134,7 +134,7 @@ class VolumeLookup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCaches:
-    """The API as the nodes of one process know it."""
+    """The API objects that the nodes of one process know."""
 
     pods: PodIndex
     nodes: MutationCache[Node]
@@ -151,12 +151,12 @@ class NodeCaches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeContext:
-    """One node: its name, and how its parts reach the API, the time, people (events) and metrics."""
+    """One node: its name, and how its parts reach the API, the clock, events and metrics."""
 
     node: str
     client: Client
     leases: Client
-    """For the node's heartbeat, which must not wait behind anything."""
+    """For the node's heartbeat, which must never wait behind other requests."""
     settings: NodeSettings
     caches: NodeCaches
     recorder: Recorder
@@ -170,7 +170,6 @@ class NodeContext:
         return self.faults.is_idle(self.node)
 
     async def delay_or_stop(self) -> None:
-        """Called before each step of a pod: a slow node waits here. Raises NodeIdle when it is to do nothing more."""
         await self.faults.delay_or_stop(self.node)
 
 

@@ -1,7 +1,7 @@
-"""Writes one node's CSINode: makes it, puts drivers in, takes them out, and writes only what differs.
+"""Writes one node's CSINode: creates it, adds and removes drivers, and writes only differences.
 
-Changes are read, changed and patched with the version that was read. It is a PATCH because KEP-4876's queries for
-operators look for that verb. An entry that differs is removed and put at the end, as upstream does.
+A change reads the CSINode and patches it with the version it read. It is a PATCH because KEP-4876's queries for
+operators look for that verb. As upstream does, an entry that differs is removed and appended.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX_COUNT: Final = 2**31 - 1
 
 
 def new_csi_node(node_name: str, node_uid: str) -> Doc:
-    """A CSINode without drivers, which goes when its node goes."""
+    """A CSINode without drivers. Its node owns it, so that it is deleted with the node."""
     owner = {"apiVersion": "v1", "kind": "Node", "name": node_name, "uid": node_uid}
     return {
         "apiVersion": "storage.k8s.io/v1",
@@ -37,13 +37,13 @@ def new_csi_node(node_name: str, node_uid: str) -> Doc:
 
 
 def belongs_to(csi_node: Doc, node_uid: str) -> bool:
-    """Whether this is the CSINode of this life of the node, and not of one that was deleted."""
+    """False for a CSINode left over from a deleted node of the same name."""
     owners = csi_node["metadata"].get("ownerReferences", ())
     return any(owner.get("kind") == "Node" and owner.get("uid") == node_uid for owner in owners)
 
 
 def entry_of(driver: str, info: csi.NodeGetInfoResponse) -> Doc:
-    """What a driver says of itself and this node. A count of 0 is unknown, and a negative one makes no sense."""
+    """The CSINode entry from a driver's NodeGetInfo. A count of 0 means unknown; a negative count is left out."""
     entry: Doc = {"name": driver, "nodeID": info.node_id}
     if keys := sorted(info.accessible_topology.segments):
         entry["topologyKeys"] = keys
@@ -53,7 +53,7 @@ def entry_of(driver: str, info: csi.NodeGetInfoResponse) -> Doc:
 
 
 def with_entry(csi_node: Doc, entry: Doc, *, count_may_change: bool = True) -> Doc | None:
-    """The CSINode with this entry; None when it has it. Without `count_may_change` a count that is there stays."""
+    """The CSINode with this entry; None if it already has it. Without `count_may_change` an existing count stays."""
     drivers = dig(csi_node, "spec", "drivers") or []
     before = next((driver for driver in drivers if driver["name"] == entry["name"]), None)
     if before is not None and not count_may_change:
@@ -68,7 +68,7 @@ def with_entry(csi_node: Doc, entry: Doc, *, count_may_change: bool = True) -> D
 
 
 def without_entry(csi_node: Doc, driver: str) -> Doc | None:
-    """The CSINode without a driver; None when it is not there."""
+    """The CSINode without a driver; None if the driver is not in it."""
     drivers = dig(csi_node, "spec", "drivers") or []
     left = [each for each in drivers if each["name"] != driver]
     if len(left) == len(drivers):
@@ -89,7 +89,7 @@ _log = logs.logger(__name__)
 
 
 class CsiNodeWriter(NodePart):
-    """The one writer of a node's CSINode in this process; changes come one after the other."""
+    """The only writer of a node's CSINode in this process; changes run one after the other."""
 
     def __init__(self, context: NodeContext) -> None:
         super().__init__(context)
@@ -97,7 +97,7 @@ class CsiNodeWriter(NodePart):
         self._lock = asyncio.Lock()
 
     async def put(self, node: Node, driver: InstalledDriver) -> bool:
-        """Make the driver's entry say what it last said of itself; True when that took a write.
+        """Write the driver's last NodeGetInfo answer into its entry; True if that took a write.
 
         Raises ApiError: Invalid when the driver changed its node id or topology keys.
         """
@@ -115,14 +115,14 @@ class CsiNodeWriter(NodePart):
         return await self._change(node, lambda doc: without_entry(doc, driver))
 
     async def ensure(self, node: Node, shown: CSINode | None) -> None:
-        """See that there is a CSINode of this life of the node; `shown` is the informer's copy."""
+        """Create the CSINode if this node has none. `shown` is the informer's copy."""
         if shown is None or not any(owner.uid == node.uid for owner in shown.metadata.owner_references):
             await self._change(node, lambda doc: None)
 
     async def register(self, node: Node, shown: CSINode | None, driver: InstalledDriver) -> None:
-        """Write the entry of a driver that was found, or whose entry is missing or wrong. Raises as `put` does.
+        """Write the entry of a newly found driver, or one that is missing or wrong. Raises as `put` does.
 
-        The count is written when the driver is found; later corrections are the business of `attach_limits`.
+        The count is written when the driver is found; `attach_limits` corrects it later.
         """
         count_may_change = self._count_may_change and not driver.is_registered
         entry = entry_of(driver.name, driver.info)
@@ -135,7 +135,7 @@ class CsiNodeWriter(NodePart):
             await self._client.delete(CSINode, self._node)
 
     async def _change(self, node: Node, change: Callable[[Doc], Doc | None]) -> bool:
-        """Write what `change` makes of the CSINode, which is made first where there is none."""
+        """Write the CSINode that `change` returns; create it first if there is none. True if something was written."""
         async with self._lock:
             for attempt in range(_TRIES):
                 try:
@@ -161,7 +161,7 @@ class CsiNodeWriter(NodePart):
             return await self._make(node)
         if belongs_to(found, node.uid):
             return found
-        # It is left over from a node of this name that was deleted; the garbage collector would take it anyway.
+        # This one is left over from a deleted node of the same name; the garbage collector would delete it anyway.
         await self._client.delete(CSINode, self._node, uid=found["metadata"]["uid"])
         return await self._make(node)
 

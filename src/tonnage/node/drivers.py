@@ -1,7 +1,7 @@
-"""The drivers of one node: found by their sockets, asked who they are, forgotten when the socket is gone.
+"""The CSI drivers of one node: found by their sockets, asked for their name, forgotten when the socket is gone.
 
-A driver that was killed leaves its socket behind and stays installed; with a new socket it is asked again. Which driver
-an address belonged to is kept in a file, so that one that went while we were not running is noticed, after a grace.
+A killed driver leaves its socket and stays installed; a new socket is a new process, which is asked again. Files record
+which driver an address belonged to: a driver that went while we were not running is noticed after a grace period.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tonnage.node.context import NodeContext, NodePart
 from tonnage.private_files import own_folder, read_own, write_private
 
 _ASK_S: Final = 5.0
-"""How long a driver may take to say who it is; then it is asked again at the next poll."""
+"""Timeout for a driver's first answers; after it the driver is asked again at the next poll."""
 
 _log = logs.logger(__name__)
 
 
 class DriverNotFound(TonnageError):
-    """A volume's driver is not on this node, or not yet."""
+    """A volume's driver is not installed on this node (yet)."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -39,7 +39,7 @@ class DriverNotFound(TonnageError):
 
 @dataclass(slots=True, eq=False)
 class InstalledDriver:
-    """A driver that is installed on a node; `info` is what it last said of the node."""
+    """A driver installed on a node. `info` is its last NodeGetInfo answer."""
 
     name: str
     address: str
@@ -47,13 +47,13 @@ class InstalledDriver:
     info: csi.NodeGetInfoResponse
     can: NodeCapabilities
     socket: tuple[int, ...]
-    """Which socket it was found at: another one is another process."""
+    """Identity of the socket: a different one means a different process."""
     is_registered: bool = False
-    """What it said when it was found has been written into the CSINode."""
+    """The NodeGetInfo answer of this process has been written into the CSINode."""
 
 
 class Drivers(NodePart):
-    """Keeps the list of one node's drivers. `on_change` gets the name of a driver that came, changed or went."""
+    """The list of one node's drivers. `on_change` gets the name of a driver that came, changed or went."""
 
     def __init__(self, context: NodeContext, on_change: Callable[[str], None]) -> None:
         super().__init__(context)
@@ -66,10 +66,10 @@ class Drivers(NodePart):
         self._clients: dict[str, CsiClient] = {}
         self._complained: set[str] = set()
         self._expected: dict[str, str] = {}
-        """Drivers that were here when we last ran and have not been found yet, each with its address."""
+        """Address by name of the drivers that were installed when we last ran and have not been found yet."""
         self._expected_until_s = 0.0
         self.gone: set[str] = set()
-        """Drivers that were here and are not: their entries are to be taken out of the CSINode, then `unregistered`."""
+        """Drivers that are gone and whose CSINode entries must be removed; then call `unregistered`."""
 
     def get(self, name: str) -> InstalledDriver:
         for driver in self._by_address.values():
@@ -84,7 +84,7 @@ class Drivers(NodePart):
         return tuple(self._by_address.values())
 
     def recover(self) -> None:
-        """Read which drivers were here when we last ran. Each has the grace of a start to come back."""
+        """Read which drivers were installed when we last ran. They have the start's grace period to come back."""
         self._expected_until_s = self._clock.monotonic() + self._settings.driver_start_grace_s
         for path in sorted(self._folder.glob("*.json")):
             try:
@@ -100,7 +100,7 @@ class Drivers(NodePart):
             self._give_up_expected()
 
     def unregistered(self, name: str) -> None:
-        """A driver that went has been taken out everywhere."""
+        """Forget a gone driver: its CSINode entry has been removed."""
         self.gone.discard(name)
         if not self.is_installed(name):
             (self._folder / f"{name}.json").unlink(missing_ok=True)
@@ -152,7 +152,7 @@ class Drivers(NodePart):
         self._on_change(driver.name)
 
     def _give_up_expected(self) -> None:
-        """The grace of a start is over: an expected driver whose socket is not there is gone."""
+        """The start's grace period is over: an expected driver without a socket is gone."""
         for name, address in self._expected.items():
             if address not in self._addresses or socket_identity(address) is None:
                 self.gone.add(name)

@@ -23,14 +23,14 @@ from tonnage.node.registration import Registration
 
 _WORKERS: Final = 8
 _SLOW_S: Final = 1.0
-"""What takes longer goes on without a worker: a driver that hangs holds up its own pods, and no others."""
+"""Work that takes longer continues without a worker: a driver that hangs delays only its own pods."""
 _COMPLETE_S: Final = 5.0
 _FIRST_RETRY_S, _MAX_RETRY_S = 0.5, 122.0
-"""Upstream's pauses between tries of one volume."""
+"""Upstream's pauses between retries of one volume."""
 
 
 class Kubelet(NodePart):
-    """The agent of one node. What it shares with others is handed in; what it remembers is its own."""
+    """The agent of one node. Shared parts are passed in; its state is its own."""
 
     def __init__(self, context: NodeContext) -> None:
         super().__init__(context)
@@ -62,9 +62,9 @@ class Kubelet(NodePart):
             max_retry_s=10.0,
         )
         self._slow: dict[str, asyncio.Task[float | None]] = {}
-        """By key, work that goes on without a worker; its key is added when it is done."""
+        """Work that continues without a worker, by key; the key is queued when the work ends."""
         self.has_polled = asyncio.Event()
-        """The sockets of drivers have been polled once."""
+        """The drivers' sockets have been polled once."""
 
     def enqueue_all(self) -> None:
         """Reconcile the node and everything on it: at the start, and when a driver or a fault came or went."""
@@ -77,7 +77,7 @@ class Kubelet(NodePart):
             self.pod_queue.add(f"{STAGED}{volume}")
 
     async def run(self) -> None:
-        """Run until cancelled. The shared informers must be in step before."""
+        """Run until cancelled. The shared informers must be synced."""
         self.drivers.recover()
         self.mounter.recover()
         self._recorder.start()
@@ -110,8 +110,8 @@ class Kubelet(NodePart):
             await within(self._clock, _COMPLETE_S, self.registration.is_complete.wait())
 
     async def _work(self) -> None:
-        # Not before the sockets were polled: mounts from before a restart would find their driver missing. Nor before
-        # the Node says what there is: pods are admitted by it.
+        # Mounts from before a restart need their driver, so the sockets are polled first. Pods are admitted by the
+        # Node's capacity, so the Node is registered first.
         await self.has_polled.wait()
         await self.registration.is_registered.wait()
         self.worker.admission.restore()
@@ -120,7 +120,7 @@ class Kubelet(NodePart):
     async def _register(self, name: str) -> float | None:
         again_s = await self.registration.reconcile(has_polled=self.has_polled.is_set())
         if again_s is not None:
-            await self.worker.report_in_use()  # the Node may be a new one
+            await self.worker.report_in_use()  # the Node may have been recreated
         return again_s
 
     async def _watch_sockets(self) -> None:
@@ -137,13 +137,13 @@ class Kubelet(NodePart):
         self.enqueue_all()
 
     async def _reconcile(self, key: str) -> float | None:
-        """Do one piece of work, or take up the result of one that took long. Raises TonnageError."""
+        """Do one piece of work, or take the result of slow work. Raises TonnageError."""
         slow = self._slow.get(key)
         if slow is not None:
             if slow.done():
                 del self._slow[key]
                 slow.result()
-                return 0.0  # there may be news since it began
+                return 0.0  # something may have changed since it began
             return None
         work = asyncio.create_task(self._work_on(key), name=key)
         timer = asyncio.ensure_future(self._clock.sleep(_SLOW_S))

@@ -1,7 +1,7 @@
-"""What the nodes count: KEP-4876's updates under the names that it proposes, rejections and CSI calls under kubelet's.
+"""What the nodes count: KEP-4876's updates under the KEP's names, rejections and CSI calls under the kubelet's.
 
-`csi_node_update_duration_seconds` runs from the tick, or from the failed attach, to a CSINode that says what the driver
-says.
+`csi_node_update_duration_seconds` runs from the tick, or from the failed attach, until the CSINode has the driver's
+answer.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class NodeMetrics:
         self.queues = WorkQueueMetrics(registry)
         """For `Reconciler(metrics=…)`."""
         self.calls = kubelet_calls(registry)
-        """Calls to drivers, under kubelet's name."""
+        """Calls to drivers, under the kubelet's name."""
 
     def in_step(self, driver: str, node: str, is_so: bool) -> None:
-        """Whether a node's CSINode says what its driver told last."""
+        """Note whether a node's CSINode has its driver's last answer."""
         nodes = self._out_of_step.setdefault(driver, set())
         nodes.discard(node) if is_so else nodes.add(node)
         self._mismatched.labels(driver).set(len(nodes))
@@ -75,6 +75,6 @@ class NodeMetrics:
         self._errors.labels(driver, trigger).inc()
 
     def rejected(self, reason: str) -> None:
-        """Resources have names without number: upstream counts those that are not its own under one label, too."""
+        """Count a rejected pod. Extended resources share one label, as upstream, because their names have no limit."""
         is_of_others = reason.startswith(_OUT_OF) and reason.removeprefix(_OUT_OF) not in (*NATIVE, PODS)
         self._rejections.labels(f"{_OUT_OF}ExtendedResources" if is_of_others else reason).inc()

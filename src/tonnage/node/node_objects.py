@@ -1,7 +1,7 @@
-"""A node's own objects, as its kubelet writes them: Node, what changes in it, and the Lease.
+"""A node's own objects as its kubelet writes them: the Node, patches of it, and the Lease.
 
-A kubelet writes what is its own (standard labels, capacity, conditions, volumesInUse) and never the rest. Resources
-that others put into the capacity stay, and become allocatable.
+A kubelet writes its own fields (standard labels, capacity, conditions, volumesInUse) and no others. Resources that
+others put into the capacity stay, and become allocatable.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def standard_labels(name: str) -> dict[str, str]:
 
 
 def new_node(name: str, settings: NodeSettings, *, now: datetime) -> Doc:
-    """A node that registers itself."""
+    """The Node of a kubelet that registers itself."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -63,12 +63,12 @@ def new_node(name: str, settings: NodeSettings, *, now: datetime) -> Doc:
 
 
 def missing_labels(node: Node) -> dict[str, str]:
-    """Standard labels that a node lacks or has wrong: mostly one that somebody else made."""
+    """Standard labels that a node lacks or has wrong, mostly because somebody else created the Node."""
     return {key: value for key, value in standard_labels(node.name).items() if node.metadata.labels.get(key) != value}
 
 
 def status_patch(node: Node, settings: NodeSettings, *, now: datetime) -> Doc | None:
-    """What the node's status lacks, as a strategic patch; None while it says what it should, recently enough."""
+    """What the node's status lacks, as a strategic patch; None while it is correct and recent enough."""
     machine = _machine(node.name, settings)
     capacity = {**node.status.capacity, **_quantities(settings.capacity)}
     allocatable = allocatable_of(capacity)
@@ -85,7 +85,7 @@ def status_patch(node: Node, settings: NodeSettings, *, now: datetime) -> Doc | 
 
 
 def allocatable_of(capacity: Mapping[str, Quantity]) -> dict[str, Quantity]:
-    """The capacity, with huge pages taken off the memory. Mirrors MachineInfo of pkg/kubelet/nodestatus."""
+    """The capacity, with huge pages subtracted from the memory. Mirrors MachineInfo of pkg/kubelet/nodestatus."""
     left = {name: max(quantity, _ZERO) for name, quantity in capacity.items()}
     for name, pages in capacity.items():
         if name.startswith("hugepages-") and "memory" in left:
@@ -94,7 +94,7 @@ def allocatable_of(capacity: Mapping[str, Quantity]) -> dict[str, Quantity]:
 
 
 def require_no_collision(labels: Mapping[str, str], topology: Mapping[str, str]) -> None:
-    """Raises ValueError when the node, or a driver before this one, has a label with another value."""
+    """Raises ValueError if the node or an earlier driver has one of the labels with another value."""
     for key, value in topology.items():
         if (before := labels.get(key)) is not None and before != value:
             raise ValueError(
@@ -104,7 +104,7 @@ def require_no_collision(labels: Mapping[str, str], topology: Mapping[str, str])
 
 
 def is_node_id(told: str) -> bool:
-    """Whether a CSINode can tell it: it is there, and not too long."""
+    """True if a CSINode can hold it: not empty, and not too long."""
     return 0 < len(told.encode()) <= _NODE_ID_BYTES
 
 
@@ -118,7 +118,7 @@ def require_storable(node_id: str, topology: Mapping[str, str]) -> None:
 
 
 def topology_patch(node: Node, topology: Mapping[str, str], node_ids: Mapping[str, str]) -> Doc | None:
-    """Labels and node ids that drivers told of, as a merge patch; None when the node has them."""
+    """The drivers' labels and node ids, as a merge patch; None if the node has them."""
     labels = {key: value for key, value in topology.items() if key not in node.metadata.labels}
     said = json.dumps(dict(node_ids), separators=(",", ":"), sort_keys=True, ensure_ascii=False)
     annotations = {} if node.metadata.annotations.get(NODE_ID_ANNOTATION) == said else {NODE_ID_ANNOTATION: said}
@@ -178,15 +178,15 @@ def _machine(name: str, settings: NodeSettings) -> Doc:
 
 
 def _is_told(shown: NodeCondition | None, wanted: tuple[str, str, str, str], now: datetime, report_s: float) -> bool:
-    """Whether a condition says what it should and was repeated recently enough."""
+    """True if a condition is as wanted and its heartbeat is recent enough."""
     if shown is None or shown.last_heartbeat_time is None or (shown.status, shown.reason) != wanted[1:3]:
         return False
-    # One from the future was written before the clock was set back.
+    # A heartbeat from the future was written before the clock was set back.
     return timedelta() <= now - shown.last_heartbeat_time < timedelta(seconds=report_s)
 
 
 def _conditions(shown: Iterable[NodeCondition], *, now: datetime) -> list[Doc]:
-    """Every condition with a fresh heartbeat; the time of its last change stays where its status does."""
+    """Every condition with a fresh heartbeat; lastTransitionTime stays where the status stays."""
     before = {each.type: each for each in shown}
     made = []
     for type_, status, reason, message in _CONDITIONS:

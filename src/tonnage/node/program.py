@@ -1,8 +1,8 @@
-"""`NodeProgram`: the kubelets of many nodes in one process, on one set of informers. `tonnage node` is this.
+"""`NodeProgram` runs the kubelets of many nodes in one process on one set of informers. `tonnage node` starts it.
 
-    informers ──► event handlers (PodIndex: by uid, node, claim) ──► that Kubelet's queue
+    informers ──► event handlers (PodIndex: by uid, node, claim) ──► the node's Kubelet and its queue
 
-Killed at any point it finds its mounts on disk and everything else in the API.
+After a kill it finds its mounts on disk and everything else in the API.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _POLL_FAULTS_S: Final = 0.25
 
 
 class NodeProgram:
-    """Plays every node that the settings name."""
+    """Runs a kubelet for every node that the settings name."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class NodeProgram:
         telling: Client | None = None,
         leases: Client | None = None,
     ) -> None:
-        """`telling` writes events, `leases` the nodes' heartbeats; by default both are `client`."""
+        """`telling` writes events, `leases` the nodes' heartbeats; the default of both is `client`."""
         self.settings = settings
         self._clock = clock
         self.metrics = metrics
@@ -86,7 +86,7 @@ class NodeProgram:
         count_dropped_events(metrics.registry, self._recorders.values)
 
     async def __aenter__(self) -> Self:
-        """Begin. Raises NotOurs when the nodes' folders are somebody else's: pods' volumes would be, too."""
+        """Start the informers. Raises NotOurs if the nodes' folders, and so pods' volumes, belong to somebody else."""
         own_folder(self.settings.root_dir)
         for folder in map(self.settings.folder, self.settings.names):
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -113,7 +113,7 @@ class NodeProgram:
             tasks.create_task(self._watch_faults(), name="faults")
 
     async def wait_ready(self) -> None:
-        """Return when every node and the drivers that it has are registered; idle ones are not waited for."""
+        """Return when every node and its drivers are registered; idle nodes are not waited for."""
         await self.informers.wait_synced()
         for kubelet in self.kubelets.values():
             await kubelet.wait_complete()

@@ -1,7 +1,7 @@
-"""One node's own objects, kept: the Node with its status and labels from drivers, its CSINode, and its Lease.
+"""Keeps one node's own objects: the Node with its status and the drivers' labels, the CSINode, and the Lease.
 
-A Node that was deleted is made again, unless the node was removed on request. A driver whose registration is refused is
-tried again by itself, at growing intervals, and logged once per cause; the others are registered meanwhile.
+A deleted Node is created again, unless a fault removes it. A refused driver is retried alone, at growing intervals, and
+logged once per cause; the other drivers are registered meanwhile.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ class Registration(NodePart):
         self._drivers = drivers
         self._backoff = KeyedBackoff(clock=self._clock, rng=self._rng, first_s=_FIRST_S, max_s=_MAX_S)
         self._told: dict[str, str] = {}  # why a driver's last registration failed
-        self._was_unschedulable = False  # upstream's lastNodeUnschedulable: a start tells of a cordon again
+        self._was_unschedulable = False  # upstream's lastNodeUnschedulable: after a start a cordon is reported again
         self._wake = asyncio.Event()
         self.is_registered = asyncio.Event()
-        """The Node has been there once."""
+        """The Node has existed once."""
         self.is_complete = asyncio.Event()
-        """So has every driver that was found, in the CSINode."""
+        """Every driver found has once been in the CSINode."""
         self.writer = CsiNodeWriter(context)
 
     async def reconcile(self, *, has_polled: bool) -> float | None:
-        """Make the node's objects what they should be; seconds until the next time, None while the node is idle.
+        """Reconcile the node's objects; returns seconds until the next time, None while the node is idle.
 
         `has_polled`: every socket has been polled. Raises TonnageError.
         """
@@ -65,7 +65,7 @@ class Registration(NodePart):
         return min((self._settings.status_update_s, *waits_s))
 
     async def put(self, driver: InstalledDriver) -> bool:
-        """Write what a driver says of itself into its CSINode entry. Raises NotFound while there is no Node."""
+        """Write a driver's last answer into its CSINode entry. Raises NotFound while there is no Node."""
         node = self._nodes.get(self._node)
         if node is None:
             raise NotFound(f'nodes "{self._node}" not found', kind="nodes", name=self._node)
@@ -97,7 +97,7 @@ class Registration(NodePart):
     def _record_changes(self, before: Node | None, node: Node) -> None:
         if not self.is_registered.is_set():
             self._record(node, "Starting", "Starting kubelet.")
-        if before is None or not before.is_ready:  # it never is anything but Ready when it has written its status
+        if before is None or not before.is_ready:  # its status never says anything but Ready
             self._record_status(node, "NodeReady")
         if node.spec.unschedulable != self._was_unschedulable:
             self._was_unschedulable = node.spec.unschedulable
@@ -111,7 +111,7 @@ class Registration(NodePart):
         self._recorder.event(about, "Normal", reason, reason, note)
 
     async def _ensure_drivers(self, node: Node) -> list[float]:
-        """Register what is installed, each driver for itself; in how many seconds those that were refused are tried."""
+        """Register the installed drivers, independently; returns the seconds until each refused driver is retried."""
         installed = self._drivers.installed()
         topology, agreeing = self._topology(node, installed)
         if installed:
@@ -138,7 +138,7 @@ class Registration(NodePart):
     def _topology(
         self, node: Node, installed: tuple[InstalledDriver, ...]
     ) -> tuple[dict[str, str], list[InstalledDriver]]:
-        """The labels that drivers tell of, and those drivers that may be registered now: who contradicts is refused."""
+        """The drivers' labels, and the drivers to register now. A driver that contradicts a label is refused."""
         topology: dict[str, str] = {}
         agreeing: list[InstalledDriver] = []
         for driver in installed:
@@ -156,11 +156,11 @@ class Registration(NodePart):
         return topology, agreeing
 
     def _left_s(self, driver: InstalledDriver) -> float:
-        """How long a refused driver has to wait before it is tried again; 0 for one that says something new."""
+        """Seconds until a refused driver is retried; 0 if its answer has changed."""
         return self._backoff.left_s(driver.name, _said(driver))
 
     def _refuse(self, driver: InstalledDriver, failure: TonnageError) -> None:
-        """Note when a driver that could not be registered is tried again, and log each new reason once."""
+        """Note when a refused driver is retried, and log each new reason once."""
         pause_s = self._backoff.failed(driver.name, _said(driver))
         if self._told.get(driver.name) != failure.message:
             self._told[driver.name] = failure.message
@@ -191,11 +191,11 @@ class Registration(NodePart):
     # -- the heartbeat ------------------------------------------------------------------------------------------------
 
     def renew_now(self) -> None:
-        """Renew the Lease without waiting for its interval: a fault has been taken back."""
+        """Renew the Lease at once: a fault has ended."""
         self._wake.set()
 
     async def renew_lease_forever(self) -> None:
-        """Renew the Lease at intervals, until cancelled. Many nodes of one process spread over the interval."""
+        """Renew the Lease at intervals until cancelled. The nodes of one process spread over the interval."""
         await self.is_registered.wait()
         pause_s, complaint = 0.0, ""
         while True:
@@ -212,7 +212,7 @@ class Registration(NodePart):
                     pause_s *= self._rng.uniform(0.1, 1.0)
                 complaint = ""
             except TonnageError as exc:
-                if exc.message != complaint:  # with a server that is away it would be the same every second
+                if exc.message != complaint:  # while the server is down it is the same every second
                     complaint = exc.message
                     _log.warning("The lease could not be renewed", node=self._node, error=complaint)
                 pause_s = min(_RETRY_RENEWAL_S, pause_s)

@@ -1,4 +1,4 @@
-"""What may be said about the nodes of one process."""
+"""The settings of the nodes of one process."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ from tonnage.gates import Gates
 
 DEFAULT_CAPACITY: Final = {"cpu": "8", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
 PROGRAM: Final = "kubelet"
-"""How events and field managers name a node's agent: people look for this word."""
+"""The kubelet's name in events and field managers: people search for this word."""
 KUBELET_VERSION: Final = f"v{KUBERNETES_VERSION}+tonnage"
 ATTACH_ERROR_GRACE_S: Final = 15.0
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
 
 def architecture() -> str:
-    """This machine's, as Go and therefore Kubernetes spell it."""
+    """This machine's architecture, as Go and Kubernetes spell it."""
     machine = platform.machine()
     return _ARCHITECTURES.get(machine, machine)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
-    """`csi_addresses` may hold `{node}`, which becomes each node's name; `root_dir` has a folder for each node.
+    """In `csi_addresses`, `{node}` becomes the node's name; `root_dir` has a folder per node.
 
-    `attach_error_grace_s`: how long an attach must have failed for want of slots before its pod is given up; upstream
-    waits 2 min 3 s. `confined_grace_s`: how long a volume may be confined to other nodes (KEP-5381) before its pod is
-    given up. `driver_start_grace_s`: how long a driver may be missing after a start until it is taken out of the
-    CSINode.
+    `attach_error_grace_s`: how long attaching must fail for lack of slots before the pod is failed; upstream waits 2
+    min 3 s. `confined_grace_s`: how long a volume may be confined to other nodes (KEP-5381) before the pod is failed.
+    `driver_start_grace_s`: how long a driver may be missing after a start before it is removed from the CSINode.
     """
 
     names: tuple[str, ...]

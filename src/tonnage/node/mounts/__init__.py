@@ -1,1 +1,1 @@
-"""The volumes of a node's pods: what to mount where, staged, published, expanded and taken down again."""
+"""The volumes of a node's pods: which to mount where, and staging, publishing, expanding and unmounting them."""

@@ -1,4 +1,4 @@
-"""The node's half of expanding a volume: expand what is mounted, then write the claim's new capacity."""
+"""The node's half of expanding a volume: expand the mounted volume, then write the claim's new capacity."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _ON_NODE: Final = ("", NODE_PENDING, NODE_IN_PROGRESS, NODE_INFEASIBLE)
 
 
 def pending_size(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Quantity | None:
-    """The size that the node shall expand to; None when there is nothing to do, or not yet."""
+    """The size that the node must expand to; None if there is nothing to do, or not yet."""
     size, before = volume.spec.capacity.get("storage"), claim.status.capacity.get("storage")
     if size is None or before is None or not before < size:
         return None
     if claim.status.allocated_resource_statuses.get("storage", "") not in _ON_NODE:
-        return None  # the controller side is still at it
+        return None  # the controller has not finished its half
     return size
 
 
 def finished_patch(claim: PersistentVolumeClaim, size: Quantity) -> Doc:
-    """The claim's status once its volume has this size everywhere: a strategic patch. Mirrors MarkFSResizeFinished."""
+    """The claim's status after the expansion, as a strategic patch. Mirrors MarkFSResizeFinished."""
     present = {condition.type for condition in claim.status.conditions}
     return {
         "metadata": {"uid": claim.uid},
@@ -51,7 +51,7 @@ class Expander(NodePart):
         self._mounter = mounter
 
     async def expand(self, pod: Pod, to_mount: VolumeToMount) -> None:
-        """Expand a mounted volume if its claim waits for that. Raises TonnageError; then it is to be tried again."""
+        """Expand a mounted volume if its claim waits for that. Raises TonnageError if it must be retried."""
         claim = self._claims.get(to_mount.claim) if to_mount.claim else None
         if claim is None or to_mount.volume is None or to_mount.read_only:
             return

@@ -38,7 +38,7 @@ _RECORDS: Final = (
     f"{_DEVICES}/*/data/*.json",
     f"pods/*/volumes/{_ESCAPED}/*/{RECORD}",
 )
-"""Globs below the root that find every record."""
+"""Globs below the root that match every record."""
 _LEFTOVERS: Final = (
     f"{_PLUGIN}/*/*/.{RECORD}.*",
     f"{_DEVICES}/*/data/.*.json.*",
@@ -48,13 +48,13 @@ _LEFTOVERS: Final = (
     f"{_DEVICES}/publish/*",
     f"{_DEVICES}/*",
     f"pods/*/volumes/{_ESCAPED}/*",
-    # Folders go from the innermost outwards, and it may have been killed on the way.
+    # Folders are removed from the innermost outwards; the process may have been killed in between.
     f"pods/*/volumes/{_ESCAPED}",
     f"pods/*/volumeDevices/{_ESCAPED}",
     "pods/*/*",
     "pods/*",
 )
-"""Globs below the root for what a process that was killed may leave: half-written records, empty folders."""
+"""Globs below the root for what a killed process may leave: half-written records, empty folders."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +71,12 @@ class MountRecord:
 
     @property
     def volume_id(self) -> str:
-        """The same for every use of the volume on a node."""
+        """The same for all pods that use the volume on a node."""
         return f"{self.driver}^{self.handle}"
 
     @property
     def unique_name(self) -> str:
-        """What Node.status.volumesInUse and volumesAttached call it."""
+        """The volume's name in Node.status.volumesInUse and volumesAttached."""
         return unique_volume_name(self.driver, self.handle)
 
 
@@ -85,7 +85,7 @@ class MountPaths:
     root: Path
 
     def staging(self, record: MountRecord) -> Path:
-        """What NodeStageVolume is given."""
+        """The path for NodeStageVolume."""
         if record.is_block:
             return self.root / _DEVICES / "staging" / record.name
         return self._staging_folder(record) / "globalmount"
@@ -96,7 +96,7 @@ class MountPaths:
         return self._staging_folder(record) / RECORD
 
     def target(self, record: MountRecord) -> Path:
-        """What NodePublishVolume is given."""
+        """The path for NodePublishVolume."""
         if record.is_block:
             return self.root / _DEVICES / "publish" / record.name / record.pod_uid
         return self._pod_folder(record) / "mount"
@@ -107,7 +107,7 @@ class MountPaths:
         return self._pod_folder(record) / RECORD
 
     def device_link(self, record: MountRecord) -> Path:
-        """Where the pod finds a block volume."""
+        """The pod's path to a block volume."""
         return self.root / "pods" / record.pod_uid / "volumeDevices" / _ESCAPED / record.name
 
     def pod(self, uid: str) -> Path:
@@ -125,7 +125,7 @@ _log = logs.logger(__name__)
 
 
 def save(path: Path, record: MountRecord, *, node: str, attachment: str) -> None:
-    """Write a record, all at once; nothing when it is there already."""
+    """Write a record atomically; does nothing if it exists."""
     said = {
         "specVolID": record.name,
         "volumeHandle": record.handle,
@@ -146,7 +146,7 @@ def save(path: Path, record: MountRecord, *, node: str, attachment: str) -> None
 
 
 def load(path: Path) -> MountRecord | None:
-    """A record; None for a file that is none, which is logged and left alone."""
+    """Read a record; None for a file that is not one, which is logged and left alone."""
     try:
         said = json.loads(read_own(path))
         return MountRecord(
@@ -164,13 +164,13 @@ def load(path: Path) -> MountRecord | None:
 
 
 def scan(paths: MountPaths) -> list[MountRecord]:
-    """Every record below a node's root, in the order of their paths."""
+    """Every record below a node's root, sorted by path."""
     found = sorted(path for pattern in _RECORDS for path in paths.root.glob(pattern))
     return [record for path in found if (record := load(path)) is not None]
 
 
 def sweep(paths: MountPaths) -> None:
-    """Take away what a process left that was killed while it wrote or removed a record."""
+    """Remove what a process leaves that is killed while it writes or removes a record."""
     for pattern in _LEFTOVERS:
         for path in sorted(paths.root.glob(pattern)):
             if path.is_dir() and not path.is_symlink():
@@ -180,13 +180,13 @@ def sweep(paths: MountPaths) -> None:
 
 
 def remove(path: Path, *, upto: Path) -> None:
-    """Remove a record, then the folders above it that are empty, below `upto`. Never anything with content in it."""
+    """Remove a record, then the empty folders above it, below `upto`. Folders with content stay."""
     path.unlink(missing_ok=True)
     remove_empty(path.parent, upto=upto)
 
 
 def remove_empty(folder: Path, *, upto: Path) -> None:
-    """Remove a folder and those above it while they are empty. A volume's content is never touched."""
+    """Remove a folder and the folders above it while they are empty. A volume's content is never touched."""
     while folder != upto and upto in folder.parents:
         try:
             folder.rmdir()

@@ -1,8 +1,8 @@
-"""What a pod's volumes ask of its node: which volume of which driver goes where, or why that cannot be said yet.
+"""Which volumes of a pod its node must mount where, or why that is not known yet.
 
-Only volumes of CSI drivers are mounted, through claims or inline. Checks and words are upstream's
-(desiredStateOfWorldPopulator), but a claim that is being deleted serves only the pods that already have its volume: its
-protection finalizer may go a moment later.
+Only CSI volumes are mounted, through claims or inline. Checks and messages are upstream's
+(desiredStateOfWorldPopulator), with one difference: a claim that is being deleted serves only pods that already have
+its volume, because its protection finalizer may go a moment later.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tonnage.objects.storage_v1 import CSIDriver
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeToMount:
-    """One volume to be mounted for one pod. `pod_volume` is the pod's name for it; `claim` is empty for inline ones."""
+    """One volume to mount for one pod. `pod_volume` is the pod's name for it; `claim` is empty for inline volumes."""
 
     pod_volume: str
     record: MountRecord
@@ -41,7 +41,7 @@ class VolumeToMount:
 
 @dataclass(frozen=True, slots=True)
 class MountPlan:
-    """What is to be mounted, and for the volumes of which that cannot be said, why."""
+    """The volumes to mount, and by pod volume name why another one cannot be mounted yet."""
 
     volumes_to_mount: tuple[VolumeToMount, ...]
     problems: Mapping[str, str]
@@ -55,11 +55,11 @@ class MountPlan:
 
 
 class NotProcessed(Exception):
-    """A volume that cannot be mounted as things stand; the text is for people."""
+    """A volume that cannot be mounted now; the text is for people."""
 
 
 def plan_mounts(pod: Pod, lookup: VolumeLookup, *, recorded: Container[str] = ()) -> MountPlan:
-    """Read a pod's volumes, in their order. `recorded`: names of the volumes that this pod already has on this node."""
+    """Read a pod's volumes, in order. `recorded`: names of the volumes that this pod already has on this node."""
     volumes_to_mount: list[VolumeToMount] = []
     problems: dict[str, str] = {}
     for volume in pod.spec.volumes:
@@ -76,14 +76,14 @@ def plan_mounts(pod: Pod, lookup: VolumeLookup, *, recorded: Container[str] = ()
 def plan_volume(
     pod: Pod, volume: Volume, lookup: VolumeLookup, *, recorded: Container[str] = ()
 ) -> VolumeToMount | None:
-    """One volume of a pod; None when there is nothing to mount. Raises NotProcessed."""
+    """Plan one volume of a pod; None if there is nothing to mount. Raises NotProcessed."""
     if volume.csi is not None:
         return _inline(pod, volume, lookup)
     return _claimed(pod, volume, lookup, recorded)
 
 
 def waiting_note(unmounted: list[str], unattached: list[str], unprocessed: list[str], reason: str) -> str:
-    """Upstream's account of a wait that did not end well: names in brackets, as Go prints lists."""
+    """Upstream's message for a wait that timed out: names in brackets, as Go prints lists."""
     lists = [f"[{' '.join(names)}]" for names in (unmounted, unattached, unprocessed)]
     return (
         f"unmounted volumes={lists[0]}, unattached volumes={lists[1]}, failed to process volumes={lists[2]}: {reason}"
@@ -121,7 +121,7 @@ def _claimed(pod: Pod, volume: Volume, lookup: VolumeLookup, recorded: Container
             name=found.name,
             pod_uid=pod.uid,
             is_block=is_block,
-            # Without a CSIDriver object nobody has said that attaching may be left out.
+            # Without a CSIDriver object a driver needs attaching.
             is_attachable=driver is None or driver.spec.attach_required,
         ),
         claim=key,
@@ -171,7 +171,7 @@ def _check_mode(pod: Pod, volume: str, mode: str) -> None:
 
 
 def _inline(pod: Pod, volume: Volume, lookup: VolumeLookup) -> VolumeToMount | None:
-    """A volume that its driver makes on the node, for this pod alone: published, never attached or staged."""
+    """Plan a volume that its driver creates on the node for this pod alone: published, never attached or staged."""
     source = volume.csi
     if source is None:
         return None
@@ -201,7 +201,7 @@ def _inline(pod: Pod, volume: Volume, lookup: VolumeLookup) -> VolumeToMount | N
 
 
 def _pod_info(pod: Pod, driver: CSIDriver | None, *, is_inline: bool) -> Mapping[str, str]:
-    """What a driver that asks for it is told about the pod when a volume is published."""
+    """The pod's data for NodePublishVolume, if the driver wants it (podInfoOnMount)."""
     if driver is None or not driver.spec.pod_info_on_mount:
         return {}
     return {

@@ -45,7 +45,7 @@ def capability(to_mount: VolumeToMount, can: NodeCapabilities) -> csi.VolumeCapa
 
 
 class MountStepFailed(TonnageError):
-    """What a person reads when staging or publishing failed: `cause` is the driver's answer."""
+    """The message for people when staging or publishing failed. `cause` is the driver's answer."""
 
     def __init__(self, step: str, to_mount: VolumeToMount, cause: TonnageError) -> None:
         self.cause = cause
@@ -53,7 +53,7 @@ class MountStepFailed(TonnageError):
 
 
 class Mounter(NodePart):
-    """Stages, publishes and expands volumes, and undoes the first two, through whichever drivers are installed."""
+    """Stages, publishes, expands, unpublishes and unstages volumes through the installed drivers."""
 
     def __init__(self, context: NodeContext, drivers: Drivers) -> None:
         super().__init__(context)
@@ -61,11 +61,11 @@ class Mounter(NodePart):
         self._drivers = drivers
         self._staged: dict[str, MountRecord] = {}
         self._published: dict[tuple[str, str], MountRecord] = {}
-        self._checked: set[object] = set()  # keys of both that were mounted by this process
+        self._checked: set[object] = set()  # keys of both that this process mounted itself
         self._locks = KeyedLocks()
 
     def recover(self) -> None:
-        """Take up what the records on disk say is mounted."""
+        """Take over the mounts that the records on disk name."""
         mount_paths.sweep(self.paths)
         for record in mount_paths.scan(self.paths):
             if record.pod_uid:
@@ -76,28 +76,28 @@ class Mounter(NodePart):
     # -- what there is ------------------------------------------------------------------------------------------------
 
     def pods(self) -> set[str]:
-        """The uids that something is published for."""
+        """The uids of pods that have a published volume."""
         return {uid for uid, _ in self._published}
 
     def of_pod(self, uid: str) -> list[MountRecord]:
         return [record for (owner, _), record in self._published.items() if owner == uid]
 
     def recorded(self, uid: str) -> set[str]:
-        """Names of the volumes that a pod has, or may have: this process or the one before it began to publish them."""
+        """Names of the volumes that a pod has or may have: this process or the last one began to publish them."""
         return {record.name for record in self.of_pod(uid)}
 
     def unused(self) -> list[str]:
-        """Volumes that are staged and published for nobody."""
+        """Ids of staged volumes that are published for no pod."""
         used = {record.volume_id for record in self._published.values()}
         return [volume for volume in self._staged if volume not in used]
 
     def in_use(self) -> set[str]:
-        """Names, as Node.status has them, of everything attachable that is or may be mounted."""
+        """Names, as in Node.status, of every attachable volume that is or may be mounted."""
         records = (*self._staged.values(), *self._published.values())
         return {record.unique_name for record in records if record.is_attachable}
 
     def is_mounted(self, to_mount: VolumeToMount) -> bool:
-        """Whether this process has seen it mounted."""
+        """True if this process has mounted the volume for the pod."""
         return (to_mount.record.pod_uid, to_mount.record.name) in self._checked
 
     # -- up -----------------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class Mounter(NodePart):
         self._checked.add(key)
 
     async def expand(self, to_mount: VolumeToMount, driver: InstalledDriver, size_bytes: int) -> None:
-        """Have the driver grow a mounted volume. Raises TonnageError."""
+        """Ask the driver to expand a mounted volume. Raises TonnageError."""
         record = to_mount.record
         await driver.client.node_expand(
             csi.NodeExpandVolumeRequest(
@@ -183,13 +183,13 @@ class Mounter(NodePart):
         )
 
     def _staging_path(self, record: MountRecord, can: NodeCapabilities) -> str:
-        """Where the volume is staged; empty for one that never is."""
+        """The volume's staging path; empty for a volume that is never staged."""
         return str(self.paths.staging(record)) if can.stage_unstage_volume and not record.is_inline else ""
 
     # -- down ---------------------------------------------------------------------------------------------------------
 
     async def unpublish(self, record: MountRecord) -> None:
-        """Undo one publishing. Raises DriverNotFound, CsiError, NodeIdle; then it is still recorded."""
+        """Unpublish a volume for one pod. Raises DriverNotFound, CsiError, NodeIdle; then the record stays."""
         async with self._locks.hold(record.volume_id):
             key = (record.pod_uid, record.name)
             if key not in self._published:
@@ -209,7 +209,7 @@ class Mounter(NodePart):
             del self._published[key]
 
     async def unstage(self, volume: str, *, is_wanted: Callable[[str], bool]) -> None:
-        """Undo the staging of a volume that nobody has and, as `is_wanted` says, nobody is about to have."""
+        """Unstage a volume that no pod has and that, by `is_wanted`, no pod is about to have."""
         async with self._locks.hold(volume):
             record = self._staged.get(volume)
             if record is None or volume not in self.unused() or is_wanted(volume):
@@ -226,13 +226,13 @@ class Mounter(NodePart):
             del self._staged[volume]
 
     def forget_pod(self, uid: str) -> None:
-        """Nothing of a pod is mounted any more: its folder goes, if it is empty."""
+        """Remove the empty folder of a pod that has no mounts left."""
         mount_paths.remove_empty(self.paths.pod(uid), upto=self.paths.root)
 
     # -- behind them --------------------------------------------------------------------------------------------------
 
     async def _secret(self, reference: SecretReference | None) -> Mapping[str, str]:
-        """A driver's credentials; they are read when they are needed and never kept. Raises TonnageError."""
+        """Read a driver's credentials from the API, on every use: they are never kept. Raises TonnageError."""
         if reference is None:
             return {}
         try:
@@ -242,7 +242,7 @@ class Mounter(NodePart):
             raise TonnageError(f"fetching secret {reference.namespace}/{reference.name} failed: {exc}") from exc
 
     async def _save(self, path: Path, record: MountRecord) -> None:
-        """Have a record on disk. Not on the loop: a disk takes its time, and other pods and nodes have theirs."""
+        """Write a record in a thread: a slow disk must not block other pods and nodes."""
         attachment = attachment_name(record.handle, record.driver, self._node) if record.is_attachable else ""
         try:
             await asyncio.to_thread(mount_paths.save, path, record, node=self._node, attachment=attachment)
@@ -269,6 +269,6 @@ def _link(link: Path, target: Path) -> None:
 
 
 def _unlink(link: Path, target: Path) -> None:
-    """Remove the link that we made, also when the root has moved since; what else is in its place stays."""
+    """Remove our link, also when the root has moved since. Anything else at that path stays."""
     if link.is_symlink() and link.readlink().parts[-3:] == target.parts[-3:]:  # publish/<volume>/<uid>
         link.unlink()

@@ -49,14 +49,14 @@ class AttachState(Enum):
 
 
 def is_resource_exhausted(attachment: VolumeAttachment | None) -> bool:
-    """Whether attaching failed for want of slots."""
+    """True if attaching failed for lack of slots."""
     if attachment is None or attachment.status.attach_error is None:
         return False
     return attachment.status.attach_error.error_code == RESOURCE_EXHAUSTED
 
 
 def attach_state(attachment: VolumeAttachment | None, *, pod_came_at: datetime, waited_s: float) -> AttachState:
-    """How far an attachment is, for a pod that came at `pod_came_at` and has waited `waited_s`.
+    """The state of an attachment for a pod that came at `pod_came_at` and has waited `waited_s`.
 
     An error from before the pod came counts only after upstream's long wait.
     """
@@ -67,7 +67,7 @@ def attach_state(attachment: VolumeAttachment | None, *, pod_came_at: datetime, 
     if not is_resource_exhausted(attachment):
         return AttachState.WAITING
     failure = attachment.status.attach_error
-    # Times on the wire are whole seconds: an error of the second in which the pod came is taken for its own.
+    # Times on the wire are whole seconds: an error in the second in which the pod came counts as the pod's own.
     is_ours = failure is None or failure.time is None or failure.time >= pod_came_at.replace(microsecond=0)
     return AttachState.EXHAUSTED if is_ours or waited_s >= LONG_WAIT_S else AttachState.WAITING
 
@@ -83,7 +83,6 @@ def is_confined_elsewhere(volume: PersistentVolume, node: Node, csi_node: CSINod
 
 
 def rejection(volume: PersistentVolume, claim: str) -> str:
-    """What people are told of the pod."""
     return (
         f'Node does not match the node affinity of volume "{volume.name}", rejecting pod: '
         f"claim {claim} can be used on other nodes only"
@@ -91,18 +90,18 @@ def rejection(volume: PersistentVolume, claim: str) -> str:
 
 
 _UNPROCESSED_S: Final = 2.0
-"""How long a claim may seem unbound before people are told: informers are not all equally up to date."""
+"""How long a claim may seem unbound before an event says so: informers are not all equally up to date."""
 _LOOK_AGAIN_S: Final = 30.0
-"""How soon a pod that waits is synced again without an event."""
+"""How soon a waiting pod is synced again without an event."""
 
 
 class MountFailed(TonnageError):
-    """Some volumes of a pod could not be mounted; people have been told, and it is to be tried again."""
+    """Some volumes of a pod could not be mounted. Events have been sent; it must be retried."""
 
 
 @dataclass(slots=True)
 class PodProgress:
-    """What is remembered of a pod while it is here. All of it may be lost: times, and which events were sent."""
+    """What the node remembers of a pod: times, and which events were sent. A restart may lose it."""
 
     came_at: datetime
     since_s: float
@@ -114,7 +113,7 @@ class PodProgress:
 
 @dataclass(frozen=True, slots=True)
 class MountOutcome:
-    """How far the volumes of a pod are: all there, or to be looked at again, or never to be had on this node."""
+    """How far a pod's volumes are: all mounted, to be looked at again, or rejected on this node."""
 
     again_s: float | None = None
     rejection: str = ""
@@ -128,7 +127,7 @@ class PodMounter(NodePart):
     def __init__(
         self, context: NodeContext, mounter: Mounter, limits: AttachLimitUpdater, names_in_use: Callable[[], set[str]]
     ) -> None:
-        """`names_in_use` tells which volumes must not be detached: they are mounted or about to be."""
+        """`names_in_use` returns the volumes that must not be detached: mounted, or about to be."""
         super().__init__(context)
         self._attachments = context.caches.attachments
         self._mounter = mounter
@@ -137,9 +136,9 @@ class PodMounter(NodePart):
         self._reporting = asyncio.Lock()
 
     async def report_in_use(self) -> None:
-        """Return when Node.status.volumesInUse says what is in use now. Raises NotFound while there is no Node.
+        """Return when Node.status.volumesInUse is up to date. Raises NotFound while there is no Node.
 
-        A volume is reported before anybody looks whether it is attached.
+        A volume must be reported before its attachment is looked at.
         """
         async with self._reporting:
             wanted = self._names_in_use()
@@ -149,13 +148,13 @@ class PodMounter(NodePart):
                 self._nodes.store(await self._client.patch(Node, self._node, patch, subresource="status"))
 
     async def mount(self, pod: Pod, progress: PodProgress, plan: MountPlan) -> MountOutcome:
-        """Mount what can be mounted. Raises MountFailed, and what the API server answers."""
+        """Mount what can be mounted. Raises MountFailed, and the API server's errors."""
         if any(to_mount.record.is_attachable for to_mount in plan.volumes_to_mount):
             await self.report_in_use()
         waited_s = self._clock.monotonic() - progress.since_s
         unattached: list[str] = []
         not_here: list[VolumeToMount] = []
-        exhausted: dict[str, str] = {}  # the pod's name of a volume, and what the driver said
+        exhausted: dict[str, str] = {}  # the driver's message by the pod's name for the volume
         failures: list[TonnageError] = []
         problems: dict[str, str] = {}
         for to_mount in plan.volumes_to_mount:
@@ -210,7 +209,7 @@ class PodMounter(NodePart):
             return MountOutcome(again_s=_UNPROCESSED_S)
         if plan.problems or unattached:
             return MountOutcome(again_s=_LOOK_AGAIN_S)
-        # Not for each volume that is attached: a pod of two may get one slot each time it is made, and never two.
+        # Not per attached volume: a pod of two volumes might get one slot every time it is recreated, and never two.
         for driver in set(by_name.values()):
             self._limits.refusals.succeeded(driver)
         return MOUNTED
@@ -218,7 +217,7 @@ class PodMounter(NodePart):
     async def _confined_outcome(
         self, pod: Pod, progress: PodProgress, not_here: list[VolumeToMount]
     ) -> MountOutcome | None:
-        """A pod that waits for a volume confined to other nodes: wait on, or give it up; None when there is no such."""
+        """Decide on a pod that waits for a volume confined to other nodes: wait or reject; None if there is none."""
         confined = [each for each in not_here if self._is_confined(each.volume)]
         if not confined or pod.status.phase == "Running":
             progress.confined_since_s = None
@@ -231,7 +230,7 @@ class PodMounter(NodePart):
             return MountOutcome(again_s=left_s)
         volume = await self._client.find(
             PersistentVolume, confined[0].record.name
-        )  # our watch may be behind that of pods
+        )  # our watch may be behind the pods' watch
         if volume is None:
             return None
         if not self._is_confined(volume):
@@ -245,7 +244,8 @@ class PodMounter(NodePart):
         return is_confined_elsewhere(volume, node, self._csi_nodes.get(self._node))
 
     async def _correct_limits(self, progress: PodProgress, drivers: dict[str, str]) -> float:
-        """Update the limits behind volumes that found no slot, once each; what is left of the grace, in seconds."""
+        """Update the limits of drivers without a free slot, once per volume; returns the grace that is left, in
+        seconds."""
         for name, driver in drivers.items():
             if name not in progress.exhausted_since_s:
                 progress.exhausted_since_s[name] = self._clock.monotonic()
@@ -254,7 +254,7 @@ class PodMounter(NodePart):
         return since_s + self._settings.attach_error_grace_s - self._clock.monotonic()
 
     async def _claim_problem(self, pod: Pod, to_mount: VolumeToMount) -> str:
-        """Why a volume must not be mounted for a pod, by the API server's claim and volume; empty when it may be."""
+        """Why a volume must not be mounted for a pod, by the API server's claim and volume; empty if it may be."""
         if not to_mount.claim or to_mount.record.name in self._mounter.recorded(pod.uid):
             return ""
         claim = await self._client.find(PersistentVolumeClaim, to_mount.claim)
@@ -310,6 +310,6 @@ def _error_of(attachment: VolumeAttachment | None) -> str:
 
 
 def _says_no_slot(failure: TonnageError) -> bool:
-    """Whether a driver that attaches nothing said in its own way that the node can take no more volumes."""
+    """True if a driver without attaching answered that the node can take no more volumes."""
     cause = failure.cause if isinstance(failure, MountStepFailed) else failure
     return isinstance(cause, CsiError) and cause.code is Code.RESOURCE_EXHAUSTED

@@ -1,6 +1,6 @@
-"""Which pods a node has admitted; the rules stand in `behaviour.nodes.kubelet_admission`.
+"""Which pods a node has admitted; the rules are in `behaviour.nodes.kubelet_admission`.
 
-A pod holds its share until it has ended or is gone. After a start pods that ran before are judged first, then by age.
+A pod keeps its share until it has ended or is gone. After a start, pods that ran before are judged first, then by age.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class NodeAdmission(NodePart):
         self._admitted = AdmittedPods()
 
     def restore(self) -> None:
-        """Admit the pods that are here at the start, as far as they may be. The others are rejected when synced."""
+        """Admit the pods that are here at the start and fit. The others are rejected when synced."""
         active = [pod for pod in self._pods.on_node(self._node) if not pod.is_terminal]
         node = self._node_object()
         for pod in sorted(active, key=_order):
@@ -35,10 +35,10 @@ class NodeAdmission(NodePart):
                 self._admitted.admit(pod)
 
     async def decide(self, pod: Pod) -> PodRejection | KubeletPreemption | None:
-        """None when the pod is admitted, now or before. Raises TonnageError."""
+        """None if the pod is or was admitted. Raises TonnageError."""
         verdict = self._judge(pod, self._node_object())
         if isinstance(verdict, PodRejection) and verdict.reason == NODE_AFFINITY:
-            with suppress(NotFound):  # who sent the pod may have seen labels that our watch has not shown yet
+            with suppress(NotFound):  # the scheduler may have seen labels that our watch has not shown yet
                 verdict = self._judge(pod, await self._client.get(Node, self._node))
         return verdict
 
@@ -53,7 +53,7 @@ class NodeAdmission(NodePart):
         return pod is not None and not pod.is_terminal
 
     def _node_object(self) -> Node:
-        """The Node, or what it will be when it is made again."""
+        """The Node, or the one that registration will create."""
         found = self._nodes.get(self._node)
         return found or convert(Node, new_node(self._node, self._settings, now=self._clock.now()))
 

@@ -31,16 +31,16 @@ _FIRST_RESTART_S, _MAX_RESTART_S = 10.0, 300.0
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the run of a pod's containers ends, and in how many seconds; what has ended already has 0 or less."""
+    """How a pod's containers end, and in how many seconds; 0 or less if they have ended."""
 
     left_s: float
     exit_code: int
     is_final: bool
-    """The pod ends with it; else its containers are started again."""
+    """The pod ends too; otherwise its containers are restarted."""
 
 
 def ending_of(pod: Pod, now: datetime) -> Ending | None:
-    """None for a pod that runs until it is deleted, and for one that does not run yet."""
+    """None for a pod that runs until it is deleted, and for a pod that does not run yet."""
     controller = pod.metadata.controller
     if controller is None or controller.kind != "Job" or not controller.api_version.startswith("batch/"):
         return None
@@ -57,7 +57,7 @@ def ending_of(pod: Pod, now: datetime) -> Ending | None:
 
 
 def run_seconds_of(pod: Pod) -> float:
-    """What the pod says, if it is a number of seconds; else its commands, the longest of them."""
+    """Seconds from the pod's annotation if it is a number; else of its longest command."""
     text = pod.metadata.annotations.get(RUN_SECONDS, "")
     told = _seconds(text)
     if told is None:
@@ -66,7 +66,7 @@ def run_seconds_of(pod: Pod) -> float:
 
 
 def exit_code_of(pod: Pod) -> int:
-    """What the pod says, if it is a code that a process can have; else the first bad one of its commands."""
+    """The code from the pod's annotation if a process can have it; else the first non-zero code of its commands."""
     code = _code(pod.metadata.annotations.get(EXIT_CODE, ""))
     if code is None:
         code = next((code for _, code in map(_word_of, pod.spec.containers) if code), 0)
@@ -74,7 +74,7 @@ def exit_code_of(pod: Pod) -> int:
 
 
 def _word_of(container: Container) -> tuple[float, int]:
-    """How long a container runs and how it ends, as far as its command says so itself."""
+    """(seconds, exit code) of a container, as far as its command tells."""
     words = (*container.command, *container.args)
     if not words:
         is_pause = container.image.rpartition("/")[2].partition(":")[0] == "pause"
@@ -108,19 +108,19 @@ def _code(text: str) -> int | None:
 
 
 def started_at(pod: Pod, container: Container) -> datetime | None:
-    """When a container was last said to have been started; None when it does not run."""
+    """When a container was last started, by the status; None if it does not run."""
     statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
     was = next((each for each in statuses if each.name == container.name), None)
     return was.state.running.started_at if was is not None and was.state.running is not None else None
 
 
 def startup_delay_s(container: Container) -> int:
-    """How long after its start a container counts as started."""
+    """Seconds after its start until a container counts as started."""
     return container.startup_probe.initial_delay_seconds if container.startup_probe is not None else 0
 
 
 def readiness_delay_s(container: Container) -> int:
-    """How long after its start a container is ready."""
+    """Seconds after its start until a container is ready."""
     probe = container.readiness_probe
     if probe is None:
         return startup_delay_s(container)
@@ -129,7 +129,7 @@ def readiness_delay_s(container: Container) -> int:
 
 
 def has_passed(delay_s: int, since: datetime | None, now: datetime) -> bool:
-    """Whether a container that was started then, or just now, has waited that long."""
+    """True if `delay_s` has passed since the container's start; None is a start just now."""
     return delay_s == 0 or (since is not None and since + timedelta(seconds=delay_s) <= now)
 
 
@@ -145,7 +145,7 @@ def unready(pod: Pod, now: datetime) -> list[str]:
 
 
 def next_change_s(pod: Pod, now: datetime) -> float | None:
-    """Seconds until the next container is started or ready; None when none is on its way."""
+    """Seconds until the next container is started or ready; None if no container will change."""
     due = [
         since + timedelta(seconds=delay_s)
         for each in kept_running(pod)

@@ -29,21 +29,20 @@ _TELLING: Final = ("containerStatuses", "initContainerStatuses", "message")
 
 
 def came_at(pod: Pod, *, now: datetime) -> datetime:
-    """When a pod came to its node: bound, or first seen there. Nothing was done for it before."""
+    """When a pod came to its node: bound, or first seen there."""
     scheduled = pod.condition("PodScheduled")
     bound_at = None if scheduled is None or not scheduled.is_true else scheduled.last_transition_time
     return bound_at or pod.status.start_time or now
 
 
 def creating_patch(pod: Pod, *, host_ip: str, now: datetime, seen_at: datetime | None = None) -> Doc | None:
-    """The pod is ours, since `seen_at`, and its volumes are on their way."""
     if pod.status.start_time is not None:
         return None
     return _patch(pod, "creating", phase="Pending", host_ip=host_ip, pod_ip="", now=now, seen_at=seen_at)
 
 
 def running_patch(pod: Pod, *, host_ip: str, pod_ip: str, now: datetime, seen_at: datetime | None = None) -> Doc | None:
-    """Its containers run. Also sets right what somebody else wrote over, such as a Ready that was taken away."""
+    """The pod's containers run. Also restores what others overwrote, such as a Ready that was removed."""
     pod_ip = pod.status.pod_ip or pod_ip
     wanted = _patch(pod, "running", phase="Running", host_ip=host_ip, pod_ip=pod_ip, now=now, seen_at=seen_at)
     shown = {condition.type: (condition.status, condition.reason) for condition in pod.status.conditions}
@@ -61,14 +60,14 @@ def running_patch(pod: Pod, *, host_ip: str, pod_ip: str, now: datetime, seen_at
 
 
 def terminated_patch(pod: Pod, *, now: datetime) -> Doc | None:
-    """It is being deleted and its containers have ended; the phase stays, as the pod is about to go."""
+    """The pod is being deleted and its containers have ended; the phase stays, because the pod is about to go."""
     if all(each.state.running is None for each in pod.status.container_statuses):
         return None
     return _patch(pod, "terminated", phase=pod.status.phase, now=now)
 
 
 def ended_patch(pod: Pod, *, exit_code: int, now: datetime) -> Doc:
-    """Its containers have ended by themselves, and the pod with them."""
+    """The pod's containers have ended by themselves, and so has the pod."""
     patch = _patch(pod, "terminated", phase="Failed" if exit_code else "Succeeded", now=now)
     for container in _statuses(patch):
         container["state"]["terminated"] |= {"exitCode": exit_code, "reason": "Error" if exit_code else "Completed"}
@@ -99,7 +98,7 @@ def restarted_patch(pod: Pod, *, exit_code: int, now: datetime) -> Doc:
 
 
 def rejected_patch(pod: Pod, *, reason: str, message: str) -> Doc:
-    """The pod cannot be here: Failed, for its controller to make another. All but the service class is taken back."""
+    """The pod cannot run here: Failed, so that its controller makes another. Only the QoS class stays."""
     shown = {condition.type for condition in pod.status.conditions}
     return {
         "metadata": {"uid": pod.uid},
@@ -118,7 +117,7 @@ def rejected_patch(pod: Pod, *, reason: str, message: str) -> Doc:
 
 
 def preempted_patch(pod: Pod, *, now: datetime) -> Doc:
-    """Its containers were killed, and it is Failed: a critical pod needs the room."""
+    """The containers were killed and the pod is Failed: a critical pod needs its resources."""
     patch = ended_patch(pod, exit_code=137, now=now)
     target = {
         "type": "DisruptionTarget",
@@ -134,7 +133,7 @@ def preempted_patch(pod: Pod, *, now: datetime) -> Doc:
 
 
 def shorter_patches(patch: Doc) -> Iterator[Doc]:
-    """What to write when a pod has no room for a whole patch: without what only tells, then the phase alone."""
+    """Smaller patches for a pod that is too large for the whole one: without texts, then only the phase."""
     status = patch["status"]
     kept = {field: value for field, value in status.items() if value is None or field not in _TELLING}
     kept["conditions"] = [{**each, "message": None} if "message" in each else each for each in status["conditions"]]
@@ -143,10 +142,10 @@ def shorter_patches(patch: Doc) -> Iterator[Doc]:
 
 
 def pod_ip(uid: str, taken: Collection[str]) -> str:
-    """An address of 10.0.0.0/8 for a pod: always the same where it is free. There is no network behind it."""
+    """An address of 10.0.0.0/8 for a pod, always the same if it is free. There is no network behind it."""
     number = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:3], "big")
     while True:
-        # The last byte of 0 and 255 would look like a network or a broadcast.
+        # A last byte of 0 or 255 would look like a network or a broadcast.
         address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number % 254 + 1}"
         if address not in taken:
             return address
@@ -168,7 +167,7 @@ def _patch(
     pod_ip: str | None = None,
     seen_at: datetime | None = None,
 ) -> Doc:
-    """The whole status at a step; addresses are those that the pod has unless others are given."""
+    """The whole status at a step; without `host_ip` or `pod_ip` the pod keeps its own."""
     host_ip = pod.status.host_ip if host_ip is None else host_ip
     pod_ip = pod.status.pod_ip if pod_ip is None else pod_ip
     status: Doc = {
@@ -219,7 +218,7 @@ def _conditions(pod: Pod, step: Step, *, now: datetime) -> list[Doc]:
         was = pod.condition(condition["type"])
         since = was.last_transition_time if was is not None and was.status == condition["status"] else None
         if was is not None and was.reason and "reason" not in condition:
-            condition |= {"reason": None, "message": None}  # a merge would keep what is no longer so
+            condition |= {"reason": None, "message": None}  # a merge would keep the old reason
         condition |= {"lastTransitionTime": rfc3339(since or now), "observedGeneration": pod.metadata.generation}
     return wanted
 
@@ -286,13 +285,13 @@ class _Report:
 
 
 class StatusReports:
-    """What was said last of each pod, by uid."""
+    """The last status that we wrote, by the pod's uid."""
 
     def __init__(self) -> None:
         self._reports: dict[str, _Report] = {}
 
     def pause_s(self, uid: str, patch: Doc, now_s: float) -> float:
-        """How long another's word still stands before this patch is written; 0 to write it now."""
+        """Seconds until this patch may overwrite what another client wrote; 0 to write it now."""
         report = self._reports.get(uid)
         if report is None or report.statement != statement(patch):
             return 0.0
@@ -301,7 +300,7 @@ class StatusReports:
         return max(0.0, report.overwritten_at_s + RECONCILE_S - now_s)
 
     def is_said(self, uid: str, patch: Doc) -> bool:
-        """Whether this was said last; what of it was left out for want of room counts as said."""
+        """True if this patch was written last; parts left out of a too large pod count as written."""
         report = self._reports.get(uid)
         return report is not None and report.statement == statement(patch)
 
@@ -309,7 +308,7 @@ class StatusReports:
         self._reports[uid] = _Report(statement(patch))
 
     def in_step(self, uid: str) -> None:
-        """The API says what we say: whoever wrote over it has put it right."""
+        """The API has our status again: another client's change has been undone."""
         report = self._reports.get(uid)
         if report is not None:
             report.overwritten_at_s = None
@@ -318,12 +317,12 @@ class StatusReports:
         self._reports.pop(uid, None)
 
     def clear(self) -> None:
-        """The node comes back after it was given up: nothing that was said of its pods meanwhile has to stand."""
+        """Forget all reports: when a dead node comes back, statuses that others wrote are replaced at once."""
         self._reports.clear()
 
 
 def statement(patch: Doc) -> Statement:
-    """What a patch of the status says of the pod: phase, conditions, containers."""
+    """Phase, conditions and containers of a status patch, without times."""
     status = patch["status"]
     conditions = tuple((each["type"], each["status"], each.get("reason") or "") for each in status["conditions"])
     containers = tuple((each["name"], each["ready"], each["started"]) for each in status["containerStatuses"])

@@ -34,16 +34,14 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.objects.document import Doc
 
 _CREATING_S: Final = 1.0
-"""How long a pod's volumes may take before it is said that it is being created. Most pods run by then, and one write
-says both; upstream's status manager, too, writes what is so when it comes to a pod and not what was so before."""
+"""How long a pod's volumes may take before its status says ContainerCreating. Most pods run by then, and one write is
+enough; upstream's status manager, too, skips states that are over."""
 _CREATING_IN_A_BURST_S: Final = 5.0
-"""The same while this program writes of other pods, too: each takes longer, and runs all the same. What is written of
-those that run goes first."""
+"""The same while this program writes other pods, too: all of them take longer, and running pods' writes go first."""
 STAGED: Final = "staged volume "
-"""Before the id of a volume, the key of the work on one that no pod uses any more; no uid looks like it. As upstream, a
-volume that cannot be unstaged holds up no pod that goes."""
+"""Prefix of the queue key of a volume to unstage; no uid looks like it. Such a volume delays no pod, as upstream."""
 _LOOK_EVERY_S: Final = 0.25
-"""How often it is looked whether others are still written of."""
+"""How often the worker looks whether this program still writes other pods."""
 _PREEMPTION_CHECK_S: Final = 0.1
 """How often a critical pod looks whether the pods in its way have ended."""
 
@@ -59,7 +57,7 @@ class PodWorker(NodePart):
         limits: AttachLimitUpdater,
         enqueue: Callable[[str], None],
     ) -> None:
-        """`enqueue` has a pod synced, by its uid, or a volume unstaged, by its key."""
+        """`enqueue` takes a pod's uid to sync it, or a volume's key to unstage it."""
         super().__init__(context)
         self._lookup = context.caches.lookup
         self._host_ip = context.settings.node_ip
@@ -69,15 +67,15 @@ class PodWorker(NodePart):
         self._reports = status.StatusReports()
         self._ages = StampAges(context.clock)
         self._without_room: set[str] = set()
-        """Uids of pods that are as large as an object may be: their status is told in short."""
+        """Uids of pods that are as large as an object may be: their status is shortened."""
         self._pod_mounter = PodMounter(context, mounter, limits, self._names_in_use)
         self._enqueue = enqueue
         self.admission = NodeAdmission(context)
         self._preempted: set[str] = set()
-        """Pods that have to end for a critical one."""
+        """Pods that must end for a critical pod."""
 
     async def sync_pod(self, uid: str) -> float | None:
-        """Do for one pod what its spec asks; seconds after which to sync again, None when an event will come."""
+        """Reconcile one pod; returns seconds until the next sync, None to wait for an event."""
         if self._context.is_idle:
             self._reports.clear()
             return None
@@ -97,8 +95,8 @@ class PodWorker(NodePart):
         await self.report_in_use()
 
     async def report_in_use(self) -> None:
-        """See that the Node names what must not be detached."""
-        with suppress(NotFound):  # without a Node there is nothing to hold anybody back
+        """Write the volumes that must not be detached into the Node."""
+        with suppress(NotFound):  # without a Node nothing can be detached
             await self._pod_mounter.report_in_use()
 
     # -- up -----------------------------------------------------------------------------------------------------------
@@ -127,7 +125,7 @@ class PodWorker(NodePart):
                 outcome = await self._pod_mounter.mount(pod, progress, plan)
             latest = self._pods.pod(pod.uid)
             if latest is None or latest.metadata.is_terminating or latest.is_terminal:
-                return 0.0  # it went, or somebody ended it, while its volumes were mounted
+                return 0.0  # the pod went or ended while its volumes were mounted
             pod = latest
             if outcome.rejection:
                 await self._reject(pod, outcome.reason, outcome.rejection)
@@ -164,20 +162,20 @@ class PodWorker(NodePart):
         finally:
             if not is_due:
                 saying.cancel()
-            # A write under way is not called off: it might come to the server after the next one.
+            # A write under way is not cancelled: it might reach the server after the next one.
             await asyncio.wait((saying,))
-            # Looked at in any case: what went wrong in the block is told instead of it.
+            # Always read it, or asyncio complains; an error in the block wins over it.
             failure = None if saying.cancelled() else saying.exception()
         if failure is not None:
             raise failure
 
     def _unsaid_for_s(self, progress: PodProgress) -> float:
-        """How long it may still take until it is to be said that a pod is being created."""
+        """Seconds until the status must say that the pod is being created."""
         patience_s = max(_CREATING_S, _CREATING_IN_A_BURST_S) if self._client.is_writing else _CREATING_S
         return progress.since_s + patience_s - self._clock.monotonic()
 
     def _look_again_s(self, progress: PodProgress) -> float:
-        """When to look at a pod of which that is still to be said: others may be written of until then, or not."""
+        """Seconds until such a pod is looked at again: the burst of other writes may end before."""
         return min(max(self._unsaid_for_s(progress), 0.0), _CREATING_S)
 
     async def _say_creating(self, pod: Pod, progress: PodProgress) -> None:
@@ -187,16 +185,16 @@ class PodWorker(NodePart):
         )
 
     def _seen_at(self, progress: PodProgress) -> datetime:
-        """When the pod was first seen here, which is what startTime says; a node that was away comes later to it."""
+        """When the pod was first seen here, which becomes startTime; a node that was away comes to it later."""
         return self._clock.now() - timedelta(seconds=self._clock.monotonic() - progress.since_s)
 
     def _measured_now(self, pod: Pod) -> datetime:
-        """What its containers' time is measured by: setting the clock neither ends a container nor lets one run on."""
+        """The time by which containers' ages are measured: setting the clock neither ends nor prolongs a container."""
         starts = (started_at(pod, each) for each in kept_running(pod))
         return self._ages.now(pod.uid, max((at for at in starts if at is not None), default=None))
 
     async def _start_pod(self, pod: Pod, progress: PodProgress) -> float | None:
-        """See that the pod is said to run, as far as it is ready; when to look again, None when an event will come."""
+        """Write that the pod runs and what is ready; returns seconds until the next sync, None to wait for an event."""
         ip = self._host_ip if pod.spec.host_network else status.pod_ip(pod.uid, self._pods.ips)
         now, seen_at = self._measured_now(pod), self._seen_at(progress)
         patch = status.running_patch(pod, host_ip=self._host_ip, pod_ip=ip, now=now, seen_at=seen_at)
@@ -211,7 +209,7 @@ class PodWorker(NodePart):
         self._reports.written(pod.uid, patch)
         again_s = await self._end_pod(written)
         if pod.status.phase == "Running":
-            return again_s  # it ran before: it became ready, or somebody had written something else
+            return again_s  # it ran before: it became ready, or another client had written something else
         for container in (*pod.spec.init_containers, *pod.spec.containers):
             present = f'Container image "{container.image}" already present on machine'
             self._recorder.event(pod, "Normal", "Pulled", "Pulling", f"{present} and can be accessed by the pod")
@@ -220,7 +218,7 @@ class PodWorker(NodePart):
         return again_s
 
     async def _end_pod(self, pod: Pod) -> float | None:
-        """End a running pod of a Job when its time has come, or start it again; when to look next."""
+        """End a running pod of a Job when its time has come, or restart it; returns seconds until the next look."""
         now, measured_now = self._clock.now(), self._measured_now(pod)
         again_s, ending = next_change_s(pod, measured_now), ending_of(pod, measured_now)
         if ending is None:
@@ -235,7 +233,7 @@ class PodWorker(NodePart):
         return 0.0
 
     async def _reject(self, pod: Pod, reason: str, message: str) -> None:
-        """Fail the pod for good. It is not deleted: whoever made it sees it fail, and makes another."""
+        """Fail the pod for good. It is not deleted: its controller sees it fail, and makes another."""
         await self._context.delay_or_stop()
         await self._write(pod, status.rejected_patch(pod, reason=reason, message=message))
         self._recorder.event(pod, "Warning", reason, "Rejecting", message)
@@ -249,7 +247,7 @@ class PodWorker(NodePart):
         _log.info("Pod preempted by its node", pod=pod.key, node=self._node)
 
     async def _write(self, pod: Pod, patch: Doc | None) -> Pod:
-        """Patch the status, if anything differs; a pod without room for the patch gets shorter ones from now on."""
+        """Patch the status if it differs. A pod that is too large for the patch gets shorter ones from now on."""
         if patch is None:
             return pod
         for attempt in (*(() if pod.uid in self._without_room else (patch,)), *status.shorter_patches(patch)):
@@ -264,7 +262,7 @@ class PodWorker(NodePart):
     # -- down ---------------------------------------------------------------------------------------------------------
 
     async def _sync_terminating_pod(self, pod: Pod) -> None:
-        """A pod that is being deleted: nothing runs, so that its grace period need not be waited for."""
+        """Finish a pod that is being deleted: nothing runs, so its grace period is not waited for."""
         patch = status.terminated_patch(pod, now=self._clock.now())
         if patch is not None:
             await self._context.delay_or_stop()
@@ -272,11 +270,11 @@ class PodWorker(NodePart):
                 self._recorder.event(pod, "Normal", "Killing", "Stopping", f"Stopping container {container.name}")
             try:
                 await self._write(pod, patch)
-            except (RequestEntityTooLarge, Invalid) as exc:  # what would be told is about to go with the pod
+            except (RequestEntityTooLarge, Invalid) as exc:  # the status is about to go with the pod
                 _log.warning("A pod ends without a last status", pod=pod.key, node=self._node, error=exc.message)
         await self._unmount_pod(pod.uid)
         if pod.metadata.finalizers and pod.metadata.deletion_grace_period_seconds == 0:
-            return  # we have done our part; others hold it
+            return  # our part is done; others still have finalizers
         with suppress(NotFound):
             await self._client.delete(Pod, pod.key, uid=pod.uid, grace_s=0)
 
@@ -298,7 +296,7 @@ class PodWorker(NodePart):
             own = {record.volume_id for record in (*records, *(each.record for each in wanted))}
             unused = [volume for volume in self._mounter.unused() if volume in own]
             await asyncio.gather(*map(self._unstage, unused), return_exceptions=True)
-            for volume in self._mounter.unused():  # what failed is tried again there, and told of
+            for volume in self._mounter.unused():  # failures are retried and logged there
                 self._enqueue(f"{STAGED}{volume}")
             await self.report_in_use()
 
@@ -312,7 +310,7 @@ class PodWorker(NodePart):
         }
 
     def _is_wanted(self, volume: str) -> bool:
-        """Whether a pod that is here to stay mounts a volume; read off the pods, since work may not have begun."""
+        """True if a pod that stays mounts the volume. Read from the pods, because work on them may not have begun."""
         return any(
             to_mount.record.volume_id == volume
             for pod in self._pods.on_node(self._node)
