@@ -25,7 +25,7 @@ from tonnage.gates import Gates
 from tonnage.objects.document import encode
 from tonnage.objects.resources import BY_KIND
 from tonnage.objects.texts.decode_budget import MAX_DEPTH
-from tonnage.store import Store
+from tonnage.store import Store, StoreOptions
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
@@ -243,7 +243,7 @@ def test_odd_managed_fields_can_be_changed_and_deleted(api: ServerApi, fields: A
 
 async def _store(folder: Path, docs: list[Doc]) -> None:
     clock = SystemClock()
-    store = await Store.open(folder / "store", index=index_for(Gates(), clock), keep_revisions=100)
+    store = await Store.open(folder / "store", StoreOptions(index=index_for(Gates(), clock), keep_revisions=100))
     for doc in docs:
         meta = doc["metadata"]
         meta |= {"uid": f"uid-{meta['name']}", "creationTimestamp": "2026-01-01T00:00:00Z"}

@@ -24,7 +24,7 @@ import pytest
 from support.eventually import eventually, eventually_async
 from support.http import Reply
 from support.processes import ApiServerProcess, start_cluster, start_up
-from tonnage.store import Store, StoreFull, StoreRecord
+from tonnage.store import Store, StoreFull, StoreOptions, StoreRecord
 from tonnage_command import tonnage
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -178,7 +178,7 @@ def always(document: bytes, revision: int) -> bytes:
 async def test_small_updates_on_a_full_disk_are_never_refused(small_disk: Path, seed: int):
     """Which row needs a new page depends on what stands beside it, so that objects and sizes are drawn."""
     rng = random.Random(seed)
-    store = await Store.open(small_disk / "store", reserve_bytes=RESERVE_BYTES)
+    store = await Store.open(small_disk / "store", StoreOptions(reserve_bytes=RESERVE_BYTES))
     records = []
     for number in range(rng.randint(2, 60)):
         document = b"x" * rng.choice((100, 700, 2_000, 5_000, 100_000))
@@ -247,7 +247,7 @@ def test_a_new_store_is_not_begun_on_a_full_disk(small_disk: Path):
 
 @asynccontextmanager
 async def opened(disk: Path, **options: Any) -> AsyncIterator[Store]:
-    store = await Store.open(disk / "store", reserve_bytes=RESERVE_BYTES, probe_every_s=0.05, **options)
+    store = await Store.open(disk / "store", StoreOptions(reserve_bytes=RESERVE_BYTES, probe_every_s=0.05, **options))
     try:
         yield store
     finally:

@@ -30,6 +30,7 @@ from tonnage.store import (
     Store,
     StoreClosed,
     StoreEvent,
+    StoreOptions,
     StoreRecord,
     Watch,
 )
@@ -143,7 +144,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def open(self) -> None:
         index = lambda key, document: (key, document)  # noqa: E731  attributes that can be checked
-        self.store = self.runner.run(Store.open(self.folder, index=index, window_events=3))
+        self.store = self.runner.run(Store.open(self.folder, StoreOptions(index=index, window_events=3)))
         self.newest_before = 0  # when its clock last struck
 
     def teardown(self) -> None:

@@ -45,7 +45,7 @@ from tonnage.gates import Gates
 from tonnage.listener import listening
 from tonnage.metrics import new_registry
 from tonnage.private_files import own_folder
-from tonnage.store import KEEP_BYTES, KEEP_REVISIONS, Store
+from tonnage.store import KEEP_BYTES, KEEP_REVISIONS, Store, StoreOptions
 
 _log = logging.getLogger(__name__)
 
@@ -97,8 +97,7 @@ async def serve(
     """Run a server inside the block. Raises TonnageError when it cannot start, with what to do about it."""
     clock, rng = clock or SystemClock(), rng or random.SystemRandom()
     folder = own_folder(settings.data_dir)
-    store = await Store.open(
-        folder / "store",
+    options = StoreOptions(
         index=index_for(settings.gates, clock),
         find_problem=stored_problem,
         keep_revisions=settings.keep_revisions,
@@ -106,6 +105,7 @@ async def serve(
         reserve_bytes=settings.reserve_bytes,
         key_beside=folder / "pki" / "ca.key",
     )
+    store = await Store.open(folder / "store", options)
     try:
         authorizer = AllowAll() if settings.authorization_mode == ALWAYS_ALLOW else RbacAuthorizer(store)
         guard = guard_of(authorizer)

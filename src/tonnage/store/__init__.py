@@ -5,7 +5,6 @@ its resource.
 """
 
 from tonnage.store.check import Report, back_up, check_folder
-from tonnage.store.compactor import KEEP_BYTES, KEEP_REVISIONS, KEEP_S
 from tonnage.store.errors import (
     FenceBroken,
     KeyDamaged,
@@ -22,6 +21,7 @@ from tonnage.store.errors import (
     WatchOverrun,
 )
 from tonnage.store.health import StoreHealth, kind_of
+from tonnage.store.options import KEEP_BYTES, KEEP_REVISIONS, KEEP_S, StoreOptions
 from tonnage.store.records import Damage, EventType, StoreEvent, StoreRecord
 from tonnage.store.store import Store
 from tonnage.store.watch import Watch
@@ -46,6 +46,7 @@ __all__ = [
     "StoreEvent",
     "StoreFull",
     "StoreHealth",
+    "StoreOptions",
     "StoreRecord",
     "StoreRemoved",
     "Watch",

@@ -13,30 +13,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
 
 from tonnage.store.errors import StoreClosed, StoreError
 from tonnage.store.loading import HistoryBytes
+from tonnage.store.options import StoreOptions
 from tonnage.store.writes import Compaction
 
-KEEP_REVISIONS: Final = 100_000
-"""Revisions of history: more than a minute of the fastest writing; an informer that was cut off is back in seconds."""
-KEEP_BYTES: Final = 128 << 20
-"""Bytes of history: 100,000 revisions of 1.3 KB, as pods and leases have them. Large documents get fewer revisions."""
-KEEP_S: Final = 300.0
-"""Upstream's interval. What is older than this goes within as long again."""
-
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Retention:
-    """How much history is kept: whichever bound is reached first."""
-
-    revisions: int = KEEP_REVISIONS
-    bytes: int = KEEP_BYTES
-    seconds: float = KEEP_S
 
 
 class Compactor:
@@ -44,7 +27,7 @@ class Compactor:
 
     def __init__(
         self,
-        retention: Retention,
+        options: StoreOptions,
         history: HistoryBytes,
         *,
         compacted: int,
@@ -54,7 +37,7 @@ class Compactor:
     ) -> None:
         self.compacted = compacted
         self.history = history
-        self._retention = retention
+        self._options = options
         self._submit = submit
         self._newest = newest
         self._failed = failed
@@ -62,18 +45,18 @@ class Compactor:
         self._loop = asyncio.get_running_loop()
         self._newest_before = 0  # when the clock last struck; 0 before it ever did
         self._aged = 0  # history at or before this is too old
-        self._timer: asyncio.TimerHandle | None = self._loop.call_later(retention.seconds, self._strike)
+        self._timer: asyncio.TimerHandle | None = self._loop.call_later(options.keep_s, self._strike)
 
     def look(self) -> None:
         """Begin a compaction if one is due. Called whenever something was written."""
         # A tenth on top, so that compaction comes now and then with much to do and not with every write.
         if self._automatic is not None or self._timer is None:
             return
-        keep, target, newest = self._retention, self._aged, self._newest()
-        if newest >= self.compacted + keep.revisions + max(1, keep.revisions // 10):
-            target = max(target, newest - keep.revisions)
-        if self.history.total > keep.bytes + keep.bytes // 10:
-            target = max(target, self.history.to_keep(keep.bytes))
+        options, target, newest = self._options, self._aged, self._newest()
+        if newest >= self.compacted + options.keep_revisions + max(1, options.keep_revisions // 10):
+            target = max(target, newest - options.keep_revisions)
+        if self.history.total > options.keep_bytes + options.keep_bytes // 10:
+            target = max(target, self.history.to_keep(options.keep_bytes))
         if target > self.compacted:
             self._automatic = Compaction(target, None)
             self._submit(self._automatic)
@@ -112,5 +95,5 @@ class Compactor:
 
     def _strike(self) -> None:
         self._aged, self._newest_before = self._newest_before, self._newest()
-        self._timer = self._loop.call_later(self._retention.seconds, self._strike)
+        self._timer = self._loop.call_later(self._options.keep_s, self._strike)
         self.look()

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tonnage.private_files import open_lock, own_folder
-from tonnage.store.database import FindProblem, translated
+from tonnage.store.database import translated
 from tonnage.store.errors import StoreFull, StoreInUse
 from tonnage.store.loading import Loaded
 from tonnage.store.log import StoreLog
-from tonnage.store.log_reader import Index
+from tonnage.store.options import Index, StoreOptions
 from tonnage.store.records import StoreRecord
 from tonnage.store.reserve import MIN_FREE_BYTES, Reserve, free_bytes, make_room
 from tonnage.store.state import State
@@ -87,32 +87,18 @@ class OpenFolder(NamedTuple):
             self.lock.release()
 
 
-def open_folder(
-    folder: Path,
-    index: Index,
-    max_pages: int | None,
-    find_problem: FindProblem | None = None,
-    reserve_bytes: int = 0,
-    key_beside: Path | None = None,
-) -> OpenFolder:
+def open_folder(folder: Path, options: StoreOptions) -> OpenFolder:
     """Make the folder if it is not there, take it, load what it holds, and try the disk. Raises StoreError, NotOurs. On
     a full disk nothing new is begun, but a store that is there is opened, with `trouble`: its objects can be read and
     deleted."""
     try:
-        return _opened(folder, index, max_pages, find_problem, reserve_bytes, key_beside)
+        return _opened(folder, options)
     except StoreFull as exc:
         hint = "make room on its file system, then start again"
         raise StoreFull(exc.path, hint=hint) from exc
 
 
-def _opened(
-    folder: Path,
-    index: Index,
-    max_pages: int | None,
-    find_problem: FindProblem | None,
-    reserve_bytes: int,
-    key_beside: Path | None,
-) -> OpenFolder:
+def _opened(folder: Path, options: StoreOptions) -> OpenFolder:
     try:
         is_full = _free_bytes_at(folder) < MIN_FREE_BYTES
         if is_full and not (folder / LOG_FILE).exists():
@@ -123,18 +109,18 @@ def _opened(
         raise translated(exc, folder) from exc
     with ExitStack() as undo:
         undo.callback(lock.release)
-        reserve = Reserve(folder, reserve_bytes)
+        reserve = Reserve(folder, options.reserve_bytes)
         if is_full:
             reserve.release()  # SQLite makes the files beside the log before it reads the first row
         log = StoreLog(
             folder / LOG_FILE,
-            max_pages=max_pages,
-            find_problem=find_problem,
-            key_beside=key_beside,
+            max_pages=options.max_pages,
+            find_problem=options.find_problem,
+            key_beside=options.key_beside,
             acknowledged=lock.acknowledged,
         )
         undo.callback(log.close)
-        state, loaded = _load(log, index)
+        state, loaded = _load(log, options.index)
         opened = OpenFolder(folder, lock, log, state, loaded, reserve, _found_trouble(log, reserve))
         undo.pop_all()
     return opened

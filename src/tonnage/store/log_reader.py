@@ -4,7 +4,7 @@ refused if compaction has reached into it; a row that does not match its checksu
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 from tonnage.store.database import open_reader
 from tonnage.store.errors import RevisionCompacted, RowDamaged, StoreCorrupt
 from tonnage.store.log import in_our_words, key_range, read_seal
+from tonnage.store.options import Index
 from tonnage.store.records import Damage, StoreEvent, StoreRecord, event_of, row_checksum
-
-Index = Callable[[str, bytes], Any]
 
 _COLUMNS = (
     "{0}.revision, CAST({0}.key AS BLOB), {0}.previous, {0}.follows, {0}.deleted, CAST({0}.document AS BLOB),"

@@ -24,8 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from tonnage.store.compactor import KEEP_BYTES, KEEP_REVISIONS, KEEP_S, Compactor, Retention
-from tonnage.store.database import FindProblem
+from tonnage.store.compactor import Compactor
 from tonnage.store.errors import (
     FenceBroken,
     KeyExists,
@@ -39,9 +38,10 @@ from tonnage.store.errors import (
     StoreIOError,
 )
 from tonnage.store.folder import OpenFolder, open_folder
-from tonnage.store.health import PROBE_EVERY_S, PROBE_PATIENCE_S, StoreHealth
+from tonnage.store.health import PROBE_PATIENCE_S, StoreHealth
 from tonnage.store.log import Row
-from tonnage.store.log_reader import Index, LogReader, Stretch
+from tonnage.store.log_reader import LogReader, Stretch
+from tonnage.store.options import StoreOptions
 from tonnage.store.records import Records, StoreEvent, StoreRecord, event_of
 from tonnage.store.state import KeptOut, resource_of
 from tonnage.store.watch import Feed, Watch, Window
@@ -64,35 +64,28 @@ _log = logging.getLogger(__name__)
 class Store:
     """An open store; make one with `Store.open`, end it with `close`."""
 
-    def __init__(
-        self,
-        opened: OpenFolder,
-        *,
-        index: Index,
-        retention: Retention,
-        window_events: int,
-        window_bytes: int,
-        max_lag_events: int,
-        max_lag_bytes: int,
-        probe_every_s: float,
-    ) -> None:
+    def __init__(self, opened: OpenFolder, options: StoreOptions) -> None:
         self.folder = opened.folder
         self.path = opened.log.path
         self._loop = asyncio.get_running_loop()
         self._lock = opened.lock
         self._state = opened.state
-        self._index = index
+        self._index = options.index
         self._kept_out = KeptOut(opened.log.path, opened.loaded)
         self.health = StoreHealth(self._loop.time(), opened.loaded.damage)
-        window = Window(opened.log.revision, max_events=window_events, max_bytes=window_bytes)
+        window = Window(opened.log.revision, max_events=options.window_events, max_bytes=options.window_bytes)
         self._feed = Feed(
-            opened.folder, window, self._read_history, max_lag_events=max_lag_events, max_lag_bytes=max_lag_bytes
+            opened.folder,
+            window,
+            self._read_history,
+            max_lag_events=options.max_lag_events,
+            max_lag_bytes=options.max_lag_bytes,
         )
         self._assigned = opened.log.revision  # the newest revision given to a write, settled or not
         self._pending: dict[str, Write] = {}  # by key: at most one write of a key is on its way
         self._followers: dict[str, list[Follower]] = {}  # by resource
         self._closing: asyncio.Task[None] | None = None
-        self._reader = LogReader(opened.log.path, index)
+        self._reader = LogReader(opened.log.path, options.index)
         self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tonnage-store-reader")
         self._probed: asyncio.Future[None] = self._loop.create_future()
         self._writer = StoreWriter(
@@ -102,13 +95,13 @@ class Store:
             on_compacted=self._note_compaction,
             on_health=self._note_health,
             on_durable=opened.lock.note,
-            probe_every_s=probe_every_s,
+            probe_every_s=options.probe_every_s,
             is_full=opened.trouble is not None,
         )
         if opened.trouble is not None:
             self.health.failed(opened.trouble, self._loop.time())
         self._compactor = Compactor(
-            retention,
+            options,
             opened.loaded.history,
             compacted=max(opened.log.compacted, opened.loaded.floor),  # history with a hole is no history
             submit=self._writer.compact,
@@ -118,53 +111,18 @@ class Store:
         self._compactor.look()
 
     @classmethod
-    async def open(
-        cls,
-        folder: Path,
-        *,
-        index: Index = lambda key, document: None,
-        find_problem: FindProblem | None = None,
-        keep_revisions: int = KEEP_REVISIONS,
-        keep_bytes: int = KEEP_BYTES,
-        keep_s: float = KEEP_S,
-        window_events: int = 4_096,
-        window_bytes: int = 64 << 20,
-        max_lag_events: int = 10_000,
-        max_lag_bytes: int = 32 << 20,
-        max_pages: int | None = None,
-        reserve_bytes: int = 0,
-        key_beside: Path | None = None,
-        probe_every_s: float = PROBE_EVERY_S,
-    ) -> Store:
+    async def open(cls, folder: Path, options: StoreOptions = StoreOptions()) -> Store:  # noqa: B008  # frozen
         """Open the store in `folder`, made if it is not there; one process at a time. Raises StoreError.
 
-        `index(key, document)` gives a record its `attributes`: a pure function, run on the loop before a write is
-        accepted, and in another thread for what is read from disk; what it raises is passed on. `find_problem(key,
-        revision, document)` judges rows of files that have no checksums yet. Compaction keeps the last
-        `keep_revisions`, up to `keep_bytes` of what they superseded, and what is younger than `keep_s`, whichever is
-        least. Watches that start before the window read the disk; one that lags by more than `max_lag_events` or
-        `max_lag_bytes` is ended. Beyond `max_pages` of 4 KiB writes raise StoreFull. `reserve_bytes` are kept back for
-        deletions on a full disk. Where `key_beside` is there and the store is not, StoreMissing is raised. A cancelled
-        call leaves the folder free.
+        A cancelled call leaves the folder free.
         """
-        opening = asyncio.get_running_loop().run_in_executor(
-            None, open_folder, folder, index, max_pages, find_problem, reserve_bytes, key_beside
-        )
+        opening = asyncio.get_running_loop().run_in_executor(None, open_folder, folder, options)
         try:
             opened = await asyncio.shield(opening)
         except asyncio.CancelledError:
             opening.add_done_callback(_let_go)
             raise
-        return cls(
-            opened,
-            index=index,
-            retention=Retention(keep_revisions, keep_bytes, keep_s),
-            window_events=window_events,
-            window_bytes=window_bytes,
-            max_lag_events=max_lag_events,
-            max_lag_bytes=max_lag_bytes,
-            probe_every_s=probe_every_s,
-        )
+        return cls(opened, options)
 
     @property
     def revision(self) -> int:

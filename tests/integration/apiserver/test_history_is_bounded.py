@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.eventually import eventually_async
-from tonnage.store import RevisionCompacted, Store
+from tonnage.store import RevisionCompacted, Store, StoreOptions
 
 DOCUMENT_BYTES = 2_000
 WRITERS = 16
@@ -42,7 +42,7 @@ async def update_over_and_over(store: Store, updates: int, after_each: Callable[
 async def test_the_file_stays_small_however_often_an_object_is_updated(
     tmp_path: Path, updates: int, keep_revisions: int
 ) -> None:
-    store = await Store.open(tmp_path, keep_revisions=keep_revisions)
+    store = await Store.open(tmp_path, StoreOptions(keep_revisions=keep_revisions))
     largest, count = 0, 0
 
     async def look() -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.store import EventType, StaleRevision, Store, StoreEvent, StoreRecord
+from tonnage.store import EventType, StaleRevision, Store, StoreEvent, StoreOptions, StoreRecord
 
 WRITERS = 24
 COUNTERS = 4
@@ -83,7 +83,7 @@ async def count_up(store: Store) -> None:
 
 async def storm(folder: Path, name: str, keep_revisions: int) -> None:
     acknowledge("starting")
-    store = await Store.open(folder, keep_revisions=keep_revisions)
+    store = await Store.open(folder, StoreOptions(keep_revisions=keep_revisions))
     acknowledge("ready", store.revision, store.compacted)
     if store.get(COUNTER_KEY) is None:
         await store.create(COUNTER_KEY, lambda revision: document(COUNTER_KEY, "0", revision))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.store import Store
+from tonnage.store import Store, StoreOptions
 
 OpenStore = Callable[..., Awaitable[Store]]
 HoldCommits = Callable[[], AbstractContextManager[None]]
@@ -27,7 +27,7 @@ async def open_store(folder: Path) -> AsyncIterator[OpenStore]:
     opened: list[Store] = []
 
     async def open_it(**options: Any) -> Store:
-        store = await Store.open(folder, **options)
+        store = await Store.open(folder, StoreOptions(**options))
         opened.append(store)
         return store
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.store import Store
+from tonnage.store import Store, StoreOptions
 from tonnage.store.errors import (
     StoreCorrupt,
     StoreForeign,
@@ -217,7 +217,7 @@ async def test_a_failed_open_leaves_the_folder_free(folder: Path, open_store):
         raise RuntimeError("cannot read this document")
 
     with pytest.raises(RuntimeError, match=r"^cannot read this document$"):
-        await Store.open(folder, index=index)
+        await Store.open(folder, StoreOptions(index=index))
     assert (await open_store()).count("nodes/") == 1
 
 
