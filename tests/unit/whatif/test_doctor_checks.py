@@ -446,6 +446,15 @@ def test_a_placement_that_the_driver_refuses_is_told_though_tonnage_has_a_better
     assert "none of them by kube-scheduler's rules too" in one("pods-would-stop-pending", *objects).message
 
 
+def test_a_thin_driver_is_not_said_to_refuse_what_its_figures_do_not_hold():
+    figures = [capacity(node=each.name, free="100Gi") for each in NODES]
+    objects = [*NODES, driver(), storage_class(), *figures, volume("large", "90Gi", on="n1", claim="default/other")]
+    pods = [claim("a", "90Gi"), claim("b", "90Gi"), pod_with("db", "a", "b")]
+    assert found("thin-provisioning", *objects, *pods)
+    assert not found("volumes-would-be-refused", *objects, *pods)
+    assert one("pods-would-become-pending", *objects, *pods).object == "Pod default/db"
+
+
 def test_two_pods_that_kube_scheduler_sends_to_the_same_room_are_counted_one_after_the_other():
     # One pool of 100Gi and two claims of 60Gi: figures do not show the first, but the driver does.
     objects = [node("n1"), driver(), storage_class(), capacity(node="n1", free="100Gi", pools=["100Gi"])]

@@ -13,7 +13,7 @@ from typing import Any, Final, TextIO
 from tonnage.printable import assembled, text
 from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.plugins.registry import ForeignPlugins
-from tonnage.whatif.doctor.capacity_checks import DriverFigures, capacity_findings, figures_of
+from tonnage.whatif.doctor.capacity_checks import DriverFigures, Provisioning, capacity_findings, figures_of
 from tonnage.whatif.doctor.driver_checks import attach_findings, class_findings, driver_findings
 from tonnage.whatif.doctor.facts import Facts
 from tonnage.whatif.doctor.findings import NOTHING, WORST_FIRST, Finding, Severity
@@ -108,10 +108,12 @@ def examine(
         sequence = DecisionSequence(state, configuration, is_default=True, foreign=foreign)
         disks = disks_of_objects(state.objects, sequence.replay.engine.held)
         question, comparison = PendingQuestion(state, sequence), SwitchComparison()
+        drivers = [name for name, each in figures.items() if each.provisioning is Provisioning.THIN]
+        thin = frozenset(each.name for name in drivers for each in facts.classes_of.get(name, ()))
         try:
             question.decide(step)
             if waiting := question.answer().pods:
-                compare_waiting(state, waiting, configuration.profiles, comparison, step, foreign)
+                compare_waiting(state, waiting, configuration.profiles, comparison, step, foreign, thin)
             compare_running(facts, configuration.profiles, comparison, step, foreign)
             question.try_changes()
         except KeyboardInterrupt:

@@ -84,9 +84,11 @@ def compare_waiting(
     found: SwitchComparison,
     step: Step,
     foreign: ForeignPlugins | None = None,
+    thin: frozenset[str] = frozenset(),
 ) -> None:
     """Hold what Tonnage decides about pods that wait against what the other would, in the same order. What the drivers
-    make of the other's placements is judged by our rules, after those before it."""
+    make of the other's placements is judged by our rules, after those before it; classes of `thin` drivers refuse
+    nothing for want of room."""
     theirs = DecisionSequence(dataclasses.replace(state, memory=None), their_rules(), is_default=True)
     judge = Judge(ours, clock=VirtualClock(state.clock.now()), seed=SEED, foreign=foreign, implies_namespaces=True)
     judge.engine.load(state.objects)
@@ -94,7 +96,8 @@ def compare_waiting(
         if each.cause.kind not in _NOT_TRIED:
             found.waiting += 1
             sent_to, _ = theirs.quickly_decide(each.pod)
-            if sent_to and (why := _refused_there(judge, each.pod, sent_to)):
+            why = _refused_there(judge, each.pod, sent_to) if sent_to else ""
+            if why and thin.isdisjoint(_classes_of(judge, each.pod)):
                 found.refused.append((each.key, sent_to, why))
                 sent_to = ""
             if each.node:
@@ -103,6 +106,12 @@ def compare_waiting(
             elif sent_to:
                 found.only_theirs.append((each.key, each.explanation.message if each.explanation is not None else ""))
         step(1)
+
+
+def _classes_of(judge: Judge, pod: Pod) -> set[str]:
+    claims = judge.engine.cluster.storage.claims
+    found = (claims.get(f"{pod.namespace}/{name}") for name in pod.claim_names())
+    return {each.class_name for each in found if each is not None}
 
 
 def _refused_there(judge: Judge, pod: Pod, node: str) -> str:
