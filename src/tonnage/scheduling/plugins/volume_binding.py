@@ -336,7 +336,10 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             return SUCCESS
         cluster = cycle.cluster
         row = cluster.row_of[node_name]
-        plan = notes.fit.plan(notes.demand, row)
+        if notes.is_plain:  # what is to be made is known already: nearly always
+            plan = VolumePlan(provisions=notes.fit.provisions(notes.provisioning, row))
+        else:
+            plan = notes.fit.plan(notes.demand, row)
         if plan.is_done:
             notes.plan = plan
             return SUCCESS
