@@ -62,6 +62,7 @@ class Fit(Answer):
     stuck: Annotated[list[str], Meta(description="replicas with some of their volumes and no room for the others")]
     would_help: Annotated[list[str], Meta(description="the least that would let it in, in words")]
     remedies: list[Remedy]
+    notes: Annotated[list[str], Meta(description="what a person should know about the answer")]
     partial: Annotated[bool, Meta(description="--max or Ctrl-C ended it")]
     interrupted: bool
     disks: list[Disk]

@@ -111,6 +111,23 @@ class RunDifference(Answer):
     parting: Parting | None
 
 
+class Ends(Answer):
+    least: float
+    most: float
+
+
+class Spread(Answer):
+    """Of one policy, over all seeds."""
+
+    seeds: int
+    placed: Ends | None
+    waiting: Ends | None
+    refused_volumes: Ends | None
+    p50: Ends | None
+    p99: Ends | None
+    bytes_rebuilt: Ends | None
+
+
 class Simulation(Answer):
     """A scenario on virtual time, one run a policy."""
 
@@ -118,3 +135,4 @@ class Simulation(Answer):
     partial: bool
     runs: dict[str, Run]
     differences: list[RunDifference] | UnsetType = UNSET
+    spread: dict[str, Spread] | UnsetType = UNSET

@@ -19,7 +19,7 @@ import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
 from tonnage.cli.completion import files, pods, workloads
-from tonnage.cli.options import output_option
+from tonnage.cli.options import DOES_NOT_FIT, exit_code_option, output_option
 from tonnage.cli.output import INTERRUPTED, progress, say, say_all, write_answer
 from tonnage.errors import TonnageError
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from tonnage.whatif.sources import ClusterState
     from tonnage.whatif.workloads import WorkloadName
 
-DOES_NOT_FIT = 3
-"""The exit code of --exit-code when something that was asked about has no node to go to."""
 _USER_AGENT = "tonnage-explain"
 _WHAT = "--pod NS/NAME, --workload KIND/NS/NAME or --pending"
 
@@ -54,7 +52,7 @@ _WHAT = "--pod NS/NAME, --workload KIND/NS/NAME or --pending"
     help="A workload whose pods, present and to come, are decided one after the other; may be repeated.",
 )
 @click.option("--pending", is_flag=True, help="Every pod that waits, grouped by cause, with what would help most.")
-@click.option("--exit-code", is_flag=True, help=f"Exit {DOES_NOT_FIT} when something does not fit.")
+@exit_code_option("Exit 3 when something does not fit.")
 @output_option("table", "json")
 def explain(
     cluster: ClusterQuestion,

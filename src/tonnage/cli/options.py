@@ -198,3 +198,11 @@ def wrong_usage() -> Iterator[None]:
         yield
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
+
+
+DOES_NOT_FIT = 3
+"""The exit code of --exit-code when something that was asked about does not fit."""
+
+
+def exit_code_option(told: str) -> Option:
+    return click.option("--exit-code", is_flag=True, help=told)

@@ -20,7 +20,15 @@ import click
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options, html_page
 from tonnage.cli.completion import files, workloads
 from tonnage.cli.completion import nodes as node_values
-from tonnage.cli.options import DURATION, FILE_PATH, feature_gates, output_option, setting
+from tonnage.cli.options import (
+    DOES_NOT_FIT,
+    DURATION,
+    FILE_PATH,
+    exit_code_option,
+    feature_gates,
+    output_option,
+    setting,
+)
 from tonnage.cli.output import INTERRUPTED, progress, say, say_all, shown_status, write_answer
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
@@ -75,8 +83,11 @@ def doctor(cluster: ClusterQuestion, output: str) -> None:
 @cluster_options
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...", shell_complete=node_values)
 @click.option("--one-by-one", is_flag=True, help="A rolling upgrade: each node comes back before the next is drained.")
+@exit_code_option("Exit 3 when a pod is stuck or lost.")
 @output_option("table", "json", "html")
-def drain_preview(cluster: ClusterQuestion, nodes: tuple[str, ...], one_by_one: bool, output: str) -> None:
+def drain_preview(
+    cluster: ClusterQuestion, nodes: tuple[str, ...], one_by_one: bool, exit_code: bool, output: str
+) -> None:
     """Tell what a drain of these nodes would do.
 
     Who moves where, whose volume is rebuilt there or only reattached, who is stuck and why, which budgets block, whose
@@ -106,6 +117,8 @@ def drain_preview(cluster: ClusterQuestion, nodes: tuple[str, ...], one_by_one: 
     write_answer(output, preview.document, partial(show, preview), html_page("drain-preview"))
     if is_interrupted:
         sys.exit(INTERRUPTED)
+    if exit_code and (preview.outcome.stuck or preview.outcome.lost):
+        sys.exit(DOES_NOT_FIT)
 
 
 @click.command()
@@ -126,6 +139,7 @@ def drain_preview(cluster: ClusterQuestion, nodes: tuple[str, ...], one_by_one: 
 @click.option(
     "--nodes-needed", "wants_nodes", is_flag=True, help="How many such nodes the workload's own replicas ask for."
 )
+@exit_code_option("Exit 3 when not all replicas that it asks for fit; if it asks for none, when not one more does.")
 @output_option("table", "json", "html")
 def fit(
     cluster: ClusterQuestion,
@@ -134,13 +148,16 @@ def fit(
     most: int,
     node_file: Path | None,
     wants_nodes: bool,
+    exit_code: bool,
     output: str,
 ) -> None:
     """Tell how many more replicas of a workload fit, by node and zone.
 
     Replicas are made as their controller would make them, with their claims, and placed one after the other by the
-    scheduler's own code, each after those before it are assumed, until one fits nowhere. Then what stops that one is
-    counted by reason, and the least that would let it in is found by trying. Nothing is written to any cluster.
+    scheduler's own code, each after those before it run and the figures show their volumes, until one fits nowhere.
+    Where nobody knows which pool the driver takes, it is told how many fit for certain, and how many if it picks well.
+    Then what stops the next one is counted by reason, and the least that would let it in is found by trying. Nothing is
+    written to any cluster.
     """
     from tonnage.whatif.fit.fitting import asked_template, asked_workload, fitted, node_template, show
     from tonnage.whatif.simulate.played_cluster import PlayedCluster
@@ -171,6 +188,8 @@ def fit(
     write_answer(output, answer.document, partial(show, answer), html_page("fit"))
     if answer.counted.is_interrupted:
         sys.exit(INTERRUPTED)
+    if exit_code and not answer.has_all:
+        sys.exit(DOES_NOT_FIT)
 
 
 def _say_who_waits(state: ClusterState) -> None:

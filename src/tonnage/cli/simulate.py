@@ -31,6 +31,7 @@ BASE = "default"
     help="Instead: what a live scheduler wrote down by --record, decided again.",
 )
 @setting("--seed", int, 0, "The same seed gives the same bytes.")
+@setting("--seeds", click.IntRange(1, 1000), 1, "So many seeds, from --seed on: the spread of each figure is told.")
 @click.option(
     *("--compare", "compared"),
     multiple=True,
@@ -43,6 +44,7 @@ def simulate(
     scenario_file: Path | None,
     recording_file: Path | None,
     seed: int,
+    seeds: int,
     compared: tuple[str, ...],
     output: str,
 ) -> None:
@@ -81,7 +83,7 @@ def simulate(
             is_stopped=is_stopped,
         )
         with progress("simulating", float(len(runs))) as step:
-            found = compare(player, runs, lambda name: step)
+            found = compare(player, runs, lambda name: step, seeds)
     say_all("warning", player.warnings)
     write_answer(output, found.document, partial(show, found), html_page("simulate"))
     _end(found.is_partial)

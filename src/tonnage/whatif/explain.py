@@ -19,15 +19,17 @@ import msgspec
 
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError, closest
-from tonnage.objects.core_v1 import Pod
+from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object, split_key
 from tonnage.objects.node_selectors import Toleration
+from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.configuration.plugin_catalogue import ExtensionPoint
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.plugins.registry import ForeignPlugins
+from tonnage.scheduling.volumes.capacity.pools import listed_pools
 from tonnage.whatif.replay import Replay
 from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.sources import ClusterState, engine_over
@@ -75,6 +77,10 @@ def decided_on(
     profile = profile_for(pod, configuration, is_default=is_default, note=note)
     if remark := remark_on(pod, state.memory):
         note(remark)
+    keys = PodInfo(pod).claim_keys
+    claims = [each for each in state.objects if isinstance(each, PersistentVolumeClaim) and each.key in keys]
+    if vague := told_as_one_number(state.objects) & {each.class_name for each in claims if not each.spec.volume_name}:
+        note(only_as_good(vague))
     found = explain_pod(pod, state.objects, profile, clock=state.clock, foreign=foreign, memory=state.memory, note=note)
     if is_default and not pod.spec.node_name:
         found.held_back = state.schedulers.nobody(pod.spec.scheduler_name) or found.held_back
@@ -150,6 +156,20 @@ def profile_for(
 
 def asks_for_another(pod: Pod) -> str:
     return f"{pod.key} asks for schedulerName {pod.spec.scheduler_name}; this is what the default plugins decide"
+
+
+def told_as_one_number(objects: Iterable[Object]) -> frozenset[str]:
+    """The classes for which some capacity object lists no pools."""
+    capacities = (each for each in objects if isinstance(each, CSIStorageCapacity))
+    return frozenset(each.storage_class_name for each in capacities if not listed_pools(each))
+
+
+def only_as_good(class_names: Iterable[str]) -> str:
+    """What is to be said of an answer about claims of such classes."""
+    return (
+        f"the free room of class {' and '.join(sorted(class_names))} is told as single numbers: where its driver has"
+        " several pools, this answer is only as good as that; `tonnage pools` writes the pools beside them"
+    )
 
 
 class PodState(Enum):
@@ -254,6 +274,7 @@ class DecisionSequence:
             starts_at=state.clock.now(),
             memory=state.memory,
         )
+        self._vague = told_as_one_number(state.objects)
         for sentence in state.memory.differences(self.replay.engine) if state.memory is not None else ():
             self._say(sentence)
 
@@ -275,6 +296,9 @@ class DecisionSequence:
             found = self.replay.engine.explain(pod)
             found.held_back = nobody
             return found
+        claims = map(self.replay.engine.cluster.storage.claims.get, PodInfo(pod).claim_keys)
+        if vague := self._vague & {each.class_name for each in claims if each is not None and not each.is_bound}:
+            self._say(only_as_good(vague))
         found = self.replay.schedule(pod.key)
         if found.preemption is not None:
             self.replay.nominate(pod.key, found.preemption.node)

@@ -299,6 +299,40 @@ def picking(policy: str, pools: str) -> str:
     return one_node(pools).replace("name: fast}", f"name: fast, annotations: {{{POOL_POLICY}: {policy}}}}}")
 
 
+def test_figures_that_are_single_numbers_are_said_to_be():
+    vague = CLUSTER.replace("availableCapacities: [100Gi, 100Gi]\n", "").replace("availableCapacities: [100Gi]\n", "")
+    found = answer(vague + DB, "--workload", "sts/shop/db")
+    (note,) = found["notes"]
+    assert note.startswith("the free room of class fast is told as single numbers") and "tonnage pools" in note
+    assert found["grades"]["count"] == "possible"
+    assert answer(CLUSTER + DB, "--workload", "sts/shop/db")["notes"] == []
+
+
+def test_a_pod_with_ephemeral_volumes_is_a_template_too():
+    pod = """
+apiVersion: v1
+kind: Pod
+metadata: {name: scratch}
+spec:
+  containers: [{name: c, image: x}]
+  volumes:
+  - name: tmp
+    ephemeral:
+      volumeClaimTemplate:
+        spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 60Gi}}, storageClassName: fast}
+"""
+    Path("pod.yaml").write_text(pod)
+    assert answer(CLUSTER, "--template", "pod.yaml")["count"] == 3
+
+
+@pytest.mark.parametrize(("replicas", "code"), [(3, 0), (4, 3), (0, 0)])
+def test_the_exit_code_tells_whether_all_fit(replicas: int, code: int):
+    wanted = DB.replace("replicas: 9", f"replicas: {replicas}")
+    Path("cluster.yaml").write_text(CLUSTER + wanted)
+    found = CliRunner().invoke(fit, ["-f", "cluster.yaml", "--workload", "sts/shop/db", "--exit-code"])
+    assert found.exit_code == code, found.output
+
+
 def one_node(pools: str) -> str:
     cluster = CLUSTER.partition("---\napiVersion: storage.k8s.io/v1\nkind: CSIStorageCapacity\nmetadata: {name: cap-b")[
         0

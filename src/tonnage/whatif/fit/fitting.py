@@ -23,16 +23,21 @@ from typing import Any, TextIO, TypeVar
 
 import msgspec
 
+from tonnage.behaviour.workloads.templates import claim_for
 from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
+from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
+from tonnage.objects.scheme import resource_of
 from tonnage.printable import text
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.expansion import Replica, WorkloadExpander
+from tonnage.whatif.explain import only_as_good, told_as_one_number
 from tonnage.whatif.fit.counting import MOST_PODS, Counted, NodesNeeded, count, nodes_needed
 from tonnage.whatif.fit.remedies import SHOWN, Remedies, Remedy
-from tonnage.whatif.manifest_errors import Source
+from tonnage.whatif.manifest_errors import Origin, Source
+from tonnage.whatif.manifests import Manifest
 from tonnage.whatif.page import FittedTable, TableColumn, TextPage, named
 from tonnage.whatif.simulate.disk_documents import disk_documents
 from tonnage.whatif.simulate.played_cluster import PlayedCluster
@@ -78,7 +83,7 @@ def asked_template(state: ClusterState, creation: Creation, file: Source) -> Fit
         )
     if pods:
         claims = [each for each in known if isinstance(each, PersistentVolumeClaim)]
-        return FitQuestion(f"Pod {pods[0].key}", (), _pods(pods[0], claims), 1)
+        return FitQuestion(f"Pod {pods[0].key}", (), _pods(pods[0], claims, creation, str(file)), 1)
     others = [each for each in template.objects if not is_workload(each)]
     beside = ClusterState([*state.objects, *others], state.source, state.clock, origins=template.origins)
     asked = _expanded(beside, creation, workloads[0])  # type: ignore[arg-type]  # is_workload has looked
@@ -102,8 +107,8 @@ def _expanded(state: ClusterState, creation: Creation, workload: Workload) -> Fi
     return FitQuestion(name, made, replicas, wanted, max(0, expander.wanted(workload) - wanted), is_ordered)
 
 
-def _pods(pod: Pod, claims: Sequence[PersistentVolumeClaim]) -> Iterator[Replica]:
-    """Copies of a pod, each with copies of the claims that stand beside it."""
+def _pods(pod: Pod, claims: Sequence[PersistentVolumeClaim], creation: Creation, file: str) -> Iterator[Replica]:
+    """Copies of a pod, each with copies of the claims that stand beside it, and those of its ephemeral volumes."""
     replace = msgspec.structs.replace
     own = {each.name: each for each in claims if each.namespace == pod.namespace and each.name in pod.claim_names()}
     for number in itertools.count(1):
@@ -116,7 +121,17 @@ def _pods(pod: Pod, claims: Sequence[PersistentVolumeClaim]) -> Iterator[Replica
         )
         metadata = _numbered(pod, number).metadata
         spec = replace(pod.spec, volumes=volumes, node_name="")
-        yield Replica(replace(pod, metadata=metadata, spec=spec), tuple(made.values()))
+        copied = replace(pod, metadata=metadata, spec=spec)
+        ephemeral = [claim_for(copied, each) for each in volumes if each.ephemeral is not None]
+        yield Replica(copied, (*made.values(), *(_created_claim(each, creation, file) for each in ephemeral)))
+
+
+def _created_claim(doc: Doc, creation: Creation, file: str) -> PersistentVolumeClaim:
+    origin = Origin(file, 0, object=f"PersistentVolumeClaim {doc['metadata']['name']}")
+    made = creation.of(Manifest(origin, resource_of(PersistentVolumeClaim), doc, is_from_server=False), [])
+    if not isinstance(made, PersistentVolumeClaim):
+        raise TypeError(f"{origin} was made a {type(made).__name__}")
+    return made
 
 
 def _numbered(found: T, number: int) -> T:
@@ -176,7 +191,9 @@ def _counted(
             at_most, is_sure = max(at_most, again.count), is_sure and not lucky.choices.is_cut
             counted.is_interrupted |= again.is_interrupted
     disks = _disks(cluster.world.storage) if with_disks else []
-    answer = FitAnswer(asked, counted, at_most, is_sure, disks=disks)
+    vague = told_as_one_number(cluster.world.objects) & {claim.class_name for each in made[:1] for claim in each.claims}
+    note = only_as_good(vague) if vague else ""
+    answer = FitAnswer(asked, counted, at_most, is_sure and not vague, note, disks=disks)
     if counted.refusal is None or counted.refused is None or counted.is_interrupted:
         return answer
     try:
@@ -216,7 +233,8 @@ class FitAnswer:
     at_most: int
     """If the driver picks its pools well."""
     is_sure: bool = True
-    """Whether all that the driver may choose was looked at."""
+    """Whether all that the driver may choose was looked at, and its pools are told."""
+    note: str = ""
     remedies: tuple[Remedy, ...] = ()
     needed: NodesNeeded | None = None
     disks: Sequence[Mapping[str, Any]] = ()
@@ -234,7 +252,7 @@ class FitAnswer:
         told = f"{some}{counted.count:,} more {'fits' if counted.count == 1 else 'fit'}"
         if self.at_most > counted.count:
             told = f"{counted.count:,} more for certain, {self.at_most:,} if the driver packs well"
-        if not self.is_sure:
+        if not self.is_sure and not self.note:
             told += " (not all that the driver may choose was looked at)"
         total = self.asked.wanted + self.asked.present
         if self.asked.wanted and total > 1:
@@ -264,6 +282,7 @@ class FitAnswer:
             **self.counted.document(),
             "wouldHelp": [each.text for each in self.shown_remedies()],
             "remedies": [each.document() for each in self.remedies],
+            "notes": [self.note] if self.note else [],
             "partial": self.counted.is_cut,
             "interrupted": self.counted.is_interrupted,
             "disks": list(self.disks),
@@ -298,6 +317,9 @@ def show(answer: FitAnswer, out: TextIO) -> None:
         page.say(text("The least that would let it in:"))
         for each in answer.shown_remedies():
             page.say(text(each.text), indent=2)
+    if answer.note:
+        page.blank()
+        page.say(text(f"note: {answer.note}", "yellow"))
     if answer.needed is not None:
         page.blank()
         nodes = "1 node" if answer.needed.nodes == 1 else f"{answer.needed.nodes:,} nodes"

@@ -29,6 +29,15 @@ from tonnage.whatif.simulate.play import Player, Progress, Run
 
 SHOWN_PODS: Final = 20
 BEST_NODES: Final = 3
+SPREAD: Final = {
+    "placed": "placed",
+    "waiting": "waiting",
+    "refusedVolumes": "volumes refused",
+    "p50": "time to running, p50",
+    "p99": "time to running, p99",
+    "bytesRebuilt": "rebuilt",
+}
+"""What is told over several seeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +69,8 @@ class Comparison:
     seed: int
     results: dict[str, RunResult] = field(default_factory=dict)
     differences: list[dict[str, Any]] = field(default_factory=list)
+    others: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """By name, the same runs with further seeds."""
     is_partial: bool = False
 
     def document(self) -> dict[str, Any]:
@@ -68,18 +79,39 @@ class Comparison:
             "partial": self.is_partial,
             "runs": {name: result.document for name, result in self.results.items()},
             "differences": self.differences,
+            **({"spread": self.spread()} if self.others else {}),
         }
+
+    def spread(self) -> dict[str, Any]:
+        """The least and the most of each figure over all seeds, by run."""
+        found: dict[str, Any] = {}
+        for name, others in self.others.items():
+            documents = [self.results[name].document, *others]
+            flat = [{**each, **each["timeToRunning"]} for each in documents]
+            found[name] = {"seeds": len(flat)}
+            for figure in SPREAD:
+                values = [each[figure] for each in flat if each[figure] is not None]
+                found[name][figure] = {"least": min(values), "most": max(values)} if values else None
+        return found
 
 
 def compare(
-    player: Player, runs: Sequence[Run], progress: Callable[[str], Progress] = lambda name: lambda amount: None
+    player: Player,
+    runs: Sequence[Run],
+    progress: Callable[[str], Progress] = lambda name: lambda amount: None,
+    seeds: int = 1,
 ) -> Comparison:
-    """Make the runs one after the other. When the player is stopped, what is known by then is the answer."""
+    """Make the runs one after the other, then again with further seeds. When the player is stopped, what is known by
+    then is the answer."""
     found = Comparison(runs[0].seed if runs else 0)
     for run in runs:
         if player.is_stopped():
             break
         found.results[run.name] = RunResult.of(run, player.play(run, progress(run.name)))
+        for more in range(1, seeds):
+            if not player.is_stopped():
+                again = player.play(dataclasses.replace(run, seed=run.seed + more))
+                found.others.setdefault(run.name, []).append(run_document(again))
     explained: dict[tuple[str, int], dict[str, Any] | None] = {}
 
     def explain(run: Run, decided: AttemptMade | None) -> dict[str, Any] | None:
@@ -205,9 +237,32 @@ def show(comparison: Comparison, out: TextIO) -> None:
     page.say(text(f"seed {comparison.seed}, {first['arrived']:,} pods in {span} of virtual time"))
     page.blank()
     _print_figures(documents, page)
+    _print_spread(comparison.spread(), page)
     _print_waiting(documents, page)
     _print_losses(documents, page)
     _print_differences(comparison.differences, page)
+
+
+def _print_spread(spread: Mapping[str, Any], page: TextPage) -> None:
+    if not spread:
+        return
+    page.blank()
+    page.say(text(f"over {next(iter(spread.values()))['seeds']} seeds", style="bold"))
+    table = FittedTable(
+        [TableColumn("", is_whole=True), *(TableColumn(printable(name), is_number=True) for name in spread)]
+    )
+    for figure, label in SPREAD.items():
+        cells = [_range(each[figure], figure) for each in spread.values()]
+        table.add(label, *cells)
+    page.table(table)
+
+
+def _range(found: Mapping[str, Any] | None, figure: str) -> str:
+    if found is None:
+        return "–"
+    told = format_duration if figure in ("p50", "p99") else amount if figure == "bytesRebuilt" else "{:,}".format
+    ends = dict.fromkeys((told(found["least"]), told(found["most"])))
+    return " to ".join(ends)
 
 
 def sparkline(values: Sequence[float], highest: float | None = None) -> str:

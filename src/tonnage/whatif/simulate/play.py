@@ -16,8 +16,8 @@ from typing import Final
 
 from tonnage.documents.object_metadata import NameGenerator
 from tonnage.errors import TonnageError
-from tonnage.objects.apps_v1 import DaemonSet, StatefulSet
-from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
+from tonnage.objects.apps_v1 import DaemonSet, ReplicaSet, StatefulSet
+from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod, ReplicationController
 from tonnage.objects.document import copy
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.configuration.profile import ResolvedProfile
@@ -27,6 +27,7 @@ from tonnage.whatif.expansion import Replica, WorkloadExpander
 from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifests import READ, objects_at
 from tonnage.whatif.node_copies import copy_of, own_objects, volumes_on
+from tonnage.whatif.page import natural
 from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.scenario import (
     MOST_ARRIVALS,
@@ -341,7 +342,21 @@ class Play:
         for each in self._player.created(event, self._creation, self.warnings):
             if type(each).__name__ in _READ_KINDS:
                 self.measures.arrived += isinstance(each, Pod) and self.world.get(Pod, each.key) is None
-                self.world.put(each)
+                now = self.world.put(each)
+                if isinstance(now, StatefulSet | ReplicaSet | ReplicationController):
+                    self._size(now)
+
+    def _size(self, workload: StatefulSet | ReplicaSet | ReplicationController) -> None:
+        """Give a workload that is applied the pods that it asks for; of too many the last go."""
+        place = (type(workload).__name__, workload.key)
+        present = [pod for pod in pods_of(workload, self.world.objects) if not pod.is_terminal]
+        have = self.world.sizes.setdefault(place, len(present))
+        for _ in range(workload.spec.replicas - have):
+            self._arrive(workload, None)
+        for pod in sorted(present, key=lambda pod: natural(pod.name))[workload.spec.replicas :]:
+            self.world.sizes[place] -= 1
+            self._owners.pop(pod.uid, None)
+            self.world.controllers.end(pod, "scaled down")
 
     def _delete(self, event: Delete) -> None:
         """What kubectl delete does: pods of a workload that stays are made again, those of one that goes are not."""

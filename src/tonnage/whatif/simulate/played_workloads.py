@@ -11,7 +11,15 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.expansion import Expansion
-from tonnage.whatif.explain import PodAnswer, PodState, asks_for_another, state_of, workload_text
+from tonnage.whatif.explain import (
+    PodAnswer,
+    PodState,
+    asks_for_another,
+    only_as_good,
+    state_of,
+    told_as_one_number,
+    workload_text,
+)
 from tonnage.whatif.replay import no_profile
 from tonnage.whatif.simulate.played_cluster import PlayedCluster
 from tonnage.whatif.sources import ClusterState
@@ -49,6 +57,9 @@ class PlayedWorkloads:
             yield (
                 self._decided(pod, name, state) if state is PodState.PENDING else PodAnswer(pod.key, name, state, node)
             )
+        claims = [claim for replica in expansion.missing for claim in replica.claims]
+        if vague := told_as_one_number(self._cluster.world.objects) & {claim.class_name for claim in claims}:
+            self._note(only_as_good(vague))
         for replica in expansion.missing:
             self._cluster.place(replica)
             yield self._decided(replica.pod, name, PodState.NEW)

@@ -139,3 +139,16 @@ def test_a_line_of_bars(values: list[float], highest: float | None, shown: str) 
 
 def test_a_line_of_bars_is_never_longer_than_its_width() -> None:
     assert len(sparkline([float(n) for n in range(121)])) == 16
+
+
+def test_several_seeds_have_a_spread(tmp_path: Path) -> None:
+    player = player_of(tmp_path, DOCS, SCENARIO)
+    found = compare(player, [preset("default")], seeds=3)
+    spread = found.document()["spread"]["default"]
+    assert spread["seeds"] == 3
+    placed = [found.results["default"].document["placed"], *(each["placed"] for each in found.others["default"])]
+    assert spread["placed"] == {"least": min(placed), "most": max(placed)}
+    out = io.StringIO()
+    show(found, out)
+    assert "over 3 seeds" in out.getvalue()
+    assert "spread" not in compare(player, [preset("default")]).document()

@@ -47,6 +47,21 @@ def test_pods_after_one_that_waits_are_not_made(tmp_path: Path) -> None:
     assert group["reason"] == "0/1 nodes are available: 1 node(s) did not have enough free storage."
 
 
+def test_a_stateful_set_that_is_applied_has_the_pods_that_it_asks_for(tmp_path: Path) -> None:
+    grown, shrunk = stateful_set(replicas=4), stateful_set(replicas=1)
+    cases: list[tuple[list[dict[str, Any]], int]] = [
+        ([{"at": "1s", "apply": [stateful_set(replicas=2)]}], 2),
+        ([{"at": "1s", "apply": [stateful_set(replicas=2)]}, {"at": "1m", "apply": [grown]}], 4),
+        ([{"arrive": "sts/shop/db"}, {"at": "1m", "apply": [grown]}], 4),
+        ([{"at": "1s", "apply": [grown]}, {"at": "1m", "apply": [shrunk]}], 1),
+    ]
+    for events, left in cases:
+        docs = [*cluster(), *([stateful_set(replicas=2)] if "arrive" in events[0] else [])]
+        measured = played(tmp_path, docs, {"events": events})
+        assert sorted(each.name for each in measured.world.pods()) == [f"db-{number}" for number in range(left)]
+        assert measured.placed == left
+
+
 def test_ephemeral_claims_go_with_their_pod_and_are_made_anew_for_its_successor(tmp_path: Path) -> None:
     docs = [*cluster(2), workload("Deployment", replicas=1)]
     scenario = {"events": [{"arrive": "deploy/shop/web"}, {"at": "1m", "drain": ["node-1", "node-2"]}]}
