@@ -13,6 +13,7 @@ from support.configurations import storage_configuration
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
+from tonnage.objects.storage_v1 import INCLUDED_CLAIMS
 from tonnage.scheduler.debug_pages import AssumedState, CapacityReservations, NominationsReport
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.attempt import EngineSettings
@@ -248,3 +249,17 @@ def test_in_a_world_a_nomination_that_was_let_go_holds_nothing():
     state = ClusterState(live.objects, "the test", live.clock, memory=let_go)
     world = PlayedCluster(state, [live.profile]).world
     assert {each.name: each.spec.node_name for each in world.pods()} == {"large": "", "small": "a"}
+
+
+def test_in_a_world_a_volume_that_the_figures_show_and_its_claim_does_not_is_not_made_twice():
+    """In the middle of a burst: of 100Gi 60 are taken, the figures name the claim, and it is not bound yet."""
+    first = claim("one", "60Gi", selected_node="a")
+    told = capacity(node="a", pools=["40Gi"], metadata={"annotations": {INCLUDED_CLAIMS: first.uid}})
+    state = ClusterState(
+        [driver(), storage_class(), node("a", cpu="4"), told, first, pod_with("first", "one")],
+        "the test",
+        VirtualClock(),
+    )
+    world = PlayedCluster(state, [parse(storage_configuration(), source="config.yaml").profiles[0]]).world
+    assert [each.status.phase for each in world.pods()] == ["Running"]
+    assert [disk.pools for disk in world.storage.disks] == [[40 << 30]]

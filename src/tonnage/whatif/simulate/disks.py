@@ -86,6 +86,8 @@ class Disk:
     objects: list[Key] = field(default_factory=list)
     volumes: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By name: the pool, -1 where that is not known, and the bytes."""
+    included: set[str] = field(default_factory=set)
+    """The uids of claims whose volumes are in the figures of the start, bound or not."""
     claims: dict[str, str] = field(default_factory=dict)
     """The uids of the claims of volumes that were made here, by the volume's name."""
 
@@ -166,6 +168,7 @@ class Disks:
             if group:
                 self._shared[shared] = disk
         disk.objects.append(capacity.key)
+        disk.included.update(filter(None, capacity.metadata.annotations.get(INCLUDED_CLAIMS, "").split(",")))
         self.by_object[capacity.key] = disk
         return disk
 

@@ -116,6 +116,18 @@ class StorageModel:
                 disk.hold_before(volume.name, volume.size.value())
                 self.home[volume.name] = disk
 
+    def take_unseen(self, volume: PersistentVolume) -> None:
+        """A volume that was made and that the figures do not show yet: its bytes are not free any more."""
+        disk = self.home.get(volume.name)
+        if disk is not None and disk.volumes[volume.name][0] < 0:
+            _, size_bytes = disk.volumes.pop(volume.name)
+            pick = self.pick_of(volume.class_name, driver_of(volume))
+            if disk.take(volume.name, size_bytes, pick, self.rng):
+                disk.total_bytes -= size_bytes
+                self.changed(disk)
+            else:
+                disk.volumes[volume.name] = (-1, size_bytes)
+
     def know(self, found: Object) -> None:
         """An object came or changed that says what storage there is; others are not looked at."""
         if isinstance(found, CSIStorageCapacity):
@@ -217,7 +229,11 @@ class StorageModel:
         if len(disks) > 1:
             disks.sort(key=lambda each: -max(each.pools, default=0))
         name = f"pvc-{self._numbers + 1:08d}"
-        disk = next((each for each in disks if self._take(each, name, claim, size_bytes)), None)
+        disk = next((each for each in disks if claim.uid in each.included), None)
+        if disk is not None:  # the figures of the start have its volume, which was made and not bound yet
+            disk.hold_before(name, size_bytes)
+        else:
+            disk = next((each for each in disks if self._take(each, name, claim, size_bytes)), None)
         known = self._drivers.get(driver)
         if disk is None and (disks or (known is not None and known.spec.storage_capacity)):
             self._refuse(claim)

@@ -76,12 +76,21 @@ class World(WorldState):
         self.storage.open(self.objects)
         for pod in self.pods():
             self._keep(pod, is_new=True)
+        self._take_unseen()
         self.storage.publish_all()
         self.binder.open()
         self.kubelets.open()
         for claim in self.all(PersistentVolumeClaim):
             self.storage.claim_changed(claim)
             self.binder.claim_changed(claim)
+
+    def _take_unseen(self) -> None:
+        """What the scheduler keeps back for claims that are bound is what the figures do not show yet."""
+        for hold in (each for holds in self.engine.held.holds().values() for each in holds):
+            volumes = [] if hold.is_rebuild else [self.volume_of(key) for key in hold.claims]
+            for volume in volumes:
+                if volume is not None and self.storage.home.get(volume.name) is not None:
+                    self.storage.take_unseen(volume)
 
     def _keep(self, pod: Pod, *, is_new: bool) -> None:
         if is_new:
