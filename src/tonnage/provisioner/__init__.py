@@ -1,5 +1,5 @@
-"""Volumes and published capacity of one CSI driver: external-provisioner's and external-resizer's work.
+"""Volumes and published capacity of one CSI driver: the work of external-provisioner and external-resizer.
 
-`volumes` makes, deletes, expands and changes volumes; each change has `capacity.controller` publish the driver's new
-figures. `program` puts it together, `context` is what its controllers are given.
+`volumes` creates, deletes, expands and modifies volumes; after a change `capacity.controller` publishes the driver's
+new capacity. `program` puts the parts together, `context` is what all controllers get.
 """

@@ -1,4 +1,4 @@
-"""What the controllers of one provisioner are given: the API, the driver, options, events, metrics, and Secrets."""
+"""What all controllers of one provisioner get: the API, the driver, options, events, metrics and Secrets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tonnage.provisioner.options import ProvisionerOptions
 
 
 class NoRefresher:
-    """In the place of a `CapacityController`, for a provisioner that publishes no capacity."""
+    """Replaces the `CapacityController` in a provisioner that publishes no capacity."""
 
     def refresh(self, storage_class: str) -> None:
         """Nobody wants to know."""
@@ -35,7 +35,7 @@ class NoRefresher:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisionerCaches:
-    """The API as informers show it."""
+    """The informers' caches."""
 
     claims: Cache[PersistentVolumeClaim]
     volumes: Cache[PersistentVolume]
@@ -43,9 +43,9 @@ class ProvisionerCaches:
     nodes: Cache[Node]
     csi_nodes: Cache[CSINode]
     attachments: Cache[VolumeAttachment] | None = None
-    """None for a driver that attaches nothing."""
+    """None for a driver without attaching."""
     has_all_nodes: bool = True
-    """False: `nodes` and `csi_nodes` hold our own node at most, to spare the server; others are asked for."""
+    """False: `nodes` and `csi_nodes` hold at most our own node, to spare the server; others are fetched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,29 +60,29 @@ class ProvisionerContext:
     recorder: Recorder
     metrics: ProvisionerMetrics
     refresher: CapacityController | NoRefresher
-    """Asks the driver anew how much room there is."""
+    """Asks the driver again for its capacity."""
     own_topology: Mapping[str, str] | None = None
     clock: Clock
     rng: random.Random
 
     @property
     def has_topology(self) -> bool:
-        """Its volumes cannot be reached from everywhere, and we go by that."""
+        """The driver's volumes are bound to places, and the option `topology` is on."""
         return self.driver_info.plugin.volume_accessibility_constraints and self.options.topology
 
     def queue(self, name: str, reconcile: Reconcile, workers: int = 0) -> Reconciler:
-        """A work queue, with --worker-threads workers unless another number is given."""
+        """A work queue with --worker-threads workers, or with `workers`."""
         workers = workers or self.options.worker_threads
         return Reconciler(name, reconcile, clock=self.clock, metrics=self.metrics.queues, workers=workers)
 
     def new_backoff(self) -> KeyedBackoff:
-        """For one controller, by --retry-interval-start and --retry-interval-max."""
+        """A backoff for one controller, from --retry-interval-start and --retry-interval-max."""
         options = self.options
         return KeyedBackoff(clock=self.clock, rng=self.rng, first_s=options.retry_start_s, max_s=options.retry_max_s)
 
 
 class ProvisionerPart:
-    """A part of one driver's provisioner, with what its context holds at hand."""
+    """Base of a provisioner's parts, with its context's fields as attributes."""
 
     def __init__(self, context: ProvisionerContext) -> None:
         self._client = context.client
@@ -103,7 +103,7 @@ class ProvisionerPart:
 
 
 class SecretUnavailable(TonnageError):
-    """A Secret that cannot be had; `reference` is which."""
+    """The Secret of `reference` cannot be read."""
 
     def __init__(self, reference: SecretReference, why: str) -> None:
         self.reference = reference
@@ -111,7 +111,7 @@ class SecretUnavailable(TonnageError):
 
 
 async def read_secret(client: Client, reference: SecretReference | None) -> dict[str, str]:
-    """What a Secret holds, as the driver gets it; nothing without a reference. Raises SecretUnavailable."""
+    """A Secret's values for the driver; empty without a reference. Raises SecretUnavailable."""
     if reference is None or not reference.name:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""Waits for the driver at the start and asks it once: its name, what it can do, and where it runs."""
+"""Waits for the driver at the start and asks once for its name, its capabilities and its node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logs.logger("tonnage.provisioner")
 
 
 def missing_capability(driver: DriverInfo, *, snapshot: bool = False, clone: bool = False, modify: bool = False) -> str:
-    """Why a driver cannot make such volumes, in upstream's words; empty if it can. Mirrors checkDriverCapabilities."""
+    """Why a driver cannot create such volumes, in upstream's words; empty if it can. See checkDriverCapabilities."""
     dynamic = "CSI driver does not support dynamic provisioning: "
     if not driver.plugin.controller_service:
         return f"{dynamic}plugin CONTROLLER_SERVICE capability is not reported"
@@ -59,7 +59,7 @@ async def wait_for_driver(driver: CsiClient, *, with_node: bool, clock: Clock, r
 
 
 async def _wait_for_socket(address: str, clock: Clock) -> None:
-    """Return when there is something to connect to: looking costs nothing, a refused connection costs a pause."""
+    """Return when the socket exists: a look costs nothing, a refused connection costs a pause."""
     path = socket_path(address)
     if path is not None and not path.exists():
         _log.info("Waiting for the driver's socket", address=address)

@@ -1,7 +1,6 @@
-"""Metrics under the names of external-provisioner and its library, and how far the published capacity is from the
-wanted.
+"""Metrics under the names of external-provisioner and its library, and how far published capacity is from wanted.
 
-A driver that fails keeps its objects as they are, so that only we know how old what they say is.
+Objects stay as they are when a driver fails, so only the provisioner knows how old their figures are.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def _of(claim: PersistentVolumeClaim) -> tuple[str, str]:
 
 
 class Counts(NamedTuple):
-    """How many objects shall exist, how many of those do, and how many exist that nobody asks for."""
+    """Objects that must exist, those of them that do, and those that exist but are not wanted."""
 
     goal: int
     current: int
@@ -90,11 +89,11 @@ class Counts(NamedTuple):
 
 
 STALE_AFTER_POLLS = 3.0
-"""An object is called stale when its driver has not confirmed it for so many polls: one may be late, two fail."""
+"""An object is stale after so many polls without a report: one may be late, two may fail."""
 
 
 class Ages(NamedTuple):
-    """How long ago the driver last told each object's figures, and the poll interval, in seconds."""
+    """The age of the driver's last report on every object, and the poll interval, in seconds."""
 
     ages_s: tuple[float, ...]
     poll_interval_s: float
@@ -109,7 +108,7 @@ class Ages(NamedTuple):
 
 
 def show_capacity(registry: CollectorRegistry, counts: Callable[[], Counts], ages: Callable[[], Ages]) -> None:
-    """Show the counts of the moment under upstream's names, and the ages under ours."""
+    """Export the current counts under upstream's names, and the ages under ours."""
     gauges: tuple[tuple[str, str, Callable[[], float]], ...] = (
         (
             "csistoragecapacities_desired_goal",

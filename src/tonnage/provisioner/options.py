@@ -1,4 +1,4 @@
-"""What may be said about a provisioner: external-provisioner's flags, by its names and with its defaults."""
+"""The options of a provisioner: external-provisioner's flags, with its names and defaults."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDeployment:
-    """One provisioner on each node, beside its driver: it serves claims that were sent to this node.
+    """One provisioner per node, beside its driver. It serves the claims whose selected node is this one.
 
-    For claims of immediate binding the provisioners compete (`immediate_binding`), after a random part of
+    For claims of immediate binding the provisioners compete (`immediate_binding`): after a random part of
     `base_delay_s`, later of up to `max_delay_s`.
     """
 
@@ -35,9 +35,9 @@ class ProvisionerOptions:
     retry_start_s: float = 1.0
     retry_max_s: float = 300.0
     node_may_return_s: float = 60.0
-    """How long the node of a claim may be gone before another is asked for, where a volume may have been made on it."""
+    """How long a claim's node may be gone before another is chosen, if a volume may have been created on it."""
     expands: bool = True
-    """Whether it does external-resizer's work too."""
+    """Whether it does external-resizer's work, too."""
     topology: bool = True
     """The gate Topology."""
     volume_attributes_class: bool = True

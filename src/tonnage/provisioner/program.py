@@ -1,10 +1,10 @@
-"""The provisioner put together: driver, informers, loops, capacity. `tonnage provisioner` is this and a command line.
+"""The provisioner put together: driver, informers, controllers, capacity. `tonnage provisioner` starts it.
 
-Entering waits for the driver as long as that takes, `wait_synced` for the API server. With leader election the
+Entering waits for the driver, `wait_synced` for the API server, without a time limit. With leader election the
 informers follow from the start, and only the leader runs.
 
-Capacity objects are owned by the provisioner's pod or what manages it (--capacity-ownerref-level: -1 nobody, 0 the pod,
-1 its StatefulSet, DaemonSet or ReplicaSet, 2 a Deployment). Mirrors external-provisioner's pkg/owner.
+The provisioner's pod or its controller owns the capacity objects (--capacity-ownerref-level: -1 nobody, 0 the pod, 1
+its StatefulSet, DaemonSet or ReplicaSet, 2 a Deployment). Mirrors external-provisioner's pkg/owner.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from tonnage.provisioner.volumes.resizer import ExpansionController, Modificatio
 
 
 class NoOwner(TonnageError):
-    """The way up from the pod ends before the level that was asked for."""
+    """The pod has no owner at the requested level."""
 
 
 async def find_owner(client: Client, *, namespace: str, pod_name: str, level: int) -> OwnerReference | None:
@@ -92,10 +92,10 @@ _log = logs.logger("tonnage.provisioner")
 
 @dataclass(eq=False)
 class Provisioner:
-    """Makes, deletes and expands the volumes of one driver, and publishes its capacity, if `capacity` is given.
+    """Creates, deletes and expands the volumes of one driver, and publishes its capacity if `capacity` is given.
 
-    `pod_name` and `owner_level` say who owns what is published; without a pod nobody does. With a `leadership`, the
-    clients must ask it before they change anything. `telling` writes events; by default it is `client`.
+    `pod_name` and `owner_level` choose the owner of capacity objects; without a pod they have none. With a
+    `leadership`, the clients must ask it before they write. `telling` writes events; its default is `client`.
     """
 
     client: Client
@@ -114,7 +114,7 @@ class Provisioner:
 
     def __post_init__(self) -> None:
         self.driver_info = DriverInfo("")
-        """What the driver says about itself, once the block is entered."""
+        """The driver's answers about itself, once the block is entered."""
         self.informers = Informers(self.client)
         self._recorder: Recorder | None = None
         count_dropped_events(self.registry, lambda: () if self._recorder is None else (self._recorder,))
@@ -143,18 +143,18 @@ class Provisioner:
 
     @property
     def is_synced(self) -> bool:
-        """It knows its driver and the state of the cluster."""
+        """True if the driver has answered and the informers are synced."""
         return bool(self.driver_info.name) and self.informers.are_synced
 
     async def wait_synced(self) -> None:
-        """Return when all objects are known, however long the API server is away."""
+        """Return when the informers are synced, however long the API server is away."""
         await self.informers.wait_synced()
 
     async def run(self) -> None:
-        """Work until cancelled, once all objects are known."""
+        """Wait until the informers are synced, then work until cancelled."""
         await self.wait_synced()
         if self.leadership is not None and self.leadership.follows_another:
-            await self.informers.refresh()  # watches may lag behind what the other leader wrote last
+            await self.informers.refresh()  # watches may be behind the other leader's last writes
         _log.info("Provisioning", driver=self.driver_info.name)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -162,7 +162,7 @@ class Provisioner:
                     tasks.create_task(loop())
         finally:
             if self._recorder is not None:
-                await self._recorder.stop()  # here, where we still lead: later nothing may be written
+                await self._recorder.stop()  # while we still lead: later nothing may be written
 
     # -- putting it together ------------------------------------------------------------------------------------------
 
@@ -215,7 +215,7 @@ class Provisioner:
         )
 
     def _nodes(self) -> tuple[Cache[Node], Cache[CSINode]]:
-        """All nodes where they matter; in node-deployment mode one that never changes, to spare the server."""
+        """All nodes where topology matters; in node-deployment mode only ours, as a constant, to spare the server."""
         deployment = self.options.node_deployment
         if self._has_all_nodes:
             return self.informers.of(Node), self.informers.of(CSINode)
@@ -232,7 +232,7 @@ class Provisioner:
         return nodes, csi_nodes
 
     def _own_topology(self) -> Mapping[str, str] | None:
-        """Where our driver runs, in node-deployment mode; None for a driver that says nothing about it."""
+        """Where our driver runs, in node-deployment mode; None if the driver does not report it."""
         node = self.driver_info.node_info
         if node is None or not node.HasField("accessible_topology"):
             return None
@@ -256,7 +256,7 @@ class Provisioner:
         )
 
     async def _owner(self) -> OwnerReference | None:
-        """Who owns what is published. Raises NoOwner or ApiError; a server that is away is waited for."""
+        """The owner of capacity objects. Raises NoOwner or ApiError; waits while the server is away."""
         if self.capacity is None or not self.pod_name:
             return None
         backoff = Backoff(clock=self.clock, rng=self.rng)

@@ -1,1 +1,1 @@
-"""CSIStorageCapacity objects: one for each topology segment and class of a driver, kept true."""
+"""CSIStorageCapacity objects: one per topology segment and class of a driver, kept up to date."""

@@ -37,15 +37,15 @@ from tonnage.provisioner.capacity.writer import CapacityWriter, PublishedCapacit
 from tonnage.provisioner.metrics import Ages, Counts, show_capacity
 
 _MOST_WRITES: Final = 2
-"""For one report: the field of pools that turns out to be dropped, or kept, and the annotation put in or taken out."""
+"""Writes per report: the field of pools turns out to be dropped (or kept), so the annotation is added (or removed)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CapacitySettings:
-    """How capacity is published: the flags of external-provisioner that say so, with its defaults."""
+    """How capacity is published: external-provisioner's flags, with its defaults."""
 
     namespace: str
-    """Where the objects are made: the provisioner's own, env NAMESPACE."""
+    """Namespace of the objects: the provisioner's own, env NAMESPACE."""
     managed_by: str = objects.MANAGER
     """`objects.manager_on(node)` in node-deployment mode."""
     with_pools: bool = True
@@ -56,7 +56,7 @@ class CapacitySettings:
     first_retry_s: float = 1.0
     max_retry_s: float = 300.0
     qps: float = 1.0
-    """Writes a second; 0 is no limit."""
+    """Writes per second; 0 is no limit."""
     burst: int = 5
 
 
@@ -75,7 +75,7 @@ class CapacityController:
         registry: CollectorRegistry | None = None,
         queues: WorkQueueMetrics | None = None,
     ) -> None:
-        """Ask for informers, which whoever owns them starts. `fixed_segment` is node-deployment mode."""
+        """Asks for informers; their owner starts them. `fixed_segment` is node-deployment mode."""
         self.driver_name = driver_name
         self.settings = settings
         self._driver = driver
@@ -86,7 +86,7 @@ class CapacityController:
         self._clock = clock
         self._wanted_since_s: dict[Key, float] = {}
         self._confirmed_s: dict[Key, float] = {}
-        """When the driver last told the figures of a work item, by the clock's monotonic seconds."""
+        """When the driver last reported on a work item, in the clock's monotonic seconds."""
         self._included = IncludedClaims(clock)
         self._segments_work = Reconciler("csitopology", self._find_work_items, clock=clock, workers=1, metrics=queues)
         self._work = Reconciler(
@@ -125,22 +125,22 @@ class CapacityController:
     async def run(self) -> None:
         for informer in self._informers:
             await informer.wait_synced()
-        # Before the first look at any object: which of them nobody needs is known only now.
+        # Before the first look at an object: which of them nobody needs is known only now.
         await self._find_work_items("")
         await asyncio.gather(self._segments_work.run(), self._work.run())
 
     async def wait_idle(self) -> None:
-        """Return when nothing is left to be looked at for now; what is due later does not count."""
+        """Return when no work is due now; work due later does not count."""
         await self._segments_work.queue.wait_idle()
         await self._work.queue.wait_idle()
 
     def refresh(self, storage_class: str) -> None:
-        """Ask the driver anew, at once, about this class and those that share its pools."""
+        """Ask the driver again, at once, about this class and the classes that share its pools."""
         for key in self._keys_about(storage_class, None):
             self._work.add(key)
 
     def refresh_volume(self, volume: PersistentVolume) -> None:
-        """The same for every class where a volume is, or was; the next figures say that they include its claim."""
+        """Ask again about every class where a volume is or was; the next report names its claim as included."""
         for segment in segments_of_volume(volume) or (None,):
             for key in self._keys_about(volume.spec.storage_class_name, segment):
                 if self.settings.with_pools and volume.spec.claim_ref is not None:
@@ -157,20 +157,20 @@ class CapacityController:
         return [key for key, each in self._wanted.items() if each.storage_class in classes]
 
     def counts(self) -> Counts:
-        """Where things stand; `goal` is 0 until the informers are in step."""
+        """Counts of objects; `goal` is 0 until the informers are synced."""
         answered = [key for key in self._published if self._published.about(key)]
         current = sum(key in self._wanted for key in answered)
         obsolete = sum(len(self._published.about(key)) for key in answered if key not in self._wanted)
         return Counts(goal=len(self._wanted), current=current, obsolete=obsolete)
 
     def ages(self) -> Ages:
-        """How long ago the driver last told the figures of each wanted object; without any, since when it is wanted."""
+        """The age of the driver's last report on every wanted object; without a report, since when it is wanted."""
         now_s = self._clock.monotonic()
         told = [self._confirmed_s.get(key, self._wanted_since_s.get(key, now_s)) for key in self._wanted]
         return Ages(tuple(now_s - each for each in told), self.settings.poll_interval_s)
 
     def _keys_in(self, segment: Segment) -> list[Key]:
-        """The work items of a segment; if it is not one of those found, of whatever it has in common with them."""
+        """The work items of a segment; of an unknown segment, those of all segments that overlap it."""
         known = self._keys_by_segment.get(segment)
         if known is not None:
             return known
@@ -189,14 +189,14 @@ class CapacityController:
 
     def _on_class(self, found: StorageClass) -> None:
         self._segments_work.add("")
-        self.refresh(found.name)  # one that was deleted and made again may have other parameters
+        self.refresh(found.name)  # a class that was deleted and recreated may have other parameters
 
     def _on_new_volume(self, new: PersistentVolume) -> None:
         for key in self._included.created(new.metadata.creation_timestamp):
             self._work.add(key)
 
     def _on_volume(self, old: PersistentVolume, new: PersistentVolume) -> None:
-        """A driver that has rebuilt a volume elsewhere changes its node affinity (KEP-5925): both places changed."""
+        """A volume rebuilt elsewhere gets another node affinity (KEP-5925): ask about both places."""
         is_ours = new.spec.csi is not None and new.spec.csi.driver == self.driver_name
         places = segments_of_volume(new)
         if is_ours and places and places != segments_of_volume(old):
@@ -207,19 +207,19 @@ class CapacityController:
             self.refresh(new.spec.storage_class_name)
 
     def _on_object(self, found: CSIStorageCapacity) -> None:
-        """Look at it, unless it is as we left it: our own writes come back this way as well."""
+        """Enqueue an object unless it is as we wrote it: our own writes arrive here, too."""
         key = key_of(found)
         known, reported = self._published.about(key), self._reported.get(key)
         if key not in self._wanted or reported is None or len(known) != 1:
             self._work.add(key)
         elif self._writer.patch_for(known[0], reported):
-            # Not at once: whoever changed it may do so again, and two who correct each other must not race.
+            # With a delay: whoever changed it may do so again, and two correctors must not race.
             self._work.queue.add_after(key, self.settings.first_retry_s)
 
     # -- reconcile ----------------------------------------------------------------------------------------------------
 
     async def _find_work_items(self, _: Key) -> None:
-        """Find out which objects shall exist, and enqueue those that are new or no longer wanted."""
+        """Compute which objects must exist; enqueue new and unwanted ones."""
         if self._fixed_segment is None:
             segments = find_segments(self.driver_name, self._csi_nodes, self._nodes.get)
         else:
@@ -238,8 +238,8 @@ class CapacityController:
             self._work.add(key)
 
     def _note_known_volumes(self, new: Set[Key]) -> None:
-        """Say that the first figures of new objects include the volumes that were made lately."""
-        newest_at = self._included.newest_at  # the server's clock, as the times of volumes are; ours may be wrong
+        """Note recently created volumes as included in the first report of new objects."""
+        newest_at = self._included.newest_at  # by the server's clock, like volumes' times; ours may be wrong
         for volume in self._volumes if new and self.settings.with_pools else ():
             owner, places = volume.spec.claim_ref, segments_of_volume(volume)
             created_at = volume.metadata.creation_timestamp
@@ -253,7 +253,7 @@ class CapacityController:
                     self._included.note(key, owner.uid)
 
     async def _reconcile(self, key: Key) -> float | None:
-        """Make the objects of one work item say what the driver reports; seconds until the next time."""
+        """Make the objects of one work item match the driver's report; returns seconds until the next time."""
         item = self._wanted.get(key)
         storage_class = None if item is None else self._classes.get(item.storage_class)
         known = self._published.about(key)
@@ -275,7 +275,7 @@ class CapacityController:
         return self.settings.poll_interval_s
 
     async def _get_capacity(self, item: WorkItem, storage_class: StorageClass) -> ReportedCapacity:
-        """What the driver reports. Raises CsiError or InvalidCapacity; then the objects stay as they are."""
+        """The driver's report. Raises CsiError or InvalidCapacity; then the objects stay as they are."""
         included = self._included.about(item.key)  # as of before the call
         response = await self._driver.get_capacity(objects.capacity_request(item, storage_class))
         reported = objects.read_response(item, response, with_pools=self.settings.with_pools, included=included)

@@ -1,12 +1,12 @@
-"""What a capacity object says: a class and a segment, what the driver reports for them, and how both are written. Pure.
+"""The content of a capacity object: class, segment and the driver's report, and how they are written. Pure.
 
-With pools, `capacity` is their sum. Pools stand in `availableCapacities`, or, on a server that drops that field, in the
+With pools, `capacity` is their sum. Pools are in `availableCapacities` or, on a server that drops that field, in the
 annotation `tonnage.dev/available-capacities`. With the gate CSIStorageCapacityV2 off, no object gets a list of pools,
-and one that has a list keeps it, kept true (KEP-5925).
+but an existing list is kept up to date (KEP-5925).
 
-An unchanged report is not written. Beside it stands which volumes it includes (`tonnage.dev/included-claims`), so that
-a scheduler knows when to stop keeping their room back; where an object cannot name all claims, it also says until when
-volumes are included (`tonnage.dev/included-until`), by the creation time of their PersistentVolumes.
+An unchanged report is not written. `tonnage.dev/included-claims` names the claims whose volumes a report includes, so
+that a scheduler stops reserving for them; if there are too many, `tonnage.dev/included-until` includes every volume
+whose PersistentVolume was created before that time.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from tonnage.provisioner.capacity.topology_segments import Segment
 from tonnage.quantity import Quantity
 
 KEPT_S: Final = 120.0
-"""Twice a scheduler's `reservationTimeoutSeconds`, after which it stops keeping room back anyway."""
+"""Twice a scheduler's `reservationTimeoutSeconds`, after which it stops reserving anyway."""
 MOST: Final = 64
-"""Claims that one object names; the newest of them."""
+"""How many claims one object names, the newest ones."""
 
 
 class Included(NamedTuple):
     claims: tuple[str, ...] = ()
-    """Uids of claims whose volumes were made lately."""
+    """Uids of claims whose volumes were created lately."""
     until: datetime | None = None
-    """Where there may be more: every volume whose PersistentVolume was created before this, by the server's clock."""
+    """If not all claims are named: PersistentVolumes created before this, by the server's clock, are included."""
 
 
 NOTHING: Final = Included()
 
 
 class IncludedClaims:
-    """Uids of claims, by the work item whose capacity includes their volumes, the newest last."""
+    """Uids of claims whose volumes a work item's capacity includes, by work item, the newest last."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -64,14 +64,14 @@ class IncludedClaims:
         """When the newest PersistentVolume was created."""
 
     def created(self, at: datetime | None) -> Iterable[Key]:
-        """A PersistentVolume was created; returns the items with more claims than are named: their `until` moves."""
+        """Note a new PersistentVolume; returns the items with too many claims to name: their `until` moves."""
         if at is None or (self.newest_at is not None and at <= self.newest_at):
             return ()
-        self.newest_at = at.replace(microsecond=0)  # as it is going to be written
+        self.newest_at = at.replace(microsecond=0)  # the precision in which it is written
         return [key for key, made in self._made_at_s.items() if len(made) >= MOST]
 
     def note(self, key: Key, claim_uid: str) -> None:
-        """A volume was made: what the driver reports for this item from now on includes it."""
+        """A volume was created: reports on this item include it from now on."""
         made = self._made_at_s.setdefault(key, {})
         made.pop(claim_uid, None)
         made[claim_uid] = self._clock.monotonic()
@@ -79,12 +79,12 @@ class IncludedClaims:
             del made[next(iter(made))]
 
     def moved(self, claim_uid: str) -> None:
-        """A volume left for elsewhere: should it come back, figures from before do not include it."""
+        """A volume moved away: if it comes back, earlier reports do not include it."""
         for made in self._made_at_s.values():
             made.pop(claim_uid, None)
 
     def about(self, key: Key) -> Included:
-        """What a report for this item includes, if the driver is asked now."""
+        """What a report on this item includes if the driver is asked now."""
         made = self._made_at_s.get(key)
         if made is None:
             return NOTHING
@@ -96,37 +96,37 @@ class IncludedClaims:
 
 DRIVER_NAME: Final = "csi.storage.k8s.io/drivername"
 MANAGED_BY: Final = "csi.storage.k8s.io/managed-by"
-"""Labels: whose room it is, and which provisioner keeps the object. Together they say that an object is ours."""
+"""Labels for the driver and for the provisioner that keeps the object. With both, an object is ours."""
 MANAGER: Final = "external-provisioner"
 NAME_PREFIX: Final = "csisc-"
 
 _KEPT: Final = (POOLS_SOURCE, POOLS_OBSERVED_AT, POOLS_CHECKED_AT, POOLS_STALE_SINCE)
-"""Annotations by which `tonnage pools` says that it keeps an object's pools."""
+"""Annotations of `tonnage pools` on an object whose pools it keeps."""
 _MAX_LABEL: Final = 63
 _MOST_BYTES: Final = (1 << 63) - 1
-"""Where CSI's numbers end, and so does a sum of them."""
+"""The largest number of CSI, and so the largest sum."""
 _MOST_POOLS: Final = 10_000
-"""What fits into an annotation (256 KiB) whatever the numbers; of more pools the largest are published."""
+"""These fit into an annotation (256 KiB) whatever the numbers; of more pools the largest are published."""
 
 
 @dataclass(frozen=True, order=True)
 class WorkItem:
-    """How much room is there for volumes of this class in this segment?"""
+    """A class in a segment, for which the driver is asked how much capacity there is."""
 
     storage_class: str
     segment: Segment
 
     @property
     def key(self) -> Key:
-        """`pools/topology.tonnage.dev/node=node-1`. No class has a slash in its name: equal keys, equal items."""
+        """`pools/topology.tonnage.dev/node=node-1`. Class names have no slash, so equal keys mean equal items."""
         return f"{self.storage_class}/{self.segment}"
 
 
 @dataclass(frozen=True)
 class ReportedCapacity:
-    """What the driver said, in bytes. `maximum_bytes` None: not said; no `pools`: it does not tell them apart.
+    """The driver's report, in bytes. `maximum_bytes` None: not reported; no `pools`: the driver does not list them.
 
-    Pools that are not to be added (`adds_pools`, the gate) are told to objects that list pools already.
+    Without `adds_pools` (the gate is off) pools are only written to objects that already list pools.
     """
 
     capacity_bytes: int
@@ -137,7 +137,7 @@ class ReportedCapacity:
 
 
 class InvalidCapacity(TonnageError):
-    """A driver that says there is less than nothing."""
+    """A driver reported a negative capacity."""
 
     def __init__(self, item: WorkItem, told: int) -> None:
         self.item = item
@@ -154,7 +154,7 @@ class InvalidCapacity(TonnageError):
 def work_items(
     driver_name: str, classes: Iterable[StorageClass], segments: Iterable[Segment], *, for_immediate_binding: bool
 ) -> dict[Key, WorkItem]:
-    """One for each class of the driver in each segment; without a pod to place nobody chooses by room."""
+    """One item per class of the driver and segment. Immediate binding counts only with `for_immediate_binding`."""
     segments = sorted(segments)
     found = (
         WorkItem(each.name, segment)
@@ -166,7 +166,7 @@ def work_items(
 
 
 def key_of(found: CSIStorageCapacity) -> Key:
-    """The key of the work item that an object is for; one that is never wanted, if it is none of ours."""
+    """The key of an object's work item; for an object that is not ours, a key that is never wanted."""
     topology = found.node_topology
     if topology is None or topology.match_expressions:
         return f"{found.storage_class_name}/object {found.key}"
@@ -174,7 +174,7 @@ def key_of(found: CSIStorageCapacity) -> Key:
 
 
 def capacity_request(item: WorkItem, storage_class: StorageClass) -> csi.GetCapacityRequest:
-    """GetCapacity as upstream asks it: capacity is taken not to depend on capabilities, so none are named."""
+    """GetCapacity as upstream asks it: without capabilities, on which capacity is assumed not to depend."""
     topology = csi.Topology(segments=item.segment.labels)
     return csi.GetCapacityRequest(parameters=dict(storage_class.parameters), accessible_topology=topology)
 
@@ -182,12 +182,12 @@ def capacity_request(item: WorkItem, storage_class: StorageClass) -> csi.GetCapa
 def read_response(
     item: WorkItem, response: csi.GetCapacityResponse, *, with_pools: bool, included: Included = NOTHING
 ) -> ReportedCapacity:
-    """What a response says; without the gate its capacity is what it says to those who do not know of pools."""
+    """Read a response. Without the gate, capacity is the driver's own figure instead of the sum of pools."""
     pools = tuple(response.available_capacities)
     if len(pools) > _MOST_POOLS and min(pools) >= 0:
         pools = tuple(sorted(pools, reverse=True)[:_MOST_POOLS])
     if not with_pools and min(pools, default=0) < 0:
-        pools = ()  # nobody asked about them
+        pools = ()  # negative pools are an error only where pools are used
     maximum = response.maximum_volume_size.value if response.HasField("maximum_volume_size") else None
     capacity = min(sum(pools), _MOST_BYTES) if pools and with_pools else response.available_capacity
     impossible = next((told for told in (capacity, maximum, *pools) if told is not None and told < 0), None)
@@ -208,7 +208,7 @@ def selector_of(labels: Mapping[str, str]) -> str:
 
 
 def manager_on(node: str) -> str:
-    """Who manages what the provisioner on one node publishes, at most a label long. Mirrors getNameWithMaxLength."""
+    """The managed-by value of the provisioner on one node, at most 63 characters. Mirrors getNameWithMaxLength."""
     name = f"{MANAGER}-{node}"
     if len(name) <= _MAX_LABEL:
         return name
@@ -229,7 +229,7 @@ def new_object(
     owner: OwnerReference | None,
     is_dropped: bool,
 ) -> CSIStorageCapacity:
-    """An object to be made; `is_dropped` says that the server is known not to keep the field of pools."""
+    """A new object. `is_dropped`: the server is known to drop the field of pools."""
     return CSIStorageCapacity(
         metadata=StampedMeta(
             generate_name=NAME_PREFIX,
@@ -251,13 +251,13 @@ def new_object(
 def patch_for(
     found: CSIStorageCapacity, reported: ReportedCapacity, *, owner: OwnerReference | None, is_dropped: bool
 ) -> Doc:
-    """The merge patch that makes an object say what was reported; empty when it does already."""
+    """The merge patch that brings an object to the report; empty if it matches."""
     patch: Doc = {}
     if _bytes(found.capacity) != reported.capacity_bytes:
         patch["capacity"] = _text(reported.capacity_bytes)
     if _bytes(found.maximum_volume_size) != reported.maximum_bytes:
         patch["maximumVolumeSize"] = None if reported.maximum_bytes is None else _text(reported.maximum_bytes)
-    # What has the field keeps it, also on a server that no longer takes it for others (its gate was turned off).
+    # An object that has the field keeps it, also on a server that no longer takes it for others (its gate is off).
     has_field = bool(found.available_capacities)
     listed = sorted(each.value() for each in found.available_capacities)
     adds_field = reported.adds_pools and not is_dropped
@@ -268,7 +268,7 @@ def patch_for(
     adds_annotation = reported.adds_pools and is_dropped
     wants_annotation = bool(reported.pools) and not has_field and (adds_annotation or annotated is not None)
     annotations: Doc = {}
-    # Pools that `tonnage pools` keeps are not ours, until the driver tells pools itself: then the other stands back.
+    # Pools kept by `tonnage pools` are not ours until the driver reports pools itself; then `tonnage pools` steps back.
     is_kept = POOLS_SOURCE in found.metadata.annotations
     if not wants_annotation:
         if annotated is not None and not is_kept:
@@ -277,7 +277,7 @@ def patch_for(
         annotations[AVAILABLE_CAPACITIES] = _annotation(reported.pools)
     if wants_annotation and is_kept:
         annotations |= {key: None for key in _KEPT if key in found.metadata.annotations}
-    # A claim that is new is reason enough to write; one that need not be named any more goes with the next write.
+    # A new claim is a reason to write; a claim that need not be named any more goes with the next write.
     claims, until = reported.included
     told, told_until = found.metadata.annotations.get(INCLUDED_CLAIMS, ""), found.included_until
     is_news = set(claims) - set(told.split(",")) or (until is not None and until != told_until)
@@ -295,7 +295,7 @@ def patch_for(
 
 
 def _owners(found: CSIStorageCapacity, owner: OwnerReference) -> list[dict[str, Any]]:
-    """Ours, and those that do not manage the object: an API server takes one manager only, and we are it."""
+    """Our reference, and those of owners that are not controllers: an API server takes only one controller."""
     others = (each for each in found.metadata.owner_references if not each.controller and each.uid != owner.uid)
     return [codec.to_doc(each) for each in (*others, owner)]
 

@@ -1,6 +1,6 @@
-"""Topology segments: the label values by which a driver tells apart where its volumes can be reached. Pure.
+"""Topology segments: the label values by which a driver distinguishes where its volumes can be reached. Pure.
 
-A CSINode names the label keys of a driver, the Node has their values; nodes with equal values are one segment. A driver
+A CSINode names the label keys of a driver, the Node has the values; nodes with equal values form one segment. A driver
 without keys has one empty segment, which is everywhere. Mirrors external-provisioner's pkg/capacity/topology.
 """
 
@@ -17,7 +17,7 @@ from tonnage.objects.storage_v1 import CSINode
 
 @dataclass(frozen=True, order=True)
 class Segment:
-    """Label keys and values, in the order of keys, each key once. The empty segment is everywhere."""
+    """Label keys and values, sorted by key, every key once. The empty segment is everywhere."""
 
     entries: tuple[tuple[str, str], ...] = ()
 
@@ -30,11 +30,11 @@ class Segment:
         return dict(self.entries)
 
     def __str__(self) -> str:
-        """`zone=a,rack=1`; neither commas nor equal signs occur in labels, so equal texts are equal segments."""
+        """`zone=a,rack=1`; labels contain neither commas nor equal signs, so equal texts are equal segments."""
         return ",".join(f"{key}={value}" for key, value in self.entries)
 
     def overlaps(self, other: Segment) -> bool:
-        """Whether some node may be in both: they share a key and disagree on none, or one of them is everywhere."""
+        """True if a node may be in both: they share keys and agree on all of them, or one of them is everywhere."""
         ours, theirs = self.labels, other.labels
         shared = ours.keys() & theirs.keys()
         if not shared:
@@ -43,7 +43,7 @@ class Segment:
 
 
 def topology_keys(csi_node: CSINode, driver_name: str) -> tuple[str, ...] | None:
-    """The label keys that matter to the driver on this node, sorted; None while it is not registered there."""
+    """The driver's label keys on this node, sorted; None while it is not registered there."""
     driver = csi_node.driver(driver_name)
     return None if driver is None else tuple(sorted(driver.topology_keys))
 
@@ -51,7 +51,7 @@ def topology_keys(csi_node: CSINode, driver_name: str) -> tuple[str, ...] | None
 def find_segments(
     driver_name: str, csi_nodes: Iterable[CSINode], node_of: Callable[[str], Node | None]
 ) -> frozenset[Segment]:
-    """The segments of all nodes that have the driver; `node_of` gives the Node of a name, or None."""
+    """The segments of all nodes that have the driver. `node_of` returns the Node of a name, or None."""
     found = set()
     for csi_node in csi_nodes:
         keys = topology_keys(csi_node, driver_name)
@@ -65,7 +65,7 @@ def find_segments(
 
 
 def segments_of_volume(volume: PersistentVolume) -> tuple[Segment, ...]:
-    """Where a volume can be reached from; empty if its affinity is more than segments (`key In [value]`)."""
+    """Where a volume can be reached; empty if its affinity is more complex than segments (`key In [value]`)."""
     required = volume.spec.node_affinity.required
     if required is None:
         return ()

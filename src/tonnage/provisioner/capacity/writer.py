@@ -1,9 +1,9 @@
-"""Writes capacity objects, no more often than allowed, and finds out where the server keeps pools.
+"""Writes capacity objects within a rate limit, and finds out where the server keeps pools.
 
-A server that knows nothing of KEP-5925 drops `availableCapacities`. So the answer to a write is compared with what was
-sent; if the field was dropped, pools go into an annotation, and the field is offered again after ten minutes.
+A server without KEP-5925 drops `availableCapacities`. So the answer to a write is compared with the request; if the
+field was dropped, pools go into an annotation, and the field is tried again after ten minutes.
 
-`PublishedCapacities` also holds what the informer does not show yet; such an object is fetched before it is relied on.
+`PublishedCapacities` also has objects that the informer does not show yet; these are fetched before they are used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 class PublishedCapacities:
-    """Index of a cache of capacity objects. Class and topology never change, so an object stays where it is."""
+    """Capacity objects by work item. Class and topology of an object never change."""
 
     def __init__(self, objects: Cache[CSIStorageCapacity]) -> None:
         self._objects = objects
@@ -38,7 +38,7 @@ class PublishedCapacities:
         objects.add_handlers(on_add=self.note, on_update=lambda _, new: self.note(new), on_delete=self.forget)
 
     def about(self, key: Key) -> list[CSIStorageCapacity]:
-        """The objects of a work item, the one to be kept first: the oldest, of equally old ones by name."""
+        """The objects of a work item, the one to keep first: the oldest, then by name."""
         found = self._by_item.get(key, {}).values()
         alive = (each for each in found if not each.metadata.is_terminating)
         return sorted(alive, key=lambda each: (each.metadata.creation_timestamp or _NEVER, each.name))
@@ -51,12 +51,12 @@ class PublishedCapacities:
         return key in self._by_item
 
     def is_confirmed(self, found: CSIStorageCapacity) -> bool:
-        """Whether the informer has shown this object, in this state or an earlier one."""
+        """True if the informer has shown this object, in this or an earlier version."""
         shown = self._objects.get(found.key)
         return shown is not None and shown.uid == found.uid
 
     def note(self, found: CSIStorageCapacity) -> None:
-        """Take in an object as the server has it, unless a newer state of it is known."""
+        """Take an object from the server, unless a newer version of it is known."""
         known = self._by_item.setdefault(key_of(found), {})
         before = known.get(found.uid)
         if before is None or found.metadata.revision >= before.metadata.revision:
@@ -72,13 +72,13 @@ class PublishedCapacities:
 
 _OFFER_AGAIN_S: Final = 600.0
 _OLD_S: Final = 0.1
-"""A report that had to wait for so long before it could be written is asked for again."""
+"""A report that waited this long for its write is asked for again."""
 
 _log = logs.logger("tonnage.provisioner")
 
 
 class NoNamespace(TonnageError):
-    """Capacity objects have no place to be in."""
+    """The namespace for capacity objects does not exist."""
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
@@ -105,15 +105,15 @@ class CapacityWriter:
 
     @property
     def is_dropped(self) -> bool:
-        """The server does not keep the field of pools, as far as is known."""
+        """True if the server is known to drop the field of pools."""
         return self._dropped_at is not None and self.clock.monotonic() - self._dropped_at < _OFFER_AGAIN_S
 
     def patch_for(self, found: CSIStorageCapacity, reported: ReportedCapacity) -> Doc:
-        """What would have to be written for an object to say what was reported; empty when it does already."""
+        """The patch that brings an object to the report; empty if it matches."""
         return objects.patch_for(found, reported, owner=self.owner, is_dropped=self.is_dropped)
 
     async def waited_for_turn(self) -> bool:
-        """Return when one more write may be sent; whether that took so long that a report is old by now."""
+        """Return when another write may be sent; True if that took so long that the report is outdated."""
         if self.limit is None:
             return False
         since = self.clock.monotonic()
@@ -123,7 +123,7 @@ class CapacityWriter:
     async def write(
         self, item: WorkItem, found: CSIStorageCapacity | None, reported: ReportedCapacity
     ) -> CSIStorageCapacity:
-        """Make the object, or change it if that is still needed; as the server has it then. Raises ApiError."""
+        """Create the object, or patch it if still needed; returns the server's version. Raises ApiError."""
         had_field = found is not None and bool(found.available_capacities)
         offers_field = bool(reported.pools) and reported.adds_pools and not had_field and not self.is_dropped
         if found is None:
@@ -152,7 +152,7 @@ class CapacityWriter:
         try:
             return await self.client.create(wanted)
         except NotFound as exc:
-            # Elsewhere an object that is not there is an old state; here it is the place to put it.
+            # Elsewhere NotFound means that the object is gone; here the namespace is missing.
             raise NoNamespace(self.namespace) from exc
 
     async def confirmed(self, found: CSIStorageCapacity) -> CSIStorageCapacity | None:
@@ -165,7 +165,7 @@ class CapacityWriter:
         return current
 
     async def delete(self, found: CSIStorageCapacity) -> None:
-        """See that the object is gone, and no later one of its name."""
+        """Delete this object, but not a later one of the same name."""
         await self.waited_for_turn()
         _log.info("A capacity object is deleted", object=found.key, item=objects.key_of(found))
         with suppress(NotFound):

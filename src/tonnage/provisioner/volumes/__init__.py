@@ -1,1 +1,1 @@
-"""Volumes for claims: provisioned, cloned, expanded, deleted, and given back when a node has no room."""
+"""Volumes for claims: provisioned, cloned, expanded, modified, deleted, and rescheduled when a node is full."""

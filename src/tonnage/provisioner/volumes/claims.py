@@ -27,13 +27,13 @@ from tonnage.provisioner.volumes.preparation import CLAIM, CLONE_FINALIZER
 
 FINALIZER = VOLUME_PROTECTION
 BINDER_S = 30.0
-"""How long a claim that has its volume is left to the binder, which takes the finalizer off with the binding."""
+"""How long a provisioned claim is left to the binder, which removes the finalizer with the binding."""
 
 _log = logs.logger("tonnage.provisioner")
 
 
 async def protect(client: Client, claim: PersistentVolumeClaim) -> None:
-    """See to it that the claim stays, if that is allowed. Raises NotFound, Conflict or Invalid when it goes."""
+    """Add the finalizer, if that is allowed. Raises NotFound, Conflict or Invalid if the claim is being deleted."""
     if not is_protected(claim):
         try:
             await _patch(client, claim, {"finalizers": [FINALIZER]})
@@ -42,8 +42,7 @@ async def protect(client: Client, claim: PersistentVolumeClaim) -> None:
 
 
 async def unprotect(client: Client, claim: PersistentVolumeClaim) -> None:
-    """See to it that the claim may go, as far as we are concerned."""
-    with suppress(NotFound, Conflict):  # gone, or another of its name
+    with suppress(NotFound, Conflict):  # gone, or another claim of its name
         await _patch(client, claim, {"$deleteFromPrimitiveList/finalizers": [FINALIZER]})
 
 
@@ -53,12 +52,12 @@ async def _patch(client: Client, claim: PersistentVolumeClaim, metadata: Doc) ->
 
 
 def is_protected(claim: PersistentVolumeClaim) -> bool:
-    """Whether there may be a volume for it that has not been written down."""
+    """True if the claim may have a volume that is not saved as a PersistentVolume."""
     return FINALIZER in claim.metadata.finalizers
 
 
 def is_being_cloned(source: PersistentVolumeClaim, others: Cache[PersistentVolumeClaim]) -> bool:
-    """Whether a claim of its namespace is still waiting for a copy of it."""
+    """True if a Pending claim of the same namespace is a clone of this one."""
     return any(
         each.spec.data_source is not None
         and each.spec.data_source.kind == CLAIM
@@ -70,7 +69,7 @@ def is_being_cloned(source: PersistentVolumeClaim, others: Cache[PersistentVolum
 
 
 class CloningProtectionController:
-    """Takes the finalizer off claims that go."""
+    """Removes the cloning finalizer from claims that are being deleted."""
 
     def __init__(self, context: ProvisionerContext) -> None:
         self._client = context.client
@@ -79,7 +78,7 @@ class CloningProtectionController:
         self.work.follow(self._claims, self._keys_of)
 
     def _keys_of(self, claim: PersistentVolumeClaim) -> tuple[Key, ...]:
-        """The claim itself, and what it is a copy of."""
+        """The claim itself, and the claim it is cloned from."""
         source = claim.spec.data_source
         if source is not None and source.kind == CLAIM:
             return (claim.key, f"{claim.namespace}/{source.name}")
@@ -91,7 +90,7 @@ class CloningProtectionController:
             return None
         patch = remove_finalizer(claim, CLONE_FINALIZER)
         if patch is None or is_being_cloned(claim, self._claims):
-            return None  # the copy's next change names this claim again
+            return None  # the clone's next change queues this claim again
         await self._client.patch(PersistentVolumeClaim, key, patch)
         return None
 
@@ -101,25 +100,25 @@ MIGRATED_TO: Final = "pv.kubernetes.io/migrated-to"
 
 
 def provisioner_of(claim: PersistentVolumeClaim) -> str:
-    """Who shall make the volume, as the binder wrote on the claim; empty while it has not."""
+    """The provisioner that the binder wrote on the claim; empty while it has not."""
     annotations = claim.metadata.annotations
     return annotations.get(STORAGE_PROVISIONER, annotations.get(BETA_STORAGE_PROVISIONER, ""))
 
 
 def is_for(claim: PersistentVolumeClaim, driver: str) -> bool:
-    """True if the claim has no volume and this driver makes it, also while the claim is being deleted."""
+    """True if the claim has no volume and this driver provisions it, also while the claim is being deleted."""
     return not claim.spec.volume_name and provisioner_of(claim) == driver
 
 
 def is_due(claim: PersistentVolumeClaim, storage_class: StorageClass) -> bool:
-    """Whether its time has come: a class that waits for a consumer needs the node that was selected for it."""
+    """True if the claim can be provisioned now: WaitForFirstConsumer needs the selected node."""
     return bool(claim.selected_node) or not storage_class.waits_for_consumer
 
 
 async def write_refusal(client: Client, claim: PersistentVolumeClaim, told: str) -> None:
-    """Write a refusal that room does not cure on the claim, so that no scheduler keeps room back for it.
+    """Write a refusal that capacity does not cure on the claim, so that no scheduler reserves for it.
 
-    Other words, and none, remove an earlier refusal. A failure to write is only logged: the event says the same.
+    Any other text, or none, removes an earlier refusal. A failed write is only logged: the event has the same text.
     """
     text = refusal_text(claim, told) if is_for_good(told) else None
     if claim.metadata.annotations.get(PROVISIONING_REFUSED) == text:

@@ -45,7 +45,7 @@ from tonnage.provisioner.volumes.parameters import SecretKind
 from tonnage.quantity import Quantity
 
 FINALIZER: Final = "external-provisioner.volume.kubernetes.io/finalizer"
-"""Of a volume: what the driver keeps of it has to be deleted first."""
+"""Finalizer of a PersistentVolume: the driver's volume must be deleted first."""
 IDENTITY: Final = "storage.kubernetes.io/csiProvisionerIdentity"
 DELETION_SECRET_NAME: Final = "volume.kubernetes.io/provisioner-deletion-secret-name"
 DELETION_SECRET_NAMESPACE: Final = "volume.kubernetes.io/provisioner-deletion-secret-namespace"
@@ -54,12 +54,12 @@ MODIFY_SECRET_NAMESPACE: Final = "volume.kubernetes.io/controller-modify-secret-
 
 
 class InvalidClaim(TonnageError):
-    """A claim that no volume can be made for as it is."""
+    """A claim for which no volume can be created as it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What is asked of the driver for one claim, and what the volume will need to know of it."""
+    """The CreateVolume request for one claim, and what the PersistentVolume needs of claim and class."""
 
     claim: PersistentVolumeClaim
     storage_class: StorageClass
@@ -76,7 +76,7 @@ class Prepared:
 
 
 def volume_name(prefix: str, uid: str, uuid_length: int) -> str:
-    """`pvc-<uid>`; the uid without dashes and cut where a length is given. Raises InvalidClaim."""
+    """`pvc-<uid>`; with a length, the uid without dashes and cut. Raises InvalidClaim."""
     if not prefix:
         raise InvalidClaim("volume name prefix cannot be of length 0")
     if not uid:
@@ -87,7 +87,7 @@ def volume_name(prefix: str, uid: str, uuid_length: int) -> str:
 def capability(
     modes: Sequence[str], volume_mode: str, fstype: str, mount_options: Iterable[str], driver: DriverInfo
 ) -> csi.VolumeCapability:
-    """How a volume is used: mounted or as a block device, by whom. Raises InvalidClaim."""
+    """How a volume is used: mounted or as a block device, and its access mode. Raises InvalidClaim."""
     try:
         mode = access_mode(modes, single_node_multi_writer=driver.controller.single_node_multi_writer)
     except UnsupportedAccessModes as exc:
@@ -106,13 +106,13 @@ def prepared(
     mutable_parameters: Mapping[str, str] | None = None,
     selected_node: str = "",
 ) -> Prepared:
-    """The request for a claim, all but the secrets themselves. Raises InvalidClaim or InvalidParameters."""
+    """The request for a claim, without the secrets' values. Raises InvalidClaim or InvalidParameters."""
     if claim.spec.selector is not None:
         raise InvalidClaim("claim Selector is not supported")
     name = volume_name(options.volume_name_prefix, claim.uid, options.volume_name_uuid_length)
     given = storage_class.parameters
     fstype = parameters.fstype_of(given, options.default_fstype)
-    # One capability for each mode of the claim, as upstream: a driver has to agree to all of them.
+    # One capability per access mode of the claim, as upstream: the driver must accept all of them.
     capabilities = [
         capability((mode,), claim.spec.volume_mode, fstype, storage_class.mount_options, driver_info)
         for mode in claim.spec.access_modes
@@ -153,7 +153,7 @@ def prepared(
 
 
 def made_bytes(request: csi.CreateVolumeRequest, made: csi.Volume) -> int:
-    """The size of what was made; a driver that does not say (0) made what was asked."""
+    """The size of a new volume; a driver that reports 0 made the requested size."""
     return made.capacity_bytes or request.capacity_range.required_bytes
 
 
@@ -211,7 +211,7 @@ def persistent_volume(
 
 
 class ProvisioningState(StrEnum):
-    """What is known after an attempt that failed; names as upstream's ProvisioningState."""
+    """What is known after a failed attempt; upstream's names."""
 
     FINISHED = "Finished"
     IN_BACKGROUND = "InBackground"
@@ -220,9 +220,9 @@ class ProvisioningState(StrEnum):
 
 
 class NotProvisioned(TonnageError):
-    """An attempt that ended before the driver was asked, or after an answer that is no use; `state` is what is known.
+    """An attempt failed before the driver was asked, or with an unusable answer. `state` is what is known.
 
-    `is_ours` False: somebody else is expected to make the volume.
+    `is_ours` False: another provisioner is expected to create the volume.
     """
 
     def __init__(self, message: str, state: ProvisioningState, *, is_ours: bool = True) -> None:
@@ -232,19 +232,19 @@ class NotProvisioned(TonnageError):
 
 
 def state_of(code: Code, *, may_reschedule: bool) -> ProvisioningState:
-    """Read a gRPC code as CSI means it. ResourceExhausted is taken for "no room", not for a message too long."""
+    """Read a gRPC code as CSI means it. ResourceExhausted means "no capacity", never "message too long"."""
     if code is Code.RESOURCE_EXHAUSTED:
         return ProvisioningState.RESCHEDULE if may_reschedule else ProvisioningState.FINISHED
     return ProvisioningState.IN_BACKGROUND if is_in_doubt(code) else ProvisioningState.FINISHED
 
 
 def is_infeasible(failure: TonnageError) -> bool:
-    """Whether the same request can never succeed, so that it is repeated rarely."""
+    """True if the same request can never succeed, so that it is repeated rarely."""
     return isinstance(failure, CsiError) and failure.code is Code.INVALID_ARGUMENT
 
 
 def is_refused_for_good(failure: TonnageError) -> bool:
-    """Whether a server refuses a PersistentVolume for what is in it, so that it would refuse it again."""
+    """True if the server would refuse the same PersistentVolume again."""
     if isinstance(failure, InternalError):
         return any(words in failure.message for words in ("request is too large", "message larger than max"))
     return isinstance(failure, BadRequest | Invalid | RequestEntityTooLarge)
@@ -256,13 +256,13 @@ def is_out_of_room(failure: TonnageError) -> bool:
 
 _CLEANUP_TRIES = 5
 _MOST_BYTES = 1 << 20
-"""What a driver may tell of a volume: etcd stores objects of 1.5 MiB by default, and ours have more in them."""
+"""How much a driver may report of a volume: etcd's default limit is 1.5 MiB, and a PersistentVolume has more in it."""
 
 _log = logs.logger("tonnage.provisioner")
 
 
 class VolumeCreator(ProvisionerPart):
-    """Asks one driver for volumes. Their `IDENTITY` names this run of the provisioner."""
+    """Asks one driver for volumes. Their annotation `IDENTITY` names this run of the provisioner."""
 
     def __init__(self, context: ProvisionerContext) -> None:
         super().__init__(context)
@@ -271,11 +271,11 @@ class VolumeCreator(ProvisionerPart):
         self._identity = f"{at_ms}-{self._rng.randrange(10000)}-{self._driver_info.name}{node}"
 
     async def create(self, asked: Prepared) -> PersistentVolume:
-        """The volume, not yet written anywhere. Raises CsiError when refused, NotProvisioned when it is no use."""
+        """The volume, not yet written. Raises CsiError if refused, NotProvisioned if the volume is unusable."""
         made = (await self._driver.create_volume(asked.request)).volume
         wanted_bytes, has_bytes = asked.request.capacity_range.required_bytes, made_bytes(asked.request, made)
         if not made.volume_id:
-            # There may be a volume, and nobody knows by which name: only the same question can find it.
+            # A volume may exist without a known id: only the same request can find it.
             raise NotProvisioned("the driver made a volume and did not tell its id", ProvisioningState.IN_BACKGROUND)
         why = ""
         if has_bytes < wanted_bytes:
@@ -293,7 +293,7 @@ class VolumeCreator(ProvisionerPart):
         raise NotProvisioned(why, ProvisioningState.FINISHED)
 
     async def discard(self, asked: Prepared, volume_id: str) -> None:
-        """Delete a useless volume, unless another PersistentVolume names it. Raises NotProvisioned if it remains."""
+        """Delete an unusable volume, unless another PersistentVolume names it. Raises NotProvisioned if it remains."""
         ours = self._driver_info.name, volume_id
         others = (each.spec.csi for each in self._volumes if each.name != asked.name)
         if any(other is not None and (other.driver, other.volume_handle) == ours for other in others):

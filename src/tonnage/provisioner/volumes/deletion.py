@@ -1,7 +1,5 @@
-"""Deleting volumes: a volume that its claim has left goes, with what the driver keeps of it, when its policy says so.
-
-    Released, policy Delete ──► nobody has it attached ──► DeleteVolume ──► the object is deleted ──► finalizer off
-
+"""Deletes released volumes whose reclaim policy is Delete: the driver's volume, then the PersistentVolume.
+    Released, policy Delete ──► not attached ──► DeleteVolume ──► the object is deleted ──► finalizer off
 Decisions mirror the library's isProvisionerForVolume, handleProtectionFinalizer and shouldDelete.
 """
 
@@ -33,7 +31,7 @@ class NotDeleted(TonnageError):
 
 
 def is_responsible(volume: PersistentVolume, driver: str) -> bool:
-    """Whether this driver's provisioner looks after the volume: it made it, or it is the driver's by its source."""
+    """True if this driver's provisioner created the volume or, without that annotation, the driver is its source."""
     annotations = volume.metadata.annotations
     if PROVISIONED_BY in annotations:
         return driver in (annotations[PROVISIONED_BY], annotations.get(MIGRATED_TO))
@@ -41,7 +39,7 @@ def is_responsible(volume: PersistentVolume, driver: str) -> bool:
 
 
 def finalizers_for(volume: PersistentVolume) -> tuple[str, ...]:
-    """The finalizers it should have: ours while it is bound and to be deleted one day, not when it is to be kept."""
+    """The finalizers it should have: with ours while bound with policy Delete, without under Retain and Recycle."""
     present, policy = volume.metadata.finalizers, volume.spec.persistent_volume_reclaim_policy
     if policy in ("Retain", "Recycle"):
         return tuple(each for each in present if each != FINALIZER)
@@ -50,7 +48,7 @@ def finalizers_for(volume: PersistentVolume) -> tuple[str, ...]:
 
 
 def is_to_be_deleted(volume: PersistentVolume) -> bool:
-    """Whether what the driver keeps of it is to go now; without our finalizer, a volume that goes is dealt with."""
+    """True if the driver's volume must be deleted now; a terminating volume without our finalizer is done already."""
     if volume.metadata.is_terminating and FINALIZER not in volume.metadata.finalizers:
         return False
     return volume.status.phase == "Released" and volume.spec.persistent_volume_reclaim_policy == "Delete"
@@ -63,7 +61,7 @@ class DeletionController(ProvisionerPart):
         super().__init__(context)
         self._attachments = context.caches.attachments
         self._backoff = context.new_backoff()
-        self._emptied: dict[Key, str] = {}  # name and uid of volumes of which only the object is left
+        self._emptied: dict[Key, str] = {}  # uid by name of volumes of which only the object is left
         self.work = context.queue("deletion", self.reconcile)
         self.work.follow(self._volumes)
         if self._attachments is not None:
@@ -78,7 +76,7 @@ class DeletionController(ProvisionerPart):
         wanted = finalizers_for(volume)
         if wanted != volume.metadata.finalizers:
             await self._set_finalizers(volume, wanted)
-            return None  # our own write comes back as an event
+            return None  # our own write arrives as an event
         if not is_to_be_deleted(volume):
             self._backoff.forget(key)
             return None
@@ -99,12 +97,12 @@ class DeletionController(ProvisionerPart):
         return None
 
     async def _delete(self, seen: PersistentVolume) -> None:
-        """Raises CsiError or NotDeleted; what else goes wrong with the server is tried again by the queue."""
+        """Raises CsiError or NotDeleted; the queue retries the server's errors."""
         if lack := missing_capability(self._driver_info):
             raise NotDeleted(lack)
         if seen.spec.csi is None:
             raise NotDeleted("invalid CSI PV")
-        # It cannot be undone, and a cache may be old: somebody may have kept the volume meanwhile.
+        # Deletion cannot be undone, and a cache may be old: the policy may have been changed to Retain.
         volume = await self._client.find(PersistentVolume, seen.name)
         if volume is None or volume.uid != seen.uid or not is_to_be_deleted(volume):
             return
@@ -113,7 +111,7 @@ class DeletionController(ProvisionerPart):
         await self._remove(volume)
 
     async def _empty(self, volume: PersistentVolume, handle: str) -> None:
-        """Have the driver delete what it keeps. Raises CsiError or NotDeleted."""
+        """Have the driver delete its volume. Raises CsiError or NotDeleted."""
         started_at_s = self._clock.monotonic()
         secrets = await self._secrets(volume)
         if node := self._attached_to(volume):
@@ -125,7 +123,7 @@ class DeletionController(ProvisionerPart):
         _log.info("Deleted", volume=volume.name)
 
     async def _remove(self, volume: PersistentVolume) -> None:
-        """Delete the object, and take our finalizer off last. Raises Conflict when others change it all the time."""
+        """Delete the object, and remove our finalizer last. Raises Conflict if others keep changing it."""
         try:
             await self._client.delete(PersistentVolume, volume.name, uid=volume.uid)
             left = await self._client.get(PersistentVolume, volume.name)
@@ -135,7 +133,7 @@ class DeletionController(ProvisionerPart):
             return
 
     def _attached_to(self, volume: PersistentVolume) -> str:
-        """A node that still has it attached, or shall have; empty without one, or where nothing is ever attached."""
+        """A node that has or will have it attached; empty without one, or for a driver without attaching."""
         attached = (
             each.spec.node_name
             for each in self._attachments or ()
@@ -144,7 +142,7 @@ class DeletionController(ProvisionerPart):
         return next(attached, "")
 
     async def _secrets(self, volume: PersistentVolume) -> dict[str, str]:
-        """Credentials as the volume's annotations name them, else as its class does. Missing ones are no obstacle."""
+        """Credentials named by the volume's annotations, else by its class. Missing ones do not stop the deletion."""
         annotations = volume.metadata.annotations
         name, namespace = annotations.get(DELETION_SECRET_NAME), annotations.get(DELETION_SECRET_NAMESPACE)
         reference: SecretReference | None = None

@@ -1,5 +1,4 @@
-"""Growing a volume, decided: to which size now, and what a claim's status says at each step. Pure.
-
+"""Expanding a volume: to which size now, and what the claim's status says at every step. Pure.
     request > status.capacity
         │ allocatedResources = request, ControllerResizeInProgress, condition Resizing
         ▼
@@ -7,8 +6,7 @@
         │ refused                            └─ nothing left to do: status.capacity, conditions off
         ▼
     condition ControllerResizeError; what can never work is ControllerResizeInfeasible, and is tried rarely
-
-A size in doubt is pursued before another one. Mirrors external-resizer's expandAndRecover and resize_status.
+A size in doubt is finished before another is begun. Mirrors external-resizer's expandAndRecover and resize_status.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ _INFEASIBLE: Final = frozenset({Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE, Code.N
 
 
 def wants_more(claim: PersistentVolumeClaim) -> bool:
-    """Whether a bound claim asks for more than it has."""
+    """True if a bound claim requests more than it has."""
     asked, has = claim.requested, claim.status.capacity.get("storage")
     is_bound = claim.status.phase == "Bound" and bool(claim.spec.volume_name)
     return is_bound and asked is not None and (has is None or asked > has)
@@ -58,9 +56,9 @@ def belongs_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 def size_to_reach(
     claim: PersistentVolumeClaim, volume: PersistentVolume, *, by_controller: bool, was_refused: bool
 ) -> Quantity | None:
-    """The size to ask the driver for now; None when it is the node's turn, or nothing is to be done.
+    """The size to request from the driver now; None if it is the node's turn, or nothing is to be done.
 
-    `by_controller`: the driver expands by controller calls. `was_refused`: its last answer was a clear no.
+    `by_controller`: the driver expands by controller calls. `was_refused`: its last answer was a clear refusal.
     """
     asked = claim.requested
     if asked is None or not wants_more(claim):
@@ -72,7 +70,7 @@ def size_to_reach(
         if allocated is None:
             return asked
         if status in (NODE_PENDING, NODE_IN_PROGRESS):
-            return None if has >= allocated else allocated  # what was begun is ended first
+            return None if has >= allocated else allocated  # finish the expansion that was begun first
         if status == NODE_INFEASIBLE or (status == CONTROLLER_IN_PROGRESS and not was_refused):
             return allocated
         return asked
@@ -86,7 +84,7 @@ def size_to_reach(
 
 
 def is_final(code: Code) -> bool:
-    """True if the driver is not at work. Unlike upstream, "no room" is final: the claim may ask for less."""
+    """True if the driver is not at work. Unlike upstream, "no capacity" is final: the claim may request less."""
     return not is_in_doubt(code)
 
 
@@ -98,7 +96,7 @@ def is_infeasible(code: Code) -> bool:
 
 
 def begun(claim: PersistentVolumeClaim, size: Quantity, now: datetime) -> Doc:
-    """The driver is about to be asked for this size; an empty patch when that is written already."""
+    """The patch before the driver is asked for this size; empty if it is already written."""
     is_same = claim.status.allocated_resources.get("storage") == size
     status: Doc = {"conditions": _merged(claim, [_condition(RESIZING, now)], keeps_old=is_same)}
     if not is_same:
@@ -110,7 +108,7 @@ def begun(claim: PersistentVolumeClaim, size: Quantity, now: datetime) -> Doc:
 
 
 def left_to_node(claim: PersistentVolumeClaim, now: datetime) -> Doc:
-    """The controller's part is done; the node has to do its own."""
+    """The patch after the controller's part: the node has to do its own."""
     condition = _condition(FS_PENDING, now, _WAITING_FOR_NODE)
     status = {
         "conditions": _merged(claim, [condition], keeps_old=True),
@@ -120,7 +118,7 @@ def left_to_node(claim: PersistentVolumeClaim, now: datetime) -> Doc:
 
 
 def finished(claim: PersistentVolumeClaim, size: Quantity) -> Doc:
-    """All is done; the node is told that it has nothing to do."""
+    """The patch when all is done; it tells the node that it has nothing to do."""
     status = {
         "capacity": {"storage": str(size)},
         "conditions": _merged(claim, [], keeps_old=False),
@@ -138,7 +136,7 @@ def refused(claim: PersistentVolumeClaim, told: str, now: datetime, *, infeasibl
 
 
 def grown(volume: PersistentVolume, size: Quantity, before: Quantity | None, *, by_node: bool) -> Doc:
-    """The volume's new size; where the node has work left, what it was before."""
+    """The patch with the volume's new size and, if the node has work left, its old size."""
     metadata: Doc = {"resourceVersion": volume.metadata.resource_version}
     if by_node and before is not None and PRE_RESIZE_CAPACITY not in volume.metadata.annotations:
         metadata["annotations"] = {PRE_RESIZE_CAPACITY: str(before)}
@@ -146,7 +144,7 @@ def grown(volume: PersistentVolume, size: Quantity, before: Quantity | None, *, 
 
 
 def is_node_done(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    """Whether the note of the size before can go."""
+    """True if the annotation with the old size can go."""
     has, size = claim.status.capacity.get("storage"), volume.spec.capacity.get("storage")
     is_marked = PRE_RESIZE_CAPACITY in volume.metadata.annotations
     return is_marked and has is not None and size is not None and has >= size
@@ -165,7 +163,7 @@ def _condition(type: str, now: datetime, message: str = "") -> Doc:
 
 
 def _merged(claim: PersistentVolumeClaim, new: Iterable[Doc], *, keeps_old: bool) -> list[Doc]:
-    """The claim's conditions with these in place of their namesakes; other conditions about size go, unless kept."""
+    """The claim's conditions, with `new` replacing equal types; other resize conditions go unless `keeps_old`."""
     wanted: dict[str, Any] = {each["type"]: each for each in new}
     merged: list[Doc] = []
     for each in claim.status.conditions:

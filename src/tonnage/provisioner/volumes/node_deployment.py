@@ -1,7 +1,7 @@
-"""Node-deployment mode: which of the provisioners, one on each node, makes a claim's volume.
+"""Node-deployment mode: which of the nodes' provisioners creates a claim's volume.
 
-A claim that was sent to a node belongs to the provisioner there. For others (immediate binding) those that have room
-compete: the first to write its node into selected-node has it; who lost waits longer the next time.
+A claim with a selected node belongs to the provisioner there. For others (immediate binding) provisioners with capacity
+compete: the first to write its node into selected-node wins; the losers wait longer the next time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = logs.logger("tonnage.provisioner")
 class ClaimDecision(NamedTuple):
     is_ours: bool
     again_s: float | None = None
-    """When to ask again about a claim that is nobody's yet; None: when something changes."""
+    """When to ask again about a claim without owner; None: when something changes."""
 
 
 _NOT_OURS: Final = ClaimDecision(False)
@@ -41,7 +41,7 @@ class _Attempt:
 
 
 def delay_s(tries: int, deployment: NodeDeployment, rng: random.Random) -> float:
-    """How long to wait before try number `tries` (from 0): doubled each time, less a random part of the first delay."""
+    """Seconds before try number `tries` (from 0): doubled every time, less a random part of the first delay."""
     plain_s = exponential_s(deployment.base_delay_s, tries, max_s=deployment.max_delay_s)
     return max(plain_s - deployment.base_delay_s * rng.random(), 0.0)
 
@@ -54,7 +54,7 @@ class Ownership(ProvisionerPart):
         self._attempts: dict[str, _Attempt] = {}
 
     async def decide(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> ClaimDecision:
-        """Whose the claim is; of one that may become ours, after its delay, we try to become the owner."""
+        """Whether the claim is ours; after its delay, try to become the owner of a claim that nobody owns."""
         if claim.selected_node:
             self.forget(claim.uid)
             return ClaimDecision(claim.selected_node == self._deployment.node_name)
@@ -73,7 +73,7 @@ class Ownership(ProvisionerPart):
             return ClaimDecision(False, left_s)
         if await self._has_room(claim, storage_class) and await self._take(claim):
             self.forget(claim.uid)
-            return _NOT_OURS  # our own write comes back as an event, and then it is ours
+            return _NOT_OURS  # our own write arrives as an event, and then it is ours
         return ClaimDecision(False, self._wait(claim.uid, attempt.tries + 1))
 
     def forget(self, uid: str) -> None:
@@ -96,7 +96,7 @@ class Ownership(ProvisionerPart):
         return True
 
     async def _has_room(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> bool:
-        """As late as possible, being expensive. What cannot be prepared is tried, so that somebody tells people."""
+        """Ask the driver; last, because it is expensive. True for an invalid claim, so that an event reports it."""
         try:
             asked = await self._preparation.request_for(claim, storage_class, self._deployment.node_name)
             size_bytes = asked.request.capacity_range.required_bytes

@@ -1,7 +1,7 @@
-"""A class's parameters: what the driver gets, and what is for us alone (`csi.storage.k8s.io/…`).
+"""A class's parameters: those for the driver, and those for us alone (`csi.storage.k8s.io/…`).
 
-Secrets are named by templates such as `${pvc.name}-key`; one for a namespace knows `pv.name` and `pvc.namespace` only.
-Mirrors external-provisioner's getSecretReference and removePrefixedParameters, words included.
+Templates name Secrets, such as `${pvc.name}-key`; a template for a namespace knows only `pv.name` and `pvc.namespace`.
+Mirrors external-provisioner's getSecretReference and removePrefixedParameters, messages included.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class InvalidParameters(TonnageError):
 
 
 class SecretKind(Enum):
-    """The Secret of one call: what messages call it, its key without the prefix, and its older key where it has one."""
+    """The Secret of one call: its name in messages, its key without the prefix, and its older key, if any."""
 
     DEFAULT = "Default", "secret", ""
     PROVISIONER = "Provisioner", "provisioner-secret", "csiProvisionerSecret"
@@ -40,7 +40,7 @@ class SecretKind(Enum):
     CONTROLLER_MODIFY = "ControllerModify", "controller-modify-secret", ""
 
     def keys(self, part: Literal["name", "namespace"]) -> tuple[str, ...]:
-        """The parameters that may hold this part of the reference, today's first."""
+        """The parameters that may hold this part of the reference, the current one first."""
         _, key, old_key = self.value
         return (f"{PREFIX}{key}-{part}", *((f"{old_key}{part.capitalize()}",) if old_key else ()))
 
@@ -53,7 +53,7 @@ _TOKEN: Final = re.compile(r"\$(?:\{([^}]*)\}|([*#$@!?\-0-9])|([A-Za-z_][A-Za-z0
 
 
 def for_driver(parameters: Mapping[str, str]) -> dict[str, str]:
-    """The parameters without ours. Raises InvalidParameters for a key with our prefix that nobody knows."""
+    """The parameters without ours. Raises InvalidParameters for an unknown key with our prefix."""
     for key in parameters:
         if key.startswith(PREFIX) and key not in _OURS:
             raise InvalidParameters(
@@ -64,7 +64,7 @@ def for_driver(parameters: Mapping[str, str]) -> dict[str, str]:
 
 
 def fstype_of(parameters: Mapping[str, str], default: str) -> str:
-    """The file system asked for, by the new key or the old one. Raises InvalidParameters for both at once."""
+    """The requested file system, by the new key or the old one. Raises InvalidParameters for both at once."""
     found = [value for key, value in parameters.items() if key.lower() == "fstype" or key == FSTYPE]
     if len(found) > 1:
         raise InvalidParameters(f'fstype specified in parameters with both "fstype" and "{FSTYPE}" keys')
@@ -95,7 +95,7 @@ def secret_reference(
 
 
 def resolved(template: str, values: Mapping[str, str]) -> str:
-    """A template with its tokens filled in. Raises InvalidParameters for a token that nobody knows."""
+    """A template with its tokens filled in. Raises InvalidParameters for an unknown token."""
     missing: set[str] = set()
 
     def fill(token: re.Match[str]) -> str:
@@ -112,7 +112,7 @@ def resolved(template: str, values: Mapping[str, str]) -> str:
 
 
 def _templates(kind: SecretKind, parameters: Mapping[str, str]) -> tuple[str, str] | None:
-    """Name and namespace as the class has them; None when it has neither. Raises InvalidParameters."""
+    """Templates of name and namespace; None if the class has neither. Raises InvalidParameters."""
     called = kind.value[0]
     names = [parameters[key] for key in kind.keys("name") if key in parameters]
     namespaces = [parameters[key] for key in kind.keys("namespace") if key in parameters]

@@ -1,7 +1,7 @@
-"""Everything that has to be looked up before CreateVolume can be called: source, places, attributes, secrets.
+"""Looks up everything that CreateVolume needs: source, topology, attributes, secrets.
 
-What fails is raised as NotProvisioned: a mistake in the claim or its class is final until somebody corrects it, a thing
-that is not there yet changes nothing. A claim that is to be cloned gets a finalizer.
+Raises NotProvisioned: a mistake in the claim or its class is final until it is corrected; a missing object changes
+nothing. A claim that is being cloned gets a finalizer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tonnage.provisioner.volumes.parameters import InvalidParameters
 from tonnage.quantity import Quantity
 
 CLONE_FINALIZER: Final = "provisioner.storage.kubernetes.io/cloning-protection"
-"""Of a claim: somebody is copying it."""
+"""Finalizer of a claim that is being cloned."""
 ALLOW_MODE_CHANGE: Final = "snapshot.storage.kubernetes.io/allow-volume-mode-change"
 SNAPSHOT: Final = "VolumeSnapshot"
 CLAIM: Final = "PersistentVolumeClaim"
@@ -42,11 +42,11 @@ _NOT_BOUND: Final = "claim in dataSource not bound or invalid"
 
 
 class NoSource(TonnageError):
-    """The source cannot be used, not now or never."""
+    """The source cannot be used now, or ever."""
 
 
 class Source(NamedTuple):
-    """What a claim says that it is filled from; it is in the claim's own namespace."""
+    """The claim's data source, in its own namespace."""
 
     kind: str
     name: str
@@ -54,7 +54,7 @@ class Source(NamedTuple):
 
 
 def source_of(claim: PersistentVolumeClaim) -> Source | None:
-    """The source by either of its two names; None: an empty volume. Raises NotProvisioned for another namespace's."""
+    """The source by either of its two names; None for an empty volume. Raises NotProvisioned for another namespace."""
     said, referred = claim.spec.data_source, claim.spec.data_source_ref
     if said is not None:
         return Source(said.kind, said.name, said.api_group)
@@ -69,7 +69,7 @@ def source_of(claim: PersistentVolumeClaim) -> Source | None:
 
 
 def check_kind(claim: PersistentVolumeClaim, source: Source) -> None:
-    """Raises NotProvisioned for a source that is not ours to fill from, or that names nothing."""
+    """Raises NotProvisioned for a source of another kind or group, or without a name."""
     if not source.name:
         raise NotProvisioned(f"the PVC source not found for PVC {claim.name}", ProvisioningState.FINISHED)
     if source.kind == SNAPSHOT and source.api_group != _SNAPSHOT_GROUP:
@@ -92,7 +92,7 @@ def clone_source(
     volume: PersistentVolume | None,
     storage_class: StorageClass,
 ) -> csi.VolumeContentSource:
-    """The volume to copy. Raises NoSource. Mirrors getPVCSource."""
+    """The volume to clone. Raises NoSource. Mirrors getPVCSource."""
     if source.status.phase != "Bound":
         raise NoSource(f"the PVC DataSource {source.name} must have a status of Bound.  Got {source.status.phase}")
     if source.metadata.is_terminating:
@@ -226,7 +226,7 @@ class Preparation(ProvisionerPart):
     async def accessibility_requirements(
         self, claim: PersistentVolumeClaim, storage_class: StorageClass, selected_node: str
     ) -> csi.TopologyRequirement | None:
-        """Where the volume may be. Raises NotProvisioned, with Reschedule when the selected node is gone."""
+        """Where the volume may be. Raises NotProvisioned, with Reschedule if the selected node is gone."""
         try:
             return topology.requirement(
                 self._driver_info.name,
@@ -245,7 +245,7 @@ class Preparation(ProvisionerPart):
             ) from exc
         except topology.NodeGone as exc:
             if self._options.node_deployment is None:
-                # A node that is new to us looks like one that is gone: the server knows.
+                # A node that our cache does not show yet looks like a deleted one: ask the server.
                 for kind in (Node, CSINode):
                     if not await self._exists(kind, selected_node):
                         raise NotProvisioned(exc.message, ProvisioningState.RESCHEDULE) from exc
@@ -275,7 +275,7 @@ class Preparation(ProvisionerPart):
     async def _content(
         self, claim: PersistentVolumeClaim, source: Source, storage_class: StorageClass
     ) -> csi.VolumeContentSource:
-        """What CreateVolume is told. Raises NotProvisioned when the source is not (yet) as it should be."""
+        """The content source for CreateVolume. Raises NotProvisioned if the source is not ready or not valid."""
         try:
             if source.kind == CLAIM:
                 return await self._clone(claim, source, storage_class)
@@ -296,7 +296,8 @@ class Preparation(ProvisionerPart):
         content = clone_source(claim, found, volume, storage_class)
         patch = add_finalizer(found, CLONE_FINALIZER)
         if patch is not None:
-            # Before the copy begins, so that its source is not deleted meanwhile; `cloning_protection` removes it.
+            # Before the clone begins, so that its source is not deleted meanwhile; `CloningProtectionController`
+            # removes it.
             await self._client.patch(PersistentVolumeClaim, key, patch)
         return content
 

@@ -1,8 +1,8 @@
-"""Making volumes: every claim that is ours gets one, once, whatever fails in between.
+"""Provisioning: every claim that is ours gets exactly one volume, whatever fails in between.
 
-Work is named by the claim's uid. Two things are remembered, for volumes that nobody else would find again: `_in_doubt`,
-requests without a clear answer, repeated word for word even when their claim is gone; and `_unsaved`, volumes whose
-PersistentVolume the server has not taken yet. Killed at any point, a new run asks for a volume of the same name.
+Work is keyed by the claim's uid. Two kinds of volumes are remembered, because nobody else would find them: `_in_doubt`
+are requests without a clear answer, repeated unchanged even when their claim is gone; `_unsaved` are volumes whose
+PersistentVolume the server has not taken yet. After a kill, a new run asks for a volume of the same name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tonnage.provisioner.volumes.preparation import Preparation
 from tonnage.provisioner.volumes.rescheduling import Rescheduling
 
 _SEEN_WITHIN_S = 30.0
-"""How long our own PersistentVolume may take to come back by watch before the claim is looked at as if it had none."""
+"""How long our new PersistentVolume may take to arrive by watch before the claim is treated as having none."""
 
 _log = logs.logger("tonnage.provisioner")
 
@@ -52,11 +52,11 @@ class ProvisionController(ProvisionerPart):
         self._of_uid = Indexer(caches.claims, lambda claim: (claim.uid,))
         self._in_doubt: dict[str, Prepared] = {}
         self._unsaved: dict[str, tuple[Prepared, PersistentVolume]] = {}
-        self._refused: set[str] = set()  # claims that the driver has clearly refused a volume
+        self._refused: set[str] = set()  # claims that the driver has clearly refused
         self._node_gone_since_s: dict[str, float] = {}  # of claims that may have a volume there
         self._saved_at_s: dict[str, float] = {}
         self._handled_versions: dict[str, frozenset[str]] = {}
-        """Resource versions of a claim that have been dealt with; caches lag behind."""
+        """Resource versions of a claim that have been handled; caches lag behind."""
         self.work = context.queue("provisioning", self.reconcile)
         self.work.follow(caches.claims, lambda claim: (claim.uid,))
         self.work.follow(caches.volumes, lambda volume: (volume.spec.claim_ref.uid,) if volume.spec.claim_ref else ())
@@ -73,7 +73,7 @@ class ProvisionController(ProvisionerPart):
     # -- one claim ----------------------------------------------------------------------------------------------------
 
     async def reconcile(self, uid: str) -> float | None:
-        """See that one claim gets its volume; safe to run twice, late, or after a missed event."""
+        """Provision one claim; safe to run twice, late, or after a missed event."""
         if uid in self._unsaved:
             return await self._save(*self._unsaved[uid])
         if (asked := self._in_doubt.get(uid)) is not None:
@@ -88,21 +88,21 @@ class ProvisionController(ProvisionerPart):
         if not claims.is_for(claim, self._driver_name) or self._has_volume(claim):
             return await self._done_with(claim)
         if claim.metadata.resource_version in self._handled_versions.get(uid, ()):
-            return None  # an old picture: the newer one is on its way
+            return None  # an old version: the newer one is on its way
         is_going = claim.metadata.is_terminating
         if is_going and (not claims.is_protected(claim) or uid in self._refused):
-            return await self._done_with(claim)  # nothing was made for it, and nothing shall be
+            return await self._done_with(claim)  # nothing was created for it, and nothing shall be
         name = claim.class_name
         storage_class = self._classes.get(name)
         if storage_class is None:
             if is_going:
                 _log.warning("A volume made for a claim may be left: its class is gone", claim=claim.key)
                 return await self._done_with(claim)
-            # It can be made (again) any time, and wakes us then.
+            # It can be created (again) at any time, which queues this claim.
             _log.info("The class of a claim does not exist", claim=claim.key, storage_class=name)
             return None
         if not claims.is_due(claim, storage_class):
-            # The choice of a node is taken back only after a clear refusal: there is nothing to find.
+            # The selected node is removed only after a clear refusal, so there is no volume to find.
             return await (self._done_with(claim) if is_going else self._rescheduling.remind(claim))
         if storage_class.provisioner != self._driver_name:
             _log.info(
@@ -117,12 +117,12 @@ class ProvisionController(ProvisionerPart):
         return self._backoff.left_s(uid, attempt_key) or await self._try(claim, storage_class, attempt_key)
 
     def _attempt_key(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Hashable:
-        """What an attempt depends on: after a failure, one that depends on something else is made at once."""
+        """What an attempt depends on: after a failure, a changed key is tried at once."""
         node = self._nodes.get(claim.selected_node)
         return claim.selected_node, node.uid if node is not None else "", storage_class.uid
 
     def _has_volume(self, claim: PersistentVolumeClaim) -> bool:
-        """Its volume exists, as far as the cache shows or as we know better."""
+        """True if the claim's volume exists, by the cache or by our own last write."""
         try:
             options = self._options
             name = volume_name(options.volume_name_prefix, claim.uid, options.volume_name_uuid_length)
@@ -134,7 +134,7 @@ class ProvisionController(ProvisionerPart):
         return saved_at_s is not None and self._clock.monotonic() - saved_at_s < _SEEN_WITHIN_S
 
     async def _done_with(self, claim: PersistentVolumeClaim) -> float | None:
-        """It has its volume, or shall have none; when to look again, while the binder may let it go for us."""
+        """The claim has its volume, or gets none; returns seconds to wait while the binder may remove our finalizer."""
         await claims.write_refusal(self._client, claim, "")
         if claims.is_protected(claim):
             left_s = 0.0 if claim.metadata.is_terminating else self._left_s(claim, claims.BINDER_S)
@@ -146,7 +146,7 @@ class ProvisionController(ProvisionerPart):
         return left_s if left_s > 0 else None
 
     def _left_s(self, claim: PersistentVolumeClaim, within_s: float) -> float:
-        """What is left of so many seconds since its volume was written; nothing when it is bound."""
+        """What is left of `within_s` since its volume was saved; 0 if it is bound."""
         saved_at_s = self._saved_at_s.get(claim.uid)
         if saved_at_s is None or claim.spec.volume_name:
             return 0.0
@@ -166,7 +166,7 @@ class ProvisionController(ProvisionerPart):
     async def _try(
         self, claim: PersistentVolumeClaim, storage_class: StorageClass, attempt_key: Hashable
     ) -> float | None:
-        """One attempt; the pause before the next, if there has to be one."""
+        """One attempt; returns the pause before the next, if there is one."""
         note = f'External provisioner is provisioning volume for claim "{claim.key}"'
         self._recorder.event(claim, "Normal", "Provisioning", "Provisioning", note)
         started_at_s = self._clock.monotonic()
@@ -189,7 +189,7 @@ class ProvisionController(ProvisionerPart):
         return again_s
 
     async def _save(self, asked: Prepared, volume: PersistentVolume) -> float | None:
-        """Write the PersistentVolume, at every attempt until the server has taken it: the volume exists."""
+        """Write the PersistentVolume. It is retried until the server takes it, because the volume exists."""
         claim = asked.claim
         attempt_key: Hashable = ("save", volume.name)
         if (left_s := self._backoff.left_s(claim.uid, attempt_key)) > 0:
@@ -218,11 +218,11 @@ class ProvisionController(ProvisionerPart):
         return claims.BINDER_S if self._of_uid(claim.uid) else None
 
     async def _discarded(self, asked: Prepared, volume: PersistentVolume) -> bool:
-        """Whether a volume that cannot be written is gone; one whose PersistentVolume was written after all is kept."""
+        """True if a volume that cannot be saved is deleted; one whose PersistentVolume exists after all is kept."""
         claim = asked.claim
         try:
             await self._client.get_doc(PersistentVolume, volume.name)
-            return False  # the next attempt to write it finds it
+            return False  # the next attempt to save it finds it
         except NotFound:
             pass
         try:
@@ -258,7 +258,7 @@ class ProvisionController(ProvisionerPart):
             self._in_doubt.pop(claim.uid, None)
             self._refused.add(claim.uid)
         if state is not ProvisioningState.NO_CHANGE:
-            # Whatever went wrong, the figures that led here may be old.
+            # Whatever went wrong, the capacity that led here may be old.
             self._refresher.refresh(storage_class.name)
         self._metrics.provision_failed(claim)
         if is_out_of_room(failure):
@@ -280,7 +280,7 @@ class ProvisionController(ProvisionerPart):
         return self._pause_s(claim, attempt_key)
 
     def _pause_s(self, claim: PersistentVolumeClaim, attempt_key: Hashable, *, at_least_s: float = 0.0) -> float:
-        """Note a failure; how long to wait now. A claim that goes, and has no volume, is let go at once."""
+        """Note a failure; returns the seconds to wait. A deleted claim without a volume is released at once."""
         pause_s = self._backoff.failed(claim.uid, attempt_key, at_least_s=at_least_s)
         found = self._claims.get(claim.key)
         is_going = found is None or found.uid != claim.uid or found.metadata.is_terminating
@@ -290,7 +290,7 @@ class ProvisionController(ProvisionerPart):
         if isinstance(failure, NotProvisioned):
             is_gone = failure.state is ProvisioningState.RESCHEDULE
             return ProvisioningState.NO_CHANGE if is_gone and self._waits_for_node(claim) else failure.state
-        # Elsewhere only makes sense for a driver whose volumes are somewhere, and a claim that was sent somewhere.
+        # Rescheduling only makes sense for a driver with topology and a claim with a selected node.
         return state_of(failure.code, may_reschedule=bool(node) and self._has_topology)
 
     def _waits_for_node(self, claim: PersistentVolumeClaim) -> bool:
@@ -301,7 +301,7 @@ class ProvisionController(ProvisionerPart):
         return now_s - self._node_gone_since_s.setdefault(claim.uid, now_s) < self._options.node_may_return_s
 
     async def _rescheduled(self, claim: PersistentVolumeClaim, node: str) -> bool:
-        """Whether the scheduler has been asked for another node; if not, this one is tried again later."""
+        """True if the scheduler has been asked for another node; otherwise this one is retried later."""
         try:
             version = await self._rescheduling.remove_selected_node(claim, node)
         except TonnageError as exc:

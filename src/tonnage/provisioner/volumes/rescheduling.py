@@ -1,8 +1,7 @@
-"""Taking back the choice of a node that has no room, and events on pods when that does not help them.
+"""Removes the selected node when it is full, and reports pods that this does not help.
 
-Removing the selected-node annotation asks the scheduler for another node. A pod whose first volume is made on a node
-that has no room for the second is stuck; an event on it says which claims hold it there, and is repeated while it is
-so.
+Removing the selected-node annotation asks the scheduler for another node. A pod whose first volume exists on a node
+that is full for the second is stuck: an event on the pod names the claims that hold it there, and is repeated.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from tonnage.provisioner.volumes.create_volume import volume_name
 
 REASON: Final = "VolumeProvisioningStuck"
 _TOLD_CHARS: Final = 240
-"""How much of the driver's own words is passed on: an event's note has 1,024 bytes for everything."""
+"""How much of the driver's message is passed on: an event's note has 1,024 bytes in all."""
 _NODES_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class StuckPod:
-    """Why a pod cannot move: `claims` (name, volume) are made already, and reachable only from `nodes`, all full."""
+    """Why a pod cannot move: `claims` (name, volume) exist and are reachable only from `nodes`, which are all full."""
 
     nodes: tuple[str, ...]
     claims: tuple[tuple[str, str], ...]
@@ -41,9 +40,9 @@ def stuck_pod(
     nodes: Iterable[Node],
     full_nodes: Collection[str],
 ) -> StuckPod | None:
-    """What holds the pod to nodes that have no room for `refused`; None when it can go elsewhere.
+    """What ties the pod to nodes without capacity for `refused`; None if it can go elsewhere.
 
-    `volume_of` also knows volumes that are made and not bound yet. `full_nodes` had no room for this claim.
+    `volume_of` also knows volumes that are not bound yet. `full_nodes` had no capacity for this claim.
     """
     if pod.is_terminal or pod.metadata.is_terminating or pod.spec.node_name:
         return None
@@ -68,7 +67,7 @@ def stuck_pod(
 
 
 def stuck_message(refused: PersistentVolumeClaim, stuck: StuckPod, told: str) -> str:
-    """The sentence for the pod: which claim is refused and why, which one holds the pod there, and what can be done."""
+    """The event's text: which claim is refused and why, which claim holds the pod there, and what to do."""
     size = refused.requested
     sized = f"claim {refused.name} ({size})" if size is not None else f"claim {refused.name}"
     made = _listed([f"claim {name} (volume {volume})" for name, volume in stuck.claims])
@@ -101,34 +100,34 @@ def _cut_list(names: tuple[str, ...]) -> str:
 
 _LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 _REMIND_S = 300.0
-"""How often pods of a claim that finds no node are told again: the server forgets events within the hour."""
+"""How often the event is repeated: the server forgets events within the hour."""
 
 _log = logs.logger("tonnage.provisioner")
 
 
 @dataclass(slots=True)
 class _Refusal:
-    """Nodes that had no room for a claim, each with the driver's words."""
+    """The driver's message by node that had no capacity for a claim."""
 
     claim: PersistentVolumeClaim
     told_by_node: dict[str, str] = field(default_factory=dict)
     told_at_s: float = 0.0
     """When its pods were looked at last."""
     notes: dict[str, tuple[str, float]] = field(default_factory=dict)
-    """By pod uid, what it was told last, and when."""
+    """By pod uid, the last event's note and its time."""
 
 
 class Rescheduling(ProvisionerPart):
-    """Speaks with the scheduler by annotation, and with people by events on pods."""
+    """Asks the scheduler by annotation, and informs people by events on pods."""
 
     def __init__(self, context: ProvisionerContext) -> None:
         super().__init__(context)
         self._has_all_nodes = context.caches.has_all_nodes
         self._refusals: dict[str, _Refusal] = {}
-        self._made: dict[str, PersistentVolume] = {}  # by the uid of their claim, until the cache shows them
+        self._made: dict[str, PersistentVolume] = {}  # by claim uid, until the cache shows them
 
     async def remove_selected_node(self, claim: PersistentVolumeClaim, node: str) -> str:
-        """Remove the choice of this node, if it stands; the claim's version then, or empty. Raises Conflict."""
+        """Remove this selected node if it is still set; returns the claim's old version, or empty. Raises Conflict."""
         current = await self._client.find(PersistentVolumeClaim, claim.key)
         if current is None or current.uid != claim.uid or current.selected_node != node or current.spec.volume_name:
             return ""
@@ -148,12 +147,12 @@ class Rescheduling(ProvisionerPart):
         self._made[claim.uid] = volume
 
     def forget(self, uid: str) -> None:
-        """The claim is gone, or everybody can see its volume."""
+        """The claim is gone, or the caches show its volume."""
         self._refusals.pop(uid, None)
         self._made.pop(uid, None)
 
     async def remind(self, claim: PersistentVolumeClaim) -> float | None:
-        """Tell the pods of a refused claim that still has no node again, if it is time; seconds until the next time."""
+        """Repeat the events of a refused claim without a node if it is time; returns seconds until the next time."""
         refusal = self._refusals.get(claim.uid)
         if refusal is None:
             return None
@@ -164,7 +163,7 @@ class Rescheduling(ProvisionerPart):
         return _REMIND_S
 
     async def send_events(self, claim: PersistentVolumeClaim) -> None:
-        """Tell the pods of a refused or made claim which of their claims hold them back. Failures are logged."""
+        """Send events to the pods of a refused or provisioned claim about what holds them back. Failures are logged."""
         if (about := self._refusals.get(claim.uid)) is not None:
             about.told_at_s = self._clock.monotonic()
         refusals = {
@@ -204,7 +203,7 @@ class Rescheduling(ProvisionerPart):
                 self._recorder.event(pod, "Warning", REASON, "Provisioning", note, related=refusal.claim)
 
     def _volume_of(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
-        """A claim's volume; one that we made and the binder has not got to yet is known by its name."""
+        """A claim's volume; before the binding it is found by its name."""
         options = self._options
         name = claim.spec.volume_name or volume_name(
             options.volume_name_prefix, claim.uid, options.volume_name_uuid_length

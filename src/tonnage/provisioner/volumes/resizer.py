@@ -42,16 +42,16 @@ from tonnage.quantity import Quantity
 
 
 class BoundClaimController(ProvisionerPart):
-    """Changes volumes of bound claims: which are ours, what was written of each, and what was refused."""
+    """Base for changes of bound claims' volumes: which are ours, which versions are outdated, what was refused."""
 
     def __init__(self, context: ProvisionerContext) -> None:
         super().__init__(context)
         self._backoff = context.new_backoff()
         self._refused: set[Key] = set()
-        self._outdated: dict[Key, set[str]] = {}  # states that we have written over; caches lag behind
+        self._outdated: dict[Key, set[str]] = {}  # versions that we have overwritten; caches lag behind
 
     def _find(self, key: Key) -> tuple[PersistentVolumeClaim, PersistentVolume] | None:
-        """A claim and its volume; None when it is nothing to us, or when a newer state of it is on its way."""
+        """A claim and its volume; None if they are not ours, or a newer version is on its way."""
         claim = self._claims.get(key)
         volume = self._volumes.get(claim.spec.volume_name) if claim is not None else None
         if claim is None or volume is None or not self._is_ours(claim, volume):
@@ -72,7 +72,7 @@ class BoundClaimController(ProvisionerPart):
         )
 
     def _pause_after(self, key: Key, attempt: Hashable, failure: TonnageError) -> float:
-        """The pause before the next attempt; what can never work is tried rarely."""
+        """The pause before the next attempt; infeasible requests are retried rarely."""
         code = failure.code if isinstance(failure, CsiError) else None
         at_least_s = self._options.retry_max_s if code is not None and is_infeasible(code) else 0.0
         if code is not None and is_final(code):
@@ -90,7 +90,7 @@ class BoundClaimController(ProvisionerPart):
         self._outdated.pop(key, None)
 
     async def _write(self, claim: PersistentVolumeClaim, patch: Doc) -> PersistentVolumeClaim:
-        """Write a step of the status; the claim as it is then. Raises Conflict when it has changed since."""
+        """Write a step of the status; returns the new claim. Raises Conflict if it has changed since."""
         if not patch:
             return claim
         written = await self._client.patch(PersistentVolumeClaim, claim.key, patch, subresource="status")
@@ -134,14 +134,14 @@ class ExpansionController(BoundClaimController):
         return self._backoff.left_s(key, (volume.uid, size)) or await self._expand(claim, volume, size)
 
     def _is_allowed(self, claim: PersistentVolumeClaim) -> bool:
-        """Its class allows it. The server sees to that where it has the admission for it; what it let begin goes on."""
+        """True if the class allows it. Admission checks that where it is on; an expansion that has begun continues."""
         storage_class = self._classes.get(claim.class_name)
         if claim.status.allocated_resource_statuses:
             return True
         return storage_class is not None and storage_class.allow_volume_expansion
 
     async def _expand(self, claim: PersistentVolumeClaim, volume: PersistentVolume, size: Quantity) -> float | None:
-        """One attempt; the pause before the next, if there has to be one."""
+        """One attempt; returns the pause before the next, if there is one."""
         claim = await self._write(claim, steps.begun(claim, size, self._clock.now()))
         told = f"External resizer is resizing volume {volume.name}"
         self._recorder.event(claim, "Normal", "Resizing", "Resizing", told)
@@ -166,7 +166,7 @@ class ExpansionController(BoundClaimController):
         return None
 
     async def _ask(self, volume: PersistentVolume, size: Quantity) -> tuple[Quantity, bool]:
-        """The new size, and whether the node has work left. Raises CsiError, SecretUnavailable or InvalidClaim."""
+        """The new size, and True if the node has work left. Raises CsiError, SecretUnavailable or InvalidClaim."""
         source, spec = volume.spec.csi, volume.spec
         if source is None or self._driver_info.expands_on_nodes_only:
             return size, True
@@ -206,11 +206,11 @@ class ExpansionController(BoundClaimController):
 MODIFYING, MODIFY_ERROR = "ModifyingVolume", "ModifyVolumeError"
 PENDING, IN_PROGRESS, INFEASIBLE = "Pending", "InProgress", "Infeasible"
 _LOOK_AGAIN_S: Final = 5.0
-"""For a class that is not there yet: nobody follows classes for the few claims that name one."""
+"""For a missing class: there is no informer for the few claims that name one."""
 
 
 def target_class(claim: PersistentVolumeClaim, *, was_refused: bool = False) -> str:
-    """The class to change a claim's volume to now; empty when nothing is to be done."""
+    """The class to change a claim's volume to now; empty if nothing is to be done."""
     if not claim.is_bound or claim.status.phase != "Bound":
         return ""
     wanted, has = claim.spec.volume_attributes_class_name or "", claim.status.current_volume_attributes_class_name
@@ -221,7 +221,7 @@ def target_class(claim: PersistentVolumeClaim, *, was_refused: bool = False) -> 
 
 
 def progress(claim: PersistentVolumeClaim, target: str, status: str, now: datetime, error: str = "") -> Doc:
-    """The patch that says how far it is; empty when the claim says so already."""
+    """The patch with the progress; empty if the claim has it."""
     known = claim.status.modify_volume_status
     is_same = known is not None and (known.target_volume_attributes_class_name, known.status) == (target, status)
     told = {each.type: each.message for each in claim.status.conditions}
@@ -249,7 +249,7 @@ def _patch(claim: PersistentVolumeClaim, status: Doc) -> Doc:
 
 
 class ModificationController(BoundClaimController):
-    """Changes the volumes of one driver; in node-deployment mode those of its node."""
+    """Modifies the volumes of one driver; in node-deployment mode those of its node."""
 
     def __init__(self, context: ProvisionerContext) -> None:
         super().__init__(context)

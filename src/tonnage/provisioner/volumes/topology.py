@@ -1,9 +1,8 @@
-"""Where a volume may be: from nodes and classes to what CreateVolume is told, and from its answer to node affinity.
+"""Where a volume may be: from nodes and classes to CreateVolume's topology, and from its answer to node affinity.
 
-A *term* is a set of labels that all hold: one place. The driver gets the places that are allowed (`requisite`) and the
-same list with the wanted one first (`preferred`): the selected node's, or, with immediate binding, one that the claim's
-name decides. Mirrors GenerateAccessibilityRequirements of external-provisioner and its neighbours, words included; no
-I/O.
+A *term* is a set of labels that all hold: one place. The driver gets the allowed places (`requisite`) and the same list
+with the wanted place first (`preferred`): the selected node's or, with immediate binding, one chosen by the claim's
+name. Pure. Mirrors external-provisioner's GenerateAccessibilityRequirements and its neighbours, messages included.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ _UINT32 = 1 << 32
 
 
 class NoTopology(TonnageError):
-    """It cannot be said where the volume should be, not now."""
+    """It is not known (yet) where the volume should be."""
 
 
 class NodeGone(TonnageError):
-    """The selected node does not exist (any more): another one has to be selected."""
+    """The selected node does not exist (any more): another one must be selected."""
 
 
 def requirement(
@@ -46,7 +45,7 @@ def requirement(
     nodes: Cache[Node],
     rng: random.Random,
 ) -> csi.TopologyRequirement | None:
-    """What CreateVolume is told about places; None for nothing. Raises NoTopology or NodeGone."""
+    """The topology for CreateVolume; None for none. Raises NoTopology or NodeGone."""
     selected: Term = ()
     keys: tuple[str, ...] = ()
     requisite: list[Term] = []
@@ -65,7 +64,7 @@ def requirement(
         if not requisite:
             raise NoTopology("no available topology found")
     if not requisite:
-        return None  # allowed topologies that say nothing
+        return None  # allowed topologies without expressions
     requisite = sorted(set(requisite), key=lambda term: (len(term), term))
     preferred = requisite
     if not selected_node:
@@ -95,7 +94,7 @@ def flattened(allowed: Iterable[TopologySelectorTerm]) -> list[Term]:
 
 
 def spread(claim_name: str) -> int:
-    """A number by which the claims of a StatefulSet go round the places, and those of one of its pods stay together.
+    """A number by which a StatefulSet's claims rotate over the places, while claims of one pod stay together.
 
     `data-web-2` is the FNV-1 hash of "web", plus 2. Mirrors getPVCNameHashAndIndexOffset.
     """
@@ -106,7 +105,7 @@ def spread(claim_name: str) -> int:
 
 
 def node_affinity_of(places: Sequence[csi.Topology]) -> VolumeNodeAffinity:
-    """The nodes from which a volume can be reached that is accessible from these places; no place named: everywhere.
+    """The nodes that reach a volume which is accessible from these places; without places: every node.
 
     Unlike GenerateVolumeNodeAffinity, places without segments are left out: servers refuse a selector without terms.
     """
@@ -123,7 +122,7 @@ def node_affinity_of(places: Sequence[csi.Topology]) -> VolumeNodeAffinity:
 
 
 def is_accessible(affinity: VolumeNodeAffinity, place: Mapping[str, str] | None) -> bool:
-    """Whether a volume can be reached from a driver's own place. Mirrors VolumeIsAccessible."""
+    """True if a volume can be reached from a driver's own place. Mirrors VolumeIsAccessible."""
     return place is None or affinity.admits("", place)
 
 
@@ -136,7 +135,7 @@ def _keys_of_selected(driver: str, node: str, csi_nodes: Cache[CSINode]) -> tupl
         raise NodeGone(f'failed to get selected CSINode {node}: csinode.storage.k8s.io "{node}" not found')
     keys = _keys(registered, driver)
     if not keys:
-        # No driver there, or one that is just starting; it may come.
+        # The driver is not there, or is just starting.
         raise NoTopology(f"no topology key found for node {node}")
     return keys
 
