@@ -12,12 +12,13 @@ life, nor are signs from before a lease ran out. Of files nothing is said: who w
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.clock import rfc3339
-from tonnage.errors import ApiError, Forbidden, NotFound
+from tonnage.errors import TonnageError
 from tonnage.objects.batch_v1 import CronJob
 from tonnage.objects.core_v1 import Event, Pod
 from tonnage.objects.meta import Object
@@ -145,20 +146,19 @@ def _wanted_names(objects: Iterable[Object]) -> set[str]:
 async def schedulers_of(
     client: Client, objects: Collection[Object], *, running: Collection[str] = ()
 ) -> SchedulersSeen:
-    """Ask a live cluster that holds these objects. Events are asked for only about names without any other sign."""
+    """Ask a live cluster that holds these objects, once: what it does not answer is not known. Events are asked for
+    only about names without any other sign."""
     now = client.clock.now()
-    leases: list[Lease] | None
-    try:
+    leases: list[Lease] | None = None
+    with suppress(TonnageError):
         # A node's lease is no scheduler's, and there are as many of them as nodes.
-        leases = list((await client.list(Lease, field_selector="metadata.namespace!=kube-node-lease")).items)
-    except (Forbidden, NotFound):
-        leases = None
+        selected = "metadata.namespace!=kube-node-lease"
+        leases = list((await client.list(Lease, field_selector=selected, retry=False)).items)
     found = seen_in(objects, leases, now=now, running=running)
     events: list[Event] = []
     for name in sorted(_wanted_names(objects)):
         if found.nobody(name):
-            try:
-                events += (await client.list(Event, field_selector=f"reason=Scheduled,source={name}")).items
-            except ApiError:  # they may not be read, or this is no name that a selector can hold
-                break
+            with suppress(TonnageError):  # they may not be read, or this is no name that a selector can hold
+                selected = f"reason=Scheduled,source={name}"
+                events += (await client.list(Event, field_selector=selected, retry=False)).items
     return seen_in(objects, leases, events, now=now, running=running) if events else found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 
 from tonnage.clock import VirtualClock, rfc3339
+from tonnage.errors import Forbidden
+from tonnage.objects.codec import ObjectList
 from tonnage.objects.core_v1 import Event, Pod
 from tonnage.objects.meta import MicroTime, Object, ObjectMeta
 from tonnage.objects.small_groups import Lease, LeaseSpec
@@ -20,7 +23,7 @@ from tonnage.whatif.explain import DecisionSequence, decided_on
 from tonnage.whatif.explain_report import show
 from tonnage.whatif.page import TextPage
 from tonnage.whatif.pending.pending import PendingQuestion, print_pending
-from tonnage.whatif.schedulers_seen import SchedulersSeen, seen_in
+from tonnage.whatif.schedulers_seen import SchedulersSeen, schedulers_of, seen_in
 from tonnage.whatif.sources import ClusterState
 
 NOW = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
@@ -142,6 +145,39 @@ def test_the_default_scheduler_is_doubted_only_where_pods_or_its_lease_show_it()
 
 def test_of_files_nothing_is_said():
     assert SchedulersSeen().nobody("other") == ""
+
+
+class _Server:
+    """Lists leases and events; without them it refuses."""
+
+    def __init__(self, leases: list[Lease] | None, events: list[Event] | None) -> None:
+        self.clock = VirtualClock(NOW)
+        self.known: dict[type[Object], Any] = {Lease: leases, Event: events}
+        self.asked: list[str] = []
+
+    async def list(self, cls: type[Object], *, field_selector: str, retry: bool) -> Any:
+        self.asked.append(field_selector)
+        if self.known[cls] is None:
+            raise Forbidden("it is forbidden")
+        return ObjectList(tuple(self.known[cls]), "1")
+
+
+def asked(server: _Server, *objects: Object) -> str:
+    return asyncio.run(schedulers_of(server, objects)).nobody("other")  # type: ignore[arg-type]
+
+
+def test_a_live_cluster_is_asked_for_events_only_about_names_without_another_sign():
+    shown = _Server([lease("other", 0.1)], [])
+    assert asked(shown, asks()) == ""
+    assert shown.asked == ["metadata.namespace!=kube-node-lease"]
+    doubted = _Server([], [scheduled("other", 5)])
+    assert asked(doubted, asks()) == ""
+    assert doubted.asked[1:] == ["reason=Scheduled,source=other"]
+
+
+def test_what_may_not_be_read_is_not_known():
+    assert asked(_Server(None, None), asks(since=0.1)) == ""
+    assert asked(_Server(None, None), asks()) == NOT_SEEN, "nobody has tried it for ten minutes"
 
 
 # -- everywhere a pod is explained ------------------------------------------------------------------------------------
