@@ -2,7 +2,8 @@
 
     its own word     a scheduler that was asked, and its profiles
     leases           `kube-scheduler` is held for default-scheduler; `NAME` or `NAME-scheduler` for NAME
-    pods             a PodScheduled condition: somebody acted under the pod's schedulerName at that time
+    pods             a PodScheduled condition, a nomination, or a claim that waits for its volume on a node: somebody
+                     acted under the pod's schedulerName
     events           Scheduled, by who reports it
 
 A scheduler tries a new pod within a second. Signs that are older than a pod which nobody has tried are no signs of
@@ -20,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 from tonnage.clock import rfc3339
 from tonnage.errors import TonnageError
 from tonnage.objects.batch_v1 import CronJob
-from tonnage.objects.core_v1 import Event, Pod
-from tonnage.objects.meta import Object
+from tonnage.objects.core_v1 import Event, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Key, Object
 from tonnage.objects.small_groups import Lease
 from tonnage.whatif.workloads import is_workload
 
@@ -70,9 +71,17 @@ def seen_in(
     running: Collection[str] = (),
 ) -> SchedulersSeen:
     """What a cluster shows. `running` are names that a scheduler says it serves; `leases` None could not be read."""
-    pods = [each for each in objects if isinstance(each, Pod) and _MIRROR not in each.metadata.annotations]
+    known = list(objects)
+    pods = [each for each in known if isinstance(each, Pod) and _MIRROR not in each.metadata.annotations]
+    decided = {
+        each.key
+        for each in known
+        if isinstance(each, PersistentVolumeClaim) and each.selected_node and not each.is_bound
+    }
+    tried_at = {each.key: at for each in pods if (at := _tried_at(each, decided)) is not None}
+    signs = ((each.spec.scheduler_name, tried_at[each.key]) for each in pods if each.key in tried_at)
     seen_at: dict[str, datetime] = {}
-    for name, at in (*_signs_of_pods(pods), *_signs_of_events(events)):
+    for name, at in (*signs, *_signs_of_events(events)):
         seen_at[name] = max(at, seen_at.get(name, at))
     held, ended_at = set(running), dict[str, datetime]()
     for name, until in _leases_by_name(leases or ()):
@@ -85,7 +94,8 @@ def seen_in(
     silent = {name: why for name, why in silent.items() if ended_at[name] >= seen_at.get(name, _NEVER)}
     for pod in pods:
         name, created_at = pod.spec.scheduler_name, pod.metadata.creation_timestamp
-        if name in silent or not _is_untried(pod) or created_at is None or created_at > now - _PATIENCE:
+        is_untried = pod.key not in tried_at and _awaits_a_try(pod)
+        if name in silent or not is_untried or created_at is None or created_at > now - _PATIENCE:
             continue
         if name not in seen_at:
             silent[name] = found._not_seen(name)
@@ -94,23 +104,19 @@ def seen_in(
     return replace(found, silent={name: why for name, why in silent.items() if name not in held})
 
 
-def _is_untried(pod: Pod) -> bool:
+def _awaits_a_try(pod: Pod) -> bool:
     is_waiting = not pod.spec.node_name and not pod.is_terminal and not pod.metadata.is_terminating
-    return is_waiting and not pod.spec.scheduling_gates and _tried_at(pod) is None
+    return is_waiting and not pod.spec.scheduling_gates
 
 
-def _tried_at(pod: Pod) -> datetime | None:
-    """When a scheduler last said something about a pod. That it is gated is the API server's word."""
+def _tried_at(pod: Pod, decided: Collection[Key]) -> datetime | None:
+    """When a scheduler last said something about a pod. That it is gated is the API server's word. One that is decided
+    about may wait for its volumes without a condition: its claims, of `decided`, or its nomination tell."""
     found = pod.condition("PodScheduled")
-    if found is None or found.reason == "SchedulingGated":
-        return None
-    return found.last_transition_time or pod.metadata.creation_timestamp
-
-
-def _signs_of_pods(pods: Iterable[Pod]) -> Iterator[tuple[str, datetime]]:
-    for pod in pods:
-        if (at := _tried_at(pod)) is not None:
-            yield pod.spec.scheduler_name, at
+    if found is not None and found.reason != "SchedulingGated":
+        return found.last_transition_time or pod.metadata.creation_timestamp
+    is_decided = pod.status.nominated_node_name or any(f"{pod.namespace}/{c}" in decided for c in pod.claim_names())
+    return pod.metadata.creation_timestamp if is_decided else None
 
 
 def _signs_of_events(events: Iterable[Event]) -> Iterator[tuple[str, datetime]]:

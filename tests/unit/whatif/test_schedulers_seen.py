@@ -17,6 +17,7 @@ from tonnage.objects.meta import MicroTime, Object, ObjectMeta
 from tonnage.objects.small_groups import Lease, LeaseSpec
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.testing.builders import node, pod
+from tonnage.testing.storage_builders import claim
 from tonnage.whatif.doctor.examination import examine
 from tonnage.whatif.doctor.facts import Facts
 from tonnage.whatif.explain import DecisionSequence, decided_on
@@ -28,6 +29,9 @@ from tonnage.whatif.sources import ClusterState
 
 NOW = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
 NOT_SEEN = "no scheduler named other is seen to run"
+
+
+DATA = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
 
 
 def ago(minutes: float) -> MicroTime:
@@ -97,6 +101,17 @@ def scheduled(by: str, minutes: float) -> Event:
         ),
         pytest.param([asks(tried=9)], [lease("other", 0.5)], [], (), "", id="somebody takes the lease over"),
         pytest.param([asks(tried=9)], [], [], (), "", id="it was tried"),
+        pytest.param(
+            [asks(volumes=[DATA]), claim("data", selected_node="a")], [], [], (), "", id="its volume is being made"
+        ),
+        pytest.param(
+            [asks(volumes=[DATA]), claim("data", selected_node="a", volume="pv")],
+            [],
+            [],
+            (),
+            NOT_SEEN,
+            id="its volume was made for a pod before it",
+        ),
         pytest.param([asks(), bound(5)], [], [], (), "", id="another pod was placed since"),
         pytest.param(
             [asks(), bound(20)],
