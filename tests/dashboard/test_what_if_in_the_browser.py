@@ -82,7 +82,9 @@ async def test_replicas_are_counted_and_shown_on_nodes(serve: Serve, open_window
     await expect(page.locator("#workloads option")).to_have_attribute("value", "StatefulSet/default/kafka")
     await page.get_by_label("Workload", exact=True).fill("StatefulSet/default/kafka")
     await page.get_by_role("button", name="Count").click()
-    await expect(page.locator(".verdict")).to_contain_text("6 more fit (east 5, west 1)")
+    await expect(page.locator(".verdict")).to_contain_text(
+        "6 more for certain, 7 if the driver packs well; 6 of 12 replicas (east 5, west 1)"
+    )
     await expect(page.get_by_role("region", name="What stops the next one")).to_contain_text("unschedulable")
     await expect(page.locator(".helps li").first).to_have_text("uncordon rack-2-b")
     node = page.get_by_role("grid", name="after").locator("[data-node=rack-1-a]")

@@ -142,7 +142,7 @@ async def from_cluster(
             asked = SCHEDULER_NOT_ASKED
         workloads, rules = list[Object](), list[Doc]()
         if with_workloads:
-            rules, unread = await _rules(client)
+            rules, unread = await rules_of(client)
             unlisted |= unread
             kinds = [ReadKind(cls) for cls in NOT_READ_BY_DECISIONS]
             workloads, more, _ = await listed(client, kinds, tells_unknown=False, at=at)
@@ -163,7 +163,7 @@ async def from_cluster(
         )
 
 
-async def _rules(client: Client) -> tuple[list[Doc], dict[str, str]]:
+async def rules_of(client: Client) -> tuple[list[Doc], dict[str, str]]:
     """What the creation of pods looks at; kinds that the server has not or that nobody lets us list, with why."""
     found, unread = list[Doc](), dict[str, str]()
     for resource in manifests.READ_BY_CREATION:

@@ -35,6 +35,7 @@ from tonnage.objects import codec
 from tonnage.objects.codec import Bookmark, WatchChange, WatchFailure
 from tonnage.objects.core_v1 import Event, ObjectReference, Pod
 from tonnage.objects.decode_errors import Unreadable
+from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
 from tonnage.objects.resources import Resource
 from tonnage.objects.scheme import resource_of
@@ -42,7 +43,7 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.engine.event_handlers import READ_KINDS
 from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_of
 from tonnage.whatif.schedulers_seen import SchedulersSeen, schedulers_of
-from tonnage.whatif.sources import SCHEDULER_NOT_ASKED, not_listed
+from tonnage.whatif.sources import SCHEDULER_NOT_ASKED, not_listed, rules_of
 from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 
 AWAY_AFTER_S: Final = 2.0
@@ -258,6 +259,9 @@ class LiveCluster(ShownCluster):
 
     async def schedulers(self, running: Sequence[str]) -> SchedulersSeen:
         return await schedulers_of(self.client, list(self.model.objects), running=running)
+
+    async def rules(self) -> Sequence[Doc]:
+        return (await rules_of(self.client))[0]
 
     def unlisted(self) -> Mapping[str, str]:
         """As `sources.from_cluster` tells them. Raises the refusal of a kind without which there is no answer."""

@@ -19,6 +19,7 @@ from tonnage.dashboard.wire import Collections, FaultRow, NoticeRow
 from tonnage.errors import TonnageError
 from tonnage.faults import FAULT_FILE_NAME, Fault, FaultFile
 from tonnage.objects.core_v1 import Event, ObjectReference
+from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
 from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.schedulers_seen import SchedulersSeen
@@ -64,6 +65,10 @@ class ShownCluster:
         """What makes pods and is not looked at by decisions: Deployments, Jobs and the like."""
         return [each for each in self.model.objects if isinstance(each, NOT_READ_BY_DECISIONS)]
 
+    async def rules(self) -> Sequence[Doc]:
+        """What the creation of pods looks at: limits, quotas, classes of priorities and runtimes."""
+        return ()
+
     async def state(self, *, with_workloads: bool = False, with_memory: bool = True) -> ClusterState:
         """The cluster as it is now, for what-if questions. Nobody waits between the objects of one state. A scheduler
         that cannot be asked is noted, and counts as one that knows nothing more than the API."""
@@ -73,6 +78,7 @@ class ShownCluster:
         except TonnageError as exc:
             notes.append(scheduler_silent(exc))
         workloads = await self.workloads() if with_workloads else ()
+        rules = await self.rules() if with_workloads else ()
         schedulers = await self.schedulers(memory.scheduler_names if memory is not None else ())
         return ClusterState(
             list(self.objects()),
@@ -83,6 +89,7 @@ class ShownCluster:
             workloads=workloads,
             unlisted=self.unlisted(),
             schedulers=schedulers,
+            rules=rules,
         )
 
     def notes(self) -> Sequence[str]:

@@ -43,7 +43,7 @@ class PoolChoices:
         self._worth: dict[tuple[Sizes, Sizes, Sizes], int] = {}
         self.is_cut = False
         self.has_chosen = False
-        """Some choice made a difference, so that another luck may have another end."""
+        """There was a choice, so that another luck may have another end."""
 
     def pool_for(self, pools: Sequence[int], rest: Sizes, sizes: Sizes) -> int:
         """The position of the pool that is taken for the first of `rest`, the claims of a replica that are still to be
@@ -52,9 +52,8 @@ class PoolChoices:
         roomy = {free: place for place, free in enumerate(pools) if free >= size}
         if len(roomy) == 1 or len({*sizes, *rest}) == 1:  # of claims alike as many fit, wherever they go
             return next(iter(roomy.values()))
+        self.has_chosen = True
         worth = {free: self._after(pools, free, rest, sizes) for free in roomy}
-        if len(set(worth.values())) > 1:
-            self.has_chosen = True
         best = self._better(worth.values())
         return roomy[min(free for free in roomy if worth[free] == best)]
 
@@ -63,7 +62,7 @@ class PoolChoices:
         if len(set(sizes)) == 1 or len(set(pools)) == 1:
             return list(pools)
         worth = {order: _first_fits(order, sizes) for order in islice(dict.fromkeys(permutations(pools)), _MOST_ORDERS)}
-        self.has_chosen |= len(set(worth.values())) > 1
+        self.has_chosen = True
         self.is_cut |= len(worth) == _MOST_ORDERS
         chosen = self._better(worth.values())
         return list(next(order for order in worth if worth[order] == chosen))
