@@ -1,4 +1,4 @@
-"""Where a driver listens: `unix:///run/csi.sock`, a bare path, or `host:port` for tests far from any socket."""
+"""Where a driver listens: `unix:///run/csi.sock`, a bare path, or `host:port` for tests."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 from tonnage.errors import TonnageError
 
 MAX_SOCKET_PATH = 107
-"""What the kernel takes as a unix socket's path, in bytes."""
+"""The kernel's limit for a unix socket's path, in bytes."""
 
 _SCHEMES = ("dns:///", "tcp://")
 
 
 class InvalidAddress(TonnageError):
-    """An address that no driver can listen on."""
+    """An address on which no driver can listen."""
 
 
 def target_of(address: str) -> str:
@@ -27,7 +27,7 @@ def target_of(address: str) -> str:
 
 
 def socket_path(address: str) -> Path | None:
-    """The socket that an address names; None for a host and port. Raises InvalidAddress."""
+    """The socket of an address; None for a host and port. Raises InvalidAddress."""
     if address.startswith("unix://"):
         text = address.removeprefix("unix://")
     elif address.startswith("unix:"):
@@ -55,7 +55,7 @@ def socket_path(address: str) -> Path | None:
 
 
 def socket_identity(address: str) -> tuple[int, ...] | None:
-    """Tells a driver's socket from one made in its place: None without a socket, empty for a host and port."""
+    """Distinguishes a driver's socket from its replacement: None without a socket, empty for a host and port."""
     path = socket_path(address)
     if path is None:
         return ()

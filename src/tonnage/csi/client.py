@@ -1,11 +1,10 @@
-"""`CsiClient`: calls to a CSI driver over its socket, each bounded in time, repeated where that is right, and measured.
+"""`CsiClient`: calls to a CSI driver over its socket, with a time limit, retries and metrics.
 
     try 1 ──Unavailable, Aborted──► pause 0.1–0.2 s ──► try 2 ──► pause 0.2–0.4 s ──► … while the next fits the limit
 
-`RETRIED_CODES` are tried again: every call of CSI is idempotent. Everything else is raised as `CsiError` at once.
-Nothing of a request is ever logged: it may hold secrets. An answer that cannot be read is DataLoss, whatever gRPC calls
-it: what was asked may have been done. Once a driver has said its name, no other driver is asked: a socket that was made
-anew is asked for it first.
+`RETRIED_CODES` are retried: every call of CSI is idempotent. Other codes are raised as `CsiError` at once. Requests are
+never logged: they may hold secrets. An unreadable answer is DataLoss, whatever gRPC calls it: the call may have been
+executed. A recreated socket is asked for its driver's name first, so that no other driver gets a call.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from tonnage.csi.errors import Code, CsiError, code_name, is_in_doubt
 Q = TypeVar("Q", bound=Message)
 R = TypeVar("R", bound=Message)
 OnCall = Callable[[str, str, str, float], None]
-"""Told of every call: the driver (empty until it has said its name), the method as `/csi.v1.Node/NodeGetInfo`, the gRPC
-code as `ResourceExhausted`, and seconds."""
+"""Called after every call: the driver (empty until its name is known), the method as `/csi.v1.Node/NodeGetInfo`, the
+gRPC code as `ResourceExhausted`, and seconds."""
 
 DEFAULT_TIMEOUT_S = 15.0
 RETRIED_CODES = (Code.UNAVAILABLE, Code.ABORTED)
-"""The driver is away, or does something else with this volume at the moment."""
+"""The driver is away, or is busy with this volume."""
 CHANGING_CALLS = frozenset(
     (
         "CreateVolume",
@@ -50,19 +49,19 @@ CHANGING_CALLS = frozenset(
         "DeleteSnapshot",
     )
 )
-"""What is done on the cluster's behalf, by one at a time; calls of a node are that node's own affair."""
+"""Calls on behalf of the whole cluster, made only by the leader; node calls are the node's own business."""
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 0.1, 2.0
 _MESSAGE_BYTES, _METADATA_BYTES = 16 << 20, 256 << 10
 _NOT_THE_DRIVERS = re.compile(
     r"Stream removed \(|Received (RST_STREAM|http2 header)|CLIENT: |received [a-z ]*metadata size exceeds"
 )
-"""How gRPC words a failure of its own, also one whose code looks like a driver's answer."""
+"""How gRPC words its own failures, also those whose code looks like a driver's answer."""
 
 _log = logs.logger(__name__)
 
 
 def _rpc(service: str, request: type[Q], response: type[R]) -> Callable[[CsiClient, Q], Coroutine[Any, Any, R]]:
-    """A method of `CsiClient`: one call of CSI, named as its request is."""
+    """Make a method of `CsiClient` for one call of CSI, named after its request."""
     method = request.__name__.removesuffix("Request")
 
     async def call(self: CsiClient, request: Q) -> R:
@@ -73,7 +72,7 @@ def _rpc(service: str, request: type[Q], response: type[R]) -> Callable[[CsiClie
 
 
 def _question(service: str, request: type[Q], response: type[R]) -> Callable[[CsiClient], Coroutine[Any, Any, R]]:
-    """The same for a call whose request has nothing in it."""
+    """The same for a call with an empty request."""
     call = _rpc(service, request, response)
 
     async def ask(self: CsiClient) -> R:
@@ -84,9 +83,9 @@ def _question(service: str, request: type[Q], response: type[R]) -> Callable[[Cs
 
 @dataclass(eq=False)
 class CsiClient:
-    """A way to one driver. It connects when it is first needed, and again whenever the driver is back.
+    """A client of one driver. It connects on first use, and again when the driver is back.
 
-    `before_change` is called before each try of one of `CHANGING_CALLS`; what it raises is passed on.
+    `before_change` is called before every try of one of `CHANGING_CALLS`; what it raises is passed on.
     """
 
     address: str
@@ -101,7 +100,7 @@ class CsiClient:
         self._target = target_of(self.address)
         self._driver_name = ""
         self._socket_seen: tuple[int, ...] | None = None
-        """Which socket it was that the driver said its name behind."""
+        """The socket on which the driver told its name."""
         self._channel: grpc.aio.Channel | None = None
 
     async def __aenter__(self) -> Self:
@@ -111,7 +110,7 @@ class CsiClient:
         await self.close()
 
     async def close(self) -> None:
-        """Hang up; calls under way raise CsiError with Cancelled. A later call connects again."""
+        """Disconnect; calls under way raise CsiError with Cancelled. A later call connects again."""
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close()
@@ -162,7 +161,7 @@ class CsiClient:
     volume_stats = _rpc("Node", csi.NodeGetVolumeStatsRequest, csi.NodeGetVolumeStatsResponse)
 
     async def _call(self, service: str, method: str, request: Message, response: type[R]) -> R:
-        """Ask within the time limit, again while the driver is away or busy. Raises CsiError."""
+        """Call within the time limit, and retry while the driver is away or busy. Raises CsiError."""
         path = f"/csi.v1.{service}/{method}"
         give_up_at = self.clock.monotonic() + self.timeout_s
         backoff = Backoff(
@@ -203,14 +202,14 @@ class CsiClient:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            # gRPC tells of a hang-up as if the task itself were to end; it is the connection that ended.
+            # gRPC raises CancelledError for a closed connection, as if this task were cancelled.
             raise CsiError(path, code, "the connection was closed", address=self.address) from exc
         finally:
             if self.on_call is not None:
                 self.on_call(self._driver_name, path, code_name(code), self.clock.monotonic() - started_at)
 
     async def _require_same_driver(self, path: str, limit_s: float) -> None:
-        """Raises CsiError when the socket was made anew and another driver listens on it."""
+        """Raises CsiError if the socket was recreated and another driver listens on it."""
         socket = socket_identity(self.address)
         if not self._driver_name or socket == self._socket_seen:
             return
@@ -228,12 +227,12 @@ class CsiClient:
                 ("grpc.max_receive_message_length", _MESSAGE_BYTES),
                 ("grpc.max_metadata_size", _METADATA_BYTES),
                 ("grpc.absolute_max_metadata_size", _METADATA_BYTES),
-                # A driver that restarts is to be found again within a second, not after gRPC's two minutes.
+                # A driver that restarts must be found within a second, not after gRPC's two minutes.
                 ("grpc.initial_reconnect_backoff_ms", 100),
                 ("grpc.min_reconnect_backoff_ms", 100),
                 ("grpc.max_reconnect_backoff_ms", 1000),
                 ("grpc.enable_http_proxy", 0),
-                # Each client has a connection of its own: none waits out the pause that another's failures earned.
+                # A connection per client: no client waits out a pause caused by another's failures.
                 ("grpc.use_local_subchannel_pool", 1),
             ]
             self._channel = grpc.aio.insecure_channel(self._target, options=options)

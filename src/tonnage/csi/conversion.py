@@ -1,6 +1,6 @@
-"""What Kubernetes' objects say of a volume's use and its secrets, in CSI's words.
+"""How a volume is used and its secrets, from Kubernetes' objects to CSI messages.
 
-Access modes go by csi-lib-utils' table:
+Access modes follow csi-lib-utils' table:
 
     access mode           driver with SINGLE_NODE_MULTI_WRITER    without
     ReadWriteMany         MULTI_NODE_MULTI_WRITER                 MULTI_NODE_MULTI_WRITER
@@ -8,10 +8,8 @@ Access modes go by csi-lib-utils' table:
     ReadWriteOnce         SINGLE_NODE_MULTI_WRITER                SINGLE_NODE_WRITER
     ReadWriteOncePod      SINGLE_NODE_SINGLE_WRITER               SINGLE_NODE_WRITER
 
-A driver with that capability knows a volume for one pod from one for all pods of a node. A VolumeCapability has one
-mode: a sidecar that asks for several at once goes by `access_mode`, a kubelet by the mode it mounts with.
-
-A Secret is read when it is needed, and kept nowhere. A value that is not text is refused by name, and never shown.
+A VolumeCapability has one mode: a sidecar with several modes uses `access_mode`, a kubelet the mode it mounts with. A
+Secret is read on every use and never kept. A value that is not text is refused by its key, and never shown.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ _MULTI_WRITER_MODES: Final = {
 
 
 class UnsupportedAccessModes(TonnageError):
-    """Access modes of one volume that CSI has no mode for."""
+    """Access modes of one volume for which CSI has no mode."""
 
 
 def single_access_mode(mode: str, *, single_node_multi_writer: bool) -> csi.VolumeCapability.AccessMode.Mode:
@@ -49,7 +47,7 @@ def single_access_mode(mode: str, *, single_node_multi_writer: bool) -> csi.Volu
 
 
 def access_mode(modes: Collection[str], *, single_node_multi_writer: bool) -> csi.VolumeCapability.AccessMode.Mode:
-    """CSI's one mode for a volume's several. Mirrors csi-lib-utils' ToCSIAccessMode. Raises UnsupportedAccessModes."""
+    """CSI's one mode for several. Mirrors ToCSIAccessMode of csi-lib-utils. Raises UnsupportedAccessModes."""
     asked = set(modes)
     if "ReadWriteOncePod" in asked and len(asked) > 1:
         raise UnsupportedAccessModes(
@@ -71,7 +69,7 @@ def volume_capability(
     mount_flags: Iterable[str] = (),
     volume_mount_group: str = "",
 ) -> csi.VolumeCapability:
-    """A block volume has no file system: its type, flags and group are left out."""
+    """The capability for a mode. Type, flags and group are left out for a block volume."""
     access_mode = AccessMode(mode=mode)
     if is_block:
         return csi.VolumeCapability(block=csi.VolumeCapability.BlockVolume(), access_mode=access_mode)
@@ -82,7 +80,7 @@ def volume_capability(
 
 
 class UndecodableSecret(TonnageError):
-    """A Secret with a value that is not UTF-8 text; `key` is which."""
+    """The value of `key` in a Secret is not UTF-8 text."""
 
     def __init__(self, secret: Secret, key: str) -> None:
         self.secret = secret.key

@@ -1,4 +1,4 @@
-"""What a driver can do: the capabilities of its services, by CSI's names; none of a service that was not asked."""
+"""A driver's capabilities by service, with CSI's names; empty for a service that was not asked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAME_BYTES = 63
 
 
 class _Has:
-    """An attribute that is True when a driver has all of these capabilities."""
+    """An attribute that is True if a driver has all of these capabilities."""
 
     def __init__(self, *capabilities: int) -> None:
         self._capabilities = frozenset(capabilities)
@@ -32,7 +32,7 @@ class PluginCapabilities:
 
     controller_service = _Has(Service.CONTROLLER_SERVICE)
     volume_accessibility_constraints = _Has(Service.VOLUME_ACCESSIBILITY_CONSTRAINTS)
-    """Its volumes cannot be reached from everywhere: it has topology."""
+    """The driver has topology: its volumes cannot be reached from everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,14 @@ class ControllerCapabilities:
     publish_unpublish_volume = _Has(ControllerRpc.PUBLISH_UNPUBLISH_VOLUME)
     publish_readonly = _Has(ControllerRpc.PUBLISH_READONLY)
     list_volumes_published_nodes = _Has(ControllerRpc.LIST_VOLUMES, ControllerRpc.LIST_VOLUMES_PUBLISHED_NODES)
-    """It can list its volumes, each with the nodes that it is attached to."""
+    """It can list its volumes with the nodes that they are attached to."""
     get_capacity = _Has(ControllerRpc.GET_CAPACITY)
     create_delete_snapshot = _Has(ControllerRpc.CREATE_DELETE_SNAPSHOT)
     clone_volume = _Has(ControllerRpc.CLONE_VOLUME)
     expand_volume = _Has(ControllerRpc.EXPAND_VOLUME)
     modify_volume = _Has(ControllerRpc.MODIFY_VOLUME)
     single_node_multi_writer = _Has(ControllerRpc.SINGLE_NODE_MULTI_WRITER)
-    """It knows a volume for one pod from one for all pods of a node."""
+    """It distinguishes a volume for one pod from a volume for all pods of a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,12 @@ class NodeCapabilities:
     expand_volume = _Has(NodeRpc.EXPAND_VOLUME)
     single_node_multi_writer = _Has(NodeRpc.SINGLE_NODE_MULTI_WRITER)
     volume_mount_group = _Has(NodeRpc.VOLUME_MOUNT_GROUP)
-    """It mounts for a group itself: it is told the pod's fsGroup."""
+    """It mounts for a group itself: it gets the pod's fsGroup."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverInfo:
-    """A driver's name and capabilities. `node_info` is where it runs, for those who asked that too."""
+    """A driver's name and capabilities. `node_info` is where it runs, if that was asked."""
 
     name: str
     plugin: PluginCapabilities = PluginCapabilities()
@@ -76,12 +76,12 @@ class DriverInfo:
 
     @property
     def expands_on_nodes_only(self) -> bool:
-        """Nothing is to be asked of the controller when a volume grows: the node does all of it."""
+        """True if the node alone expands volumes, without a controller call."""
         return self.node.expand_volume and not self.controller.expand_volume
 
 
 async def get_driver_name(driver: CsiClient) -> str:
-    """Raises CsiError, also for a name that is none: files and objects are called by it."""
+    """Raises CsiError, also for an invalid name: files and objects are named after it."""
     name = (await driver.plugin_info()).name
     wrong = csi_driver_name(name) or ["must be no more than 63 bytes"] * (len(name) > _NAME_BYTES)
     if wrong:

@@ -1,4 +1,4 @@
-"""What a driver answers when it refuses, in one exception."""
+"""The exception for a failed CSI call."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tonnage.errors import TonnageError
 Code = grpc.StatusCode
 
 _TOLD_CHARS = 4096
-"""How much of a driver's words is kept: they go into logs, events, conditions and annotations."""
+"""How much of a driver's message is kept: it goes into logs, events, conditions and annotations."""
 
 
 class CsiError(TonnageError):
-    """A CSI call that did not do what it was asked; `code` is the reason as gRPC has it, `told` the driver's words."""
+    """A CSI call failed. `code` is the gRPC code, `told` the driver's message."""
 
     def __init__(self, method: str, code: Code, told: str, *, address: str = "", hint: str | None = None) -> None:
         self.method = method
@@ -24,13 +24,13 @@ class CsiError(TonnageError):
 
     @property
     def number(self) -> int:
-        """The code as a number: what goes into `attachError.errorCode`."""
+        """The code as a number, for `attachError.errorCode`."""
         value: int = self.code.value[0]
         return value
 
     @property
     def rpc_error(self) -> str:
-        """The refusal as Go's gRPC words it, without the method: what upstream puts into events and attach errors."""
+        """The error as Go's gRPC words it, without the method: upstream's text in events and attach errors."""
         return rpc_error(self.code, self.told)
 
 
@@ -38,10 +38,10 @@ _IN_DOUBT = frozenset({Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE,
 
 
 def is_in_doubt(code: Code) -> bool:
-    """Whether the driver may have done the work, or may still be at it: the very same is then to be asked again.
+    """True if the driver may have done the work, or may still be at it: the same request must be repeated.
 
-    Mirrors external-provisioner's isFinalError. Other than there, ResourceExhausted is a clear answer: CSI's "no room".
-    What gRPC itself calls so, an answer that is too long to be read, the client raises as DataLoss.
+    Mirrors external-provisioner's isFinalError, but ResourceExhausted is a clear answer: CSI's "no room". gRPC's own
+    ResourceExhausted, for an answer too long to read, is raised by the client as DataLoss.
     """
     return code in _IN_DOUBT
 
@@ -52,12 +52,12 @@ def rpc_error(code: Code, told: str) -> str:
 
 
 def error_text(failure: TonnageError) -> str:
-    """A failure as upstream's events and statuses tell it: a driver's as `rpc error: …`, without our method."""
+    """A failure as in upstream's events and statuses: a driver's as `rpc error: …`, without the method."""
     return failure.rpc_error if isinstance(failure, CsiError) else failure.message
 
 
 def code_name(code: Code) -> str:
-    """`ResourceExhausted`, as Go's gRPC writes codes in messages and in metrics."""
+    """`ResourceExhausted`, as Go's gRPC writes codes in messages and metrics."""
     return _ODD_NAMES.get(code) or "".join(part.capitalize() for part in code.name.split("_"))
 
 

@@ -1,5 +1,4 @@
-"""How long calls to CSI drivers take and how they end, counted under upstream's names. Every try of a call counts. A
-program makes one of these for its registry and hands it to all its clients."""
+"""Durations and results of calls to CSI drivers, under upstream's names. Every try counts."""
 
 from __future__ import annotations
 
@@ -8,15 +7,15 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry, Histogram
 
 BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0)
-"""Upstream's, of both metrics."""
+"""Upstream's buckets of both metrics."""
 UNKNOWN_DRIVER = "unknown-driver"
-"""Upstream's word for a driver that has not told its name yet."""
+"""Upstream's label of a driver whose name is not known yet."""
 _LABELS = ("driver_name", "method_name", "grpc_status_code")
 _HELP = "Container Storage Interface operation duration with gRPC error code status total"
 
 
 class Calls:
-    """One metric of a program, whatever number of drivers it talks to; it is an `OnCall`."""
+    """One metric for all drivers that a program calls; it is an `OnCall`."""
 
     def __init__(self, name: str, registry: CollectorRegistry, more: Mapping[str, str] | None = None) -> None:
         self._more = more or {}
@@ -38,5 +37,5 @@ def sidecar_calls(registry: CollectorRegistry) -> Calls:
 
 
 def kubelet_calls(registry: CollectorRegistry) -> Calls:
-    """The metric of a node. None of our volumes comes from an in-tree plugin, which is what `migrated` tells."""
+    """The kubelet's metric. `migrated` is false: no volume of ours comes from an in-tree plugin."""
     return Calls("csi_operations_seconds", registry, {"migrated": "false"})

@@ -1,7 +1,7 @@
 """A driver's socket: gRPC services on one address, taken over from a dead predecessor, closed in order.
 
-A socket is bound beside its name and moved there once it answers: a successor takes over without a moment in which
-nobody listens, and whoever ends later leaves the successor's socket alone.
+A socket is bound beside its name and moved there once it answers: a successor takes over without a gap, and a
+predecessor that ends later leaves the successor's socket alone.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ _HINT = "is another driver there, or the folder not writable?"
 async def served(
     address: str, services: Sequence[Register], *, interceptors: Sequence[grpc.aio.ServerInterceptor] = ()
 ) -> AsyncIterator[str]:
-    """Listen while the block runs; the address is given. A socket file that a killed process left is replaced; anything
-    else in its place is refused. Raises InvalidAddress, TonnageError."""
+    """Listen while the block runs; yields the address. Replaces only the socket file of a killed process.
+
+    Raises InvalidAddress, TonnageError.
+    """
     path = socket_path(address)
     beside = None if path is None else _beside(path)
     server = grpc.aio.server(interceptors=list(interceptors))
@@ -58,12 +60,12 @@ async def served(
         yield address
     finally:
         if path is not None and _identity(path) == ours:
-            path.unlink(missing_ok=True)  # first of all: who comes now is to wait for the next driver, not for this one
+            path.unlink(missing_ok=True)  # first of all: callers that come now must wait for the next driver
         await server.stop(_GRACE_S)
 
 
 def _beside(path: Path) -> Path:
-    """Where the socket is bound: the same at each start, so that none are left over, and no longer than most names."""
+    """Where the socket is bound: the same at every start, so that none are left over, and short."""
     return path.with_name(f".{zlib.adler32(path.name.encode()) & 0xFFFFFF:06x}")
 
 

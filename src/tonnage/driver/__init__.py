@@ -1,14 +1,14 @@
-"""The reference CSI driver: several pools a node, many nodes in one process, everything kept through `kill -9`.
+"""The reference CSI driver: several pools per node, many nodes in one process, all state survives `kill -9`.
 
 serving         the sockets, and what happens around every call
-services/       the gRPC services: requests read and checked
+services/       the gRPC services: they read and check requests
 driver          `Driver`: what the services call
 volumes/        create, delete, expand, snapshot, publish, stage, rebuild; sizes, parameters, topology: no I/O
-core            what those share: settings, locks, faults, state
-state/          records and contents on disk, and in memory what each pool and node has allocated
+core            what `volumes/` shares: settings, locks, faults, state
+state/          records and contents on disk, and in memory what is allocated in pools and on nodes
 rebuilding      the one part that knows Kubernetes: it keeps KEP-5925's contract, through `RebuildHooks`
-node_pools      pools as people write them, and which one a new volume goes to
-injected_faults what goes wrong on request
+node_pools      pools as people write them, and the choice of a pool for a new volume
+injected_faults faults on request
 """
 
 from __future__ import annotations

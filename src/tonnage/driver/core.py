@@ -1,7 +1,7 @@
-"""`Core`: what the calls of `volumes/` share: the records, how they are saved, and checks that several calls make.
+"""`Core`: what the calls of `volumes/` share: the records, how they are saved, and common checks.
 
-Disk work happens in threads. A record is saved before it is added to the allocations, and whoever saves holds the
-volume's lock. The driver itself knows nothing of Kubernetes: without `RebuildHooks` nothing ever leaves its node.
+Disk work runs in threads. A record is saved before it is added to the allocations, and the caller holds the volume's
+lock. The driver itself knows nothing of Kubernetes: without `RebuildHooks` no volume leaves its node.
 """
 
 from __future__ import annotations
@@ -38,42 +38,41 @@ def _nobody(*_: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildHooks:
-    """All are asked from the event loop and must answer at once, from memory."""
+    """Callbacks for rebuilding. They are called from the event loop and must answer at once, from memory."""
 
     may_leave: Callable[[str], bool] = _never
-    """Whether volumes may be taken away from this node: it is out of use."""
+    """True if volumes may leave this node: it is out of use."""
     is_gone: Callable[[str], bool] = _never
-    """Whether nobody is left on this node to unpublish or unstage a volume: it is gone, or NotReady and out of service.
-    What is still published or staged on a node that is merely cordoned keeps its volume there (its pod may be running);
-    on one that is gone it does not."""
+    """True if nothing on this node can unpublish or unstage a volume: it is gone, or NotReady and out of service. A
+    volume published or staged on a cordoned node stays there (its pod may be running); on a gone node it need not."""
     on_rebuilt: Callable[[str, str, str], None] = _nobody
-    """Told (volume_id, from_node, to_node) after the volume's record names its new node. It names what to look at: a
-    driver that dies in between never tells, so that `Driver.node_of` is what to go by after a start."""
+    """Called with (volume_id, from_node, to_node) after the volume's record names its new node. A driver that dies in
+    between never calls it, so after a start `Driver.node_of` is the truth."""
     on_refused: Callable[[str, str], None] = _nobody
-    """Told (volume_id, to_node) when a volume was wanted on a node of which no pool has room for it."""
+    """Called with (volume_id, to_node) when a volume was wanted on a node without a large enough pool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsiDriverSettings:
-    """What a driver is told when it starts. Sizes are in bytes."""
+    """The settings of a driver. Sizes are in bytes."""
 
     pools: Mapping[str, tuple[int, ...]]
-    """The pools of each node, by node id; the nodes named here are the nodes there are."""
+    """Pools by node id; these nodes are all nodes there are."""
     name: str = DRIVER_NAME
     max_volumes: Mapping[str, int] = field(default_factory=dict)
-    """How many volumes a node can take; 0, or a node not named: as many as you like."""
+    """How many volumes a node can take; 0 or no entry: no limit."""
     policy: Policy = "best-fit"
     report_pools: bool = True
-    """Off plays a driver from before KEP-5925: a sum and a largest volume, and no word of pools."""
+    """False imitates a driver from before KEP-5925: it reports a sum and a largest volume, but no pools."""
     one_number: str = ""
-    """`sum` or `largest` plays a driver that reports that one number and nothing beside it; empty does not."""
+    """`sum` or `largest` imitates a driver that reports only that number; empty does not."""
     rebuild: bool = False
-    """Whether a volume may be rebuilt on another node once `RebuildHooks` lets it leave its own."""
+    """Whether a volume may be rebuilt on another node when `RebuildHooks` lets it leave its own."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Core:
-    """State, locks and settings of one driver. `hooks` may be exchanged while the driver runs."""
+    """State, locks and settings of one driver. `hooks` may be replaced while the driver runs."""
 
     settings: CsiDriverSettings
     allocations: Allocations
@@ -91,20 +90,20 @@ class Core:
         return record
 
     def require_node(self, node: str) -> None:
-        """Raises StatusError with NOT_FOUND for a node that this driver does not play."""
+        """Raises StatusError with NOT_FOUND for a node that this driver does not have."""
         if node not in self.settings.pools:
             raise not_found(f"there is no node {node}")
 
     def is_gone(self, node: str) -> bool:
-        """Whether nobody is left on a node who could say that a volume is no longer used there."""
+        """True if nothing on a node can report that a volume is no longer used there."""
         return node not in self.settings.pools or self.hooks.is_gone(node)
 
     def users_of(self, record: VolumeRecord, *, besides: str = "") -> list[str]:
-        """The nodes that use a volume and can still let go of it, besides one."""
+        """The nodes, besides one, that use a volume and can still release it."""
         return sorted(node for node in record.users if node != besides and not self.is_gone(node))
 
     def require_slot(self, node: str, volume_id: str) -> None:
-        """Raises StatusError with RESOURCE_EXHAUSTED when a node can take no further volume."""
+        """Raises StatusError with RESOURCE_EXHAUSTED if a node can take no further volume."""
         limit = self.settings.max_volumes.get(node, 0)
         if not self.faults.has_slot(node, volume_id, limit):
             in_use = len(self.allocations.slots_in_use(node))
@@ -114,15 +113,14 @@ class Core:
             )
 
     def free_beside(self, record: VolumeRecord) -> int:
-        """What the pool of a volume has free, in bytes; 0 for a pool that is gone."""
+        """Free bytes in a volume's pool; 0 for a pool that is gone."""
         room = self.faults.allocatable_bytes(record.node)
         return room[record.pool] if record.pool < len(room) else 0
 
     async def save(self, record: VolumeRecord | SnapshotRecord, *, first: Callable[[], None] | None = None) -> None:
-        """Write a record to disk, then add it to the allocations. Without a change it costs nothing.
+        """Write a record to disk, then add it to the allocations. Does nothing without a change.
 
-        `first` is other work on disk that has to be done before, changed or not. What it raises leaves the record as it
-        was.
+        `first` is disk work that comes before, with or without a change. If it raises, the record stays as it was.
         """
         if self.allocations.known(record) != record:
             await asyncio.to_thread(self._save, record, first)
@@ -136,7 +134,7 @@ class Core:
         self.folder.save(record)
 
     async def add(self, record: VolumeRecord | SnapshotRecord, source: Path | None = None) -> None:
-        """Make contents, empty or a copy of those at `source`, and their record. Raises StatusError, OSError."""
+        """Create contents, empty or copied from `source`, and their record. Raises StatusError, OSError."""
         unknown = next((path for path in self.allocations.unknown_bytes if path.name == record.id), None)
         if unknown is not None:
             raise failed_precondition(
@@ -148,14 +146,14 @@ class Core:
         self.allocations.put(record)
 
     async def move(self, record: VolumeRecord, moved: VolumeRecord) -> None:
-        """Have contents and record where `moved` has them; then what was left behind goes. Raises as `add` does."""
+        """Move contents and record to where `moved` has them, then remove the old contents. Raises as `add` does."""
         async with self._refusing(moved):
             intent = await asyncio.to_thread(self.folder.move, record, moved)
         self.allocations.put(moved)
         await self._finish(intent)
 
     async def remove(self, record: VolumeRecord | SnapshotRecord) -> None:
-        """Remove a record and its contents. Raises StatusError for contents that the driver did not make; they stay."""
+        """Remove a record and its contents. Raises StatusError for contents that are not the driver's; they stay."""
         try:
             intent = await asyncio.to_thread(self.folder.retire, record)
         except (ForeignContents, NotOurs) as exc:
@@ -173,7 +171,7 @@ class Core:
 
     @asynccontextmanager
     async def _refusing(self, wanted: VolumeRecord | SnapshotRecord) -> AsyncIterator[None]:
-        """Turn what lies in the place of `wanted` and is not the driver's into a refusal; it counts as used."""
+        """Refuse if something foreign is at the place of `wanted`; it counts as used."""
         try:
             yield
         except (ForeignContents, NotOurs) as exc:

@@ -1,7 +1,7 @@
 """`Driver`: the reference CSI driver, many nodes in one object.
 
-What it keeps at every instant, also between any two lines and a `kill -9`: each volume is whole, in one pool of one
-node, and no pool holds more than it has.
+Invariant, also across `kill -9` at any point: every volume is whole, in one pool of one node, and no pool holds more
+than its size.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from tonnage.keyed import KeyedLocks
 __all__ = ["CsiDriverSettings", "Driver", "RebuildHooks"]
 
 LOOK_EVERY_S: Final = 30.0
-"""Between two looks for contents that appear without a record while the driver runs."""
+"""Seconds between two looks for contents that appear without a record while the driver runs."""
 _SHARE: Final = 20
 _NAMED_AT_MOST: Final = 20
-"""Contents that one look names in the log; `tonnage status` names them all."""
+"""How many contents one look names in the log; `tonnage status` names all."""
 
 _log = logs.logger(__name__)
 
 
 class UnknownWatch:
-    """Keeps `Allocations.unknown_bytes` of a driver true while it runs. Looking takes 5 % of the time at most."""
+    """Keeps a driver's `Allocations.unknown_bytes` up to date. Looking takes at most 5 % of the time."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -53,7 +53,7 @@ class UnknownWatch:
             wait_s = max(LOOK_EVERY_S, _SHARE * (clock.monotonic() - began_at))
 
     async def look(self) -> None:
-        """Count what lies in the pools now and no record names. A folder that cannot be read is told, once a reason."""
+        """Count the contents in the pools that no record names. An unreadable folder is logged once per reason."""
         allocations, folder = self._core.allocations, self._core.folder.path
         known = tuple(allocations.unknown_bytes)
         try:
@@ -64,7 +64,7 @@ class UnknownWatch:
                 _log.warning("The pools cannot be looked through for contents without a record", error=self._problem)
             return
         self._problem = ""
-        # A record that somebody took from under a running driver is still its own: the volume counts already.
+        # A volume whose record somebody removed under a running driver is still its own, and counts already.
         ours = {self._core.folder.contents_of(each) for each in allocations.volumes.values()}
         ours |= {self._core.folder.contents_of(each) for each in allocations.snapshots.values()}
         found = [each for each in found if each.path not in ours]
@@ -87,12 +87,12 @@ def tell_unknown(unknown: list[UnknownContents]) -> None:
 
 
 def _look(folder: Path, known: tuple[Path, ...]) -> tuple[list[UnknownContents], list[Path]]:
-    """What is unknown, and what was and is not there any more. What an intent of a call names is neither."""
+    """Unknown contents, and known ones that are gone. Contents that an intent names are neither."""
     return unknown_contents(folder, in_use=True), [path for path in known if not os.path.lexists(path)]
 
 
 class Driver:
-    """All of a driver but its sockets. The services reach the work through `volumes`, `snapshots` and `uses`."""
+    """The driver without its sockets. The services call `volumes`, `snapshots` and `uses`."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Driver:
         faults: FaultFile | None = None,
         hooks: RebuildHooks | None = None,
     ) -> None:
-        """Take up what `state_dir` holds, and put right what interrupted calls left. Raises TonnageError."""
+        """Load `state_dir`, and repair what interrupted calls left. Raises TonnageError."""
         for node in settings.pools:
             if not is_node_id(node):
                 raise StateFolderError(f'"{node}" cannot be a node id: each node has a folder of its name')
@@ -147,12 +147,12 @@ class Driver:
         return tuple(self.core.settings.pools)
 
     def node_of(self, volume_id: str) -> str | None:
-        """The node that a volume lives on now; None if there is no such volume."""
+        """The node that a volume is on now; None if there is no such volume."""
         record = self.core.allocations.volumes.get(volume_id)
         return record.node if record else None
 
     def volumes_on(self, node: str) -> tuple[str, ...]:
-        """The ids of the volumes that live on a node, also on one that this driver no longer plays."""
+        """The ids of the volumes on a node, also on one that this driver no longer has."""
         return tuple(record.volume_id for record in self.core.allocations.volumes.values() if record.node == node)
 
     def close(self) -> None:

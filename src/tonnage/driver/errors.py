@@ -1,4 +1,4 @@
-"""One exception for every call that fails on purpose: a gRPC code and a message, as Go's `status.Error`."""
+"""One exception for every refused call: a gRPC code and a message, as Go's `status.Error`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tonnage.errors import TonnageError
 
 
 class StatusError(TonnageError):
-    """A call that cannot be done, and why, in the CSI specification's codes; the interceptor answers with it."""
+    """A refused call, with the CSI specification's code; the interceptor turns it into the answer."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)

@@ -1,12 +1,12 @@
-"""Faults on request, all in one place: what the file of faults asks for bends what the driver sees and how it answers.
+"""Faults on request: the file of faults changes what the driver sees and how it answers, only here.
 
-| fault | what is bent here |
+| fault | what changes |
 | --- | --- |
-| out-of-space | `allocatable_bytes`: no pool of the node has room. The figures of GetCapacity stay as they are. |
-| stale-figures | `reported_bytes`: what was free when the fault began. A driver that starts anew begins anew. |
-| out-of-slots | `has_slot`: no further volume; those that have a slot keep it. |
+| out-of-space | `allocatable_bytes`: no pool of the node has free bytes. GetCapacity reports as before. |
+| stale-figures | `reported_bytes`: what was free when the fault, or this process, began. |
+| out-of-slots | `has_slot`: no further volume; volumes that have a slot keep it. |
 | slots-taken | `max_volumes` and `has_slot`: others have taken this many of the node's slots. |
-| slow, dead | `delay_or_refuse`: before the call, for the nodes that it is about. |
+| slow, dead | `delay_or_refuse`: before the call, for its nodes. |
 
 CSI reads a limit of 0 as "no limit". So a node whose slots are all taken by others says 1 and refuses even that one;
 a node without a limit has none to take from.
@@ -24,7 +24,7 @@ from tonnage.faults import Fault, FaultFile
 
 
 class InjectedFaults:
-    """The driver's figures and limits, as the faults of the moment let it see them. Without a file they are true."""
+    """The driver's figures and limits under the current faults. Without a file they are the true ones."""
 
     def __init__(self, file: FaultFile | None, allocations: Allocations) -> None:
         self._file = file
@@ -32,8 +32,11 @@ class InjectedFaults:
         self._stale_bytes: dict[str, tuple[int, ...]] = {}
 
     def refresh(self) -> None:
-        """Remember the figures of each node whose figures have begun to be stale. Every call begins with this: what is
-        free changes by calls alone, so that the first one after the fault still sees what was free when it began."""
+        """Remember the figures of nodes whose figures have begun to be stale.
+
+        Every call begins with this: only calls change what is free, so the first call after the fault still sees what
+        was free when it began.
+        """
         stale = [fault.node for fault in self._file.all() if fault.kind == "stale-figures"] if self._file else []
         nodes = set(self._allocations.pools) if "" in stale else set(stale)
         self._stale_bytes = {
@@ -51,20 +54,20 @@ class InjectedFaults:
             await clock.sleep(max(slow))
 
     def allocatable_bytes(self, node: str) -> tuple[int, ...]:
-        """What each pool of a node has for a new volume."""
+        """Bytes that every pool of a node has for a new volume."""
         free = self._allocations.free_bytes(node)
         return (0,) * len(free) if self._active("out-of-space", node) else free
 
     def reported_bytes(self, node: str) -> tuple[int, ...]:
-        """What each pool of a node is said to have free."""
+        """Bytes that every pool of a node is reported to have free."""
         return self._stale_bytes.get(node) or self._allocations.free_bytes(node)
 
     def max_volumes(self, node: str, limit: int) -> int:
-        """How many volumes a node is said to take, of a true limit; 0 is no limit."""
+        """How many volumes a node is reported to take, given its true limit; 0 is no limit."""
         return max(limit - self._slots_taken(node), 1) if limit else 0
 
     def has_slot(self, node: str, volume_id: str, limit: int) -> bool:
-        """Whether a volume may be attached to a node; one that is already there always may."""
+        """True if a volume may be attached to a node, or is attached already."""
         in_use = self._allocations.slots_in_use(node)
         if volume_id in in_use:
             return True

@@ -1,7 +1,7 @@
 """LVMNode objects, as the node agents of OpenEBS LVM LocalPV keep them: this driver's pools as volume groups.
 
-For trying out what reads them (`tonnage pools`). Pools are `vg-1`, `vg-2`, … of their node. As there, an object is
-written a moment after something in it changed. A server that does not have the kind is asked again and again.
+For trying out programs that read them (`tonnage pools`). Pools are `vg-1`, `vg-2`, … of their node. As in OpenEBS, an
+object is written a moment after a change. A server without the kind is asked again and again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LvmNodes:
                 try:
                     await self._keep(node)
                 except TonnageError as exc:
-                    if exc.message != self._problem:  # told once, not twice a second
+                    if exc.message != self._problem:  # log it once, not twice a second
                         _log.warning("An LVMNode cannot be written; it is tried again", node=node, error=exc.message)
                     self._problem = exc.message
             await self._clock.sleep(_LOOK_EVERY_S)

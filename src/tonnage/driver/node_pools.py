@@ -1,20 +1,20 @@
-"""Pools and slots of nodes as people write them, and which pool a new volume goes to.
+"""Pools and slots of nodes as people write them, and the choice of a pool for a new volume.
 
     3x100Gi                    every node: three pools of 100Gi
     100Gi,50Gi                 every node: two pools
-    node-2=2x50Gi,10Gi         node-2 alone, instead of what every node has
+    node-2=2x50Gi,10Gi         only node-2, instead of what every node has
     8, node-2=2                slots: volumes that may be attached
 
-What is said of one node goes before what is said of all; said twice, the last word counts. What reads texts raises
-ValueError with a sentence; the command line makes wrong usage of it.
+A value for one node wins over a value for all; of two, the last one wins. Parsers raise ValueError with a sentence,
+which the command line shows as a usage error.
 
-A volume lives in one pool of one node, and no pool is ever overdrawn. `choose` goes by a policy; ties go to the node
-and the pool that come first:
+A volume is in one pool of one node, and no pool is ever overdrawn. `choose` follows a policy; ties go to the first node
+and pool:
 
-    best-fit    the pool that has the least left over afterwards, so that the large rooms stay large
-    most-free   the pool that has the most room, so that all fill up alike
-    first-fit   the first that has room
-    random      any that has room, evenly
+    best-fit    the pool with the least left over afterwards, so that large free spaces stay large
+    most-free   the pool with the most free bytes, so that all fill up alike
+    first-fit   the first pool that fits
+    random      any pool that fits, evenly
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from tonnage.quantity import InvalidQuantity, Quantity
 T = TypeVar("T")
 
 MAX_POOLS: Final = 1024
-"""Pools of one node: far more than any machine has disks, and few enough for a slip of the keyboard to be told."""
+"""Pools of one node: far more than a machine has disks, and few enough to catch a typing error."""
 _TIMES: Final = re.compile(r"([0-9]+)[xX*](.*)")
 
 
 @dataclass(frozen=True, slots=True)
 class PerNode(Generic[T]):
-    """A value for `node`, or for every node where that is empty. `text` is what was written."""
+    """A value for `node`, or for every node if that is empty. `text` is what was written."""
 
     node: str
     value: T
@@ -44,13 +44,13 @@ class PerNode(Generic[T]):
 
 
 def parse_node_pools(text: str) -> PerNode[tuple[int, ...]]:
-    """`[NODE=]SIZE,SIZE,…`, each SIZE a quantity, or NxSIZE for several of the same. Gives bytes."""
+    """Read `[NODE=]SIZE,SIZE,…` as bytes; every SIZE is a quantity, or NxSIZE for several equal ones."""
     node, listed = _split(text)
     return PerNode(node, parse_pools(listed), text)
 
 
 def parse_node_count(text: str) -> PerNode[int]:
-    """`[NODE=]N`; 0 is no limit."""
+    """Read `[NODE=]N`; 0 is no limit."""
     node, number = _split(text)
     if not number.isascii() or not number.isdecimal():
         raise ValueError(f'"{number}" is no number of volumes; write it like "8" or "node-2=2", 0 is no limit')
@@ -78,7 +78,7 @@ def parse_pools(text: str) -> tuple[int, ...]:
 
 
 def by_node(option: str, said: Iterable[PerNode[T]], nodes: Sequence[str]) -> dict[str, T]:
-    """What was said of each of these nodes; nodes of which nothing was said are left out. `option` names the flag."""
+    """The value of every node; nodes without one are left out. `option` names the flag in errors."""
     said = tuple(said)
     unknown = next((each.node for each in said if each.node and each.node not in nodes), None)
     if unknown is not None:
@@ -94,7 +94,7 @@ def by_node(option: str, said: Iterable[PerNode[T]], nodes: Sequence[str]) -> di
 
 
 def pools_by_node(said: Iterable[PerNode[tuple[int, ...]]], nodes: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """The pools of every node; a node without any is an error."""
+    """The pools of every node. Raises ValueError for a node without any."""
     pools = by_node("--pools", said, nodes)
     bare = next((node for node in nodes if node not in pools), None)
     if bare is not None:
@@ -127,7 +127,7 @@ def choose(
     rng: random.Random,
     numbers: frozenset[int] | None = None,
 ) -> PoolId | None:
-    """The pool for a volume of this size; None when none has room. `numbers` narrows it to those pools of each node."""
+    """The pool for a volume of this size; None if none fits. `numbers`: only these pools of every node."""
     roomy = [(free - size_bytes, pool_id) for pool_id, free in _pools(free_bytes, numbers) if free >= size_bytes]
     if not roomy:
         return None
@@ -141,7 +141,7 @@ def choose(
 
 
 def largest_bytes(free_bytes: Mapping[str, Sequence[int]], numbers: frozenset[int] | None = None) -> int:
-    """The most that any one of these pools has free; 0 without any."""
+    """The most that one of these pools has free; 0 without pools."""
     return max((free for _, free in _pools(free_bytes, numbers)), default=0)
 
 

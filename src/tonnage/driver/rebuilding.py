@@ -1,13 +1,13 @@
 """`RebuildController` keeps the driver's half of KEP-5925's contract: volumes of a node out of use may move.
 
-It watches Nodes, and the PersistentVolumes of this driver with their claims. `change_for` says what the node affinity
-of a volume should be; it is written, one volume at a time, and told by events on the volume and its claim:
+It watches Nodes, this driver's PersistentVolumes and their claims. `change_for` decides a volume's node affinity; the
+controller writes it, one volume at a time, with events on the volume and its claim:
 
     cordon node-1 ──► AffinityUnset ──► a pod elsewhere ──► publish or stage on node-2 ──► VolumeRebuilt ──► AffinitySet
           └─ uncordon ──► AffinitySet, unless a pod is already placed elsewhere
 
-A pod that still runs on the node keeps its volume: the driver lets nobody have a volume that is in use on a node that
-is there and not dead. State is reconciled, no history is kept: one rule serves every moment.
+A pod that still runs on the node keeps its volume: the driver refuses to move a volume in use on a live node. State is
+reconciled without a history, so one rule serves every moment:
 
     the volume's home      a pod that uses it was placed elsewhere      node affinity
     ─────────────────      ──────────────────────────────────────      ─────────────
@@ -16,9 +16,9 @@ is there and not dead. State is reconciled, no history is kept: one rule serves 
     takes pods             no, or another that stays is at home,        the home
                            or it was sent where there is no room
 
-The home is where the contents are: a volume without affinity has it in an annotation (tonnage.dev/volume-home), written
-in the same patch. The second row is the race of a node that is soon uncordoned: the pod that was sent elsewhere would
-wait for ever, so the volume follows it.
+The home is the node with the contents; without an affinity the annotation tonnage.dev/volume-home, written in the same
+patch, names it. The second row is the race of a node that is soon uncordoned: the pod placed elsewhere would wait for
+ever, so the volume follows it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from tonnage.objects.node_selectors import NodeSelector
 
 @dataclass(frozen=True, slots=True)
 class AffinityChange:
-    """What is to be written, why, and what people are told. `affinity` None unsets it, `home` None the annotation."""
+    """A change to write, its reason, and the event's note. `affinity` None removes it, `home` None the annotation."""
 
     affinity: Doc | None
     home: str | None
@@ -63,7 +63,7 @@ class AffinityChange:
 def change_for(
     volume: PersistentVolume, home: str, node: Node | None, placed_elsewhere: str = ""
 ) -> AffinityChange | None:
-    """What has to change about a volume that lives on `home`, whose Node may be gone; None if it is as it should be."""
+    """The change for a volume on `home`, whose Node may be gone; None if nothing has to change."""
     required = volume.spec.node_affinity.required
     why_free = _why_free(home, node, placed_elsewhere)
     if node is None or why_free:
@@ -91,20 +91,20 @@ def _why_free(home: str, node: Node | None, placed_elsewhere: str) -> str:
 
 
 def confined_to(node: str) -> Doc:
-    """The affinity of a volume that can be used on this node only, as a provisioner writes it from our topology."""
+    """The affinity of a volume that can only be used on this node, as a provisioner writes it from our topology."""
     requirement = {"key": TOPOLOGY_KEY, "operator": "In", "values": [node]}
     return {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}
 
 
 def _admits(required: NodeSelector, node: Node) -> bool:
-    """Whether pods may come to this node, which counts as labelled by its topology, also before it has registered."""
+    """True if the selector admits this node. Its topology label counts also before the node has registered."""
     return required.matches(node.name, {**node.metadata.labels, TOPOLOGY_KEY: node.name})
 
 
 def pod_elsewhere(pods: Iterable[Pod], claim_name: str, home: str, without_room: Container[str] = ()) -> str:
-    """The name of a pod that uses this claim of its namespace and was sent to another node than `home`; else empty.
+    """The name of a pod that uses this claim of its namespace and is placed on another node than `home`; else empty.
 
-    Empty as well when a user at home stays. A pod on a node `without_room` for the volume does not count.
+    Also empty if a pod that uses it stays at home. A pod on a node `without_room` for the volume does not count.
     """
     users = [
         pod
@@ -118,23 +118,23 @@ def pod_elsewhere(pods: Iterable[Pod], claim_name: str, home: str, without_room:
 
 
 PROGRAM: Final = "tonnage-csi-driver"
-"""How the API server knows us: the manager of what we write, and the reporter of our events."""
+"""Our name for the API server: field manager, and reporter of events."""
 _SETTLE_S = 2.0
-"""How long a binding that was decided while the affinity was unset may still be under way, unseen."""
+"""How long a binding decided while the affinity was unset may still be under way, unseen."""
 _REFUSED_S = 300.0
-"""When a server that refused is asked again: it may have been started anew, with its gate on."""
+"""When to ask a server again that refused: it may have been restarted with its gate on."""
 _GATE = "MutablePVNodeAffinity"
 
 _log = logs.logger(__name__)
 
 
 class RebuildController:
-    """The node affinity of every volume of one driver, kept as the contract says."""
+    """Keeps the node affinity of every volume of one driver as the contract demands."""
 
     def __init__(
         self, driver: Driver, client: Client, *, clock: Clock, identity: str = "", telling: Client | None = None
     ) -> None:
-        """`telling` writes events; by default it is `client`."""
+        """`telling` writes events; its default is `client`."""
         self.informers = Informers(client)
         self.recorder = Recorder(telling or client, PROGRAM, identity or PROGRAM, by_note=True)
         self._driver = driver
@@ -147,7 +147,7 @@ class RebuildController:
         self._of_handle = Indexer(self._volumes, lambda volume: filter(None, (self._handle(volume),)))
         self._settling_since_s: dict[Key, float] = {}
         self._without_room: dict[str, set[str]] = {}  # by handle: nodes that had no room for the volume
-        self._refused: set[str] = set()  # by uid: each volume's refusal is told once
+        self._refused: set[str] = set()  # by uid: the event on a volume's refusal is sent once
         self._work = Reconciler("rebuilding", self._reconcile, clock=clock)
         self._volumes.add_handlers(on_delete=self._forget)
         self._work.follow(self._volumes)
@@ -156,17 +156,18 @@ class RebuildController:
 
     @property
     def hooks(self) -> RebuildHooks:
-        """What the driver asks. That a volume is wanted on another node is the signal to rebuild it, whatever its home.
+        """The driver's hooks. A volume wanted on another node is the signal to rebuild it, whatever the state of its
+        home.
 
-        To refuse a pod that was sent elsewhere between a cordon and an uncordon would leave it waiting for ever. The
-        driver refuses by itself what is still in use on a node that is there.
+        To refuse a pod placed elsewhere between a cordon and an uncordon would leave it waiting for ever. The driver
+        itself refuses to move a volume in use on a live node.
         """
         return RebuildHooks(
             may_leave=lambda _node: True, is_gone=self.is_gone, on_rebuilt=self._moved, on_refused=self._no_room_on
         )
 
     def is_gone(self, node: str) -> bool:
-        """The cluster is known, and this node is not in it, or is dead by a person's word (`Node.is_dead`)."""
+        """True if the informer is synced and the node is missing, or declared dead by a person (`Node.is_dead`)."""
         known = self._nodes.get(node)
         return self._nodes.is_synced and (known is None or known.is_dead)
 
@@ -184,14 +185,14 @@ class RebuildController:
         await self.informers.wait_synced()
 
     async def run(self) -> None:
-        """Work until cancelled. Nothing is decided before all is known: a node that has not come yet is not gone."""
+        """Work until cancelled. It starts when the informers are synced: a node that is not yet known is not gone."""
         await self.wait_synced()
         await self._work.run()
 
     # -- what to look at ----------------------------------------------------------------------------------------------
 
     def _handle(self, volume: PersistentVolume) -> str:
-        """The volume as the driver knows it; empty for another driver's."""
+        """The volume's handle; empty for another driver's volume."""
         source = volume.spec.csi
         return source.volume_handle if source is not None and source.driver == self._driver_name else ""
 
@@ -241,10 +242,10 @@ class RebuildController:
         return _SETTLE_S if placed else None
 
     async def _placed_elsewhere(self, volume: PersistentVolume, home: str) -> tuple[str, float | None]:
-        """The pod that was sent elsewhere with this volume, if any; or the seconds after which that can be told.
+        """The pod placed elsewhere with this volume, if any; or the seconds after which that will be known.
 
         The scheduler writes the selected node into the claim before it binds the pod. Our watch of claims may be behind
-        that of nodes: before a volume is sent home, its claim is read.
+        the watch of nodes, so the claim is read before a volume is confined to its home.
         """
         claim = None
         if volume.spec.node_affinity.required is None and not is_out_of_use(self._nodes.get(home)):
@@ -261,7 +262,7 @@ class RebuildController:
         return pod_elsewhere(pods.items, claim.name, home, without_room), None
 
     async def _claim_elsewhere(self, volume: PersistentVolume, home: str) -> PersistentVolumeClaim | None:
-        """The volume's claim if another node than its home is selected for it; what the watch says first."""
+        """The volume's claim if another node than its home is selected; asks the server unless the cache says so."""
         owner = volume.spec.claim_ref
         if owner is None:
             return None
@@ -296,7 +297,7 @@ class RebuildController:
         self._tell(volume, "Warning", "AffinityImmutable", note)
 
     def _tell(self, volume: PersistentVolume, type: EventType, reason: str, note: str) -> None:
-        """An event on the volume, and one on its claim, which is what people look at."""
+        """Send an event on the volume, and one on its claim, where people look."""
         self.recorder.event(volume, type, reason, _ACTIONS[reason], note)
         owner = volume.spec.claim_ref
         if owner is not None:

@@ -1,12 +1,12 @@
-"""The driver's sockets: one for all nodes, and one for each node where the kubelets look for them.
+"""The driver's sockets: one for all nodes, and one per node where its kubelet looks for it.
 
 | socket | services |
 | --- | --- |
 | `endpoint` | Identity, Controller of all nodes; with one node and no sockets for nodes, its Node service as well |
 | `node_endpoint_template`, `{node}` filled in | Identity, Controller of this node (a node deployment's), Node |
 
-Around every call faults are injected, and StatusErrors become answers. A caller who hangs up does not stop a call half
-way: the work goes on, holding its lock, and the caller's next try finds it done.
+Around every call faults are injected, and StatusErrors become answers. A caller who hangs up does not stop a call: the
+work continues, holding its lock, and the caller's next try finds it done.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _log = logs.logger(__name__)
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):
-    """The interceptor of one socket; `node` is the node that the socket belongs to, "" for all of them."""
+    """The interceptor of one socket. `node` is the socket's node, "" for all nodes."""
 
     def __init__(self, core: Core, node: str = "") -> None:
         self._core = core
@@ -78,7 +78,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> grpc.RpcMethodHandler[Any, Any] | None:
         handler = await continuation(handler_call_details)
-        if handler is None:  # no such method: gRPC says so itself
+        if handler is None:  # no such method: gRPC answers that itself
             return handler
         method = str(handler_call_details.method)
 
@@ -95,12 +95,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         return grpc.unary_unary_rpc_method_handler(answer, handler.request_deserializer, handler.response_serializer)
 
     async def drain(self) -> None:
-        """Wait for the work that callers have left behind."""
+        """Wait for calls whose callers have hung up."""
         while self._under_way:
             await asyncio.wait(self._under_way)
 
     async def _answer(self, behaviour: Any, method: str, request: Any, context: Any) -> Any:
-        if not inspect.iscoroutinefunction(behaviour):  # what no service of ours has made its own
+        if not inspect.iscoroutinefunction(behaviour):  # a method that our service does not override
             raise StatusError(Code.UNIMPLEMENTED, f"{method} is not implemented by this driver")
         self._core.faults.refresh()
         await self._core.faults.delay_or_refuse(self._about(request), self._core.clock)
@@ -112,10 +112,10 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
     def _done(self, task: asyncio.Future[Any]) -> None:
         self._under_way.discard(task)
         if not task.cancelled():
-            task.exception()  # seen: whoever asked may have gone, and then nobody else looks
+            task.exception()  # read it, or asyncio complains: the caller may have hung up
 
     def _about(self, request: Any) -> tuple[str, ...]:
-        """The nodes that a call is about: its socket's, or those that the request names, or the one of its volume."""
+        """The nodes that a call is about: the socket's, those that the request names, or its volume's."""
         if self._node:
             return (self._node,)
         nodes = tuple(self._core.settings.pools)
@@ -132,7 +132,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 
 @asynccontextmanager
 async def serve(driver: Driver, *, endpoint: str, node_endpoint_template: str = "") -> AsyncIterator[tuple[str, ...]]:
-    """Open every socket; yields the addresses, `endpoint` first. Finishes the work of callers. Raises TonnageError."""
+    """Open every socket; yields the addresses, `endpoint` first. Ends when calls have ended. Raises TonnageError."""
     if node_endpoint_template and "{node}" not in node_endpoint_template:
         raise TonnageError(
             f'"{node_endpoint_template}" is one address for all nodes', hint="write {node} where the node's id goes"

@@ -1,11 +1,11 @@
-"""Does a CSI driver keep the contracts that KEP-5925 and KEP-4876 rest on? Asked over its socket, as csi-sanity does.
+"""Does a CSI driver keep the contracts on which KEP-5925 and KEP-4876 rest? Asked over its socket, as csi-sanity does.
 
-    results        every check by a name that stays, and what was found: passed, failed, skipped
+    results        every check by a stable name, and its verdict: passed, failed, skipped
     settings       what is asked of which driver
     contracts      judges recorded answers: pure
-    conversation   the calls; what they made is noted, so that it goes again whatever happens
-    checks         the steps of each part: capacity, volumes, limits, rebuilding
-    examination    all of them in order
+    conversation   the calls; it notes what they make, so that it is undone whatever happens
+    checks         the steps of every part: capacity, volumes, limits, rebuilding
+    examination    all parts in order
 
-Nothing is touched that was not made here: volumes have names of our own with a random part.
+It touches nothing that it did not make: its volumes have names with a random part.
 """

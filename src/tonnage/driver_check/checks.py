@@ -1,4 +1,4 @@
-"""The steps of each part of an examination: what is asked in which order. What the answers mean, `contracts` says."""
+"""The steps of every part of an examination: which calls in which order. `contracts` judges the answers."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ async def _counted(
 
 
 async def _write(talk: Conversation, made: CheckedVolume, home: CheckedNode) -> bytes | str:
-    """Write something into the volume on its own node; why it could not be done, in words."""
+    """Write something into the volume on its own node; returns the bytes, or why it failed."""
     refused = await talk.use(made.volume_id, home)
     if refused is not None:
         return f"it could not be put to use on its own node: {refused}"

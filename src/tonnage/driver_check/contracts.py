@@ -1,4 +1,4 @@
-"""What drivers answered, as plain facts, and whether they keep the contracts of CSI, KEP-5925 and KEP-4876. Pure."""
+"""Drivers' answers as plain facts, and whether they keep the contracts of CSI, KEP-5925 and KEP-4876. Pure."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class CheckedVolume:
         return cls(answer.volume_id, answer.capacity_bytes, topology)
 
     def reaches(self, node: Segments) -> bool:
-        """Whether it can be used on a node of this topology; one without topology can everywhere."""
+        """True if it can be used on a node of this topology; without topology it can everywhere."""
         return not self.topology or any(each.items() <= node.items() for each in self.topology)
 
 
@@ -87,7 +87,7 @@ def amounts(numbers: Sequence[int]) -> str:
 
 
 def answers(found: Sequence[tuple[str, Capacity | CallRefused]]) -> CheckVerdict:
-    """Each segment's figures, with the segment in words."""
+    """Judge the figures of all segments; `found` has (segment as text, answer)."""
     for where, each in found:
         if isinstance(each, CallRefused):
             return failed(f"GetCapacity for {where} was refused: {each}")
@@ -144,7 +144,7 @@ def knows_its_segments(everywhere: Capacity, nowhere: Capacity | CallRefused) ->
 
 
 def shrank(before: Capacity, after: Capacity, size_bytes: int) -> CheckVerdict:
-    """A volume of this size was made in between."""
+    """Judge the figures before and after a volume of this size was created."""
     if not before.pools or not after.pools:
         less = before.available - after.available
         if less >= size_bytes:
@@ -156,7 +156,7 @@ def shrank(before: Capacity, after: Capacity, size_bytes: int) -> CheckVerdict:
     told = f"a volume of {amount(size_bytes)} was made: {before} became {after}"
     if len(before.pools) != len(after.pools):
         return failed(f"{told}, which is another number of pools")
-    # A driver may list its pools by their size: then the one that changed stands elsewhere.
+    # A driver may sort its pools by size: then the changed pool is elsewhere in the list.
     was, now = Counter(before.pools) - Counter(after.pools), Counter(after.pools) - Counter(before.pools)
     if not was:
         return failed(f"{told}, and no pool has less")
@@ -167,14 +167,14 @@ def shrank(before: Capacity, after: Capacity, size_bytes: int) -> CheckVerdict:
 
 
 def came_back(before: Capacity, after: Capacity) -> CheckVerdict:
-    """The volume was deleted."""
+    """Judge the figures before a volume was created and after it was deleted."""
     if (sorted(before.pools), before.available) == (sorted(after.pools), after.available):
         return PASSED
     return failed(f"before the volume was made: {before}; after it was deleted: {after}")
 
 
 def is_true(largest_bytes: int, made: int | CallRefused) -> CheckVerdict:
-    """A volume of the largest pool's size was asked for; `made` is what came of it."""
+    """A volume of the largest pool's size was requested; `made` is the result."""
     if isinstance(made, CallRefused):
         return failed(f"a volume of {amount(largest_bytes)}, as large as the figures say, was refused: {made}")
     return PASSED
@@ -183,7 +183,7 @@ def is_true(largest_bytes: int, made: int | CallRefused) -> CheckVerdict:
 def moved(
     old: tuple[Capacity, Capacity], new: tuple[Capacity, Capacity], size_bytes: int, *, is_one_place: bool
 ) -> CheckVerdict:
-    """A volume went from one segment to another: figures of both, before and after it."""
+    """A volume went from one segment to another: figures (before, after) of both."""
     if is_one_place:
         return skipped("both nodes draw from the same storage")
     if old[1].free_bytes < old[0].free_bytes + size_bytes:
@@ -194,7 +194,7 @@ def moved(
 
 
 NO_ROOM = (Code.RESOURCE_EXHAUSTED, Code.OUT_OF_RANGE)
-"""What CreateVolume says for want of room: the provisioner gives the node back to the scheduler."""
+"""CreateVolume's codes for lack of capacity: the provisioner gives the node back to the scheduler."""
 
 
 def same_again(first: CheckedVolume, second: CheckedVolume | CallRefused) -> CheckVerdict:
@@ -244,7 +244,7 @@ def too_large(answer: CheckedVolume | CallRefused, asked_bytes: int) -> CheckVer
 
 
 def undone(*answers: CallRefused | None) -> CheckVerdict:
-    """Each of them asked for what was done already, or for something that is not there; None is OK."""
+    """Judge calls for something already done or not there; None is OK."""
     for each in answers:
         if each is not None:
             return failed(f"refused: {each}")
@@ -295,7 +295,7 @@ def is_a_total(before: NodeInfo, after: NodeInfo | CallRefused) -> CheckVerdict:
 
 
 def enforced(limit: int, before: int, answers: Sequence[CallRefused | None]) -> CheckVerdict:
-    """So many volumes were attached `before`; then one after the other until one was refused, or past the limit."""
+    """Judge the attaching of volumes to a node that had `before`, one by one until a refusal or past the limit."""
     taken = sum(each is None for each in answers)
     last = answers[-1] if answers else None
     if last is None:
@@ -317,7 +317,7 @@ def refused_rightly(answer: CallRefused | None) -> CheckVerdict:
 
 
 def moves(answer: CallRefused | None, *, is_out_of_use: bool) -> CheckVerdict:
-    """`is_out_of_use`: the volume's node is said to be cordoned or gone."""
+    """`is_out_of_use`: the volume's node is cordoned or gone."""
     if answer is None:
         return PASSED
     if is_out_of_use:
@@ -327,7 +327,7 @@ def moves(answer: CallRefused | None, *, is_out_of_use: bool) -> CheckVerdict:
 
 
 def is_there(found: CheckedVolume | CallRefused | None, node: Segments) -> CheckVerdict:
-    """What the driver tells of the volume after it was published on a node of this topology."""
+    """Judge the driver's data on a volume that was published on a node of this topology."""
     if found is None:
         return skipped("the driver claims neither GET_VOLUME nor LIST_VOLUMES")
     if isinstance(found, CallRefused):
@@ -342,12 +342,12 @@ def is_there(found: CheckedVolume | CallRefused | None, node: Segments) -> Check
 
 
 def kept_contents(written: bytes, read: bytes | str) -> CheckVerdict:
-    """Bytes that were written on the old node, and what was read on the new one, or why nothing could be."""
+    """Compare the bytes written on the old node with those read on the new one; a text is why reading failed."""
     if isinstance(read, str):
         return failed(f"what was written on the old node cannot be read on the new one: {read}")
     return PASSED if written == read else failed("the contents are others than were written on the old node")
 
 
 def refused_without_room(answer: CallRefused | None) -> CheckVerdict:
-    """Nothing was free on the node that the volume was published on."""
+    """A volume was published on a node with no free capacity."""
     return failed("it was published on a node without room for it") if answer is None else refused_rightly(answer)

@@ -1,6 +1,6 @@
-"""What checks say to a driver: to its controller, on its nodes, and in the end, to undo what was made.
+"""What checks say to a driver: to its controller, to its nodes and, in the end, to undo what was made.
 
-Everything is noted in `made` before it is asked for, so that it can be undone. A driver that is away is no finding:
+Everything is noted in `made` before the call, so that it can be undone. A driver that is away is not a finding:
 CsiError ends the examination.
 """
 
@@ -30,7 +30,7 @@ class MadeVolume:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A volume on a node: published there by the controller, or staged or published at a path."""
+    """A volume on a node: attached by the controller, or staged or published at a path."""
 
     volume_id: str
     node_id: str
@@ -39,7 +39,7 @@ class Use:
 
 @dataclass(slots=True)
 class Made:
-    """What there is now, the latest last."""
+    """What exists now, the newest last."""
 
     volumes: dict[str, MadeVolume] = field(default_factory=dict)
     published: list[Use] = field(default_factory=list)
@@ -68,7 +68,7 @@ class CheckedNode:
 
 
 async def tried(call: Awaitable[T]) -> T | CallRefused:
-    """A call's answer, or how it was refused. Raises CsiError when the driver is away."""
+    """A call's answer, or its refusal. Raises CsiError if the driver is away."""
     try:
         return await call
     except CsiError as exc:
@@ -82,7 +82,7 @@ def refusal(answer: object) -> CallRefused | None:
 
 
 async def _noting(uses: list[Use], use: Use, call: Awaitable[T]) -> T | CallRefused:
-    """Note a use before it is asked for; it is forgotten if it certainly did not come to be."""
+    """Note a use before the call; forget it if the call certainly had no effect."""
     is_new = use not in uses
     if is_new:
         uses.append(use)
@@ -93,7 +93,7 @@ async def _noting(uses: list[Use], use: Use, call: Awaitable[T]) -> T | CallRefu
 
 
 async def _forgetting(uses: list[Use], use: Use, call: Awaitable[object]) -> CallRefused | None:
-    """Ask for the end of a use, and forget it when it has ended."""
+    """End a use, and forget it if that succeeded."""
     answer = refusal(await tried(call))
     if answer is None and use in uses:
         uses.remove(use)
@@ -102,7 +102,7 @@ async def _forgetting(uses: list[Use], use: Use, call: Awaitable[object]) -> Cal
 
 @dataclass
 class Conversation:
-    """One driver, and everything that is asked of it: each call returns its answer or its refusal."""
+    """The calls to one driver; all of them return the answer or the refusal."""
 
     controller: CsiClient
     nodes: Sequence[CheckedNode]
@@ -127,13 +127,13 @@ class Conversation:
 
     @property
     def segments(self) -> list[Segments]:
-        """The topologies to ask about; that of everywhere if there are none."""
+        """The topologies to ask about; without any, the empty one, which is everywhere."""
         known = [*self.settings.segments] or [node.info.topology for node in self.nodes if node.info.topology]
         return [dict(each) for each in dict.fromkeys(tuple(sorted(each.items())) for each in known)] or [{}]
 
     @property
     def home_node(self) -> CheckedNode | None:
-        """The node that volumes are made for: the one that is out of use if one is named, else the first."""
+        """The node for new volumes: the named one that is out of use, else the first."""
         named = [each for each in self.nodes if each.info.node_id == self.settings.cordoned_node]
         return next(iter([*named, *self.nodes]), None)
 
@@ -146,7 +146,7 @@ class Conversation:
 
     @property
     def cannot_use(self) -> str:
-        """Why volumes cannot be put to use on a node; empty when they can."""
+        """Why volumes cannot be used on a node; empty if they can."""
         if not self.nodes:
             return "no Node service is known: say --node-address"
         if self.attaches:
@@ -167,12 +167,12 @@ class Conversation:
         return answer if isinstance(answer, CallRefused) else Capacity.of(answer)
 
     async def figures(self, segments: Segments) -> Capacity:
-        """The same, nothing where it is refused."""
+        """The capacity, empty if refused."""
         answer = await self.capacity(segments)
         return Capacity() if isinstance(answer, CallRefused) else answer
 
     async def settled(self, judge: Callable[[], Awaitable[CheckVerdict]]) -> CheckVerdict:
-        """A verdict on figures, once they follow, or the last one after a while: drivers may look at disks in turn."""
+        """Judge until the verdict is not FAILED or the time is over: drivers may measure disks only at intervals."""
         until = self.clock.monotonic() + self.settings.settle_s
         while True:
             verdict = await judge()
@@ -181,7 +181,7 @@ class Conversation:
             await self.clock.sleep(_PAUSE_S)
 
     async def create(self, size_bytes: int, segments: Segments, name: str = "") -> CheckedVolume | CallRefused:
-        """A volume of a new name, or asked for again by its own."""
+        """Create a volume, or request an existing `name` again."""
         if not name:
             self._numbers += 1
             name = f"{self.settings.prefix}-{self._numbers}"
@@ -206,7 +206,7 @@ class Conversation:
                 del self.made.volumes[request.name]
             return answer
         found = CheckedVolume.of(answer.volume)
-        if known.volume_id and known.volume_id != found.volume_id:  # a second one under the same name: it goes too
+        if known.volume_id and known.volume_id != found.volume_id:  # a second volume of the same name: delete it, too
             known = self.made.volumes[f"{request.name}, number {len(self.made.volumes) + 1}"] = MadeVolume(request)
         known.volume_id = found.volume_id
         self._volume_contexts[found.volume_id] = dict(answer.volume.volume_context)
@@ -221,7 +221,7 @@ class Conversation:
         return answer
 
     async def look_up(self, volume_id: str) -> CheckedVolume | CallRefused | None:
-        """A volume as the driver tells of it now; None when it cannot tell."""
+        """A volume as the driver describes it now; None if it cannot."""
         if csi.ControllerServiceCapability.RPC.GET_VOLUME in self.can.rpcs:
             asked = csi.ControllerGetVolumeRequest(volume_id=volume_id)
             answer = await tried(self.controller.controller_volume(asked))
@@ -237,7 +237,7 @@ class Conversation:
         return CallRefused(Code.NOT_FOUND, f"ListVolumes does not have {volume_id}")
 
     async def attached_to(self, node_id: str) -> int:
-        """How many volumes a node has already, as far as the driver tells."""
+        """How many volumes a node has, as far as the driver tells."""
         if not self.can.list_volumes_published_nodes:
             return 0
         listed = await self._listed()
@@ -264,7 +264,7 @@ class Conversation:
     # -- on nodes -----------------------------------------------------------------------------------------------------
 
     async def use(self, volume_id: str, node: CheckedNode, node_id: str = "") -> CallRefused | None:
-        """Take a slot for a volume on a node: attach it, or without attaching stage it. `node_id` is another's."""
+        """Take a slot for a volume on a node: attach it, or stage it if the driver does not attach."""
         if not self.attaches:
             return await self.stage(volume_id, node)
         use = Use(volume_id, node_id or node.info.node_id)
@@ -282,7 +282,7 @@ class Conversation:
         return None
 
     async def let_go(self, volume_id: str, node: CheckedNode) -> CallRefused | None:
-        """Give the slot back. Undoes `use`; a second time is allowed."""
+        """Give the slot back. Undoes `use`; may be repeated."""
         if not self.attaches:
             return await self.unstage(volume_id, node)
         return await self._unpublish(Use(volume_id, node.info.node_id))
@@ -323,7 +323,7 @@ class Conversation:
         return await _forgetting(self.made.staged, use, node.client.unstage(request))
 
     async def show(self, volume_id: str, node: CheckedNode) -> Path | CallRefused:
-        """Stage and publish a volume, as for a pod; the path that it is at."""
+        """Stage and publish a volume, as for a pod; returns its path."""
         refused = await self.stage(volume_id, node)
         if refused is not None:
             return refused
@@ -355,7 +355,7 @@ class Conversation:
     # -- undoing ------------------------------------------------------------------------------------------------------
 
     async def discard(self, volume_ids: Collection[str]) -> None:
-        """Take these volumes away again, wherever they are; what is left is undone at the end."""
+        """Delete these volumes wherever they are used; leftovers are undone at the end."""
         by_id = {node.info.node_id: node for node in self.nodes}
         for volume_id in volume_ids:
             for use in [*self.made.targets, *self.made.staged]:
@@ -366,7 +366,7 @@ class Conversation:
             await self.delete(volume_id)
 
     async def undo_all(self) -> list[str]:
-        """Undo everything that is left; what could not be undone, in words."""
+        """Undo everything that is left; returns what could not be undone, as texts."""
         left: list[str] = []
         for name, each in list(self.made.volumes.items()):
             if not each.volume_id:
@@ -376,7 +376,7 @@ class Conversation:
         for volume_id in self.made.volume_ids:
             try:
                 await self.discard([volume_id])
-            except CsiError:  # the driver is away: each further call would wait as long
+            except CsiError:  # the driver is away: every further call would wait as long
                 break
         left += [f"volume {each.volume_id} at {each.path} on {each.node_id}" for each in self.made.targets]
         left += [f"volume {each.volume_id} staged at {each.path} on {each.node_id}" for each in self.made.staged]
@@ -385,7 +385,7 @@ class Conversation:
         return left
 
     async def _ask_again(self, known: MadeVolume) -> CallRefused | None:
-        """The id of a volume of which nobody knows whether it was made: it is made now, and has one."""
+        """Repeat a request whose outcome is unknown, to get the volume's id."""
         try:
             answer = await self.controller.create_volume(known.request)
         except CsiError as exc:

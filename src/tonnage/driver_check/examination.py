@@ -1,4 +1,4 @@
-"""All checks of one driver, in order; then everything that they made is undone, whatever happens, Ctrl-C included."""
+"""All checks of one driver, in order; then everything they made is undone, whatever happens, Ctrl-C included."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def examine(
     timeout_s: float,
     say: Callable[[str], None] = lambda _what: None,
 ) -> None:
-    """Fill in `results`. Raises CsiError when the driver cannot be spoken to; what was made is undone before."""
+    """Fill in `results`. Raises CsiError if the driver is away; what was made is undone before."""
     async with AsyncExitStack() as opened:
 
         async def connected(to: str) -> CsiClient:
@@ -68,7 +68,7 @@ async def examine(
 
 
 async def _identity(driver: CsiClient, results: Results) -> None:
-    """The first call: a driver that is not there is told of by CsiError."""
+    """The first call. Raises CsiError if the driver is not there."""
     info = await driver.plugin_info()
     results.driver, results.version = info.name, info.vendor_version
     if not _NAME.fullmatch(info.name):
@@ -86,7 +86,7 @@ async def _identity(driver: CsiClient, results: Results) -> None:
 
 
 async def _nodes(clients: Sequence[CsiClient], results: Results) -> list[CheckedNode]:
-    """The nodes that answer on these sockets; the first of them need not have a Node service."""
+    """The nodes that answer on these sockets; the first socket need not have a Node service."""
     found: dict[str, CheckedNode] = {}
     for place, client in enumerate(clients):
         answer = await tried(client.node_info())

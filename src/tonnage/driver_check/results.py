@@ -1,4 +1,4 @@
-"""Every check by a name that scripts may rely on (docs/drivers/writing-a-driver.md), and what was found."""
+"""Every check by a name that scripts may rely on (docs/drivers/writing-a-driver.md), and its verdict."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class DriverCheck:
-    """A block of `catalogue.txt`: `remedy` is what a driver's author does when the check fails."""
+    """A block of `catalogue.txt`. `remedy` is what a driver's author does if the check fails."""
 
     name: str
     contract: str
@@ -25,7 +25,7 @@ def _read_catalogue() -> dict[str, DriverCheck]:
 
 
 CATALOGUE: Final = _read_catalogue()
-"""In the order in which they are told."""
+"""In the order in which they are shown."""
 
 
 class CheckOutcome(StrEnum):
@@ -36,7 +36,7 @@ class CheckOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckVerdict:
-    """`message` says what was seen; of a check that was skipped, why."""
+    """`message` is what was seen; for a skipped check, why."""
 
     outcome: CheckOutcome
     message: str = ""
@@ -62,7 +62,7 @@ _WORST_LAST = (CheckOutcome.SKIPPED, CheckOutcome.PASSED, CheckOutcome.FAILED)
 
 @dataclass(slots=True)
 class Results:
-    """By the name of a check. Of several verdicts on one, as for several nodes, the worst counts."""
+    """Verdicts by check. Of several verdicts on one check, as for several nodes, the worst counts."""
 
     driver: str = ""
     version: str = ""

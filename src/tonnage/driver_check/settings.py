@@ -1,4 +1,4 @@
-"""What is asked of a driver: the class that volumes are made of, where, how large, and with which secrets."""
+"""What is asked of a driver: the class of volumes, where, how large, and with which secrets."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ DEFAULT_SIZE_BYTES: Final = 1 << 30
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckSettings:
     prefix: str
-    """What names of volumes begin with; it has a random part, so that nobody else's volume is ever meant."""
+    """Prefix of volumes' names, with a random part, so that it never means somebody else's volume."""
     work_dir: Path
-    """A folder of our own, for the paths that volumes are staged and published at."""
+    """Our own folder, for the paths where volumes are staged and published."""
     parameters: Mapping[str, str] = field(default_factory=dict)
     segments: tuple[Segments, ...] = ()
     """Topologies to ask about; none: those of the nodes."""
@@ -39,23 +39,25 @@ class CheckSettings:
     """By call."""
     cordoned_node: str = ""
     with_attach: bool = True
-    """Whether ControllerPublishVolume is used; without it NodeStageVolume is what takes a slot and moves a volume."""
+    """Whether ControllerPublishVolume is used; without it NodeStageVolume takes a slot and moves a volume."""
     fills: bool = False
     most_volumes: int = 32
     settle_s: float = 5.0
 
 
 class UnreadableSecrets(TonnageError):
-    """A file of secrets that is none. It never shows a value."""
+    """A file is not a file of secrets. The message never shows a value."""
 
 
 def read_secrets(text: str, *, source: str) -> dict[str, dict[str, str]]:
-    """Secrets by call, out of a YAML map in csi-sanity's form (`CreateVolumeSecret: {key: value}`), or one map of
-    `key: value` for all calls. Raises UnreadableSecrets."""
+    """Secrets by call, from a YAML map in csi-sanity's form, or one map of `key: value` for all calls.
+
+    csi-sanity's form is `CreateVolumeSecret: {key: value}`. Raises UnreadableSecrets.
+    """
     try:
         found: list[Any] = [each.value for each in yaml_text.documents(text)]
     except TonnageError:
-        # What is wrong with it may be shown with the line that it stands in.
+        # `from None`: the cause may show the line, and so a value.
         raise UnreadableSecrets(f"{source} is no YAML", hint="write CreateVolumeSecret: {key: value}") from None
     maps = [each for each in found if each is not None]
     if len(maps) != 1 or not isinstance(maps[0], dict):

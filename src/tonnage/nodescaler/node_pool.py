@@ -1,13 +1,11 @@
-"""A pool of nodes made from one template: their names, what one looks like, how many there may be.
+"""A pool of nodes made from one template: their names, their manifests, how many there may be.
 
     template `burst`, max 3   ──►   burst-1, burst-2, burst-3
 
-The names are all there are, so that no second scaler can make one node too many. A node belongs to the pool by its
-label. Wherever a label or a topology of the template has the pool's own name as its value, a node has its own name
-there.
-
-A template may have a CSINode and capacities beside its Node, which are never written: they are what the driver of a
-node to come is expected to say, so that a pod whose claims need room there can be planned for.
+There are no other names, so no second scaler can create one node too many. A node belongs to the pool by its label.
+Where a label or a topology of the template has the pool's name as its value, a node has its own name. A template may
+have a CSINode and capacities beside its Node. They are never written: they are what a future node's driver is expected
+to publish, so that pods with claims can be planned.
 """
 
 from __future__ import annotations
@@ -45,13 +43,13 @@ def _is_published(expected: Object, storage: Storage) -> bool:
 
 POOL_LABEL: Final = "tonnage.dev/node-pool"
 TO_BE_DELETED: Final = "ToBeDeletedByClusterAutoscaler"
-"""The taint a node gets before it is removed. The name is the cluster autoscaler's, because others look for it; the
-value is when, in seconds since 1970, as there."""
+"""The taint before a node is removed. The name is the cluster autoscaler's, because others look for it; the value is
+the time in seconds since 1970, as there."""
 MAX_NODES: Final = 1000
 _MAX_NAME: Final = 50
-"""A pool's name leaves room for a number behind it where a node's name is a label's value, at most 63 characters."""
+"""Leaves space for a number behind the pool's name: a label's value has at most 63 characters."""
 _OF_ONE_NODE: Final = ("podCIDR", "podCIDRs", "providerID", "unschedulable", "externalID", "configSource")
-"""What a node's spec says about that one node, and a template that was once a node must not hand on."""
+"""Fields of a node's spec about that one node, which a template must not pass on."""
 
 
 class InvalidPool(TonnageError):
@@ -60,19 +58,19 @@ class InvalidPool(TonnageError):
 
 @dataclass(kw_only=True)
 class NodePool:
-    """One template and its limits; it is named as the template is. Raises InvalidPool."""
+    """One template and its limits; the pool is named after the template. Raises InvalidPool."""
 
     template: Doc
     max_nodes: int
     min_nodes: int = 0
     unneeded_s: float = 600.0
-    """How long a node has nothing to do before it goes."""
+    """How long a node is idle before it goes."""
     provision_s: float = 0.0
-    """How long a node takes to appear once it is wanted."""
+    """How long a wanted node takes to appear."""
     ready_s: float = 0.0
-    """How long it is not ready after that."""
+    """How long a new node is not ready."""
     settle_s: float = 5.0
-    """How long a node that is to go takes no new pods before it goes, so that a decision made before that is seen."""
+    """How long a marked node takes no new pods before it goes, so that earlier decisions are seen."""
     storage: tuple[Doc, ...] = ()
     """Documents of `KINDS`: what a node's driver will publish."""
 
@@ -99,11 +97,11 @@ class NodePool:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every name a node of this pool can have, in the order in which they are given."""
+        """Every name of a node in this pool, in the order of their use."""
         return tuple(f"{self.name}-{number}" for number in range(1, self.max_nodes + 1))
 
     def is_named(self, node_name: str) -> bool:
-        """Whether a node of this pool could have that name, or could have had it under a higher limit."""
+        """True if a node of this pool could have that name, or could have had it under a higher limit."""
         number = node_name.removeprefix(f"{self.name}-")
         return number != node_name and number.isascii() and number.isdigit() and not number.startswith("0")
 
@@ -111,11 +109,11 @@ class NodePool:
         return node.metadata.labels.get(POOL_LABEL) == self.name
 
     def node(self, name: str) -> Node:
-        """A node as it will be once it is ready."""
+        """A node as it will be when it is ready."""
         return without_scaler_taints(convert(Node, self.manifest(name)))
 
     def manifest(self, name: str) -> Doc:
-        """What to create: the template under that name, not ready yet."""
+        """The template under that name, not ready yet."""
         metadata: Doc = {"name": name, "labels": self.labels(name)}
         annotations = dig(self.template, "metadata", "annotations")
         if annotations:
@@ -135,11 +133,10 @@ class NodePool:
         return {**own, HOSTNAME: name, POOL_LABEL: self.name}
 
     def storage_of(self, node_name: str) -> tuple[Object, ...]:
-        """The objects a node's driver will publish."""
         return tuple(self._published(doc, node_name, number) for number, doc in enumerate(self.storage))
 
     def missing_storage(self, node_name: str, storage: Storage) -> tuple[Object, ...]:
-        """The objects a node's driver will publish and has not published yet."""
+        """The objects that a node's driver will publish and has not published yet."""
         return tuple(each for each in self.storage_of(node_name) if not _is_published(each, storage))
 
     def _published(self, doc: Doc, node_name: str, number: int) -> Object:
@@ -151,7 +148,7 @@ class NodePool:
         return convert(CSIStorageCapacity, {**doc, "metadata": metadata, "nodeTopology": topology})
 
     def _renamed(self, value: Any, node_name: str) -> Any:
-        """A selector with the pool's name replaced, among the values of its labels and expressions."""
+        """A selector with the pool's name replaced in the values of its labels and expressions."""
         if isinstance(value, dict):
             return {key: self._renamed(inner, node_name) for key, inner in value.items()}
         if isinstance(value, list):
@@ -160,18 +157,18 @@ class NodePool:
 
 
 def without_scaler_taints(node: Node) -> Node:
-    """The node without the taints that a scaler puts on: as it is once it is ready and meant to stay."""
+    """The node without a scaler's taints: as it is when it is ready and stays."""
     taints = tuple(taint for taint in node.spec.taints if taint.key not in (NOT_READY, TO_BE_DELETED))
     return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=taints))
 
 
 def taint_of(node: Node, key: str) -> Taint | None:
-    """The scaler's taint of that key; None when the node does not have it."""
+    """The scaler's taint of that key; None if the node does not have it."""
     return next((each for each in node.spec.taints if each.key == key and each.effect == NO_SCHEDULE), None)
 
 
 def marked_at(node: Node) -> float | None:
-    """When the node was marked to go, in seconds since 1970; None when it is not. A mark without a time is old."""
+    """When the node was marked for removal, in seconds since 1970; None if it is not. A mark without a time is old."""
     taint = taint_of(node, TO_BE_DELETED)
     if taint is None:
         return None

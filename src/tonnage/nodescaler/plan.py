@@ -1,13 +1,13 @@
-"""What a pool of nodes should become: which pods wait for a node of it, which nodes are wanted, which are in use.
+"""What a pool of nodes should become: which pods wait for its nodes, which nodes are wanted, which are in use.
 
-    objects ──► pods that cannot be placed ──► trial on the nodes that are ready ──► trial on nodes to come ──► Plan
+    objects ──► unschedulable pods ──► trial on the nodes that are ready ──► trial on future nodes ──► Plan
 
 A plan follows from state alone: a pod's nomination to a node of the pool that does not exist (yet) is the plan for that
-node, and holds until it no longer fits. So a scaler that is restarted goes on where it was.
+node, and stands while it fits. So a restarted scaler continues where it was.
 
-A nomination by somebody else stands (KEP-5278): its pod holds its room, and a node it names is in use. So is a node
-that a waiting pod's claim has as its selected-node. If a nomination names a node of the pool that does not exist, and
-the pod fits there, that node is wanted; otherwise nobody could ever help that pod.
+Others' nominations stand (KEP-5278): the pod keeps its resources, and the named node is in use. So is a node that a
+waiting pod's claim has as its selected-node. If a nomination names a node of the pool that does not exist, and the pod
+fits there, that node is wanted; otherwise nobody could ever help that pod.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ BACKING_OFF: Final = "in backoff after failed scale-up"
 
 @dataclass(frozen=True, slots=True)
 class ScalePlan:
-    """What the scaler is to do, and which nodes it must leave alone."""
+    """What the scaler must do, and which nodes it must leave alone."""
 
     proposals: Mapping[Key, str] = field(default_factory=dict)
-    """Nominations to write: pod -> node. They are new, or take the place of one of ours."""
+    """Nominations to write, pod -> node: new ones, or replacements of ours."""
     withdrawals: tuple[Key, ...] = ()
     wanted: tuple[str, ...] = ()
     in_use: frozenset[str] = frozenset()
-    """Nodes, of the pool or not, that hold a pod or are expected to."""
+    """Nodes, of the pool or not, that have a pod or are expected to."""
     members: tuple[str, ...] = ()
     remaining_unschedulable: Mapping[Key, str] = field(default_factory=dict)
-    """Pods that no node of the pool can help now, each with the reason."""
+    """Reason by pod for pods that no node of the pool can help now."""
 
     @property
     def idle(self) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ class ScalePlan:
 def plan(
     objects: Iterable[Object], pool: NodePool, ours: Collection[str] = (), *, is_backing_off: bool = False
 ) -> ScalePlan:
-    """Make a plan. `ours` are the uids of pods whose nomination we wrote; `is_backing_off`: no node may be made."""
+    """Make a plan. `ours`: uids of pods whose nomination we wrote. `is_backing_off`: no node may be created."""
     found = list(objects)
     nodes = {each.name: each for each in found if isinstance(each, Node)}
     pods = [each for each in found if isinstance(each, Pod) and not each.is_terminal]
@@ -61,7 +61,7 @@ def plan(
     planner = _Planner(found, nodes, members, pool, frozenset(ours), is_backing_off)
     if any(planner.needs_planning(pod) for pod in waiting):
         planner.plan(waiting)
-    # A bound pod keeps its nomination on a server that does not clear it; what we wrote is ours to clear.
+    # A server may not clear the nomination of a bound pod; we clear what we wrote.
     left_over = [pod.key for pod in pods if pod.spec.node_name and pod.status.nominated_node_name and pod.uid in ours]
     return ScalePlan(
         proposals=planner.proposals,
@@ -74,7 +74,7 @@ def plan(
 
 
 def is_unschedulable(pod: Pod) -> bool:
-    """The scheduler has tried it and found no node; not a pod that was never tried, or that is gated."""
+    """True if the scheduler found no node for it; False for a pod that was never tried or is gated."""
     condition = pod.condition("PodScheduled")
     return (
         condition is not None
@@ -84,15 +84,16 @@ def is_unschedulable(pod: Pod) -> bool:
 
 
 def uses_node(pod: Pod) -> bool:
-    """Whether a node is in use because of this pod; not by a mirror pod, a DaemonSet's, or one that has ended."""
+    """True if this pod keeps its node in use; False for a mirror pod, a DaemonSet's pod, or an ended one."""
     owner = pod.metadata.controller
     is_of_the_node = MIRROR in pod.metadata.annotations or (owner is not None and owner.kind == "DaemonSet")
     return not is_of_the_node and not pod.is_terminal
 
 
 def nodes_used_by(pods: Iterable[Pod], claims: Mapping[Key, PersistentVolumeClaim]) -> frozenset[str]:
-    """Every node that such a pod is on, and every node that any pod is expected on, whoever expects it: by its
-    nomination, or because the volume of one of its claims was made there or is being made.
+    """Every node in use by a pod, and every node where a pod is expected.
+
+    It is expected by its nomination, or because a claim's volume was or is being created there.
     """
     found: set[str] = set()
     for pod in pods:
@@ -111,7 +112,7 @@ def selected_nodes(pod: Pod, claims: Mapping[Key, PersistentVolumeClaim]) -> fro
 
 @dataclass
 class _Planner:
-    """Places pods for trial, first on nodes that are ready, then on nodes to come, and keeps what follows."""
+    """Places pods on trial, first on ready nodes, then on future nodes, and collects the plan."""
 
     objects: list[Object]
     nodes: Mapping[str, Node]
@@ -135,14 +136,14 @@ class _Planner:
         return bool(pod.status.nominated_node_name) and pod.uid in self.ours
 
     def needs_planning(self, pod: Pod) -> bool:
-        """Whether a plan has anything to say about this waiting pod."""
+        """True if the plan must decide about this waiting pod."""
         return self.is_ours(pod) or self._waits_for_pool_node(pod) or self._may_be_proposed(pod)
 
     def _may_be_proposed(self, pod: Pod) -> bool:
         return not pod.status.nominated_node_name and is_unschedulable(pod) and uses_node(pod)
 
     def _waits_for_pool_node(self, pod: Pod) -> bool:
-        """Somebody else expects it on a node of the pool that does not exist."""
+        """True if somebody else nominated the pod to a node of the pool that does not exist."""
         name = pod.status.nominated_node_name
         return is_unschedulable(pod) and not self.is_ours(pod) and self.pool.is_named(name) and name not in self.nodes
 
@@ -162,7 +163,7 @@ class _Planner:
             trial.cluster.put_node(without_scaler_taints(self.nodes[name]))
             for each in self._unpublished(name):
                 trial.cluster.storage.put(each)
-        for info in left:  # what others expect stands whatever we plan, so it comes first
+        for info in left:  # others' nominations stand whatever we plan, so they come first
             if self._waits_for_pool_node(info.pod):
                 self._place_nominated(info)
         for info in left:
@@ -170,14 +171,14 @@ class _Planner:
                 self._place_on_pool(info)
 
     def _order(self, info: PodInfo) -> tuple[int, bool, float, Key]:
-        """Higher priority first; then what is proposed already, so that it stays; then the larger, which packs best."""
+        """Higher priority first; then pods proposed already, so that they stay; then larger ones, which pack best."""
         shares = [asked / whole for name, asked in info.requests.items() if (whole := self._offered.get(name, 0)) > 0]
         return -info.priority, not self.is_ours(info.pod), -max(shares, default=0.0), info.key
 
     # -- the nodes that are ready -------------------------------------------------------------------------------------
 
     def _fits_a_ready_node(self, info: PodInfo) -> bool:
-        """Whether the scheduler can place it as things are; then that is left to it, and the room counts as taken."""
+        """True if the scheduler can place it now; then it is left to the scheduler, and its resources count as used."""
         node_name = info.pod.status.nominated_node_name
         if not self.is_ours(info.pod) and not self._may_be_proposed(info.pod):
             return False
@@ -199,13 +200,13 @@ class _Planner:
         return is_held_back or bool(node_name in self.members and self._unpublished(node_name))
 
     def _unpublished(self, name: str) -> tuple[Object, ...]:
-        """What the driver of a node will say about its storage, and has not said yet."""
+        """What the node's driver will publish about its storage, and has not published yet."""
         return self.pool.missing_storage(name, self._trial.cluster.storage)
 
     # -- the nodes to come --------------------------------------------------------------------------------------------
 
     def _place_on_pool(self, info: PodInfo) -> None:
-        """Find a node of the pool for a pod that we may nominate: the one it has, one that is planned, a new one."""
+        """Find a node of the pool for a pod that we may nominate: its own, a planned one, or a new one."""
         before = info.pod.status.nominated_node_name
         opened = before if before and self._open(before) else ""
         found = self._trial.place(info)
@@ -237,7 +238,7 @@ class _Planner:
         return ""
 
     def _place_nominated(self, info: PodInfo) -> None:
-        """Want the node that somebody else expects a pod on, if the pod would fit there alone."""
+        """Want the node to which somebody else nominated a pod, if the pod would fit there alone."""
         name = info.pod.status.nominated_node_name
         if not self._open(name, with_nominated=False):
             return
@@ -248,7 +249,7 @@ class _Planner:
             self._close(name)
 
     def _open(self, name: str, *, with_nominated: bool = True) -> bool:
-        """Put a node to come on the trial's cluster; False when it is there, has no name, or would be one too many."""
+        """Add a future node to the trial; False if it exists, has no name of the pool, or would be one too many."""
         if name in self.nodes or name in self._opened or name not in self.pool.names:
             return False
         if self.is_backing_off or len(self.members) + len(self._opened) >= self.pool.max_nodes:
@@ -262,7 +263,7 @@ class _Planner:
         return True
 
     def _add_nominated_pods(self, name: str) -> None:
-        """Put the pods there that others nominated to a node. Fit or not, the scheduler leaves room for them."""
+        """Add the pods that others nominated to a node. Whether they fit or not, the scheduler leaves room for them."""
         for info in self._nominated_by_others.get(name, ()):
             self._trial.cluster.put_pod(info, name)
 
@@ -275,37 +276,37 @@ class _Planner:
         self._trial.cluster.remove_node(name)
 
     def _names_to_give(self) -> list[str]:
-        """The names no node has and nobody else expects; at the end those with pods of an earlier node of that name."""
+        """Names that no node has and nobody else expects; names with pods of an earlier node come last."""
         taken = self.nodes.keys() | self._opened | self._nominated_by_others.keys()
         return sorted(
             (name for name in self.pool.names if name not in taken), key=self._names_with_old_pods.__contains__
         )
 
     def wanted_nodes(self) -> tuple[str, ...]:
-        """The nodes pods are planned for, and as many more as the pool has at least."""
+        """The nodes for planned pods, and more up to the pool's minimum."""
         missing = self.pool.min_nodes - len(self.members) - len(self._opened)
         spare = self._names_to_give()[: max(missing, 0)] if not self.is_backing_off else []
         return tuple(name for name in self.pool.names if name in self._opened or name in spare)
 
 
 class IdleSince:
-    """Since when each node has had nothing to do; a scaler that is restarted begins to count anew."""
+    """Since when nodes are idle; a restarted scaler starts counting again."""
 
     def __init__(self) -> None:
         self._since_s: dict[str, float] = {}
 
     def note(self, idle: Iterable[str], now_s: float) -> None:
-        """These are idle now, and no others."""
+        """Exactly these nodes are idle now."""
         self._since_s = {name: self._since_s.get(name, now_s) for name in idle}
 
     def span_s(self, name: str, now_s: float) -> float:
-        """How long it has been idle; 0 when it is not."""
+        """Seconds of idleness; 0 if it is not idle."""
         return now_s - self._since_s.get(name, now_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Removals:
-    """What to do about nodes with nothing to do, and when to look again (seconds from now, None for never)."""
+    """What to do about idle nodes, and when to look again (in seconds, None for never)."""
 
     mark: tuple[str, ...] = ()
     unmark: tuple[str, ...] = ()
@@ -322,22 +323,22 @@ def removals(
           ready ───────────────────────► marked ─────────────────────────────► removed
             ▲                              │
             └──────────────────────────────┘
-               somebody is on it or expected
+               a pod is on it or expected
 
-    A marked node takes no new pods. Between mark and removal lies the time that a scheduler needs to say, in a
-    nomination or a binding, what it decided before it saw the mark. The mark is on the node, with its time.
+    A marked node takes no new pods. Between mark and removal a scheduler has time to publish, by a nomination or a
+    binding, what it decided before it saw the mark. The mark is a taint on the node, with its time.
     """
     mark: list[str] = []
     unmark: list[str] = []
     remove: list[str] = []
     waits_s: list[float] = []
     may_go = len(plan.members) - pool.min_nodes
-    # Those that were marked come first: they are on their way. Then those that have been idle longest.
+    # Marked nodes first, because they are on their way; then those that have been idle longest.
     for name in sorted(
         plan.members, key=lambda name: (marked_at(nodes[name]) is None, -idle.span_s(name, now_s), name)
     ):
         at_s = marked_at(nodes[name])
-        # One that was marked in the future, before the clock was set back, is marked anew.
+        # A mark from the future, made before the clock was set back, is renewed.
         if name in plan.in_use or may_go <= 0 or (at_s is not None and at_s > time_s + pool.settle_s):
             unmark += [name] if at_s is not None else []
             continue

@@ -1,12 +1,11 @@
-"""`tonnage node-scaler`: a plan is made from what the informers show, and carried out.
+"""`tonnage node-scaler`: makes a plan from the informers' objects, and carries it out.
 
     look ──► whose nominations are ours? ──► plan ──► propose, withdraw ──► make nodes ──► make ready ──► mark, remove
       ▲                                                                                                        │
       └────────────── something changed, or something is due ◄─────────────────────────────────────────────────┘
 
-It plays the cluster autoscaler of KEP-5278's stories: proposals are written before the node they name exists, and a
-node that anybody expects a pod on stays. Every round starts from what the server shows, so that it may be killed
-anywhere.
+It plays the cluster autoscaler of KEP-5278's stories: proposals are written before their node exists, and a node where
+a pod is expected stays. Every round starts from the server's state, so it may be killed at any point.
 """
 
 from __future__ import annotations
@@ -39,21 +38,21 @@ _OTHERS: Final = (Namespace, Service, ReplicaSet, StatefulSet, ReplicationContro
 _LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _SYNC_TIMEOUT_S: Final = 120.0
 _REST_S: Final = 0.2
-"""Between two rounds, so that a burst of changes is looked at once."""
+"""Between two rounds, so that a burst of changes is handled at once."""
 _LOOK_EVERY_S: Final = 30.0
 _REFUSED_S: Final = 300.0
-"""How long no node is made after the server refused one: the cluster autoscaler's first pause for a failed group."""
+"""How long no node is created after the server refused one: the cluster autoscaler's first pause for a failed group."""
 
 _log = logs.logger("tonnage.node-scaler")
 
 
 class NodeScaler:
-    """Keeps one pool as large as the pods that wait need it, and no larger."""
+    """Keeps one pool as large as the waiting pods need, and no larger."""
 
     def __init__(
         self, client: Client, pool: NodePool, *, clock: Clock, rng: random.Random, telling: Client | None = None
     ) -> None:
-        """`telling` writes events; by default it is `client`."""
+        """`telling` writes events; its default is `client`."""
         self.pool = pool
         self._clock = clock
         self._rng = rng
@@ -62,7 +61,7 @@ class NodeScaler:
         self._pods = self.informers.of(Pod, field_selector=_LIVE_PODS)
         self._nodes = self.informers.of(Node)
         self._others = [self.informers.of(kind) for kind in _OTHERS]
-        # A manager for each pool: the plans of another pool's scaler are somebody else's.
+        # A field manager per pool: another pool's scaler counts as somebody else.
         self._proposals = ProposedNominations(client, f"{PROGRAM}-{pool.name}")
         self._pool_nodes = PoolNodes(client, pool, clock)
         self._idle = IdleSince()
@@ -84,11 +83,11 @@ class NodeScaler:
         await self.recorder.stop()
 
     async def wait_synced(self) -> None:
-        """Return when all objects are known. Raises NotSynced after two minutes."""
+        """Return when the informers are synced. Raises NotSynced after two minutes."""
         await self.informers.wait_synced(timeout_s=_SYNC_TIMEOUT_S)
 
     async def run(self) -> None:
-        """Scale until cancelled. A round that fails is repeated, after a pause that grows."""
+        """Scale until cancelled. A failed round is repeated, after a growing pause."""
         await self.wait_synced()
         backoff = Backoff(clock=self._clock, rng=self._rng)
         while True:
@@ -110,13 +109,13 @@ class NodeScaler:
                 await within(self._clock, max(due_s - _REST_S, 0.0), self._changed.wait())
 
     async def reconcile(self) -> float:
-        """Take one round towards what the pool's pods need; seconds until more is due. Raises TonnageError."""
+        """Do one round; returns seconds until more is due. Raises TonnageError."""
         candidates = [pod for pod in self._pods if self.pool.is_named(pod.status.nominated_node_name)]
         ours = await self._proposals.ours(candidates)
         drawn = plan(self._objects(), self.pool, ours, is_backing_off=self._clock.monotonic() < self._refused_until_s)
         nodes = {node.name: node for node in self._nodes}
         if not await self._nominate(drawn):
-            return _REST_S  # somebody was faster: what is planned for those pods does not hold
+            return _REST_S  # somebody was faster: the plan for those pods does not hold
         dues_s = [_LOOK_EVERY_S]
         dues_s += await self._create_nodes(drawn)
         dues_s += await self._make_ready(nodes[name] for name in drawn.members if name in nodes)
@@ -130,7 +129,7 @@ class NodeScaler:
             yield from informer
 
     async def _nominate(self, drawn: ScalePlan) -> bool:
-        """Write what is planned for pods, before any node is made for them; False when some of it did not hold."""
+        """Write the plan's nominations, before their nodes are created; False if some were refused."""
         holds = True
         for key in drawn.withdrawals:
             pod = self._pods.get(key)
@@ -153,7 +152,7 @@ class NodeScaler:
         return holds
 
     def _record_once(self, pod: Pod, reason: str, note: str, *, about: str) -> None:
-        """Record an event once: again only when another one was recorded meanwhile."""
+        """Record an event once: again only after another event on the pod."""
         said = f"{pod.uid} {reason} {about}"
         if self._recorded.get(pod.key) != said:
             self._recorded[pod.key] = said
@@ -161,7 +160,7 @@ class NodeScaler:
             self.recorder.event(pod, "Normal", reason, "ScaleUp", note)
 
     async def _create_nodes(self, drawn: ScalePlan) -> list[float]:
-        """Make the nodes that have been wanted for long enough; when the others are due."""
+        """Create the nodes that have been wanted for long enough; returns when the others are due."""
         now_s = self._clock.monotonic()
         since_s = self._wanted_since_s = {name: self._wanted_since_s.get(name, now_s) for name in drawn.wanted}
         left_s = {name: since_s[name] + self.pool.provision_s - now_s for name in drawn.wanted}
@@ -171,7 +170,7 @@ class NodeScaler:
             except ApiError as exc:
                 if exc.code >= 500 or exc.code == 429:
                     raise
-                # It will be refused again: the next plan does without new nodes, and takes back what it proposed.
+                # It would be refused again: the next plan does without new nodes, and withdraws its proposals.
                 _log.warning("A node cannot be made", node=name, error=exc.message, pause_s=_REFUSED_S)
                 self._refused_until_s = now_s + _REFUSED_S
                 return [_REST_S]

@@ -1,8 +1,7 @@
-"""Placing pods for trial: what the scheduler would decide on a cluster as it might be.
+"""Places pods on trial: what the scheduler would decide on a possible cluster.
 
 The scheduler's own engine decides, with two differences. Nodes are filled one after the other, because the question is
-how few of them will do. And storage is counted by the byte (`Ledger`): a capacity object that one pod has claimed will
-have been refreshed by the time the next comes.
+how few are enough. Storage is counted by the byte (`Ledger`): a capacity object will be refreshed before the next pod.
 """
 
 from __future__ import annotations
@@ -42,31 +41,31 @@ _PACKING = {
 
 @cache
 def packing_profile() -> ResolvedProfile:
-    """Who may go where is the default profile's word; the fullest node that will do is taken."""
+    """The default profile's filters; the score prefers the fullest node."""
     return parse(json.dumps(_PACKING), source="the node scaler's trial").profiles[0]
 
 
 class Trial:
-    """A cluster made of these objects, on which pods are put for trial."""
+    """A cluster of these objects, on which pods are placed on trial."""
 
     def __init__(self, objects: Iterable[Object]) -> None:
         settings = EngineSettings(takes_any_pod=True, implies_namespaces=True)
         self._engine = Engine([packing_profile()], clock=VirtualClock(), rng=random.Random(0), settings=settings)
         self._engine.load(objects)
         self.refusal = ""
-        """Why the last pod found no place on the node it was tried on, or on any."""
+        """Why the last pod did not fit on its node, or on any."""
 
     @property
     def cluster(self) -> Cluster:
         return self._engine.cluster
 
     def selected_for(self, pod: PodInfo) -> frozenset[str]:
-        """The nodes that the pod's volumes are being made for already."""
+        """The nodes for which the pod's volumes are already being created."""
         claims = (self.cluster.storage.claims.get(key) for key in pod.claim_keys)
         return frozenset(claim.selected_node for claim in claims if claim is not None and claim.selected_node)
 
     def place(self, pod: PodInfo, *, only: str = "") -> str:
-        """Put a pod where it fits, first where it is nominated to, or `only` there; the node, or "" without one."""
+        """Place a pod, first where it is nominated, or `only` there; returns the node, or "" without one."""
         tried = expected_on(pod, only) if only else pod
         attempt = self._engine.place(tried)
         if attempt.exception is not None:
@@ -75,7 +74,7 @@ class Trial:
         placement, decision = attempt.placement, attempt.decision
         if placement is not None and (not only or placement.node == only):
             return placement.node
-        if placement is not None:  # it fits elsewhere: who refuses this node is asked for
+        if placement is not None:  # it fits elsewhere: find out why not on this node
             self._engine.withdraw(placement)
             decision = placement.profile.decider.decide(self.cluster, expected_on(tried, ""), diagnose=True)
         self.refusal = (
@@ -98,6 +97,6 @@ class Trial:
 
 
 def expected_on(pod: PodInfo, node_name: str) -> PodInfo:
-    """The same pod, nominated to a node: that one is tried first."""
+    """The same pod, nominated to a node, which is then tried first."""
     nominated = nominated_to(pod.pod, node_name)
     return pod if nominated is pod.pod else PodInfo(nominated)

@@ -1,9 +1,8 @@
-"""What the node scaler writes: a pool's nodes (it plays the cloud and the kubelet alike), and nominations of pods.
+"""What the node scaler writes: a pool's nodes (as cloud and kubelet), and pods' nominations.
 
-Every act can be repeated: names are given, and each write is based on the state that was looked at (its
-resourceVersion). A nomination is a server-side apply of `status.nominatedNodeName`, under a manager's name of our own,
-never forced: the server keeps KEP-5278's rule for us, refuses it where somebody else has set the field (Conflict), and
-remembers in `metadata.managedFields` what is ours.
+Every step can be repeated: names are fixed, and a write depends on the resourceVersion that was read. A nomination is a
+server-side apply of `status.nominatedNodeName` under our own field manager, never forced: the server refuses it if
+somebody else has set the field (Conflict, KEP-5278's rule), and remembers in `metadata.managedFields` which are ours.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class PoolNodes:
         self._ages = StampAges(clock)
 
     async def make(self, name: str) -> bool:
-        """Create a node, not ready yet; False when one of that name is there. Raises ApiError when it is refused."""
+        """Create a node, not ready yet; False if the name exists. Raises ApiError if it is refused."""
         doc = self._pool.manifest(name)
         doc["status"]["conditions"] = [_readiness(False, self._clock.now())]
         try:
@@ -52,7 +51,7 @@ class PoolNodes:
         return self._pool.ready_s - self._ages.age_s(node.uid, created_at)
 
     async def make_ready(self, node: Node) -> None:
-        """Say that the node is ready, then let pods on it: in this order, so that a second run finds what is left."""
+        """Report the node as ready, then remove the taint: in this order, so that a second run finds what is left."""
         now = self._clock.now()
         patch = {"status": {"conditions": [_readiness(True, now)]}}
         try:
@@ -62,7 +61,7 @@ class PoolNodes:
         await self._set_taints(current, tuple(taint for taint in current.spec.taints if taint.key != NOT_READY))
 
     async def mark(self, node: Node) -> bool:
-        """Keep new pods off a node that is to go; whether it was done."""
+        """Keep new pods off a node before its removal; False if the write failed."""
         since = str(int(self._clock.now().timestamp()))
         return await self._set_taints(
             node, (*node.spec.taints, Taint(key=TO_BE_DELETED, value=since, effect=NO_SCHEDULE))
@@ -72,7 +71,7 @@ class PoolNodes:
         return await self._set_taints(node, tuple(taint for taint in node.spec.taints if taint.key != TO_BE_DELETED))
 
     async def is_free(self, name: str) -> bool:
-        """Nobody is on the node or expected there, by the server's own word: what we know may be old by now."""
+        """True if no pod is on the node or expected there, by the server: our caches may be old."""
         found = await self._client.list(PersistentVolumeClaim)
         claims = {claim.key: claim for claim in found.items if claim.selected_node == name}
         asked = [f"spec.nodeName={name}", f"status.nominatedNodeName={name}"]
@@ -83,7 +82,7 @@ class PoolNodes:
         return True
 
     async def remove(self, node: Node) -> bool:
-        """Delete a node as it was seen, marked; whether it was done."""
+        """Delete a marked node if it is still as it was seen; False if it is not."""
         try:
             await self._client.delete(Node, node.key, uid=node.uid, resource_version=node.metadata.resource_version)
         except (Conflict, NotFound) as exc:
@@ -118,7 +117,7 @@ _AT_ONCE = 8
 
 
 def is_set_by(manager: str, doc: Doc) -> bool:
-    """Whether this manager set the pod's nomination, alone or with others who said the same."""
+    """True if this manager set the pod's nomination, alone or together with others."""
     entries: list[Any] = dig(doc, "metadata", "managedFields") or []
     return any(
         entry.get("manager") == manager and dig(entry, "fieldsV1", "f:status", "f:nominatedNodeName") is not None
@@ -133,7 +132,7 @@ class ProposedNominations:
         self._known: dict[str, tuple[str, bool]] = {}  # uid -> (resourceVersion, is ours)
 
     async def ours(self, nominated: Iterable[Pod]) -> frozenset[str]:
-        """The uids of pods whose nomination is ours. Typed objects do not say: the server is asked once a version."""
+        """The uids of pods whose nomination is ours. Typed objects do not tell: the server is asked once a version."""
         pods = list(nominated)
         known = self._known
         self._known = {pod.uid: known[pod.uid] for pod in pods if pod.uid in known}
@@ -156,15 +155,15 @@ class ProposedNominations:
             self._known[uid] = metadata["resourceVersion"], is_set_by(self.manager, doc)
 
     async def propose(self, pod: Pod, node_name: str) -> bool:
-        """Nominate a pod, if it is still without a nomination or has one of ours; whether it was done."""
+        """Nominate a pod that has no nomination, or ours; False if the write was refused."""
         return await self._apply(pod, {"nominatedNodeName": node_name})
 
     async def withdraw(self, pod: Pod) -> bool:
-        """Clear a pod's nomination if it is still ours; False when the pod is gone."""
+        """Clear a pod's nomination if it is still ours; False if the pod is gone."""
         return await self._apply(pod, {})
 
     async def _apply(self, pod: Pod, status: Doc) -> bool:
-        # The uid makes it this life of the pod: another one of its name has not been looked at.
+        # The uid makes sure that it is the pod we looked at, not a later one of its name.
         metadata = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
         doc: Doc = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status}
         try:
@@ -172,7 +171,7 @@ class ProposedNominations:
                 Pod, pod.key, doc, patch_type="apply", subresource="status", field_manager=self.manager
             )
         except (Conflict, Invalid, NotFound) as exc:
-            # Nominated by somebody else, bound, or gone since we looked: the next look finds it so.
+            # Nominated by somebody else, bound, or gone since we looked: the next round sees it.
             _log.info("A nomination was not ours to write", pod=pod.key, error=exc.message)
             return False
         self._note(done, pod.uid)

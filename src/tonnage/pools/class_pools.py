@@ -1,8 +1,7 @@
-"""What a source finds: the pools of a class, node by node; and the base of every source.
+"""What a source finds: the pools of a class by node; and the base of every source.
 
-A source never guesses: a node it knows nothing about is left out, a class that it cannot read has a `problem` and no
-pools at all. A node that it knows, and that has no pool for the class, has no room: that is an empty tuple, and it is
-published as "0".
+A source never guesses: an unknown node is left out, and an unreadable class has a `problem` and no pools. A known node
+without a pool for the class has an empty tuple, which is published as "0".
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from tonnage.pools.reading import name_of
 
 
 class Pool(NamedTuple):
-    """One place that a volume may be made in, whole."""
+    """One place for a volume; a volume never spans two pools."""
 
     identity: str
-    """Tells the disks of a node apart: two classes with a pool of the same identity draw from the same disks."""
+    """Distinguishes the disks of a node: two classes with a pool of the same identity share disks."""
     free_bytes: int
 
 
@@ -31,27 +30,27 @@ class Pool(NamedTuple):
 class NodePools:
     pools: tuple[Pool, ...]
     observed_at: datetime | None = None
-    """When what they were read from was last written, by the server's clock; None when it does not say."""
+    """When the source's object was last written, by the server's clock; None if unknown."""
 
     @property
     def free_bytes(self) -> tuple[int, ...]:
-        """Of each pool, the largest first."""
+        """Free bytes of the pools, the largest first."""
         return tuple(sorted((pool.free_bytes for pool in self.pools), reverse=True))
 
 
 @dataclass(frozen=True, slots=True)
 class ClassPools:
-    """What a source says about one class."""
+    """What a source knows about one class."""
 
     by_node: Mapping[str, NodePools] = field(default_factory=dict)
     policy: str = ""
-    """How the driver chooses among them (`POOL_POLICIES`); empty where there is nothing to choose."""
+    """How the driver chooses among the pools (`POOL_POLICIES`); empty if there is no choice."""
     problems: tuple[str, ...] = ()
-    """What is wrong with the class or with what its driver publishes, for people."""
+    """What is wrong with the class or with the driver's data, for people."""
 
     @classmethod
     def of(cls, by_node: Mapping[str, NodePools], policy: str, problems: Iterable[str]) -> Self:
-        """The `policy` is told where some node has several pools."""
+        """`policy` is kept only if a node has several pools."""
         has_choice = any(len(found.pools) > 1 for found in by_node.values())
         return cls(by_node, policy if has_choice else "", tuple(dict.fromkeys(problems)))
 
@@ -61,31 +60,31 @@ class ClassPools:
 
 
 class Published(NamedTuple):
-    """What a source reads, as it is at one moment."""
+    """What a source reads, at one moment."""
 
     nodes: Sequence[Doc]
     objects: Sequence[Doc] = ()
 
 
 class PoolSource(ABC):
-    """Where the pools of some drivers are told."""
+    """Base of the sources: where to read the pools of some drivers."""
 
     name: str
-    """What `--source` calls it."""
+    """The value of `--source`."""
     drivers: tuple[str, ...] = ()
-    """The CSI drivers that it is for, unless somebody says otherwise; empty: it has to be said."""
+    """The CSI drivers that it is for by default; empty: `--driver` must name them."""
     kind: Resource | None = None
     has_agent: bool = False
-    """Whether what it reads is kept by the driver's own program on each node, so that it falls silent with it."""
+    """True if the driver's own program on every node writes the source's data, so that both fall silent together."""
     only_node: str = ""
-    """The one node that it knows of, where a copy of this program runs on each; empty: it knows of all."""
+    """The only node that it knows, if a copy of this program runs on every node; empty: it knows all."""
     silent_since: datetime | None = None
-    """Since when nothing new can be had from it, as far as it knows that itself."""
+    """Since when the source itself knows that it gets nothing new."""
 
     def names_of(self, node: Doc) -> tuple[str, ...]:
-        """What the source's objects about a node may be named after: the node, or what else it is called there."""
+        """The names that the source's objects about a node may have: the node's, or another id of it."""
         return (name_of(node),)
 
     @abstractmethod
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
-        """The pools of one class on the nodes that are handed in, or that the objects are about."""
+        """The pools of one class on the given nodes, or on the nodes that the objects are about."""

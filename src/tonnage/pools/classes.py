@@ -1,8 +1,8 @@
-"""Keeps the annotations of StorageClasses: which policy their driver has, and with which others they share disks.
+"""Keeps the annotations of StorageClasses: their driver's policy, and with which classes they share disks.
 
-They are applied without force: what an admin wrote there stays, and is told. Classes that share some of their disks,
-and not all, have the policy `unknown`: what is promised of one of them is placed by the policy among the pools of the
-other, and some of those are not where it goes.
+They are applied without force: what an admin wrote stays, and is reported. Classes that share only some of their disks
+get the policy `unknown`: a promise for one class would be placed by the policy among the other's pools, and some of
+these pools are not where it goes.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class ClassKeeper:
         self._settings = settings
         self._problems = problems
         self._sent: dict[str, tuple[object, ...]] = {}
-        """By class, what was found and what was sent last."""
+        """By class, the annotations seen and those sent last."""
 
     def is_kept(self, storage_class: StorageClass | None) -> bool:
         return storage_class is not None and storage_class.provisioner in self._settings.drivers
 
     async def keep(self, all_classes: Iterable[StorageClass], source: PoolSource, published: Published) -> None:
-        """Look at every class once. Raises TonnageError when the server cannot be written."""
+        """Look at every class once. Raises TonnageError if a write fails."""
         classes = {each.name: each for each in all_classes if self.is_kept(each)}
         found = {name: source.pools_of(each, published) for name, each in classes.items()}
         for name, pools in found.items():
@@ -57,8 +57,8 @@ class ClassKeeper:
 
     async def _apply(self, storage_class: StorageClass, wanted: dict[str, str], node: str) -> None:
         found = {key: text for key, text in storage_class.metadata.annotations.items() if key in OF_CLASSES}
-        # What stands there and is not ours stays, so that one look at it cannot tell whether anything is left to do:
-        # the same is not sent twice.
+        # What others wrote stays, so the annotations alone do not tell whether anything is left to do: the same is not
+        # sent twice.
         sent = (storage_class.uid, tuple(sorted(found.items())), tuple(sorted(wanted.items())))
         if found == wanted or self._sent.get(storage_class.name) == sent:
             return
@@ -82,7 +82,7 @@ class ClassKeeper:
 
 
 def _ungrouped(classes: Mapping[str, StorageClass], groups: Sharing) -> list[str]:
-    """Classes that draw from the same disks, and do not say so."""
+    """Classes that share disks without an annotation that says so."""
     by_group: dict[str, list[str]] = {}
     for name, group in groups.group_of.items():
         by_group.setdefault(group, []).append(name)

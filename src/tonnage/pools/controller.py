@@ -1,7 +1,7 @@
-"""Keeps the annotations of capacity objects, and of their classes, as `wanted.py` says.
+"""Keeps the annotations of capacity objects and of their classes, as `wanted.py` decides.
 
-A capacity object is looked at when it, its class, its node or what is told about its node changes, and when a time is
-due; the classes, all together and not more often than every few seconds, when any of that changes (`classes.py`).
+A capacity object is looked at when it, its class, its node or the source's data about its node changes, and when a time
+is due; all classes together after any of these changes, at most every few seconds (`classes.py`).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from tonnage.pools.writing import AnnotationWriter, PoolsMetrics, ToldOnce
 
 
 class Silence:
-    """Since when nobody keeps true what is told about a node: its pools are marked, and after a while taken away.
+    """Since when nobody updates the data about a node: its pools are marked as stale, and later removed.
 
-    the driver is no longer registered on the node     CSINode; where the cluster has none for the node, it may be
-    the source's objects cannot be followed            for longer than streams break and come back
-    the source says so itself                          a program that is asked, and fails
+    the driver is no longer registered on the node     by its CSINode; a node without CSINode does not count
+    the source's objects cannot be watched             for longer than a watch needs to come back
+    the source says so itself                          a program that is run, and fails
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Silence:
         """Nodes on which the driver's own program is gone."""
 
     def since(self, node: str, source: PoolSource) -> datetime | None:
-        """Since when it has been silent about a node; None: it is not."""
+        """Since when the source is silent about a node; None: it is not."""
         if self._has_agent(node, source):
             self._silent_since.pop(node, None)
         else:
@@ -59,7 +59,7 @@ class Silence:
         return min((each for each in times if each is not None), default=None)
 
     def left_s(self, since: datetime) -> float:
-        """How long what it told is still kept."""
+        """Seconds until the pools of a silent source are removed."""
         return self._settings.drop_after_s - self._ages.age_s(since, since)
 
     def forget(self, node: str) -> None:
@@ -137,7 +137,7 @@ class PoolsController:
             tasks.create_task(self._look_now_and_then())
 
     async def remove(self) -> int:
-        """Take away everything that this program wrote, from all objects of its drivers' classes; how many had it."""
+        """Remove all annotations of this program; returns how many capacity objects had them."""
         removed = 0
         for capacity in list(self._capacities):
             if self._class_keeper.is_kept(self._classes.get(capacity.storage_class_name)) and ours_of(capacity):
@@ -148,7 +148,7 @@ class PoolsController:
         return removed
 
     def look_again(self) -> None:
-        """Everything may be different."""
+        """Queue everything: anything may have changed."""
         for capacity in self._capacities:
             self.work.add(capacity.key)
         self._classes_changed.set()
@@ -192,7 +192,7 @@ class PoolsController:
         for name in names:
             if name in self._nodes:
                 self._look_at_node(name)
-            else:  # named by what a node is called elsewhere
+            else:  # the name is another id of a node
                 self.look_again()
 
     def _look_at_node(self, name: str) -> None:
@@ -251,7 +251,7 @@ class PoolsController:
     def _pools_of(
         self, capacity: CSIStorageCapacity, storage_class: StorageClass
     ) -> tuple[NodePools | None, list[str]]:
-        """The pools of an object's class on its one node; None where they are not known, and why that is odd."""
+        """The pools of an object's class on its one node, None if unknown; and what is odd about that."""
         reached = selected_nodes(capacity.node_topology, self._nodes, self._labelled)
         if len(reached) != 1:
             self._place(capacity.key, "")
@@ -268,7 +268,7 @@ class PoolsController:
         return self.source.pools_of(storage_class, published).by_node.get(name), []
 
     async def _look_now_and_then(self) -> None:
-        """Silence makes no event, nor does time."""
+        """Look again at intervals: neither silence nor time makes an event."""
         while True:
             await self._clock.sleep(min(self._settings.drop_after_s / 4, _LOOK_EVERY_S))
             self.look_again()
@@ -285,14 +285,17 @@ class PoolsController:
             await self._clock.sleep(_CLASS_PAUSE_S)
 
     async def reconcile_classes(self) -> None:
-        """Look at every class once. Raises TonnageError when the server cannot be written."""
+        """Look at every class once. Raises TonnageError if a write fails."""
         published = Published([_doc(each) for each in self._nodes], [_doc(each) for each in self._objects or ()])
         await self._class_keeper.keep(list(self._classes), self.source, published)
         self._show()
 
     async def _apply(self, capacity: CSIStorageCapacity, wanted: dict[str, str]) -> None:
-        """What was written since, by the copy that leads now or by the provisioner, is looked at first: pools that are
-        older than what stands there would give room away that is taken. The news of it is on its way."""
+        """Write the annotations if the object is still as it was seen.
+
+        The new leader or the provisioner may have written since: older pools would give away what is taken. Then an
+        event for the newer object is on its way.
+        """
         if ours_of(capacity) != wanted:
             with suppress(NotFound, Conflict):
                 await self._writer.apply(capacity, wanted, force=True, only_as_seen=True)

@@ -1,7 +1,7 @@
-"""`tonnage pools` put together: informers, the controller, and, for `--source command`, the program that is run.
+"""`tonnage pools` put together: informers, the controller and, for `--source command`, the program to run.
 
-A driver that is not installed has no kind to be read: it is waited for with a growing pause, and told once. Until it
-comes there is nothing to publish, and what an earlier run published is taken away.
+A driver that is not installed has no kind to read: the program waits for it with growing pauses, and logs that once.
+Until then nothing is published, and annotations of an earlier run are removed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _log = logs.logger("tonnage.pools")
 
 @dataclass(frozen=True)
 class Command:
-    """A program that prints this node's pools, and how often it is asked."""
+    """A program that prints this node's pools, and how often it is run."""
 
     words: Sequence[str]
     interval_s: float = 30.0
@@ -64,7 +64,7 @@ class PoolsProgram:
         self._metrics = PoolsMetrics(self.registry)
         self._informers = Informers(self.client)
         self._own = Informers(self.client)
-        """Of the source's own kind; started once that is there."""
+        """Informers of the source's own kind; started once the kind exists."""
         show_watches(self.registry, lambda: (*self._informers, *self._own))
         kind, of, namespace = self.source.kind, self._informers.of, self.settings.source_namespace
         self.controller = PoolsController(
@@ -93,11 +93,11 @@ class PoolsProgram:
         return self._informers.are_synced and (not self._has_kind or self._own.are_synced)
 
     async def wait_synced(self) -> None:
-        """Return when the cluster is known, however long the API server is away."""
+        """Return when the informers are synced, however long the API server is away."""
         await self._informers.wait_synced()
 
     async def run(self) -> None:
-        """Work until cancelled, once all objects are known."""
+        """Wait until the informers are synced, then work until cancelled."""
         await self.wait_synced()
         if self.leadership is not None and self.leadership.follows_another:
             await self._informers.refresh()
@@ -114,7 +114,7 @@ class PoolsProgram:
                 tasks.create_task(self._run_command(self.command))
 
     async def remove(self) -> int:
-        """Take away what this program wrote; how many capacity objects had it."""
+        """Remove this program's annotations; returns how many capacity objects had them."""
         await self.wait_synced()
         return await self.controller.remove()
 
@@ -124,7 +124,7 @@ class PoolsProgram:
         await self._own.wait_synced()
 
     async def _is_served(self, kind: Resource) -> bool:
-        """Whether the server has the kind. Raises TonnageError when it does not say."""
+        """True if the server has the kind. Raises TonnageError if it does not answer."""
         try:
             listed = read_doc("APIResourceList", await self.client.raw("GET", kind.root)).get("resources") or ()
         except NotFound:

@@ -1,4 +1,4 @@
-"""Documents of strangers, read with care: amounts, names, owners, and when something was written."""
+"""Reads documents of other programs with care: amounts, names, owners, and when something was written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tonnage.quantity import InvalidQuantity, Quantity
 
 
 def bytes_of(told: Any) -> int | None:
-    """An amount of bytes, a quantity or a plain number, rounded down; None for what is neither, or negative."""
+    """A number of bytes from a quantity or a plain number, rounded down; None if it is neither, or negative."""
     if isinstance(told, bool) or not isinstance(told, str | int | float) or told == "":
         return None
     try:
@@ -51,7 +51,7 @@ def annotations_of(doc: Doc) -> dict[str, str]:
 
 
 def node_of(doc: Doc) -> str:
-    """The Node that an object is about: its owner, else the one of its name."""
+    """The Node that an object is about: its owner, else the node of the same name."""
     owners = dig(doc, "metadata", "ownerReferences")
     for owner in owners if isinstance(owners, list) else ():
         if isinstance(owner, dict) and owner.get("kind") == "Node" and text_of(owner.get("name")):
@@ -62,7 +62,7 @@ def node_of(doc: Doc) -> str:
 def newest_by_node(
     objects: Iterable[Doc], problems: list[str], names: Mapping[str, str] | None = None
 ) -> dict[str, Doc]:
-    """The object of each node, the one written last. `names` are nodes by what objects without an owner are called."""
+    """The newest object of every node. `names`: node by name, for objects without an owner."""
     found: dict[str, Doc] = {}
     for doc in objects:
         node = node_of(doc)
@@ -84,19 +84,21 @@ def _order(doc: Doc) -> tuple[float, int]:
 
 
 def parameters_of(storage_class: StorageClass) -> dict[str, str]:
-    """A class's parameters by lower-case key, as drivers of OpenEBS read them."""
+    """A class's parameters by lower-case key, as OpenEBS drivers read them."""
     return {key.lower(): value for key, value in storage_class.parameters.items()}
 
 
 def written_at(doc: Doc) -> datetime | None:
-    """When an object was last written, by what managedFields say; else when it was created."""
+    """When an object was last written, by managedFields; else when it was created."""
     times = [at for each in _managers(doc) if (at := _time(each.get("time"))) is not None]
     return max(times, default=_time(dig(doc, "metadata", "creationTimestamp")))
 
 
 def field_written_at(doc: Doc, *path: str) -> datetime | None:
-    """When the field at a path was last written, as far as managedFields say who keeps it; else None: a Node is written
-    every few seconds, and that says nothing about one annotation of it."""
+    """When the field at a path was last written, by managedFields; None if they do not say.
+
+    The time of the whole object would not help: a Node is written every few seconds.
+    """
     return max(
         (at for each in _managers(doc) if _owns(each, path) and (at := _time(each.get("time"))) is not None),
         default=None,

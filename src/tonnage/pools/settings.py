@@ -1,4 +1,4 @@
-"""What `tonnage pools` is told to do."""
+"""The settings of `tonnage pools`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tonnage.objects.storage_v1 import POOLS_PROGRAM
 from tonnage.quantity import InvalidQuantity, Quantity
 
 PROGRAM: Final = POOLS_PROGRAM
-"""Its field manager, its user agent, and its lease's name before the source's."""
+"""Its field manager, its user agent, and the prefix of its lease's name."""
 
 MOST_UNCHECKED_S: Final = 150.0
-"""What was made since the source was looked at last is held that long at least: not for ever, and not so short that a
-large cluster has to write all the time."""
+"""A scheduler holds volumes created since the last check at least this long: not for ever, and not so short that a
+large cluster writes all the time."""
 
 
 class InvalidKeepFree(TonnageError):
-    """Not a part of a pool."""
+    """A text that is not a part of a pool."""
 
     def __init__(self, text: str) -> None:
         super().__init__(f'"{text}" is no part of a pool; write an amount like "1Gi", or a share like "2%"')
@@ -26,7 +26,7 @@ class InvalidKeepFree(TonnageError):
 
 @dataclass(frozen=True)
 class KeepFree:
-    """What is left free of each pool, for metadata, parity or snapshots: an amount, or a share of what is free."""
+    """What stays free in every pool, for metadata, parity or snapshots: an amount, or a share of what is free."""
 
     amount_bytes: int = 0
     percent: float = 0.0
@@ -46,26 +46,26 @@ class KeepFree:
         return found
 
     def of(self, free_bytes: int) -> int:
-        share = -int(-free_bytes * self.percent // 100)  # rounded up: what is in doubt is kept
+        share = -int(-free_bytes * self.percent // 100)  # rounded up, to be on the safe side
         return max(free_bytes - self.amount_bytes - share, 0)
 
 
 @dataclass(frozen=True)
 class PoolsSettings:
     drivers: tuple[str, ...]
-    """Whose classes: the `provisioner` of StorageClasses."""
+    """Provisioners of the StorageClasses to keep."""
     source_namespace: str = ""
-    """Where the source's objects are; empty: in any."""
+    """Namespace of the source's objects; empty: any."""
     keep_free: KeepFree = KeepFree()
     sets_policy: bool = True
     sets_groups: bool = False
     policy: str = ""
-    """What is known of the driver beyond what the source says."""
+    """The driver's policy, if it is known better than the source tells."""
     drop_after_s: float = 300.0
-    """How long the pools of a silent source are kept, marked, before they are taken away."""
+    """How long the pools of a silent source are kept, marked as stale, before they are removed."""
     workers: int = 4
 
     @property
     def check_every_s(self) -> float:
-        """How often it is written of each object that its source was looked at, if nothing else is."""
+        """Seconds between two writes of the time of the last check, if nothing else changes."""
         return min(self.drop_after_s / 2, MOST_UNCHECKED_S)

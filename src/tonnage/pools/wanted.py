@@ -1,12 +1,12 @@
-"""Which annotations a capacity object and a class are to have. Pure.
+"""Which annotations a capacity object and a class must have. Pure.
 
     the object lists pools itself (`availableCapacities`)              none of ours: the driver has learned it
     it has the annotation, and not from us                             left alone: its provisioner writes it
-    its class cannot be read, its node is not known, or is several     none: the driver's own figure counts
+    its class is unreadable, its node unknown, or there are several    none: the driver's own figure counts
     else                                                               the pools, since when they are true, from where
 
-An object that reaches several nodes is left to the driver's figure: the volumes of a pod have to be on one node, and a
-list of pools cannot say which of them are.
+An object that reaches several nodes keeps the driver's figure: the volumes of a pod must be on one node, and a list of
+pools cannot say which are.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ OURS: Final = (AVAILABLE_CAPACITIES, POOLS_SOURCE, POOLS_OBSERVED_AT, POOLS_CHEC
 """The annotations of a capacity object that this program keeps, all of them or none."""
 OF_CLASSES: Final = (POOL_POLICY, CAPACITY_GROUP)
 MOST_LISTED: Final = 1000
-"""Pools in one annotation; of more the largest are listed, and what is left out is room that nobody is promised."""
+"""Pools in one annotation; of more, the largest are listed, and the others are promised to nobody."""
 
 
 def is_kept_by_provisioner(capacity: CSIStorageCapacity) -> bool:
-    """Whether somebody else writes the pools of an object: its driver tells them."""
+    """True if somebody else writes the pools of an object: its driver reports them."""
     annotations = capacity.metadata.annotations
     return AVAILABLE_CAPACITIES in annotations and POOLS_SOURCE not in annotations
 
@@ -63,9 +63,9 @@ def wanted_of(
     check_every_s: float,
     stale_since: datetime | None = None,
 ) -> dict[str, str]:
-    """What an object is to have of ours, given the pools of its class on its node; None: they are not known.
+    """Our annotations for an object, given the pools of its class on its node; None: they are unknown.
 
-    That they were looked at is written every so often; of a silent source nobody can say that.
+    The time of the last check is renewed every `check_every_s`, but not for a silent source.
     """
     if found is None or capacity.available_capacities or is_kept_by_provisioner(capacity):
         return {}
@@ -86,7 +86,7 @@ def wanted_of(
 
 
 def _is_within(told: str, now: datetime, seconds: float) -> bool:
-    """Whether a time is not longer ago than that, nor ahead."""
+    """True if a time is less than that long ago, and not ahead."""
     try:
         return 0 <= (now - parse_rfc3339(told)).total_seconds() < seconds
     except InvalidTime:
@@ -100,9 +100,9 @@ def _text(at: datetime) -> str:
 def selected_nodes(
     topology: LabelSelector | None, nodes: Iterable[Object], labelled: Callable[[str], Sequence[Object]]
 ) -> list[str]:
-    """The nodes that a capacity object reaches; none for a topology that is missing or makes no sense.
+    """The nodes that a capacity object reaches; none for a missing or invalid topology.
 
-    `labelled` gives the nodes that have a label `key=value`, so that not every node is asked.
+    `labelled` returns the nodes that have a label `key=value`, so that not every node is checked.
     """
     if topology is None:
         return []
@@ -120,14 +120,14 @@ def selected_nodes(
 
 
 class Sharing(NamedTuple):
-    """Classes that draw from the same disks, by what they are to be called."""
+    """The capacity group of classes that share disks."""
 
     group_of: Mapping[str, str]
     problems: tuple[str, ...] = ()
 
 
 def shared_disks(found: Mapping[str, ClassPools]) -> list[tuple[str, ...]]:
-    """Sets of classes, two or more each, that are connected by disks they have in common; in order of their names."""
+    """Sets of two or more classes that are connected by common disks, sorted by name."""
     sets: list[tuple[set[str], set[tuple[str, str]]]] = []
     for name in sorted(found):
         names, disks = {name}, set(found[name].disks)
@@ -140,12 +140,12 @@ def shared_disks(found: Mapping[str, ClassPools]) -> list[tuple[str, ...]]:
 
 
 def partly_shared(found: Mapping[str, ClassPools]) -> set[str]:
-    """Classes that have some of their disks in common with others, and not all."""
+    """Classes that share some of their disks with others, but not all."""
     return {name for names in shared_disks(found) if len({found[each].disks for each in names}) > 1 for name in names}
 
 
 def groups_of(classes: Mapping[str, StorageClass], found: Mapping[str, ClassPools]) -> Sharing:
-    """The capacity group of each class that shares its disks. A name that one of them has already is kept."""
+    """The capacity group of every class that shares its disks. An existing name is kept."""
     group_of: dict[str, str] = {}
     problems: list[str] = []
     for names in shared_disks(found):

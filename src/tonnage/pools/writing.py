@@ -1,5 +1,8 @@
-"""How this program writes, counts and tells: annotations by server-side apply, as one set, so that what is not in it
-any more goes; problems when they come and when they are gone, not every time somebody looks."""
+"""How this program writes, counts and logs.
+
+Annotations are server-side applied as one set, so that what is no longer in it is removed. Problems are logged when
+they come and when they are gone, not at every look.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from tonnage.pools.settings import PROGRAM
 
 
 class PoolsMetrics:
-    """Counters and gauges; `state` of an object is kept, stale or none."""
+    """Counters and gauges; the `state` of an object is kept, stale or none."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._writes = Counter(
@@ -72,16 +75,18 @@ class AnnotationWriter:
         only_as_seen: bool = False,
         on_behalf_of: str = "",
     ) -> None:
-        """Let these be all annotations that this program has on an object; `only_as_seen`, if it is still as it was
-        found. Copies that write to the same object, each on behalf of its node, do not take away what another says.
-        Raises TonnageError."""
+        """Make these all annotations of this program on an object. Raises TonnageError.
+
+        `only_as_seen`: only if it has not changed since. `on_behalf_of`: a node; copies for different nodes do not
+        remove each other's annotations.
+        """
         kind = type(found).__name__
         patch: Doc = {
             "apiVersion": "storage.k8s.io/v1",
             "kind": kind,
             "metadata": {
                 "name": found.name,
-                # Of this life of it: an apply to what is gone would make it.
+                # The uid of the object we saw: an apply to a deleted one would create it.
                 "uid": found.uid,
                 **({"resourceVersion": found.metadata.resource_version} if only_as_seen else {}),
                 **({"namespace": found.metadata.namespace} if found.metadata.namespace else {}),
@@ -100,16 +105,16 @@ class AnnotationWriter:
 
 
 def _manager(node: str) -> str:
-    """Node names may be longer than a field manager's."""
+    """A hash, because node names may be longer than a field manager's."""
     return f"{PROGRAM}-{sha256(node.encode()).hexdigest()[:16]}" if node else PROGRAM
 
 
 MOST_TOLD = 20
-"""Lines for one thing at a time; the rest is a number."""
+"""Lines per object at a time; the rest is a number."""
 
 
 class ToldOnce:
-    """What is wrong with each of several things, as it was last told."""
+    """The problems of several objects, as they were last logged."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, ...]] = {}
@@ -118,7 +123,7 @@ class ToldOnce:
         return sum(map(len, self._known.values()))
 
     def tell(self, thing: str, problems: Iterable[str]) -> None:
-        """What is wrong with a thing now; nothing: it is all right."""
+        """Log new problems of an object, and that it has none any more."""
         now, before = tuple(dict.fromkeys(problems)), self._known.get(thing, ())
         news = [each for each in now if each not in before]
         for problem in news[:MOST_TOLD]:

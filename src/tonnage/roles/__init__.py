@@ -1,17 +1,16 @@
-"""What each program may do at the API server, and why: one file of Kubernetes objects a program; nothing else says it.
+"""What every program may do at the API server, and why: one file of Kubernetes objects per program, and no other place.
 
     scheduler.yaml · provisioner.yaml · pools.yaml            what runs on a real cluster
     controllers.yaml · node.yaml · csi-driver.yaml · node-scaler.yaml · dashboard.yaml     the rest of `tonnage up`
     reader.yaml                                               people, and commands that only look
 
-`tonnage up` creates them and runs its programs by them, manifests and the chart are made from them, and `doctor` asks
-for what stands there. That no right is missing, and none is there that nobody uses, is held by tests:
-docs/security-model.md.
+`tonnage up` creates them, manifests and the chart are made from them, and `doctor` asks for their rights. Tests check
+that no right is missing and none is unused: docs/security-model.md.
 
-A file holds a ServiceAccount, roles, and their bindings. `tonnage-system` in it stands for the namespace that the
-program runs in. A role that the program can do without has the annotation `tonnage.dev/right`, with the name of what is
-lost; its binding too. The comment above a rule is its reason, which `doctor` gives. One that begins with "advised:" is
-about something that is missing without the rule, while pods are still placed rightly.
+A file holds a ServiceAccount, roles and their bindings; `tonnage-system` stands for the program's namespace. A role
+that the program can do without, and its binding, have the annotation `tonnage.dev/right` with the name of what is lost.
+The comment above a rule is its reason, which `doctor` shows; "advised:" means that something is missing without the
+rule, while pods are still placed correctly.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ PROGRAMS: Final = (
     "scheduler", "provisioner", "controllers", "node", "csi-driver", "pools", "node-scaler", "dashboard", "reader",
 )  # fmt: skip
 OWN_NAMESPACE: Final = "tonnage-system"
-"""In the files: the namespace that the program runs in."""
+"""In the files: the program's namespace."""
 RIGHT: Final = "tonnage.dev/right"
 """The annotation of a role that can be left out, and of its binding."""
 _ADVISED: Final = "advised: "
@@ -44,16 +43,16 @@ class RoleRule:
     namespace: str
     """Where it holds; empty is everywhere."""
     right: str
-    """What is lost without its role; empty for one that is needed."""
+    """What is lost without its role; empty if the role is needed."""
     verbs: tuple[str, ...]
     groups: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    """Of objects; empty is all of them."""
+    """Names of objects; empty is all of them."""
     urls: tuple[str, ...] = ()
     reason: str = ""
     is_needed: bool = True
-    """Without it the program's promise does not hold; without others something is missing that `reason` says."""
+    """Without it the program's promise does not hold; without another rule, what `reason` says is missing."""
 
 
 def account_of(program: str) -> str:
@@ -61,7 +60,7 @@ def account_of(program: str) -> str:
 
 
 def text_of(program: str) -> str:
-    """A program's file. Raises ValueError for a program that has none."""
+    """A program's file. Raises ValueError for a program without one."""
     if program not in PROGRAMS:
         raise ValueError(f'there is no role file of "{program}"; there are: {", ".join(PROGRAMS)}')
     return files("tonnage.roles").joinpath(f"{program}.yaml").read_text(encoding="utf-8")
@@ -70,7 +69,7 @@ def text_of(program: str) -> str:
 def documents_of(
     program: str, *, namespace: str = OWN_NAMESPACE, without: Collection[str] = (), prefix: str = ""
 ) -> tuple[Doc, ...]:
-    """The objects of a program in this namespace, `without` some rights; a `prefix` goes before roles and bindings."""
+    """A program's objects in this namespace, `without` some rights; `prefix` is put before roles and bindings."""
     text = text_of(program).replace(f"namespace: {OWN_NAMESPACE}", f"namespace: {namespace}")
     found = [document.value for document in documents(text) if document.value is not None]
     kept = tuple(doc for doc in found if _right(doc) not in without or not _right(doc))
@@ -86,13 +85,13 @@ def documents_of(
 
 
 def rights_of(program: str) -> tuple[str, ...]:
-    """What a program can do without, in the order of the file."""
+    """The rights that a program can do without, in the order of the file."""
     return tuple(dict.fromkeys(filter(None, map(_right, documents_of(program)))))
 
 
 @cache
 def rules_of(program: str, namespace: str = OWN_NAMESPACE) -> tuple[RoleRule, ...]:
-    """Every rule of a program that runs in this namespace, in the order of the file."""
+    """Every rule of a program in this namespace, in the order of the file."""
     reasons = _reasons(text_of(program))
     return tuple(
         _rule(doc, rule, next(reasons))
@@ -124,7 +123,7 @@ def _rule(doc: Doc, rule: dict[str, Any], reason: str) -> RoleRule:
 
 
 def _reasons(text: str) -> Iterator[str]:
-    """The comment above each rule, in the order of the rules; empty for a rule without one."""
+    """The comment above every rule, in order; empty for a rule without one."""
     said: list[str] = []
     for line in text.splitlines():
         words = line.strip()

@@ -1,6 +1,5 @@
-"""The enhancements' stories on a running cluster: what `tonnage demo` runs and end-to-end tests hold true.
+"""The enhancements' stories on a running cluster: `tonnage demo` runs them, and end-to-end tests check them.
 
-`story_runner` runs them: objects applied and shown, decisions explained, waits with an end, claims checked.
-`enhancements` tells the stories, also what happens without their gates. `suites` says on which cluster each story is
-run.
+`story_runner` applies and shows objects, explains decisions, waits with a limit and checks claims. `enhancements` has
+the stories, also without their gates. `suites` says which stories run on which cluster.
 """

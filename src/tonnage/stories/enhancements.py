@@ -94,7 +94,7 @@ async def a_drained_node_gives_its_volumes_away(runner: StoryRunner) -> None:
     await runner.running("db-0")
     volume = await volume_of(runner, "data-db-0")
     note = await written(runner, "db-0", volume, "remember me")
-    # Of the two other nodes one has no disk that is large enough: only capacity tells them apart.
+    # One of the two other nodes has no disk that is large enough: only capacity distinguishes them.
     others = [node for node in ("node-1", "node-2") if node != home]
     runner.say(f"  $ kubectl drain {home}", style="cyan")
     await runner.cordon(home)
@@ -272,9 +272,9 @@ async def period(runner: StoryRunner, seconds: int) -> None:
     await runner.client.patch(CSIDriver, DRIVER_NAME, {"spec": {"nodeAllocatableUpdatePeriodSeconds": seconds}})
 
 
-# The same stories with the gates off: what goes wrong today. A check passes when it does go wrong.
+# The same stories with the gates off: what goes wrong today. A check passes if it does go wrong.
 _LONG_ENOUGH_S = 4.0
-"""How long nothing happens before the stories say that nothing happens; with the gates on it takes a second."""
+"""How long nothing must happen before a story says so; with the gates on it takes a second."""
 
 
 async def claims_are_looked_at_one_by_one(runner: StoryRunner) -> None:
@@ -303,7 +303,7 @@ async def old_figures_are_used_again_and_again(runner: StoryRunner) -> None:
 
 async def a_drained_node_sends_its_pods_anywhere(runner: StoryRunner) -> None:
     """Without CSIStorageCapacityV2, story 3: a drained pod is sent to a node that cannot hold its volume"""
-    # CPU makes node-3 the emptiest of the nodes that are left; its disks have 60Gi.
+    # CPU makes node-3 the emptiest of the remaining nodes; its disks have 60Gi.
     await runner.apply(stateful_set("db", "80Gi"))
     home = await runner.bound("db-0")
     await runner.running("db-0")

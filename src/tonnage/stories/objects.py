@@ -38,7 +38,7 @@ def pod_spec(
     ephemeral: Sequence[str] = (),
     prefers: str = "",
 ) -> Doc:
-    """`node` is the only one it may go to, `prefers` one that it would like best; `ephemeral` are sizes of volumes."""
+    """`node` is the only node it may go to, `prefers` the one it prefers; `ephemeral` are sizes of volumes."""
     volumes: list[Any] = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
     volumes += [
         {"name": f"scratch-{number}", "ephemeral": {"volumeClaimTemplate": {"spec": claim_spec(size)}}}
@@ -66,7 +66,7 @@ def pod_spec(
 
 
 def stateful_set(name: str, size: str, *, cpu: str = "") -> Doc:
-    """One replica with one claim of its own."""
+    """One replica with one claim."""
     mount = {"name": "main", "image": IMAGE, "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
     claims = [{"metadata": {"name": "data"}, "spec": claim_spec(size)}]
     template = pod_spec(cpu=cpu) | {"containers": [mount]}
@@ -86,7 +86,7 @@ def _workload(kind: str, name: str, template: Doc, **more: Any) -> Doc:
 
 
 def pod_of(doc: Doc) -> tuple[Doc | None, list[Doc]]:
-    """The pod that an object is or will make, if it may be placed at once, and the claims that are made for it."""
+    """The pod that an object is or creates, unless it is gated, and the claims created for it."""
     kind, name = doc["kind"], doc["metadata"]["name"]
     if kind == "Pod":
         return (None if doc["spec"].get("schedulingGates") else doc), []
@@ -111,7 +111,7 @@ def _size(spec: Doc) -> str:
 
 
 def described(doc: Doc) -> str:
-    """`PersistentVolumeClaim data-0 100Gi`: what was applied, on one line."""
+    """The object on one line: `PersistentVolumeClaim data-0 100Gi`."""
     kind, name, spec = doc["kind"], doc["metadata"]["name"], doc.get("spec", {})
     if kind == "PersistentVolumeClaim":
         return f"{kind} {name}: {spec['resources']['requests']['storage']}"

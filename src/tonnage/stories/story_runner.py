@@ -1,12 +1,12 @@
-"""Runs stories: a running cluster, a namespace for each story, and a console to write on.
+"""Runs stories: a running cluster, a namespace per story, and a console to write on.
 
     async with runner.story("KEP-5925: …"):
         await runner.apply(claim("data", "100Gi"), pod("db", ["data"]))
         node = await runner.bound("db")
         runner.check("it went to node-2", node == "node-2", node)
 
-Before a pod is applied, the cluster is asked why each node would be refused (the same code as `tonnage explain`). A
-wait that ends without its condition is a claim that did not hold, and ends the story, not the suite.
+Before a pod is applied, the runner explains why nodes would be refused (the same code as `tonnage explain`). A wait
+that times out is a failed check, and ends the story, not the suite.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _LOOK_EVERY_S = 0.1
 
 
 class StoryEnds(TonnageError):
-    """What a story waited for did not come."""
+    """A story waited in vain."""
 
 
 class StoryRunner:
-    """One running cluster and the claims that were made about it."""
+    """One running cluster and the checks made on it."""
 
     def __init__(self, plane: Plane, console: Console, *, clock: Clock) -> None:
         self.plane = plane
@@ -67,7 +67,7 @@ class StoryRunner:
 
     @asynccontextmanager
     async def story(self, title: str) -> AsyncIterator[None]:
-        """A namespace of its own, and afterwards the cluster as it was: no faults, nothing cordoned, all room free."""
+        """Run a story in its own namespace; afterwards remove faults, cordons and volumes."""
         self._stories += 1
         self.namespace = f"story-{self._stories}"
         self.console.print()
@@ -105,7 +105,7 @@ class StoryRunner:
     # -- writes -------------------------------------------------------------------------------------------------------
 
     async def apply(self, *docs: Doc) -> None:
-        """Create objects, shown one a line, and what would be said of each pod."""
+        """Create objects; show one per line, and which nodes are refused to the pods."""
         for doc in docs:
             self.say(f"  + {described(doc)}", style="cyan")
         for doc in docs:
@@ -113,13 +113,13 @@ class StoryRunner:
         await self.create(*docs)
 
     async def explain(self, doc: Doc, *others: Doc) -> None:
-        """Show which nodes would be refused to the pod that an object is, or will make, if it were placed now."""
+        """Show which nodes would be refused to an object's pod if it were placed now."""
         pod, claims = pod_of(doc)
         if pod is not None:
             self._show(await self.explanation_of(pod, *others, *claims))
 
     async def create(self, *docs: Doc) -> None:
-        """Create objects without a word."""
+        """Create objects without output."""
         for doc in docs:
             metadata = doc["metadata"]
             if BY_KIND[doc["apiVersion"], doc["kind"]].namespaced:
@@ -127,13 +127,13 @@ class StoryRunner:
             await self.client.create_doc({**doc, "metadata": metadata})
 
     async def explanation_of(self, pod: Doc, *others: Doc) -> Explanation:
-        """What the scheduler would decide about a pod that is not there yet; claims among `others` come with it."""
+        """What the scheduler would decide about a pod that does not exist yet, with the claims among `others`."""
         with_claims = [doc for doc in others if doc["kind"] == "PersistentVolumeClaim"]
         claims = [self._imagined(PersistentVolumeClaim, doc) for doc in with_claims]
         return self._explain(self._imagined(Pod, pod), [*await self._objects(), *claims])
 
     async def explain_anew(self, name: str) -> Explanation:
-        """What the scheduler would decide about a pod that runs, if it had to be placed again; shown."""
+        """Show and return what the scheduler would decide about a running pod if it had to be placed again."""
         objects = [each for each in await self._objects() if not (isinstance(each, Pod) and each.name == name)]
         pod = await self.pod(name)
         spec = msgspec.structs.replace(pod.spec, node_name="")
@@ -165,7 +165,7 @@ class StoryRunner:
                 self.say(f"    {name}: {answer.name} {why}", style="dim")
 
     def faults(self, *faults: Fault) -> None:
-        """Make these go wrong, and nothing else."""
+        """Set exactly these faults."""
         for fault in faults:
             value = f" {fault.value:g}" if fault.value else ""
             self.say(f"  ! fault {fault.kind}{value} on {fault.node or 'every node'}", style="yellow")
@@ -177,7 +177,7 @@ class StoryRunner:
     # -- looks --------------------------------------------------------------------------------------------------------
 
     async def until(self, what: str, find: Callable[[], Awaitable[T | None]], timeout_s: float = PATIENCE_S) -> T:
-        """Look until something is found, and give it; the page shows what is waited for. Raises StoryEnds."""
+        """Call `find` until it returns something; the console shows `what` is waited for. Raises StoryEnds."""
         give_up_at = self.clock.monotonic() + timeout_s
         with self.console.status(text(f"waiting for {what}")):
             while True:
@@ -197,7 +197,7 @@ class StoryRunner:
 
     async def bound(self, name: str, timeout_s: float = PATIENCE_S) -> str:
         async def node() -> str:
-            with suppress(NotFound):  # its controller may not have made it yet
+            with suppress(NotFound):  # its controller may not have created it yet
                 return (await self.pod(name)).spec.node_name
             return ""
 
@@ -215,7 +215,7 @@ class StoryRunner:
         return await self.until(f"{name} to run", runs, timeout_s)
 
     async def refused(self, name: str, timeout_s: float = PATIENCE_S) -> str:
-        """Why a pod cannot be placed, in the scheduler's words, once it has said so."""
+        """Wait until the scheduler says why a pod cannot be placed; returns its message."""
 
         async def message() -> str:
             conditions = (await self.pod(name)).status.conditions
@@ -231,7 +231,7 @@ class StoryRunner:
         return found
 
     async def events(self, reason: str, about: str = "") -> list[Event]:
-        """Events of this story, by reason and the name of what they are about."""
+        """Events of this story, by reason and the name of their object."""
         found = (await self.client.list(Event, namespace=self.namespace)).items
         return [each for each in found if each.reason == reason and (not about or each.involved_object.name == about)]
 
@@ -244,7 +244,7 @@ class StoryRunner:
         }
 
     def check(self, claim: str, true: bool, found: object = "") -> None:
-        """Write a claim with its evidence, and remember when it does not hold."""
+        """Print a claim with its evidence, and remember it if it does not hold."""
         mark = ("✓", "green") if true else ("✗", "red")
         self.console.print(assembled("  ", mark, f" {claim}"))
         if found != "":

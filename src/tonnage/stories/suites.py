@@ -1,4 +1,4 @@
-"""Which stories are run on which cluster."""
+"""Which stories run on which cluster."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ profiles:
   - name: StorageCapacity
     args: {apiVersion: tonnage.dev/v1alpha1, kind: StorageCapacityArgs, reservation: Object, legacyPools: Strict}
 """
-"""The default profile prefers the most free storage and keeps count of bytes; the second one prefers the least storage
-that is enough; the third reserves whole capacity objects, as KEP-5925 is written."""
+"""The default profile prefers the most free storage and counts bytes; the second prefers the least storage that is
+enough; the third reserves whole capacity objects, as KEP-5925 is written."""
 
 
 @dataclass(frozen=True, slots=True)

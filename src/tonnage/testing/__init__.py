@@ -1,6 +1,6 @@
 """What tests of plugins need, under one name (docs/plugins.md); the modules may change with any release.
 
-The names are loaded when they are first asked for, so that a test which starts programs does not load the scheduler.
+Names are loaded on first use, so that a test which starts programs does not load the scheduler.
 """
 
 from __future__ import annotations

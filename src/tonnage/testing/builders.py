@@ -1,4 +1,4 @@
-"""Objects in one line, for tests: say what matters, the rest is as an API server would fill it in.
+"""Objects in one line, for tests: name what matters, the rest is as an API server would fill it in.
 
 node("a", cpu="4", labels={"zone": "z1"}, taints=["dedicated=db:NoSchedule"])
 pod("web", cpu="100m", node_selector={"zone": "z1"}, labels={"app": "web"})
@@ -72,7 +72,7 @@ def pod(
     metadata: Doc | None = None,
     **extended: str,
 ) -> Pod:
-    """A pod with one container. `on` binds it to a node; `spec`, `status` and `metadata` add what has no word here."""
+    """A pod with one container. `on` binds it to a node; `spec`, `status` and `metadata` add other fields."""
     asked = {"cpu": cpu, "memory": memory, **extended}
     container = {
         "name": "main",
@@ -109,7 +109,7 @@ def info(name: str, **options: Any) -> PodInfo:
 
 
 def cluster_of(*objects: Object) -> Cluster:
-    """A cluster with these nodes, these pods where they say they are, and these storage objects; with all indexes."""
+    """A cluster of these nodes, pods (on their nodes) and storage objects, with all indexes."""
     cluster = Cluster()
     for each in objects:
         if isinstance(each, Node):

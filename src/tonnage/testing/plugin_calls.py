@@ -1,12 +1,12 @@
-"""Asking a plugin in a test: alone, over a small cluster, or together with the default plugins in a whole decision.
+"""Calling a plugin in a test: alone, on a small cluster, or with the default plugins in a whole decision.
 
 cluster = cluster_of(node("a"), node("b", labels={"disk": "old"}))
 filter_results(NotOnOldDisks(None), cluster, pod("web"))      {"b": ("node(s) had old disks",)}
 node_scores(PreferNewDisks(None), cluster, pod("web"))        {"a": 100, "b": 0}
 decide(cluster, pod("web"), NotOnOldDisks).node               "a"
 
-The first two also check what every plugin promises: one answer for each row it is asked about, and the same answer for
-a row whether it is asked about alone or among others. A plugin that breaks it fails the test with an AssertionError.
+The first two also check every plugin's promise: one answer per row, the same whether a row is asked about alone or
+among others. A plugin that breaks it fails the test with an AssertionError.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from tonnage.scheduling.framework import (
 
 
 def filter_results(plugin: FilterPlugin, cluster: Cluster, pod: Pod) -> dict[str, tuple[str, ...]]:
-    """The nodes that a filter refuses for a pod, each with its reasons. PreFilter is asked first if there is one.
+    """Reasons by node that a filter refuses for a pod. PreFilter is called first if there is one.
 
-    A pod that PreFilter turns away is refused on every node, in its words.
+    A pod that PreFilter refuses is refused on every node, with the same reasons.
     """
     cycle = Cycle(PodInfo(pod), cluster)
     existing = np.flatnonzero(cluster.exists).tolist()
@@ -64,7 +64,7 @@ def filter_results(plugin: FilterPlugin, cluster: Cluster, pod: Pod) -> dict[str
 
 
 def node_scores(plugin: ScorePlugin, cluster: Cluster, pod: Pod) -> dict[str, int]:
-    """The scores that a plugin gives to all nodes, normalised and without a weight; {} when PreScore says SKIP."""
+    """A plugin's scores for all nodes, normalised and without a weight; {} if PreScore returns SKIP."""
     cycle = Cycle(PodInfo(pod), cluster)
     cycle.passing = cluster.exists[: cluster.size].copy()
     if isinstance(plugin, PreScorePlugin):
@@ -84,10 +84,10 @@ def node_scores(plugin: ScorePlugin, cluster: Cluster, pod: Pod) -> dict[str, in
 
 
 def decide(cluster: Cluster, pod: Pod, *plugins: type[Plugin], configuration: str = "", seed: int = 0) -> Decision:
-    """One decision with these plugins beside the default ones: its `node`, or a `diagnosis` with a `message()`.
+    """One decision with these plugins and the default ones: its `node`, or a `diagnosis` with a `message()`.
 
     `configuration` is the text of a KubeSchedulerConfiguration, whose first profile decides. Without it the plugins are
-    enabled wherever they can take part, and get no arguments. `seed` chooses between equally good nodes.
+    enabled at all their extension points, without arguments. `seed` chooses between equally good nodes.
     """
     if not configuration:
         enabled = [{"name": plugin.name} for plugin in plugins]
@@ -102,7 +102,7 @@ def decide(cluster: Cluster, pod: Pod, *plugins: type[Plugin], configuration: st
 
 
 def _refusals(plugin: FilterPlugin, cycle: Cycle, rows: Rows) -> list[tuple[str, ...]]:
-    """For each of the rows the reasons against it; none where it passes."""
+    """The reasons against every row; none if it passes."""
     judgement = plugin.filter(cycle, rows)
     if judgement is None:
         return [()] * row_count(rows)

@@ -1,4 +1,4 @@
-"""Storage objects in one line, for tests: say what matters, the rest is as an API server would fill it in.
+"""Storage objects in one line, for tests: name what matters, the rest is as an API server would fill it in.
 
 storage_class("fast", delayed=True)        driver("csi.example", capacity=True, rebuilding=True)
 claim("data-0", "20Gi")                    volume("pv-1", "20Gi", on="node-1", claim="default/data-0")
@@ -40,8 +40,10 @@ def storage_class(
     group: str = "",
     pool_policy: str = "",
 ) -> StorageClass:
-    """A class. `topologies` are its allowed ones: any of the maps, each label key to the values it may have. Classes of
-    one `group` draw from the same pools; the driver picks them by `pool_policy`."""
+    """A class. `topologies` are its allowed ones, as maps of label key to values.
+
+    Classes of one `group` share pools; `pool_policy` is how the driver chooses one.
+    """
     annotations = {CAPACITY_GROUP: group, POOL_POLICY: pool_policy}
     terms = [
         {"matchLabelExpressions": [{"key": key, "values": list(values)} for key, values in term.items()]}
@@ -62,7 +64,7 @@ def storage_class(
 def driver(
     name: str = DRIVER, *, capacity: bool = True, rebuilding: bool = False, pool_policy: str = "", **spec: Any
 ) -> CSIDriver:
-    """A driver that publishes its capacity, unless told otherwise. `spec` adds what has no word here."""
+    """A driver that publishes its capacity by default. `spec` adds other fields."""
     said = {"storageCapacity": capacity, "volumeRebuilding": rebuilding, **spec}
     metadata = meta(name, annotations={POOL_POLICY: pool_policy} if pool_policy else {})
     return convert(CSIDriver, {"kind": "CSIDriver", "metadata": metadata, "spec": said})
@@ -82,7 +84,7 @@ def claim(
     metadata: Doc | None = None,
     spec: Doc | None = None,
 ) -> PersistentVolumeClaim:
-    """A claim; with a `volume` it is bound to it, unless `bound=False` says that the binder has not finished."""
+    """A claim; with a `volume` it is bound to it, unless `bound=False`: the binder has not finished."""
     is_bound = bool(volume) if bound is None else bound
     more = dict(metadata or {})
     annotations = {BIND_COMPLETED: "yes"} if is_bound else {}
@@ -123,7 +125,7 @@ def volume(
     metadata: Doc | None = None,
     spec: Doc | None = None,
 ) -> PersistentVolume:
-    """A volume. `on` confines it to nodes by their hostname label; `claim` (namespace/name) is who has it."""
+    """A volume. `on` confines it to nodes by their hostname label; `claim` is its namespace/name."""
     if on is not None:
         values = [on] if isinstance(on, str) else list(on)
         affinity = {"key": "kubernetes.io/hostname", "operator": "In", "values": values}
@@ -165,7 +167,7 @@ def capacity(
     namespace: str = "kube-system",
     metadata: Doc | None = None,
 ) -> CSIStorageCapacity:
-    """Room for a class on one node, or where a `topology` (a label selector) says; with neither it reaches nobody."""
+    """Capacity for a class on one node, or by `topology` (a label selector); with neither it reaches no node."""
     if node is not None:
         topology = {"matchLabels": {"kubernetes.io/hostname": node}}
     said = {
@@ -186,7 +188,7 @@ def capacity(
 
 
 def csi_node(name: str, limits: Mapping[str, int | None], **metadata: Any) -> CSINode:
-    """The drivers on a node with how many volumes each may attach; None is no limit."""
+    """The drivers on a node with their attach limits; None is no limit."""
     drivers = [
         {"name": each, "nodeID": name, **({"allocatable": {"count": limit}} if limit is not None else {})}
         for each, limit in limits.items()
@@ -197,7 +199,7 @@ def csi_node(name: str, limits: Mapping[str, int | None], **metadata: Any) -> CS
 def attachment(
     name: str, volume: str, node: str, *, attacher: str = DRIVER, attached: bool = True, error: str = ""
 ) -> VolumeAttachment:
-    """A volume on a node; with an `error` it was refused there."""
+    """A volume attached to a node; with an `error` it was refused there."""
     return convert(
         VolumeAttachment,
         {
@@ -219,7 +221,7 @@ def pod_with(name: str, *claims: str, **options: Any) -> Pod:
 
 
 def meta(name: str, namespace: str = "", **more: Any) -> Doc:
-    """Metadata; uid by name, so that references can be written down; a version newer than all before."""
+    """Metadata; the uid is the name, so that references can be written; the version is newer than all before."""
     found: Doc = {"name": name, "uid": f"{namespace}-{name}" if namespace else name}
     if namespace:
         found["namespace"] = namespace

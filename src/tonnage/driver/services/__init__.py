@@ -1,1 +1,1 @@
-"""The CSI services of the driver: gRPC calls in, fields read and checked, answers out."""
+"""The CSI services of the driver: they read and check requests, call the driver, and answer."""

@@ -1,4 +1,4 @@
-"""The Controller service, of all nodes or of one: fields are read; the work is done in `volumes/`."""
+"""The Controller service, of all nodes or of one. It reads requests; `volumes/` does the work."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ CAPABILITIES: Final = (
 
 
 class ControllerService(rpc.ControllerServicer):
-    """The calls about `nodes`, which are all nodes of the driver or the one that the service is bound to."""
+    """The calls about `nodes`: all nodes of the driver, or the one of its socket."""
 
     def __init__(self, driver: Driver, nodes: tuple[str, ...]) -> None:
         self._driver = driver
@@ -77,7 +77,7 @@ class ControllerService(rpc.ControllerServicer):
     async def ControllerExpandVolume(
         self, request: csi.ControllerExpandVolumeRequest, context: object
     ) -> csi.ControllerExpandVolumeResponse:
-        """A folder has no filesystem to grow, and a file is grown here: the node has nothing left to do."""
+        """Leaves nothing to the node: a folder has no filesystem to grow, and a file is grown here."""
         record = self._driver.core.volume(required(request.volume_id, "volume_id"))
         required(request.HasField("capacity_range"), "capacity_range")
         if request.HasField("volume_capability"):
@@ -143,7 +143,7 @@ class ControllerService(rpc.ControllerServicer):
         return messages.condition_response(self._driver.core.folder.contents_of(record))
 
     def _is_mine(self, record: VolumeRecord) -> bool:
-        """A volume of a node that this driver no longer plays is shown where all nodes are."""
+        """A volume of a node that this driver no longer has is shown where all nodes are."""
         return record.node in self._nodes or (self._nodes == self._driver.nodes)
 
     # -- snapshots: the driver's as a whole, on whichever socket they are asked for ----------------------------------
@@ -206,12 +206,12 @@ class ControllerService(rpc.ControllerServicer):
         return csi.ControllerUnpublishVolumeResponse()
 
     async def GetCapacity(self, request: csi.GetCapacityRequest, context: object) -> csi.GetCapacityResponse:
-        """Free bytes of the pools that a volume as described could go to, in whole blocks."""
+        """Free bytes, in whole blocks, of the pools where such a volume could go."""
         parameters = read_parameters(request.parameters)
         try:
             for capability in request.volume_capabilities:
                 messages.read_capability(capability)
-        except StatusError:  # no volume can be made that way, however much is free
+        except StatusError:  # no such volume can be created, however much is free
             return csi.GetCapacityResponse()
         free_bytes = [
             free // BLOCK_BYTES * BLOCK_BYTES

@@ -1,7 +1,7 @@
-"""How the fields of a request are read, and records as CSI shows them. What is missing or cannot be done is refused.
+"""Reads fields of requests, and shows records as CSI messages. Missing and unsupported values are refused.
 
-A list goes by the order in which things were made, and a token is the number of the last one shown: a page goes on
-where the one before it ended, whatever was deleted or made meanwhile.
+Lists are in order of creation, and a token is the number of the last entry shown: a page continues where the last one
+ended, whatever was deleted or created meanwhile.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MODES: Final = frozenset(
         Mode.SINGLE_NODE_MULTI_WRITER,
     }
 )
-"""A volume lives on one node, and can be used there only."""
+"""A volume is on one node, and can be used only there."""
 
 
 def required(value: T, field: str) -> T:
@@ -47,7 +47,7 @@ def absolute(path: str, field: str) -> str:
 
 
 def read_capability(asked: csi.VolumeCapability) -> Capability:
-    """One capability. Raises StatusError with INVALID_ARGUMENT for one that is not complete or not supported."""
+    """Read a capability. Raises StatusError with INVALID_ARGUMENT if it is incomplete or unsupported."""
     access_type: AccessType
     if asked.HasField("block"):
         access_type = "block"
@@ -64,13 +64,13 @@ def read_capability(asked: csi.VolumeCapability) -> Capability:
 
 
 def required_capability(asked: csi.VolumeCapability, is_set: bool) -> Capability:
-    """The capability of a request that has to have one. Raises StatusError with INVALID_ARGUMENT."""
+    """The capability of a request that must have one. Raises StatusError with INVALID_ARGUMENT."""
     required(is_set, "volume_capability")
     return read_capability(asked)
 
 
 def common_access_type(asked: Iterable[csi.VolumeCapability]) -> AccessType:
-    """How a volume of these capabilities is made. Raises StatusError for none, or both at once."""
+    """The one access type of these capabilities. Raises StatusError for none, or for both."""
     types = {read_capability(capability).access_type for capability in asked}
     if len(types) > 1:
         raise invalid_argument("volume_capabilities: a volume is either mounted or used as blocks, not both")
@@ -107,14 +107,14 @@ def snapshot_response(record: SnapshotRecord) -> csi.Snapshot:
 
 
 def condition_response(path: Path) -> csi.VolumeCondition:
-    """How a volume is: well, unless somebody has removed its contents."""
+    """A volume is abnormal if somebody has removed its contents."""
     if path.exists():
         return csi.VolumeCondition(abnormal=False, message="the volume is in its pool")
     return csi.VolumeCondition(abnormal=True, message="the volume's contents are missing from its pool")
 
 
 _MAX_TOKEN = 64
-"""Ours are the digits of an order, which counts volumes."""
+"""Our tokens are the digits of a count of volumes."""
 
 
 def page(records: Iterable[R], max_entries: int, starting_token: str) -> tuple[Sequence[R], str]:

@@ -1,4 +1,4 @@
-"""The Node service of one node: fields are read, `volumes.publish` does the work."""
+"""The Node service of one node. It reads requests; `volumes.publish` does the work."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class NodeService(rpc.NodeServicer):
     async def NodeGetVolumeStats(
         self, request: csi.NodeGetVolumeStatsRequest, context: object
     ) -> csi.NodeGetVolumeStatsResponse:
-        """A block volume has only its size to tell; of a folder the bytes and files that are really in it."""
+        """The size of a block volume; for a folder the bytes and files that are really in it."""
         required(request.volume_id, "volume_id")
         path = required(request.volume_path, "volume_path")
         record = self._driver.uses.require_at(self._node, request.volume_id, path)
@@ -113,7 +113,7 @@ class NodeService(rpc.NodeServicer):
     async def NodeExpandVolume(
         self, request: csi.NodeExpandVolumeRequest, context: object
     ) -> csi.NodeExpandVolumeResponse:
-        """There is no filesystem to grow: what the controller made larger is larger here as well."""
+        """Only checks: there is no filesystem to grow, and the controller has grown the volume."""
         required(request.volume_id, "volume_id")
         path = required(request.volume_path, "volume_path")
         record = self._driver.uses.require_at(self._node, request.volume_id, path)

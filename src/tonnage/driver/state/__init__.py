@@ -1,1 +1,1 @@
-"""What the driver remembers through `kill -9`: records, volume contents, and what each pool has allocated."""
+"""What the driver keeps through `kill -9`: records, contents of volumes, and what pools have allocated."""

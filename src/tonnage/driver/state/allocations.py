@@ -1,4 +1,4 @@
-"""What is allocated: every record in memory, the bytes of each pool and the attach slots of each node. No I/O.
+"""What is allocated: all records in memory, the bytes of pools and the attach slots of nodes. No I/O.
 
 free of a pool = its size - volumes and snapshots in it - unknown contents - what calls under way have reserved
 """
@@ -15,14 +15,14 @@ from tonnage.driver.state.records import SnapshotRecord, VolumeRecord
 
 
 class Allocations:
-    """What there is. `volumes` and `snapshots` are by id, and only `put` and `remove` change them."""
+    """All records. `volumes` and `snapshots` are by id; only `put` and `remove` change them."""
 
     def __init__(self, pools: Mapping[str, tuple[int, ...]]) -> None:
         self.pools = dict(pools)
         self.volumes: dict[str, VolumeRecord] = {}
         self.snapshots: dict[str, SnapshotRecord] = {}
         self.unknown_bytes: dict[Path, int] = {}
-        """What contents take that no record names, by their path; only `put_unknown` and `drop_unknown` change it."""
+        """Bytes of contents that no record names, by path; only `put_unknown` and `drop_unknown` change it."""
         self._used_bytes: Counter[PoolId] = Counter()
         self._reserved_bytes: Counter[PoolId] = Counter()
         self._users: defaultdict[str, set[str]] = defaultdict(set)
@@ -41,7 +41,7 @@ class Allocations:
             self._users[node].add(record.id)
 
     def remove(self, record: VolumeRecord | SnapshotRecord) -> None:
-        """Take out what there is of this volume or snapshot; nothing happens if there is none."""
+        """Remove this volume or snapshot, if it is there."""
         known = self.known(record)
         if known is None:
             return
@@ -54,11 +54,11 @@ class Allocations:
             self._users[node].discard(known.id)
 
     def known(self, record: VolumeRecord | SnapshotRecord) -> VolumeRecord | SnapshotRecord | None:
-        """The record that there is now of the same volume or snapshot."""
+        """The current record of the same volume or snapshot."""
         return (self.volumes if isinstance(record, VolumeRecord) else self.snapshots).get(record.id)
 
     def put_unknown(self, place: PoolId, path: Path, size_bytes: int) -> None:
-        """Count contents that no record names: their bytes are taken, whosever they are."""
+        """Count contents that no record names: their bytes are used, whoever owns them."""
         self._used_bytes[place] += size_bytes - self.unknown_bytes.get(path, 0)
         self.unknown_bytes[path] = size_bytes
 
@@ -66,12 +66,12 @@ class Allocations:
         self._used_bytes[place] -= self.unknown_bytes.pop(path, 0)
 
     def next_order(self) -> int:
-        """A number for the next record, higher than any before it."""
+        """A number for the next record, higher than all before."""
         self._last_order += 1
         return self._last_order
 
     def free_bytes(self, node: str) -> tuple[int, ...]:
-        """What each pool of a node has free. A pool that was made smaller than what is in it has nothing, not less."""
+        """Free bytes of every pool of a node; 0 for a pool that is smaller than its contents."""
         return tuple(
             max(size - self._used_bytes[PoolId(node, number)] - self._reserved_bytes[PoolId(node, number)], 0)
             for number, size in enumerate(self.pools.get(node, ()))
@@ -79,7 +79,7 @@ class Allocations:
 
     @contextmanager
     def reserving_bytes(self, pool_id: PoolId, number_bytes: int) -> Iterator[None]:
-        """Nobody else gets these bytes while the block runs; it puts what it has made of them before it ends."""
+        """Reserve these bytes while the block runs; the block must `put` its record before it ends."""
         self._reserved_bytes[pool_id] += number_bytes
         try:
             yield
@@ -87,7 +87,7 @@ class Allocations:
             self._reserved_bytes[pool_id] -= number_bytes
 
     def slots_in_use(self, node: str) -> frozenset[str]:
-        """The volumes that take an attach slot of a node, those of calls under way included."""
+        """The volumes that take an attach slot of a node, including calls under way."""
         return frozenset(self._users[node] | self._reserved_slots[node])
 
     @contextmanager

@@ -1,7 +1,7 @@
-"""The volumes themselves: a folder, or a sparse file that is as long as the volume is large. Everything here blocks.
+"""The contents of volumes: a folder, or a sparse file as long as the volume is large. Everything here blocks.
 
-Copies keep holes, links, times and modes; sockets, pipes and devices stay behind. Nothing is ever replaced: what is in
-the place of new contents is somebody's. When contents are removed, a link is not followed, and a mount not entered.
+Copies keep holes, links, times and modes; sockets, pipes and devices are left out. Nothing is ever replaced: whatever
+is in the place of new contents belongs to somebody. Removing follows no links and enters no mounts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOUNTS: Final = Path("/proc/self/mountinfo")
 
 
 class ForeignContents(TonnageError):
-    """What lies at a volume's place is not what this driver put there. It was not touched."""
+    """Something that this driver did not put there is at a volume's place. It was not touched."""
 
     def __init__(self, path: Path, problem: str, *, hint: str) -> None:
         self.path = path
@@ -31,7 +31,7 @@ class ForeignContents(TonnageError):
 
 
 def make(path: Path, access_type: AccessType, size_bytes: int) -> None:
-    """Empty contents, on disk when this returns. Raises FileExistsError when something is there."""
+    """Create empty contents, synced to disk. Raises FileExistsError if something is there."""
     if access_type == "block":
         with os.fdopen(_new_file(path), "wb") as file:
             file.truncate(size_bytes)
@@ -42,7 +42,7 @@ def make(path: Path, access_type: AccessType, size_bytes: int) -> None:
 
 
 def copy(source: Path, path: Path, access_type: AccessType, size_bytes: int) -> None:
-    """Copy contents, on disk when this returns. Raises FileExistsError, or ForeignContents of the source."""
+    """Copy contents, synced to disk. Raises FileExistsError, or ForeignContents for the source."""
     require(source, access_type)
     if access_type == "block":
         _copy_file(str(source), str(path))
@@ -55,7 +55,7 @@ def copy(source: Path, path: Path, access_type: AccessType, size_bytes: int) -> 
 
 
 def grow(path: Path, access_type: AccessType, size_bytes: int) -> None:
-    """Make room for `size_bytes`; never cuts anything off. A folder grows by itself."""
+    """Grow contents to `size_bytes`; never shortens. A folder needs nothing."""
     require(path, access_type)
     if access_type == "block":
         fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -81,10 +81,10 @@ def require(path: Path, access_type: AccessType) -> None:
 
 
 def require_no_mounts(path: Path, mounts: Path = _MOUNTS) -> None:
-    """Raises ForeignContents when something is mounted in a folder: to remove the one would remove the other."""
+    """Raises ForeignContents if something is mounted in a folder: removing the folder would remove it, too."""
     try:
         lines = mounts.read_text(errors="surrogateescape").splitlines()
-    except OSError:  # another system, which tells it otherwise: the kernel refuses to remove a mount point
+    except OSError:  # another system without this file: its kernel refuses to remove a mount point
         return
     place = path.parent.resolve() / path.name
     for line in lines:
@@ -94,7 +94,7 @@ def require_no_mounts(path: Path, mounts: Path = _MOUNTS) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove contents, all or what is left of them. Raises ForeignContents for a mount in them."""
+    """Remove contents, or what is left of them. Raises ForeignContents for a mount in them."""
     if path.is_dir() and not path.is_symlink():
         require_no_mounts(path)
         shutil.rmtree(path)
@@ -103,7 +103,7 @@ def remove(path: Path) -> None:
 
 
 def remove_empty(path: Path, access_type: AccessType) -> bool:
-    """Remove contents that hold nothing; True if they are gone, False if something is in them, or they are others'."""
+    """Remove empty contents; True if they are gone, False if they hold something or are foreign."""
     try:
         require(path, access_type)
         if access_type == "mount":
@@ -120,7 +120,7 @@ def remove_empty(path: Path, access_type: AccessType) -> bool:
 
 
 def move(path: Path, to: Path, access_type: AccessType) -> None:
-    """Move contents within a pool, on disk at return. Raises FileExistsError, ForeignContents, FileNotFoundError."""
+    """Move contents within a pool, synced to disk. Raises FileExistsError, ForeignContents, FileNotFoundError."""
     require(path, access_type)
     if os.path.lexists(to):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(to))
@@ -133,7 +133,7 @@ def move(path: Path, to: Path, access_type: AccessType) -> None:
 
 
 def usage(path: Path) -> tuple[int, int]:
-    """`(bytes, inodes)` that contents really take on disk. Files that go while this looks are not counted."""
+    """`(bytes, inodes)` that contents take on disk. Files that vanish meanwhile are not counted."""
     used_bytes = inodes = 0
     folders = [path]
     while folders:
@@ -150,12 +150,12 @@ def usage(path: Path) -> tuple[int, int]:
 
 
 def _holds_data(path: Path) -> bool:
-    """Whether any part of a file was ever written: a sparse file that never was is one hole."""
+    """True if any part of a file was written: an untouched sparse file is one hole."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.lseek(fd, 0, os.SEEK_DATA)
     except OSError as exc:
-        if exc.errno == errno.ENXIO:  # nothing but a hole until the end
+        if exc.errno == errno.ENXIO:  # one hole until the end
             return False
         raise
     finally:
@@ -185,7 +185,7 @@ def _copy_file(source: str, path: str) -> str:
             try:
                 at = os.lseek(old_fd, at, os.SEEK_DATA)
             except OSError as exc:
-                if exc.errno != errno.ENXIO:  # a disk that fails must not pass for a hole
+                if exc.errno != errno.ENXIO:  # a failing disk must not pass for a hole
                     raise
                 break
             at = _copy_data(old_fd, new_fd, at, os.lseek(old_fd, at, os.SEEK_HOLE))
@@ -200,7 +200,7 @@ def _copy_file(source: str, path: str) -> str:
 def _copy_data(old_fd: int, new_fd: int, at: int, end: int) -> int:
     while at < end:
         data = os.pread(old_fd, min(_CHUNK_BYTES, end - at), at)
-        if not data:  # cut short while it was read
+        if not data:  # shortened while it was read
             return end
         at += os.pwrite(new_fd, data, at)
     return at

@@ -1,11 +1,11 @@
-"""The state folder: records (`records.py`), contents beside them, and one rule for what a death leaves.
+"""The state folder: records (`records.py`), contents beside them, and one rule for recovery after a crash.
 
-    STATE/.lock                               held by the driver that runs
+    STATE/.lock                               held by the running driver
     STATE/.quarantine/                        where `tonnage csi-driver-quarantine` moves unknown contents
     STATE/<node>/pool-<n>/vol-…               contents: a folder (mount) or a sparse file (block)
 
-The rule: nothing that may be data is ever removed. What a call leaves when it dies is told by its intent. Contents that
-neither a record nor an intent names are unknown: they stay, and count as used.
+The rule: nothing that may be data is ever removed. The intent of a call tells what the call left when it died. Contents
+that neither a record nor an intent names are unknown: they stay, and count as used.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _log = logs.logger(__name__)
 
 
 class StateFolder:
-    """Everything here blocks and is meant for a thread, but for `contents_path`."""
+    """The folder on disk. Everything here blocks and belongs into a thread, except `contents_path`."""
 
     def __init__(self, path: Path) -> None:
-        """Lock the folder for this process; nothing else is made in it before `prepare`. Raises StateFolderError."""
+        """Lock the folder for this process; `prepare` creates the rest. Raises StateFolderError."""
         self.path = path.absolute()
         self.intents = Intents(self.path)
         try:
@@ -69,20 +69,20 @@ class StateFolder:
 
     @property
     def is_new(self) -> bool:
-        """Whether no driver has ever kept records here."""
+        """True if no driver has ever kept records here."""
         return not os.path.lexists(self.path / VOLUMES)
 
     def prepare(self) -> None:
-        """Make the folders of records and intents, and remove what a death left of those. Raises NotOurs."""
+        """Create the folders of records and intents, and remove half-written files. Raises NotOurs."""
         for folder in (self.path / VOLUMES, self.path / SNAPSHOTS):
             own_folder(folder)
             for path in folder.iterdir():
                 if _HALF.fullmatch(path.name) and path.is_file() and not path.is_symlink():
-                    path.unlink()  # the record that was to be replaced is whole, or its call had not been answered
+                    path.unlink()  # the record it should have replaced is whole, or its call was never answered
         self.intents.prepare()
 
     def close(self) -> None:
-        """Let go of the folder. The kernel does the same for a process that dies."""
+        """Unlock the folder. The kernel does so for a process that dies."""
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
@@ -91,7 +91,7 @@ class StateFolder:
         return self.path / (VOLUMES if isinstance(record, VolumeRecord) else SNAPSHOTS) / f"{record.id}.json"
 
     def save(self, record: VolumeRecord | SnapshotRecord) -> None:
-        """Make this the record; it is on disk when this returns."""
+        """Write or replace the record, synced to disk."""
         path, aside = self.record_path(record), f"{record.id}.new"
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -102,7 +102,7 @@ class StateFolder:
             os.close(folder)
 
     def forget(self, record: VolumeRecord | SnapshotRecord) -> None:
-        """Remove a record; it is gone from disk when this returns."""
+        """Remove a record, synced to disk."""
         path = self.record_path(record)
         path.unlink(missing_ok=True)
         sync_folder(path.parent)
@@ -116,10 +116,9 @@ class StateFolder:
     # -- calls, each with its intent before it ------------------------------------------------------------------------
 
     def add(self, record: VolumeRecord | SnapshotRecord, source: Path | None = None) -> None:
-        """Make contents, empty or a copy of others, and the record of them.
+        """Create contents, empty or a copy of `source`, and their record.
 
-        Raises ForeignContents when something is in their place, FileNotFoundError without a source; nothing is left
-        then.
+        Raises ForeignContents if something is in their place, FileNotFoundError without a source; then nothing is left.
         """
         path = self._new_place(record)
         intent = intent_of("make" if source is None else "copy", record)
@@ -139,7 +138,7 @@ class StateFolder:
         self.intents.drop(intent)
 
     def move(self, record: VolumeRecord, moved: VolumeRecord) -> Intent:
-        """Copy contents to where `moved` has them, make it the record, and set the old contents aside, for `finish`."""
+        """Copy contents to the place of `moved`, make it the record, and set the old contents aside for `finish`."""
         self._new_place(moved)
         old, copied, removed = self.contents_of(record), intent_of("copy", moved), intent_of("remove", record)
         self.intents.write(copied)
@@ -161,7 +160,7 @@ class StateFolder:
         return removed
 
     def retire(self, record: VolumeRecord | SnapshotRecord) -> Intent:
-        """Set contents aside, for `finish`, and forget their record. Raises ForeignContents for what is not ours."""
+        """Set contents aside for `finish`, and remove their record. Raises ForeignContents for foreign contents."""
         path, intent = self.contents_of(record), intent_of("remove", record)
         aside = self._aside(intent)
         if os.path.lexists(path):
@@ -179,7 +178,7 @@ class StateFolder:
         return intent
 
     def finish(self, intent: Intent) -> Path | None:
-        """Remove what was set aside; the path of what could not be, which the next start tries again."""
+        """Remove contents that were set aside; returns the path if that failed, and the next start tries again."""
         aside = self._aside(intent)
         try:
             contents.remove(aside)
@@ -192,7 +191,7 @@ class StateFolder:
     # -- after a death ------------------------------------------------------------------------------------------------
 
     def recover(self, records: Iterable[VolumeRecord | SnapshotRecord]) -> list[Path]:
-        """Put right what intents say was interrupted; returns the removed paths. What no intent describes stays."""
+        """Finish or undo what intents say was interrupted; returns the removed paths. Everything else stays."""
         known = {self.contents_of(record): record for record in records}
         removed: list[Path] = []
         for intent in self.intents.all():
@@ -229,7 +228,7 @@ class StateFolder:
         return None
 
     def _undo(self, intent: Intent) -> None:
-        """Take back what a call that failed has made. What cannot be taken back is left to the next start."""
+        """Undo what a failed call has made. If that fails, the next start does it."""
         try:
             if intent.action == "make":
                 contents.remove_empty(self.contents_path(intent.pool_id, intent.id), intent.access_type)
@@ -241,22 +240,22 @@ class StateFolder:
         self.intents.drop(intent)
 
     def _take_back(self, intent: Intent, record: VolumeRecord | SnapshotRecord) -> None:
-        """Undo a call that failed to add a record: the record first, as nothing may point to what is not there."""
+        """Undo a failed call that added a record: the record first, because no record may name missing contents."""
         try:
             self.forget(record)
-        except OSError as exc:  # the record may be there, and so is what it names: the next start sees which it is
+        except OSError as exc:  # record and contents may both be there: the next start decides
             _log.warning("A record cannot be taken back; the next start looks again", id=record.id, err=str(exc))
             return
         self._undo(intent)
 
     def _move_back(self, record: VolumeRecord | SnapshotRecord, removed: Intent, copied: Intent | None = None) -> None:
-        """Undo a call that failed after it had set contents aside: the record and its contents are as they were."""
+        """Undo a failed call that had set contents aside: restore the record and its contents."""
         path, aside = self.contents_of(record), self._aside(removed)
         try:
             if os.path.lexists(aside):
                 contents.move(aside, path, record.access_type)
             self.save(record)
-        except OSError as exc:  # both are on disk, and the intents beside them: the next start goes by the record
+        except OSError as exc:  # both are on disk, with their intents: the next start follows the record
             _log.error("Contents cannot be put back; the next start does it", id=record.id, err=str(exc))
             return
         if copied is not None:
@@ -275,7 +274,7 @@ class StateFolder:
             contents.move(self._aside(intent), self.contents_of(record), record.access_type)
 
     def _new_place(self, record: VolumeRecord | SnapshotRecord) -> Path:
-        """Where contents are about to come, in a pool that is there. Raises ForeignContents when something is there."""
+        """The path for new contents, in a pool that exists. Raises ForeignContents if something is there."""
         path = self.contents_of(record)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._require_pool(record.pool_id)

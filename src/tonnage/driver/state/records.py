@@ -52,14 +52,14 @@ class Publication(msgspec.Struct, frozen=True):
 
 
 class Staging(msgspec.Struct, frozen=True):
-    """A volume that is staged on a node, at a path that is the caller's."""
+    """A volume staged on a node, at a path of the caller's choice."""
 
     path: str
     capability: Capability
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A volume that a pod of a node sees at a path."""
+    """A volume published to a pod of a node, at a path."""
 
     node: str
     path: str
@@ -73,7 +73,7 @@ class VolumeOrigin(msgspec.Struct, frozen=True):
 
 
 class InPool(msgspec.Struct, frozen=True, kw_only=True):
-    """Something about contents in a pool of a node."""
+    """Base of what describes contents in a pool of a node."""
 
     node: str
     pool: int
@@ -85,7 +85,7 @@ class InPool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VolumeRecord(InPool, frozen=True, kw_only=True):
-    """One volume. `order` counts volumes as they are made, and lists go by it."""
+    """One volume. `order` counts volumes as they are created; lists are sorted by it."""
 
     volume_id: str
     name: str
@@ -93,7 +93,7 @@ class VolumeRecord(InPool, frozen=True, kw_only=True):
     capacity_bytes: int
     parameters: dict[str, str] = {}
     mutable_parameters: dict[str, str] = {}
-    """What a VolumeAttributesClass asked for last."""
+    """The last parameters of a VolumeAttributesClass."""
     source: VolumeOrigin | None = None
     published: dict[str, Publication] = {}
     staged: dict[str, Staging] = {}
@@ -109,11 +109,11 @@ class VolumeRecord(InPool, frozen=True, kw_only=True):
 
     @property
     def users(self) -> frozenset[str]:
-        """The nodes that use this volume; it takes one attach slot on each."""
+        """The nodes that use this volume; it takes one attach slot on every one."""
         return frozenset({*self.published, *self.staged, *(target.node for target in self.targets)})
 
     def without_users(self, nodes: frozenset[str]) -> VolumeRecord:
-        """The same volume, no longer in use on these nodes."""
+        """The same volume, no longer used on these nodes."""
         return msgspec.structs.replace(
             self,
             published={node: known for node, known in self.published.items() if node not in nodes},
@@ -123,7 +123,7 @@ class VolumeRecord(InPool, frozen=True, kw_only=True):
 
 
 class SnapshotRecord(InPool, frozen=True, kw_only=True):
-    """One snapshot: a copy, which takes its own room in a pool and outlives its volume."""
+    """One snapshot: a copy, which takes its own space in a pool and outlives its volume."""
 
     snapshot_id: str
     name: str
@@ -138,7 +138,7 @@ class SnapshotRecord(InPool, frozen=True, kw_only=True):
 
 
 def volume_id_of(name: str) -> str:
-    """The id of the volume of this name, always the same: whoever asks twice is given one volume, whatever died."""
+    """The id of the volume of this name, always the same: a repeated request gets the same volume."""
     return f"vol-{_digest(name)}"
 
 
@@ -147,12 +147,12 @@ def snapshot_id_of(name: str) -> str:
 
 
 def is_contents_id(text: str) -> bool:
-    """Whether this driver gives such ids to volumes or snapshots."""
+    """True for an id in this driver's form."""
     return _CONTENTS_ID.fullmatch(text) is not None
 
 
 def is_node_id(text: str) -> bool:
-    """Whether a node can have this id: each node has a folder of its name."""
+    """True if a node can have this id: it becomes the name of a folder."""
     return bool(text) and "/" not in text and "\0" not in text and not text.startswith(".")
 
 
@@ -171,14 +171,14 @@ class StateFolderError(TonnageError):
 
 
 def read_records(state_dir: Path) -> list[VolumeRecord | SnapshotRecord]:
-    """Every record, volumes first, also for one who does not hold the folder. Raises StateFolderError."""
+    """Every record, volumes first; also for a process that does not hold the lock. Raises StateFolderError."""
     volumes = (_read(path, VolumeRecord) for path in sorted((state_dir / VOLUMES).glob("*.json")))
     snapshots = (_read(path, SnapshotRecord) for path in sorted((state_dir / SNAPSHOTS).glob("*.json")))
     return [record for record in (*volumes, *snapshots) if record is not None]
 
 
 def _read(path: Path, kind: type[R]) -> R | None:
-    """A record; None for one that is gone by now. What it says leads nowhere but to its own contents."""
+    """Read a record; None if it is gone by now. A record can only lead to its own contents."""
     try:
         record = msgspec.json.decode(read_own(path), type=kind)
         if record.id != path.stem or not is_contents_id(record.id):
@@ -215,7 +215,7 @@ class Intent(InPool, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def intent_of(action: Action, record: VolumeRecord | SnapshotRecord) -> Intent:
-    """An intent about the contents of a record, with a token that was never used."""
+    """An intent about a record's contents, with a new token."""
     return Intent(
         token=secrets.token_hex(_TOKEN_BYTES),
         action=action,
@@ -233,27 +233,27 @@ class Intents:
         self._folder = state_dir / FOLDER_NAME
 
     def prepare(self) -> None:
-        """Make the folder, and remove intents that were half written: their calls had not begun."""
+        """Create the folder, and remove half-written intents: their calls had not begun."""
         own_folder(self._folder)
         for path in self._folder.glob(".*.json.*"):
             with suppress(OSError):
                 path.unlink()
 
     def write(self, intent: Intent) -> None:
-        """Have an intent on disk, for good."""
+        """Write an intent, synced to disk."""
         write_private(self._path(intent), msgspec.json.encode(intent))
 
     def drop(self, intent: Intent) -> None:
-        """Nothing is left to do. Not synced: an intent that comes back after a power cut finds nothing to do."""
+        """Remove an intent that is done. Not synced: if it comes back after a power cut, it finds nothing to do."""
         self._path(intent).unlink(missing_ok=True)
 
     def all(self) -> list[Intent]:
-        """Every intent that can be read. One that cannot be is logged and left: what it named is then unknown."""
+        """Every readable intent. Others are logged and left: the contents they name are then unknown."""
         found: list[Intent] = []
         for path in sorted(self._folder.glob("*.json")):
             try:
                 found.append(_checked(path, msgspec.json.decode(read_own(path), type=Intent)))
-            except FileNotFoundError:  # its call has come to its end
+            except FileNotFoundError:  # its call has ended
                 continue
             except (TonnageError, OSError, ValueError, msgspec.MsgspecError) as exc:
                 _log.warning("An intent cannot be read, and is left alone", path=str(path), err=str(exc))

@@ -1,7 +1,7 @@
-"""Contents that no record names: kept, counted as used, told, and moved away only when somebody asks for it.
+"""Contents that no record names: kept, counted as used, reported, and moved away only on request.
 
-They come from a record that was lost, a backup restored without its records, a pool used for something else. Any of it
-may be data. `tonnage csi-driver-quarantine` moves it to STATE/.quarantine, where it counts no more.
+They come from a lost record, a backup restored without its records, or a pool used for something else, and may be data.
+`tonnage csi-driver-quarantine` moves them to STATE/.quarantine, where they no longer count.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tonnage.private_files import own_folder, require_own_folder, sync_folder
 QUARANTINE: Final = ".quarantine"
 _POOL: Final = re.compile(r"pool-(0|[1-9][0-9]*)")
 _LOST_AND_FOUND: Final = "lost+found"
-"""What a filesystem brings along: no contents, unless a check has put some there."""
+"""A filesystem creates this folder; it counts as contents only if fsck has put something there."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class UnknownContents:
-    """Something in a pool that no record names. `size_bytes` is what it takes, at least."""
+    """Something in a pool that no record names. `size_bytes` is at least what it takes."""
 
     path: Path
     place: PoolId
@@ -35,10 +35,10 @@ class UnknownContents:
 
 
 def unknown_contents(state_dir: Path, *, in_use: bool) -> list[UnknownContents]:
-    """What is unknown in a state folder, also in one that a driver is using. Raises StateFolderError, NotOurs.
+    """The unknown contents of a state folder, also while a driver uses it. Raises StateFolderError, NotOurs.
 
-    Seen first is what lies there, then intents, then records: a call under way has one or the other at every instant.
-    Where the folder is not `in_use`, no call is under way, and what an intent names is unknown too.
+    Contents are read first, then intents, then records: a call under way has one or the other at every instant. In a
+    folder not `in_use` no call is under way, and contents that an intent names are unknown, too.
     """
     found = list(_in_pools(state_dir))
     named: set[Path] = set()
@@ -58,7 +58,7 @@ def place_of(path: Path) -> PoolId:
 
 
 def measured_bytes(path: Path) -> int:
-    """What contents take of a pool: what is on disk, and for a file its length, which was promised."""
+    """Bytes that contents take of a pool: what is on disk and, for a file, at least its length, which was promised."""
     used_bytes = contents.usage(path)[0]
     try:
         return max(used_bytes, path.lstat().st_size) if path.is_file() and not path.is_symlink() else used_bytes
@@ -69,7 +69,7 @@ def measured_bytes(path: Path) -> int:
 def require_records(
     folder: StateFolder, records: Iterable[VolumeRecord | SnapshotRecord], unknown: list[UnknownContents]
 ) -> None:
-    """Raises StateFolderError for a folder with contents and without a single record: one or the other is wrong."""
+    """Raises StateFolderError for a folder with contents and without a single record: one of them is wrong."""
     if any(True for _ in records):
         return
     if unknown:
@@ -88,7 +88,7 @@ def require_records(
 
 
 def quarantine(folder: StateFolder, chosen: Iterable[UnknownContents]) -> Iterator[tuple[Path, Path]]:
-    """Move unknown contents out of their pools, whole; gives where each was and where it is now. Raises OSError."""
+    """Move unknown contents out of their pools; yields (old path, new path). Raises OSError."""
     for found in chosen:
         relative = found.path.relative_to(folder.path)
         to = folder.path / QUARANTINE / relative
@@ -105,7 +105,7 @@ def quarantine(folder: StateFolder, chosen: Iterable[UnknownContents]) -> Iterat
 
 
 def _in_pools(state_dir: Path) -> Iterator[tuple[Path, PoolId]]:
-    """Everything that lies in a pool. Raises NotOurs for a pool that is a link or somebody else's."""
+    """Everything in the pools. Raises NotOurs for a pool that is a link or somebody else's."""
     for node in _folders(state_dir):
         if node.name.startswith("."):
             continue
@@ -121,7 +121,7 @@ def _in_pools(state_dir: Path) -> Iterator[tuple[Path, PoolId]]:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """The folders in a folder, links to some included: those are not passed over, but refused."""
+    """The folders in a folder, including links to folders, which the caller refuses."""
     try:
         return sorted(path for path in folder.iterdir() if path.is_dir())
     except FileNotFoundError:
@@ -129,7 +129,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _first_file(folder: Path) -> Path | None:
-    """Something below a folder that is no folder, besides our own lock."""
+    """Something below a folder that is not a folder, besides our own lock."""
     for at, folders, files in os.walk(folder, onerror=_raise):
         for name in sorted((*files, *(each for each in folders if (Path(at) / each).is_symlink()))):
             path = Path(at) / name
@@ -146,4 +146,4 @@ def _is_empty_folder(path: Path) -> bool:
     try:
         return not path.is_symlink() and path.is_dir() and next(path.iterdir(), None) is None
     except PermissionError:
-        return True  # lost+found is root's; what is in it is root's to look at
+        return True  # lost+found is root's; only root can look into it

@@ -1,1 +1,1 @@
-"""What the driver does with volumes: create, publish, stage, grow, snapshot, rebuild, delete."""
+"""What the driver does with volumes: create, publish, stage, expand, snapshot, rebuild, delete."""

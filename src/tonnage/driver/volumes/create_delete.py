@@ -1,7 +1,7 @@
-"""Volumes made, deleted and grown, and snapshots made and deleted.
+"""Creates, deletes and expands volumes, and creates and deletes snapshots.
 
-An id comes from a name, so that asking twice finds the first one's work. A snapshot is a copy in its volume's pool; it
-outlives its volume, and a volume made from it may live on any node.
+An id comes from a name, so a repeated request finds the first one's work. A snapshot is a copy in its volume's pool; it
+outlives its volume, and a volume made from it may be on any node.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from tonnage.driver.volumes.publish import Rebuilder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeRequest:
-    """A volume as it is asked for; `nodes` are those that the asked service is for."""
+    """A requested volume. `nodes` are the nodes of the service that got the request."""
 
     name: str
     nodes: Sequence[str]
@@ -65,7 +65,7 @@ class Volumes:
         self._rebuilder = rebuilder
 
     async def create(self, wanted: VolumeRequest) -> VolumeRecord:
-        """The volume of this name, made if there is none. Raises StatusError as CreateVolume does."""
+        """The volume of this name, created if there is none. Raises StatusError as CreateVolume does."""
         core, volume_id = self._core, volume_id_of(wanted.name)
         async with core.locks.hold(volume_id, *([wanted.source.id] if wanted.source else [])):
             known = core.allocations.volumes.get(volume_id)
@@ -92,10 +92,10 @@ class Volumes:
             return record
 
     async def _on_wanted_node(self, known: VolumeRecord, wanted: VolumeRequest) -> VolumeRecord:
-        """The volume that was made for this name before. Raises StatusError with ALREADY_EXISTS if it is another.
+        """The volume that exists for this name. Raises StatusError with ALREADY_EXISTS if it differs.
 
-        One that only lies elsewhere is brought where it is wanted: its provisioner died before it had the answer, and
-        nobody knows of it. One that is used, or may not leave its node, is refused.
+        A volume that only lies elsewhere is moved to where it is wanted: its provisioner died before it got the answer,
+        and nobody knows of it. A volume that is used, or may not leave its node, is refused.
         """
         core, differs = self._core, _difference(known, wanted)
         is_elsewhere = known.node not in wanted.nodes or not admits(wanted.requirement, known.node)
@@ -109,7 +109,7 @@ class Volumes:
         return known
 
     async def delete(self, volume_id: str, nodes: Sequence[str]) -> None:
-        """See to it that there is no such volume. Raises StatusError with FAILED_PRECONDITION while it is in use."""
+        """Delete a volume if it exists. Raises StatusError with FAILED_PRECONDITION while it is in use."""
         core = self._core
         async with core.locks.hold(volume_id):
             record = core.allocations.volumes.get(volume_id)
@@ -123,7 +123,7 @@ class Volumes:
             await core.remove(record)
 
     async def expand(self, volume_id: str, required_bytes: int, limit_bytes: int) -> VolumeRecord:
-        """The volume, grown. Raises StatusError: OUT_OF_RANGE for never, RESOURCE_EXHAUSTED for not now."""
+        """Expand a volume. Raises StatusError: OUT_OF_RANGE for never, RESOURCE_EXHAUSTED for not now."""
         core = self._core
         async with core.locks.hold(volume_id):
             record = core.volume(volume_id)
@@ -147,7 +147,7 @@ class Volumes:
             return grown
 
     async def modify(self, volume_id: str, parameters: dict[str, str]) -> VolumeRecord:
-        """Give a volume other attributes; those that are not named stay. Raises StatusError."""
+        """Change a volume's mutable parameters; others stay. Raises StatusError."""
         core = self._core
         async with core.locks.hold(volume_id):
             record = core.volume(volume_id)
@@ -158,7 +158,7 @@ class Volumes:
             return record
 
     def _place(self, wanted: VolumeRequest, size_bytes: int) -> PoolId:
-        """A pool with room, by preference, then by policy. Raises StatusError with RESOURCE_EXHAUSTED."""
+        """A pool that fits, by preference, then by policy. Raises StatusError with RESOURCE_EXHAUSTED."""
         core, parameters = self._core, read_parameters(wanted.parameters)
         groups = groups_within(wanted.requirement, wanted.nodes)
         if not groups:
@@ -190,7 +190,7 @@ class Volumes:
             )
 
     def _source(self, wanted: VolumeRequest) -> VolumeRecord | SnapshotRecord | None:
-        """What a new volume is filled from. Raises StatusError: NOT_FOUND, INVALID_ARGUMENT for blocks into a mount."""
+        """The source of a new volume. Raises StatusError: NOT_FOUND, or INVALID_ARGUMENT for another access type."""
         source, allocations = wanted.source, self._core.allocations
         if source is None:
             return None
@@ -205,7 +205,7 @@ class Volumes:
 
 
 def _difference(known: VolumeRecord, wanted: VolumeRequest) -> str | None:
-    """How a volume that was made for this name before is not what is wanted, wherever it lies; None if it is."""
+    """How the existing volume of this name differs from the request, apart from its place; None if it does not."""
     if not lies_within(known.capacity_bytes, wanted.required_bytes, wanted.limit_bytes):
         return f"it has {in_words(known.capacity_bytes)}"
     if known.access_type != wanted.access_type:
@@ -220,7 +220,7 @@ class Snapshots:
         self._core = core
 
     async def create(self, name: str, volume_id: str) -> SnapshotRecord:
-        """The snapshot of this name, made if there is none. Raises StatusError as CreateSnapshot does."""
+        """The snapshot of this name, created if there is none. Raises StatusError as CreateSnapshot does."""
         core, snapshot_id = self._core, snapshot_id_of(name)
         async with core.locks.hold(snapshot_id, volume_id):
             known = core.allocations.snapshots.get(snapshot_id)

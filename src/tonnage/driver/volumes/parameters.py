@@ -1,16 +1,15 @@
-"""The parameters of a StorageClass that this driver knows, read strictly: a slip must not become another volume.
+"""The StorageClass parameters that this driver knows. Unknown ones are refused: a typing error must not go unnoticed.
 
-    pools: "0,2"           volumes of this class live in these pools of their node only
+    pools: "0,2"           volumes of this class only go to these pools of their node
     pool-policy: random    how a pool is chosen, instead of the driver's own policy
     vgpattern: "^vg-"      the same as `pools`, by names: pools are vg-1, vg-2, … in LVMNode objects (`lvm_nodes.py`)
 
-    iops: "3000"           of a VolumeAttributesClass, and so may change: kept in the volume's record, and no more than
-    throughput: "125"      that, for folders are as fast as they are
+    iops: "3000"           of a VolumeAttributesClass, so they may change. They are only kept in the record: folders
+    throughput: "125"      are as fast as they are
 
-What begins with `csi.storage.k8s.io/` belongs to the sidecars and is passed over.
-
-Further, where a volume may be (every node has one label, `topology.tonnage.dev/node`, with the node's id) and how large
-it becomes: a multiple of `BLOCK_BYTES`, so small that claims written in Mi or Gi cost exactly what they ask for.
+Parameters that begin with `csi.storage.k8s.io/` belong to the sidecars and are ignored. Also here: topology (every node
+has one label, `topology.tonnage.dev/node`, with its id) and sizes (multiples of `BLOCK_BYTES`, so small that claims
+written in Mi or Gi get exactly what they request).
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ _PATTERN: Final = "vgpattern"
 _MUTABLE: Final = ("iops", "throughput")
 _MOST_DIGITS: Final = 12
 _MOST_POOLS: Final = 100
-"""That a pattern is tried on; a node of this driver has a handful."""
+"""How many pools a pattern is tried on; a node of this driver has a handful."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What a class asks for; None is "as the driver does"."""
+    """What a class requests; None is the driver's default."""
 
     pools: frozenset[int] | None = None
     policy: Policy | None = None
@@ -49,7 +48,7 @@ def driver_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_parameters(parameters: Mapping[str, str]) -> Parameters:
-    """Raises StatusError with INVALID_ARGUMENT for a parameter or a value that is not known."""
+    """Raises StatusError with INVALID_ARGUMENT for an unknown parameter or value."""
     known = driver_parameters(parameters)
     numbers: frozenset[int] | None = None
     if _POOLS in known:
@@ -71,7 +70,7 @@ def read_parameters(parameters: Mapping[str, str]) -> Parameters:
 
 
 def read_mutable_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
-    """Those of a VolumeAttributesClass. Raises StatusError with INVALID_ARGUMENT for one that is not known."""
+    """Parameters of a VolumeAttributesClass. Raises StatusError with INVALID_ARGUMENT for an unknown one."""
     known = driver_parameters(parameters)
     for key, value in known.items():
         if key not in _MUTABLE:
@@ -83,7 +82,7 @@ def read_mutable_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
 
 
 def group_name(number: int) -> str:
-    """What the pool of this number, from 0, is called as a volume group."""
+    """The name, as a volume group, of the pool with this number from 0."""
     return f"vg-{number + 1}"
 
 
@@ -97,12 +96,12 @@ def _matching(text: str, among: frozenset[int] | None) -> frozenset[int]:
 
 
 def topology_of(node: str) -> csi.Topology:
-    """The topology that a node is, and the only one its volumes can be reached from."""
+    """The topology of a node: the only one from which its volumes can be reached."""
     return csi.Topology(segments={TOPOLOGY_KEY: node})
 
 
 def nodes_within(topology: csi.Topology, nodes: Iterable[str]) -> tuple[str, ...]:
-    """The nodes that a topology takes in. One without segments takes in all, one with a foreign label none."""
+    """The nodes within a topology: all without segments, none with a foreign label."""
     if any(key != TOPOLOGY_KEY for key in topology.segments):
         return ()
     wanted = topology.segments.get(TOPOLOGY_KEY)
@@ -110,7 +109,7 @@ def nodes_within(topology: csi.Topology, nodes: Iterable[str]) -> tuple[str, ...
 
 
 def groups_within(requirement: csi.TopologyRequirement, nodes: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Nodes to try, in groups: each preferred topology in turn, then the rest of the requisite ones, or all."""
+    """Nodes to try, in groups: every preferred topology in turn, then the rest of the requisite ones, or all."""
     allowed: tuple[str, ...] = tuple(nodes)
     if requirement.requisite:
         within = {node for topology in requirement.requisite for node in nodes_within(topology, nodes)}
@@ -129,20 +128,20 @@ def groups_within(requirement: csi.TopologyRequirement, nodes: Sequence[str]) ->
 
 
 def admits(requirement: csi.TopologyRequirement, node: str) -> bool:
-    """Whether a volume on this node is where the requirement says that it must be; preferences are only wishes."""
+    """True if a volume on this node meets the requirement; preferences do not count."""
     return not requirement.requisite or any(nodes_within(topology, (node,)) for topology in requirement.requisite)
 
 
 BLOCK_BYTES: Final = 4096
-"""Volumes are made in these units, as a filesystem makes files."""
+"""Sizes are multiples of this, like a filesystem's blocks."""
 DEFAULT_BYTES: Final = 1 << 30
 
 
 def volume_bytes(required_bytes: int, limit_bytes: int, *, at_least_bytes: int = 0) -> int:
-    """The size to make: required, rounded up to whole blocks. 0 is unset, as in CSI.
+    """The size to create: required, rounded up to whole blocks. 0 is unset, as in CSI.
 
-    `at_least_bytes` is the size of the contents that go in. Raises StatusError: INVALID_ARGUMENT for a range that is
-    none, OUT_OF_RANGE when no whole number of blocks lies within it, or it is too small for the contents.
+    `at_least_bytes` is the size of the source's contents. Raises StatusError: INVALID_ARGUMENT for an impossible range,
+    OUT_OF_RANGE if no multiple of a block is in it or it is too small for the contents.
     """
     if required_bytes < 0 or limit_bytes < 0:
         raise invalid_argument(f"capacity_range from {required_bytes} to {limit_bytes} bytes: a size is not negative")
@@ -171,10 +170,9 @@ def volume_bytes(required_bytes: int, limit_bytes: int, *, at_least_bytes: int =
 
 
 def lies_within(capacity_bytes: int, required_bytes: int, limit_bytes: int) -> bool:
-    """Whether a volume of this size is what the range asks for."""
+    """True if a volume of this size meets the range."""
     return capacity_bytes >= required_bytes and (not limit_bytes or capacity_bytes <= limit_bytes)
 
 
 def in_words(number_bytes: int) -> str:
-    """`10Gi`, as Kubernetes writes it."""
     return str(Quantity.from_bytes(number_bytes))

@@ -1,12 +1,12 @@
-"""Volumes in use: attached to a node, staged there once, linked to each pod's path, and rebuilt on another node.
+"""Volumes in use: attached to a node, staged there once, linked to every pod's path, and rebuilt on another node.
 
-A volume can be used on the node that it lives on, and by one node at a time. Publishing or staging it on another is
-KEP-5925's signal to rebuild it there, if its own node may be left:
+A volume can be used on its own node, and by one node at a time. Publishing or staging it on another is KEP-5925's
+signal to rebuild it there, if it may leave its node:
 
-    room on the new node is held  ->  contents copied  ->  the record names the new place  ->  the old copy goes
+    space on the new node is reserved  ->  contents copied  ->  the record names the new place  ->  the old copy goes
 
-The state folder is shared by all nodes, so that the contents of a node that is gone can still be read: that is what a
-replica elsewhere would be to a real driver.
+All nodes share the state folder, so the contents of a gone node can still be read: they stand for the replica elsewhere
+that a real driver would have.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _log = logs.logger(__name__)
 
 
 class Rebuilder:
-    """Whoever calls `require_may_rebuild` or `ensure_on` holds the volume's lock."""
+    """The caller of `require_may_rebuild` or `ensure_on` must hold the volume's lock."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
 
     async def rebuild(self, volume_id: str, to_node: str) -> bool:
-        """Move a volume without asking the hooks; False if it lives there already. Raises StatusError.
+        """Move a volume without asking the hooks; False if it is there already. Raises StatusError.
 
-        A death at any instant leaves the volume whole on the old node or the new one; asking again finishes it.
+        A crash at any instant leaves the volume whole on the old node or the new one; a repeated call finishes it.
         """
         async with self._core.locks.hold(volume_id):
             record = self._core.volume(volume_id)
@@ -50,12 +50,12 @@ class Rebuilder:
             return await self.ensure_on(record, to_node) is not record
 
     def may_leave(self, node: str) -> bool:
-        """Whether volumes may be taken away from a node: this driver rebuilds them, and the node lets them go."""
+        """True if volumes may leave a node: this driver rebuilds, and the node is out of use or gone."""
         core = self._core
         return core.settings.rebuild and (core.hooks.may_leave(node) or core.is_gone(node))
 
     def require_may_rebuild(self, record: VolumeRecord, to_node: str) -> None:
-        """Raises StatusError with FAILED_PRECONDITION unless the volume lives on that node or may be rebuilt there."""
+        """Raises StatusError with FAILED_PRECONDITION unless the volume is on that node or may be rebuilt there."""
         if record.node == to_node:
             return
         core, where = self._core, f"volume {record.volume_id} lives on {record.node} and cannot be used on {to_node}"
@@ -65,10 +65,10 @@ class Rebuilder:
             raise failed_precondition(f"{where}: {record.node} is not out of use")
 
     async def ensure_on(self, record: VolumeRecord, to_node: str) -> VolumeRecord:
-        """The volume, living on that node. What is left of its use on nodes that are gone goes with the old place.
+        """The volume, moved to that node if necessary. Uses on gone nodes are removed with the old place.
 
-        Raises StatusError: FAILED_PRECONDITION when no pool has room (RESOURCE_EXHAUSTED would mean attach slots, and
-        fail the pod: KEP-4876), DATA_LOSS when there is nothing left to copy.
+        Raises StatusError: FAILED_PRECONDITION if no pool fits (RESOURCE_EXHAUSTED would mean attach slots, and fail
+        the pod: KEP-4876), DATA_LOSS if the contents are missing.
         """
         if record.node == to_node:
             return record
@@ -100,7 +100,7 @@ class Rebuilder:
 
 
 def require_access(record: VolumeRecord, access_type: str) -> None:
-    """Raises StatusError with INVALID_ARGUMENT for blocks of a mounted volume and the other way round."""
+    """Raises StatusError with INVALID_ARGUMENT for a block use of a mount volume, or the reverse."""
     if record.access_type != access_type:
         raise invalid_argument(
             f"volume {record.volume_id} is a {record.access_type} volume, not a {access_type} volume"
@@ -113,13 +113,13 @@ _SINGLE_WRITER = csi.VolumeCapability.AccessMode.SINGLE_NODE_SINGLE_WRITER
 
 
 class VolumeUses:
-    """What the pods of a node see of the volumes: links, so that nobody has to be root.
+    """What a node's pods see of volumes: links, so that nobody has to be root.
 
-            staging_target_path/volume  ->  contents        target_path  ->  contents
+                staging_target_path/volume  ->  contents        target_path  ->  contents
 
-    A link is made before it stands in the record and removed before it goes from there, so that a repeated call finds
-    what it has to put right. Whatever else is at such a path stays, and the call fails. Where nothing was attached
-    (`attachRequired: false`), staging takes the slot and is the signal to rebuild.
+    A link is made before the record names it and removed before the record forgets it, so a repeated call finds what to
+    repair. Anything else at such a path stays, and the call fails. Without attaching (`attachRequired: false`), staging
+    takes the slot and is the signal to rebuild.
     """
 
     def __init__(self, core: Core, rebuilder: Rebuilder) -> None:
@@ -140,7 +140,7 @@ class VolumeUses:
                 await core.save(msgspec.structs.replace(record, published={**record.published, node: wanted}))
 
     async def detach(self, volume_id: str, node: str) -> None:
-        """Detach a volume from a node, or from all; its record forgets the stagings too, as after a forced detach."""
+        """Detach a volume from a node, or from all. Its stagings are forgotten, too, as after a forced detach."""
         core = self._core
         async with core.locks.hold(volume_id):
             record = core.allocations.volumes.get(volume_id)
@@ -149,10 +149,10 @@ class VolumeUses:
 
     @asynccontextmanager
     async def _using_on(self, record: VolumeRecord, node: str) -> AsyncIterator[VolumeRecord]:
-        """The volume, living on that node, which keeps an attach slot for it while the block runs.
+        """The volume, moved to that node; an attach slot is reserved while the block runs.
 
-        Raises StatusError when the volume is in use elsewhere, may not or cannot be rebuilt here (FAILED_PRECONDITION),
-        or the node has no slot (RESOURCE_EXHAUSTED, and nothing else is: kubelets take it for an attach limit).
+        Raises StatusError if the volume is in use elsewhere, may not or cannot be rebuilt here (FAILED_PRECONDITION),
+        or the node has no slot (RESOURCE_EXHAUSTED, only for this: kubelets read it as the attach limit).
         """
         core, others = self._core, self._core.users_of(record, besides=node)
         if others:
@@ -178,7 +178,7 @@ class VolumeUses:
                 await core.save(msgspec.structs.replace(record, staged={**record.staged, node: wanted}), first=link)
 
     async def unstage(self, node: str, volume_id: str, path: str) -> None:
-        """See to it that the volume is not staged at that path; one that is not there is not staged."""
+        """Unstage the volume from that path, if it is staged there."""
         core = self._core
         async with core.locks.hold(volume_id):
             record = core.allocations.volumes.get(volume_id)
@@ -209,7 +209,7 @@ class VolumeUses:
             await core.save(msgspec.structs.replace(record, targets=(*others, wanted)), first=link)
 
     async def unpublish(self, node: str, volume_id: str, path: str) -> None:
-        """See to it that the volume is not at that path; one that is not there is not published."""
+        """Unpublish the volume from that path, if it is there."""
         core = self._core
         async with core.locks.hold(volume_id):
             record = core.allocations.volumes.get(volume_id)
@@ -231,8 +231,10 @@ class VolumeUses:
 
 
 def _is_ours(path: Path, volume_id: str) -> bool:
-    """Whether a link was made for this volume: it leads to its contents in a pool, here or where it, or the whole state
-    folder, was before. A volume's id alone does not make a link ours."""
+    """True if a link leads to this volume's contents in a pool. The volume's id alone is not enough.
+
+    The pool may be an earlier place of the volume, or of the whole state folder.
+    """
     if not path.is_symlink():
         return False
     parts = path.readlink().parts
@@ -248,7 +250,7 @@ def _unlink(path: Path, volume_id: str, *, is_expected: bool) -> None:
 
 
 def _link(path: Path, target: Path) -> None:
-    """Have `path` point to `target`; an empty folder makes room. Raises StatusError for anything else that is there."""
+    """Link `path` to `target`, replacing an empty folder. Raises StatusError for anything else that is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if _is_ours(path, target.name):
         if path.readlink() == target:

@@ -1,4 +1,4 @@
-"""A class for each driver, or way of telling pools, on the base of `pools/class_pools.py`."""
+"""One class per driver or data format, on the base of `pools/class_pools.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tonnage.pools.sources.openebs import OpenEbsLvm, OpenEbsZfs
 from tonnage.pools.sources.topolvm import TopoLvm
 
 OF_DRIVERS: Final[tuple[PoolSource, ...]] = (OpenEbsLvm(), OpenEbsZfs(), TopoLvm())
-"""Sources that need nothing to be said: they know their driver."""
+"""Sources that know their driver."""
 
 
 def source_of(driver: str) -> PoolSource | None:

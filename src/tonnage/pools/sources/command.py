@@ -1,10 +1,10 @@
-"""Any driver: a program on each node that prints the node's pools as JSON: how it is run, and what it may print.
+"""Any driver: a program on every node that prints the node's pools as JSON. How it is run, and what it may print.
 
     [{"name": "fast", "free": "100Gi"}, {"name": "slow", "free": 214748364800}]        for every class of the driver
     {"classes": {"fast": [{"free": "100Gi"}]}, "policy": "most-free"}                  for some, and how it chooses
 
-Two classes with a pool of one `name` draw from the same disks; without one a pool is its place in the list. What is not
-of this form is refused as a whole. A program that hangs is killed, with all that it started.
+Two classes with a pool of the same `name` share disks; without a name a pool is its place in the list. Any other form
+is refused as a whole. A program that hangs is killed, with its children.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tonnage.pools.class_pools import ClassPools, NodePools, Pool, PoolSource, P
 from tonnage.pools.reading import bytes_of
 
 MOST_POOLS = 10_000
-"""On one node; a list that is longer is a mistake."""
+"""On one node; a longer list is a mistake."""
 
 
 class InvalidOutput(TonnageError):
-    """A program printed what is no list of pools."""
+    """A program's output is not a list of pools."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(
@@ -44,7 +44,7 @@ class InvalidOutput(TonnageError):
 @dataclass(frozen=True)
 class CommandOutput:
     pools: tuple[Pool, ...] | None = None
-    """For every class; None when it told them by class."""
+    """For every class; None if the output lists pools by class."""
     by_class: Mapping[str, tuple[Pool, ...]] = field(default_factory=dict)
     policy: str = ""
 
@@ -58,7 +58,7 @@ class CommandPools(PoolSource):
     output: CommandOutput | None = None
     observed_at: datetime | None = None
     silent_since: datetime | None = None
-    """Since when the program tells nothing that can be read; None: the last run was good."""
+    """Since when the program's output is unusable; None: the last run was good."""
     name: str = "command"
 
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
@@ -71,7 +71,7 @@ class CommandPools(PoolSource):
 
 
 def read_output(text: bytes) -> CommandOutput:
-    """What a program printed. Raises InvalidOutput."""
+    """Read a program's output. Raises InvalidOutput."""
     try:
         found = msgspec.json.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError) as exc:
@@ -115,7 +115,7 @@ MOST_OUTPUT: Final = 1 << 20
 _MOST_ERROR: Final = 400
 _CHUNK: Final = 1 << 16
 _END_S: Final = 5.0
-"""A program that has left its session, and holds on to the pipe, is not waited for."""
+"""How long to wait for a child that has left the session and still holds the pipe."""
 
 
 class CommandFailed(TonnageError):
@@ -127,7 +127,7 @@ class CommandFailed(TonnageError):
 
 
 async def run_command(command: Sequence[str], *, clock: Clock, timeout_s: float) -> CommandOutput:
-    """One run. Raises CommandFailed, or InvalidOutput for what it printed."""
+    """One run. Raises CommandFailed, or InvalidOutput for its output."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE, start_new_session=True
@@ -164,7 +164,7 @@ async def _read(process: Process) -> tuple[bytes, bytes]:
 
 
 async def _bounded(stream: asyncio.StreamReader, most: int, *, stops: bool = False) -> bytes:
-    """The beginning of what a stream brings, up to so much; the rest is read and thrown away, or left unread."""
+    """The first `most` bytes of a stream; the rest is read and dropped or, with `stops`, left unread."""
     found = bytearray()
     while chunk := await stream.read(_CHUNK):
         found += chunk[: max(most - len(found), 0)]
@@ -174,7 +174,7 @@ async def _bounded(stream: asyncio.StreamReader, most: int, *, stops: bool = Fal
 
 
 async def _end(process: Process, clock: Clock) -> None:
-    """Nothing that was started is left behind, nor waited for: what it printed last is read, or it would not end."""
+    """Kill the program and its children; read the rest of the output, or the process would not end."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     with suppress(TimeoutError):

@@ -1,10 +1,10 @@
-"""Any driver whose pools stand in an annotation or a label of Node objects, which whoever runs it may write there.
+"""Any driver whose pools are in an annotation or a label of Node objects, which its admin may write there.
 
     --source nodes --driver csi.example.com --annotation example.com/pools         "100Gi,100Gi", or plain bytes
     --source nodes --driver csi.example.com --annotation 'example.com/{class}'     one a class
     --source nodes --driver csi.example.com --label example.com/pools              "100Gi_100Gi": labels have no commas
 
-`{class}` stands for the StorageClass's name. A Node without it is not known; one where it is empty has no room.
+`{class}` is the StorageClass's name. A Node without the key is unknown; a Node with an empty value has no capacity.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tonnage.pools.reading import annotations_of, bytes_of, field_written_at, la
 
 @dataclass(frozen=True)
 class NodeTexts(PoolSource):
-    """`--source nodes`. `key` may have `{class}` in it."""
+    """`--source nodes`. `key` may contain `{class}`."""
 
     key: str
     is_label: bool = False
@@ -41,7 +41,7 @@ class NodeTexts(PoolSource):
                 where = "label" if self.is_label else "annotation"
                 problems.append(f'node {name_of(node)}: {where} {key} says "{text}", which is no list of amounts')
                 continue
-            # With one key for all classes they are the same pools.
+            # With one key for all classes they share their pools.
             pools = tuple(Pool(f"{key}#{number}", free) for number, free in enumerate(found) if free is not None)
             at = field_written_at(node, "metadata", "labels" if self.is_label else "annotations", key)
             by_node[name_of(node)] = NodePools(pools, at)

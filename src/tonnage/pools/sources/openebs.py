@@ -1,23 +1,21 @@
 """The local drivers of OpenEBS: LVM LocalPV (`LVMNode` objects) and ZFS LocalPV (`ZFSNode` objects).
 
-LVM: the driver's node agent writes an LVMNode a node, owned by it, when something in it changed. A class says which
-groups it draws from by `volgroup` or `vgpattern`, both regular expressions of Go (the first between ^ and $); with
-neither, every group is meant.
+LVM: the driver's node agent writes one LVMNode per node, owned by the Node, on every change. A class names its groups
+by `volgroup` or `vgpattern`, both Go regular expressions (the first between ^ and $); with neither, all groups.
 
-    thick    the node agent chooses the group with the *least* room that is enough: best-fit. (GetCapacity and the
+    thick    the node agent chooses the group with the *least* free space that is enough: best-fit. (GetCapacity and the
              driver's own scheduler look at the largest.)
-    thin     `thinProvision: "yes"`. What counts is the free room of the thin pool NAME_thinpool, or of the group where
-             there is none yet. Among several groups the one with the least free room *of the group* is taken, whether
-             or not its thin pool has any: nobody can say how that comes out.
+    thin     `thinProvision: "yes"`. What counts is the free space of the thin pool NAME_thinpool, or of the group if
+             there is none yet. Among several groups the driver takes the one with the least free space *of the group*,
+             whether or not its thin pool has any: the result cannot be predicted.
 
-Left out, because lvcreate fails there: groups of which a disk is missing, that are read-only, that have as many volumes
-as they may have, and two different groups of one name.
+Left out, because lvcreate fails there: groups with a missing disk, read-only groups, groups with as many volumes as
+they may have, and two different groups of one name.
 
-ZFS: a ZFSNode is named by the node's id (its label openebs.io/nodeid, else its name) and owned by the Node. A class
-names one pool by `poolname`, which may be a dataset below it (`tank/k8s`; a quota on it is not seen), or several by
-`poolpattern`, a regular expression of Go. Which of several is taken follows the class's `scheduler`: with
-`SpaceWeighted` the one with the most room. Otherwise it is the one with the least in it, or the fewest volumes, which
-nobody can tell from their free room.
+ZFS: a ZFSNode is named after the node's id (its label openebs.io/nodeid, else its name) and owned by the Node. A class
+names one pool by `poolname`, which may be a dataset below it (`tank/k8s`; a quota on it is not seen), or several by the
+Go regular expression `poolpattern`. The class's `scheduler` chooses among several: `SpaceWeighted` the one with the
+most free space; others the one with the least data or the fewest volumes, which free space does not tell.
 """
 
 from __future__ import annotations
@@ -98,7 +96,7 @@ def _pools(doc: Doc, pattern: GoRegexp, *, is_thin: bool, problems: list[str]) -
 
 
 def _why_not(group: Mapping[str, Any]) -> str:
-    """Why LVM makes no volume in a group; empty when it does."""
+    """Why LVM creates no volume in a group; empty if it does."""
     if number_of(group.get("missingPvCount")) > 0:
         return "misses a physical volume"
     if number_of(group.get("permissions")) == _READ_ONLY:
@@ -108,7 +106,7 @@ def _why_not(group: Mapping[str, Any]) -> str:
 
 
 def _thin_free(name: str, group: Mapping[str, Any]) -> int | None:
-    """Mirrors GetCapacity: the thin pool's room where the driver's thin pool is known, else the group's."""
+    """Mirrors GetCapacity: the free space of the driver's thin pool if it is known, else of the group."""
     pools = {text_of(pool.get("name")): pool for pool in records(dict(group), "thinPools")}
     pool = pools.get(f"{name}_thinpool")
     return bytes_of((group if pool is None else pool).get("free"))

@@ -1,12 +1,11 @@
 """TopoLVM: device classes of a node, from annotations of Node objects.
 
     capacity.topolvm.io/ssd: "107374182400"          free bytes of the device class ssd
-    capacity.topolvm.io/00default: "107374182400"    of the one that is the default, under whatever name it is above
+    capacity.topolvm.io/00default: "107374182400"    of the default one, which is also above under its own name
 
-The numbers are what TopoLVM would make volumes of. A class names its device class by the parameter
-`topolvm.io/device-class`; without it the default is meant. One device class is one group or thin pool: there is nothing
-to choose. Installations from before 2022 say topolvm.cybozu.com instead. That a named device class is the default is
-seen by its number, which is then the same on all nodes.
+A class names its device class by the parameter `topolvm.io/device-class`; without it the default is meant. A device
+class is one group or thin pool, so there is no choice. Installations from before 2022 use topolvm.cybozu.com. The
+default's own name is the device class with the same number on all nodes.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def _told(node: Doc, prefix: str) -> Mapping[str, int]:
 
 
 def _default_name(told: Mapping[str, Mapping[str, int]]) -> str:
-    """The device class that has the default's number wherever there is a default, and one that is not 0 somewhere."""
+    """The device class with the default's number on every node that has a default, if one of them is not 0."""
     nodes = [each for each in told.values() if DEFAULT in each]
     names = sorted({name for each in nodes for name in each if name != DEFAULT})
     for name in names:

@@ -1,5 +1,7 @@
 """Deletes released volumes whose reclaim policy is Delete: the driver's volume, then the PersistentVolume.
+
     Released, policy Delete ──► not attached ──► DeleteVolume ──► the object is deleted ──► finalizer off
+
 Decisions mirror the library's isProvisionerForVolume, handleProtectionFinalizer and shouldDelete.
 """
 

@@ -1,4 +1,5 @@
 """Expanding a volume: to which size now, and what the claim's status says at every step. Pure.
+
     request > status.capacity
         │ allocatedResources = request, ControllerResizeInProgress, condition Resizing
         ▼
@@ -6,6 +7,7 @@
         │ refused                            └─ nothing left to do: status.capacity, conditions off
         ▼
     condition ControllerResizeError; what can never work is ControllerResizeInfeasible, and is tried rarely
+
 A size in doubt is finished before another is begun. Mirrors external-resizer's expandAndRecover and resize_status.
 """
 
