@@ -1,7 +1,7 @@
 """The store: revisions of opaque documents in one SQLite file, durable before they are acknowledged.
 
-`Store` is the whole interface (`store.py` has the picture). It knows nothing of Kubernetes but that a key starts with
-its resource.
+`Store` is the whole interface (`store.py` has the picture). All it knows of Kubernetes is that a key starts with its
+resource.
 """
 
 from tonnage.store.check import Report, back_up, check_folder

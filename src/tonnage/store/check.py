@@ -1,11 +1,9 @@
-"""Is a store's file whole? Read only, beside a running server or without one; nothing is changed or left behind. And
-backups.
+"""Checks a store's file, read-only, with or without a running server beside it; and makes backups.
 
 A backup is a copy of one moment, made by SQLite's backup interface while the server runs. It is synced and checked
-before it gets its name: a file of that name is a whole backup, whatever was killed when. What the server wrote after it
-is gone once it is restored, but clients have heard of it. So the copy goes on at a revision that is far ahead and has
-no history before it: every watch gets 410 and lists again, every update that names a lost state is a conflict.
-Upstream: `etcdutl snapshot restore --bump-revision 1000000000 --mark-compacted`.
+before it gets its name, so a file of that name is a whole backup. After a restore, clients still know later revisions.
+So the copy continues at a far higher revision without history: every watch gets 410 and lists again, every update of a
+lost state is a conflict. Upstream: `etcdutl snapshot restore --bump-revision 1000000000 --mark-compacted`.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ _OLD_ROWS = "SELECT revision, CAST(key AS BLOB), deleted, CAST(document AS BLOB)
 
 @dataclass(slots=True)
 class Report:
-    """What a check found. `problems` is empty for a file that is whole; `is_readable` is off when SQLite gave up."""
+    """The result of a check. `problems` is empty for a whole file; `is_readable` is False if SQLite gave up."""
 
     path: Path
     version: int = 0
@@ -64,7 +62,7 @@ class Report:
             self.problems.append(problem)
 
     def judge(self, raw_key: object, revision: int, document: bytes, find_problem: FindProblem | None) -> None:
-        """Is the document what its key says?"""
+        """Add a problem if the document is not what its key says."""
         key = raw_key.decode("utf-8", "surrogateescape") if isinstance(raw_key, bytes) else ""
         problem = find_problem(key, revision, document) if find_problem is not None else None
         if problem is not None:
@@ -72,7 +70,7 @@ class Report:
 
 
 class Reader(NamedTuple):
-    """A connection that only reads. `is_alone`: no server runs beside it; then `acknowledged` is what it noted last."""
+    """A read-only connection. Without a server (`is_alone`) `acknowledged` is the last server's newest revision."""
 
     connection: sqlite3.Connection
     is_alone: bool
@@ -80,11 +78,11 @@ class Reader(NamedTuple):
 
 
 def check_folder(folder: Path, find_problem: FindProblem | None = None) -> Report:
-    """Check the store in `folder`. Raises StoreError when there is none, or it is not ours."""
+    """Check the store in `folder`. Raises StoreError if there is none, or it is not ours."""
     path = folder / LOG_FILE
     with reading(folder) as reader:
         report = check(reader.connection, path, find_problem)
-        # A server that runs is writing it; it has looked at its start.
+        # A running server is writing the file; it has looked at its own start.
         lost = lost_commits(wal_of(path)) if reader.is_alone else 0
         acknowledged = reader.acknowledged
     if report.is_readable and report.revision < acknowledged:
@@ -123,11 +121,11 @@ def check(connection: sqlite3.Connection, path: Path, find_problem: FindProblem 
 
 @contextmanager
 def reading(folder: Path) -> Iterator[Reader]:
-    """A connection that only reads, beside a server or without one, and leaves nothing behind. Raises StoreError.
+    """Yield a read-only connection, beside a server or without one; leave nothing behind. Raises StoreError.
 
     SQLite wants two files of its own beside the database. Without a server, a file that was closed in order is read as
-    what cannot change; after a kill SQLite makes the one that is missing, which we take away again. No server can start
-    meanwhile: we hold the lock.
+    immutable; after a kill SQLite creates the missing one, which is removed again. The lock keeps servers from starting
+    meanwhile.
     """
     path = folder / LOG_FILE
     if not path.is_file():
@@ -153,7 +151,7 @@ def reading(folder: Path) -> Iterator[Reader]:
 
 
 def _is_free(folder: Path, undo: ExitStack) -> tuple[bool, int]:
-    """Does no server run there? Then none does until we are done, and the newest revision it acknowledged is told."""
+    """(True, newest acknowledged revision) if no server runs there; then none can start until `undo`."""
     try:
         lock = os.open(folder / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -206,7 +204,7 @@ LEAP = 1_000_000_000
 
 
 def back_up(folder: Path, target: Path, find_problem: FindProblem | None = None) -> Report:
-    """Copy the store in `folder` to the new file `target` (mode 0600); what the check of the copy found."""
+    """Copy the store in `folder` to the new file `target` (mode 0600); returns the check of the copy."""
     if os.path.lexists(target):
         raise BackupExists(target)
     draft = target.with_name(f".{target.name}.{os.getpid()}.partial")
@@ -237,7 +235,7 @@ def back_up(folder: Path, target: Path, find_problem: FindProblem | None = None)
 def _copied(source: sqlite3.Connection, draft: Path, find_problem: FindProblem | None) -> Report:
     copy_database(source, draft)
     report = _checked(draft, find_problem)
-    if report.is_whole and report.version == SCHEMA_VERSION:  # damage is kept as it is, for who wants to look at it
+    if report.is_whole and report.version == SCHEMA_VERSION:  # a damaged copy is kept as it is, for analysis
         with closing(StoreLog(draft)) as log:
             log.load()
             log.leap(LEAP)

@@ -1,11 +1,11 @@
-"""When history goes: what is beyond a number of revisions, a number of bytes, or an age.
+"""When history is compacted: beyond a number of revisions, a number of bytes, or an age.
 
     settled ──► look: too many, or too large? ──┐
     every five minutes: what was the newest ────┴─► one compaction at a time ──► writer's thread, in steps
     five minutes ago is the oldest now
 
-Upstream has etcd compacted to where it was five minutes ago, every five minutes (--etcd-compaction-interval). The other
-two bounds are for those minutes in which somebody writes as fast as he can.
+Upstream compacts etcd every five minutes to where it was five minutes ago (--etcd-compaction-interval). The other two
+limits are for five minutes of writing at full speed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class Compactor:
-    """Asks the writer for compactions. Belongs to the loop. What is at or before `compacted` is gone."""
+    """Asks the writer for compactions. Belongs to the loop. History at or before `compacted` is gone."""
 
     def __init__(
         self,
@@ -43,13 +43,13 @@ class Compactor:
         self._failed = failed
         self._automatic: Compaction | None = None
         self._loop = asyncio.get_running_loop()
-        self._newest_before = 0  # when the clock last struck; 0 before it ever did
+        self._newest_before = 0  # at the last tick; 0 before the first
         self._aged = 0  # history at or before this is too old
         self._timer: asyncio.TimerHandle | None = self._loop.call_later(options.keep_s, self._strike)
 
     def look(self) -> None:
-        """Begin a compaction if one is due. Called whenever something was written."""
-        # A tenth on top, so that compaction comes now and then with much to do and not with every write.
+        """Begin a compaction if one is due. Called after every write."""
+        # A tenth on top, so that compaction comes rarely with much to do, not with every write.
         if self._automatic is not None or self._timer is None:
             return
         options, target, newest = self._options, self._aged, self._newest()
@@ -62,17 +62,17 @@ class Compactor:
             self._submit(self._automatic)
 
     async def compact(self, revision: int) -> None:
-        """Give up history at or before `revision`, and wait for it."""
+        """Compact history at or before `revision`, and wait for it."""
         done: asyncio.Future[None] = self._loop.create_future()
         self._submit(Compaction(revision, done))
         await done
 
     def give_up(self, revision: int) -> None:
-        """History up to `revision` has a hole, so it is none."""
+        """Treat history up to `revision` as gone, because it has a hole."""
         self.compacted = max(self.compacted, revision)
 
     def note(self, compaction: Compaction, revision: int, error: StoreError | None) -> None:
-        """A step is done, or there is an error: `revision` is how far history is compacted now."""
+        """A step is done or has failed; history is compacted to `revision` now."""
         self.compacted = max(self.compacted, revision)
         self.history.forget(revision)
         if error is None and revision < compaction.target:

@@ -1,8 +1,8 @@
-"""The SQLite file as a file: whose it is, how it is opened, and what its errors mean.
+"""The SQLite file: whose it is, how it is opened, and what its errors mean.
 
-A file is judged before anything is written to it: a database of another program, or one of a later Tonnage, is not
-changed. A new file gets its tables, and one of an earlier version the present schema, in one transaction: a kill leaves
-either nothing or all of it. Errors of SQLite and of the system become a StoreError here.
+A file is checked before anything is written: a database of another program or of a later Tonnage is not changed. A new
+file gets its tables, and an older one the present schema, in one transaction: a kill leaves nothing or all of it.
+Errors of SQLite and of the system become a StoreError here.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from tonnage.store.errors import (
 from tonnage.store.records import compaction_checksum, row_checksum
 
 FindProblem = Callable[[str, int, bytes], str | None]
-"""(key, revision, document) -> what is wrong with the document, None when it is whole."""
+"""(key, revision, document) -> what is wrong with the document, None if it is whole."""
 
 _ROWS_AT_ONCE = 500
 _log = logging.getLogger(__name__)
 
 
 def migrate(connection: sqlite3.Connection, path: Path, version: int, find_problem: FindProblem | None) -> None:
-    """From `version` to the present one. Raises StoreCorrupt, and sqlite3.Error as it comes."""
+    """Migrate from `version` to the present one. Raises StoreCorrupt, and sqlite3.Error unchanged."""
     if version != 1:
         raise StoreCorrupt(path, f"it says schema version {version}, which never was")
     columns = {row[1] for row in connection.execute("PRAGMA table_info(log)")}
@@ -66,7 +66,7 @@ def migrate(connection: sqlite3.Connection, path: Path, version: int, find_probl
 
 
 def _sign_rows(connection: sqlite3.Connection, find_problem: FindProblem | None) -> int:
-    """Give every row its place in the chain and its checksum; the newest revision."""
+    """Give every row its place in the chain and its checksum; returns the newest revision."""
     after = 0
     while rows := connection.execute(
         "SELECT revision, CAST(key AS BLOB), previous, deleted, CAST(document AS BLOB) FROM log"
@@ -110,18 +110,18 @@ def _sign_compaction(connection: sqlite3.Connection, path: Path, newest: int) ->
 APPLICATION_ID = 0x544F4E4E  # "TONN", in bytes 68..71 of the file, where file(1) looks too
 SCHEMA_VERSION = 2
 _BESIDE = ("-wal", "-shm", "-journal")
-"""Files that SQLite opens by their names: what stands in them becomes part of the database."""
+"""Files that SQLite opens by their names: their contents become part of the database."""
 BUSY_TIMEOUT_MS = 5_000
-"""How long a write waits for another program that has the file locked."""
+"""How long a write waits for another program that has locked the file."""
 WAL_LIMIT_BYTES = 16 << 20
-"""What SQLite cuts its write-ahead log back to after a burst: four times what it holds between two checkpoints."""
+"""The size to which SQLite cuts its write-ahead log after a burst: four times what it holds between two checkpoints."""
 
 
 class OpenFiles:
-    """The files of an open database, as their names led to them when they were last right.
+    """The files of an open database, to compare with what their names lead to now.
 
-    SQLite goes on with files that have lost their names, and every commit to them is lost. So a commit is acknowledged
-    only while the names lead to the files that are open.
+    SQLite continues with files that have lost their names, and every commit to them is lost. So a commit is
+    acknowledged only while the names lead to the open files.
     """
 
     def __init__(self, path: Path) -> None:
@@ -129,14 +129,14 @@ class OpenFiles:
         self._files = [os.stat(name) for name in self._names]  # noqa: PTH116 - a Path costs as much as the call
 
     def require(self) -> None:
-        """Raises StoreRemoved when the log or its write-ahead log was removed, replaced, or cut since `confirm`."""
+        """Raises StoreRemoved if the log or its write-ahead log was removed, replaced, or cut since `confirm`."""
         for name, before in zip(self._names[:2], self._files, strict=False):
             now = self._stat(name, before)
             if now.st_size < before.st_size:
                 raise StoreRemoved(Path(name), f"was cut from {before.st_size} to {now.st_size} bytes")
 
     def confirm(self) -> None:
-        """Raises StoreRemoved when a file was removed or replaced. How long they are now is right: SQLite did it."""
+        """Raises StoreRemoved if a file was removed or replaced. Accepts the present lengths: SQLite changed them."""
         self._files = [self._stat(name, before) for name, before in zip(self._names, self._files, strict=True)]
 
     def _stat(self, name: str, before: os.stat_result) -> os.stat_result:
@@ -156,18 +156,18 @@ def open_writer(
     find_problem: FindProblem | None = None,
     key_beside: Path | None = None,
 ) -> sqlite3.Connection:
-    """The one connection that writes; creates the file (mode 0600) and its tables when they are not there.
+    """The one connection that writes; creates the file (mode 0600) and its tables if they are missing.
 
-    `max_pages` limits the file to that many pages of 4 KiB. `key_beside` is a file that was made after the store was:
-    if it is there, so must be the store. Raises StoreError when the file is not ours to open, StoreMissing when it is
-    not there and must be, and sqlite3.Error and OSError as they come.
+    `max_pages` limits the file to that many pages of 4 KiB. `key_beside` is a file that is made after the store: if it
+    exists, so must the store. Raises StoreError if the file is not ours to open, StoreMissing if it must exist and does
+    not, and sqlite3.Error and OSError unchanged.
     """
     if key_beside is not None:
         require_own_file(key_beside)
     must_be_there = key_beside is not None and key_beside.exists()
     if must_be_there and not path.exists():
         raise StoreMissing(path, key_beside)
-    # SQLite would create the file by the umask; its -wal and -shm files take over the mode they find here.
+    # SQLite would create the file by the umask; its -wal and -shm files get the same mode as this one.
     os.close(open_own(path, os.O_RDWR | os.O_CREAT))
     for suffix in _BESIDE:
         require_own_file(path.with_name(path.name + suffix))
@@ -178,13 +178,13 @@ def open_writer(
             raise StoreMissing(path, key_beside)
         if version is None:  # before the first page is written, or never
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        # A write is acknowledged when COMMIT returns, so COMMIT has to sync the write-ahead log every time: FULL.
+        # A write is acknowledged when COMMIT returns, so COMMIT must sync the write-ahead log every time: FULL.
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
             raise StoreIOError(path, f"the file system cannot hold a write-ahead log (journal mode is {mode!r})")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA cell_size_check = ON")  # notice a damaged page when it is read
-        # Writes touch one index page per key, anywhere in the index: 16 MiB keep those of 200,000 rows at hand.
+        # Writes touch one index page per key, anywhere in the index: 16 MiB hold those of 200,000 rows.
         connection.execute("PRAGMA cache_size = -16384")
         connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT_BYTES}")
         if max_pages is not None:
@@ -201,26 +201,26 @@ def open_writer(
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
-    """A connection that cannot write, for a thread that reads history while the writer writes."""
+    """A read-only connection, for a thread that reads history while the writer writes."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA query_only = ON")
     return connection
 
 
 def translated(exc: sqlite3.Error | OSError | UnicodeDecodeError, path: Path) -> StoreError:
-    """The same failure in the store's words; raise it `from` the original."""
-    if isinstance(exc, UnicodeDecodeError):  # SQLite's message quotes what is damaged
+    """The failure as a StoreError; raise it `from` the original."""
+    if isinstance(exc, UnicodeDecodeError):  # SQLite's message would quote the damaged text
         return StoreCorrupt(path, "its schema is not text")
     if isinstance(exc, OSError):
         return _translated_os_error(exc, path)
     code = getattr(exc, "sqlite_errorcode", 0)
-    # It may quote a damaged schema: one line, and nothing that a terminal would act on.
+    # It may quote a damaged schema: make it one line of printable characters.
     told = "".join(each if each.isprintable() else "?" for each in " ".join(str(exc).split()))
     detail = f"{told} ({getattr(exc, 'sqlite_errorname', type(exc).__name__)})"
-    # The shared memory next to the log is a file too: failing to grow it is how a full disk shows up there.
+    # The shared memory beside the log is a file, too: on a full disk it fails to grow.
     if code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE:
         return StoreFull(path)
-    # SQLite knows a full disk, but not a user's quota that is used up.
+    # SQLite knows a full disk, but not a used-up quota.
     if code == sqlite3.SQLITE_IOERR_WRITE and _is_quota_used_up(path.parent):
         return StoreFull(path)
     if code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
@@ -233,9 +233,9 @@ def translated(exc: sqlite3.Error | OSError | UnicodeDecodeError, path: Path) ->
 
 
 def copy_database(source: sqlite3.Connection, target: Path) -> None:
-    """Copy a whole database, of one moment, over the file `target`, and have it on disk."""
+    """Copy a whole database, of one moment, over the file `target`, and sync it."""
     with closing(sqlite3.connect(target, isolation_level=None)) as copy:
-        copy.execute("PRAGMA journal_mode = OFF")  # a copy that fails is thrown away
+        copy.execute("PRAGMA journal_mode = OFF")  # a failed copy is thrown away
         source.backup(copy)
     sync_file(target)
     sync_folder(target.absolute().parent)
@@ -250,7 +250,7 @@ def sync_file(path: Path) -> None:
 
 
 def judged_version(connection: sqlite3.Connection, path: Path) -> int | None:
-    """The file's schema version, None when it is new; raises when it is not ours to open. Reads only."""
+    """The file's schema version, None if it is new; raises if it is not ours to open. Reads only."""
     application_id = int(connection.execute("PRAGMA application_id").fetchone()[0])
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     tables = int(connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0])
@@ -274,7 +274,7 @@ def _create(connection: sqlite3.Connection) -> None:
 
 
 def _is_quota_used_up(folder: Path) -> bool:
-    """Try a file without a name, which is gone when it is closed."""
+    """Try with a nameless file, which is gone when it is closed."""
     try:
         fd = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         try:
@@ -307,12 +307,12 @@ def wal_of(database: Path) -> Path:
 
 
 def lost_commits(path: Path) -> int:
-    """How many commits stand behind a place where the write-ahead log at `path` cannot be read; 0 when all is well.
+    """How many commits follow an unreadable place in the write-ahead log at `path`; 0 if all is well.
 
-    SQLite reads it up to the first frame whose checksum does not match and takes the rest for what a crash left half
-    written. A crash leaves no commit behind such a frame, but a disk that changed a byte does: then acknowledged writes
-    are lost. The format: https://www.sqlite.org/fileformat2.html#walformat. Frames of an earlier round have other salts
-    and do not count.
+    SQLite reads up to the first frame with a wrong checksum and takes the rest for the half-written end of a crash. A
+    crash leaves no commit behind such a frame, but a disk that changed a byte does: then acknowledged writes are lost.
+    The format: https://www.sqlite.org/fileformat2.html#walformat. Frames of an earlier round have other salts and do
+    not count.
     """
     try:
         content = path.read_bytes()
@@ -324,7 +324,7 @@ def lost_commits(path: Path) -> int:
     order = {_LITTLE: "<", _BIG: ">"}.get(magic, "<" if sys.byteorder == "little" else ">")
     is_header_sound = magic in (_LITTLE, _BIG) and _checksum(content[:24], order, 0, 0) == (sum_1, sum_2)
     if not is_header_sound:
-        # Nothing of the file is read. Frames that belong together then tell that there was something to read.
+        # SQLite reads nothing of the file. Frames that belong together show that there was something to read.
         page_bytes = 4096
         salts = list(_FRAME.unpack_from(content, _HEADER.size)[2:4])
     is_whole, lost = is_header_sound, 0
@@ -332,7 +332,7 @@ def lost_commits(path: Path) -> int:
         _, commits, *found, frame_1, frame_2 = _FRAME.unpack_from(content, start)
         if found != salts:
             if is_whole and is_header_sound:
-                # The end of this round, unless these very salts are what is damaged: then more of the round follows.
+                # The end of this round, unless these salts themselves are damaged: then more of the round follows.
                 is_whole = False
             continue
         if is_whole:

@@ -1,7 +1,7 @@
-"""Everything the store refuses or reports, each with its facts as attributes.
+"""Everything the store refuses or reports, with the facts as attributes.
 
-What a write or a reader of history can meet, the API server turns into Kubernetes' Status. What the folder and the disk
-can do is for the person who starts the server: it names the path and a remedy.
+The API server turns errors of writes and of history into Kubernetes' Status. Errors of the folder and the disk are for
+the person who starts the server: they name the path and a remedy.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from tonnage.errors import TonnageError
 from tonnage.store.records import Damage, StoreRecord
 
 RESCUED = "rescued-"
-"""How the name of a copy begins that a server made of a store whose file was removed."""
+"""Prefix of a copy that a server made of a store whose file was removed."""
 
 
 class StoreError(TonnageError):
-    """Whatever goes wrong in the store."""
+    """Base of all errors of the store."""
 
 
-# What a write can meet.
+# Errors of writes.
 
 
 class KeyExists(StoreError):
-    """A create found the key taken; `existing` is the record that is there."""
+    """A create found the key taken; `existing` is its record."""
 
     def __init__(self, existing: StoreRecord) -> None:
         super().__init__(
@@ -43,7 +43,7 @@ class KeyMissing(StoreError):
 
 
 class StaleRevision(StoreError):
-    """An update or a delete expected another revision than the current one; `current` is what is there now."""
+    """An update or a delete expected another revision; `current` is the present record."""
 
     def __init__(self, verb: str, expected: int, current: StoreRecord) -> None:
         super().__init__(
@@ -57,7 +57,7 @@ class StaleRevision(StoreError):
 
 
 class FenceBroken(StoreError):
-    """A write came after the change of another key that it must not come after; `record` is what is there now."""
+    """A fenced write came after a change of the fence's key; `record` is the fence's present record."""
 
     def __init__(self, verb: str, key: str, fence_key: str, record: StoreRecord | None) -> None:
         super().__init__(f'cannot {verb} "{key}": "{fence_key}" has changed, and the write only held before that')
@@ -67,7 +67,7 @@ class FenceBroken(StoreError):
 
 
 class KeyDamaged(StoreError):
-    """The newest state of the key is damaged on disk: it is kept out, and what was before it is not the present."""
+    """The newest state of the key is damaged on disk. It is kept out: the state before it is not the present."""
 
     def __init__(self, path: Path, key: str, damage: Damage) -> None:
         super().__init__(
@@ -80,7 +80,7 @@ class KeyDamaged(StoreError):
 
 
 class WriteRefused(StoreError):
-    """The log's own constraints refused one write: what the store believes is not what the file holds."""
+    """The log's constraints refused a write: the file does not hold what the store believes."""
 
     def __init__(self, path: Path, key: str, revision: int, detail: str) -> None:
         super().__init__(
@@ -93,11 +93,11 @@ class WriteRefused(StoreError):
         self.detail = detail
 
 
-# What a reader of history can meet.
+# Errors of readers of history.
 
 
 class RevisionCompacted(StoreError):
-    """History from this revision on is no longer whole."""
+    """History from this revision on is no longer complete."""
 
     def __init__(self, revision: int, compacted: int) -> None:
         super().__init__(
@@ -109,7 +109,7 @@ class RevisionCompacted(StoreError):
 
 
 class RevisionInFuture(StoreError):
-    """This revision has not happened."""
+    """This revision does not exist yet."""
 
     def __init__(self, revision: int, newest: int) -> None:
         super().__init__(f"revision {revision} has not happened yet: the newest is {newest}; ask for that, or wait")
@@ -118,7 +118,7 @@ class RevisionInFuture(StoreError):
 
 
 class RowDamaged(StoreError):
-    """A row that was sound when the store was opened is so no longer; history up to `reached` has a hole."""
+    """A row that was sound when the store was opened is damaged now; history up to `reached` has a hole."""
 
     def __init__(self, path: Path, damage: Damage, reached: int) -> None:
         super().__init__(f"{path} is damaged ({damage})", hint="run `tonnage apiserver --check`, and restore a backup")
@@ -141,18 +141,18 @@ class WatchOverrun(StoreError):
 
 
 class WatchClosed(StoreError):
-    """`next_batch` of a watch that was closed by its owner."""
+    """`next_batch` of a watch that its owner has closed."""
 
     def __init__(self, prefix: str) -> None:
         super().__init__(f'the watch of "{prefix}" was closed; open another')
         self.prefix = prefix
 
 
-# What the folder, the file and the disk can do.
+# Errors of the folder, the file and the disk.
 
 
 class StoreClosed(StoreError):
-    """The store was closed, or is closing: what was acknowledged is on disk, nothing else is accepted."""
+    """The store is closed or closing: what was acknowledged is on disk, nothing else is accepted."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(f"the store in {folder} is closed; open it again")
@@ -179,7 +179,7 @@ class StoreNoPermission(StoreError):
 
 
 class StoreMissing(StoreError):
-    """There is no store to read; or none to go on with, beside the key of a store that was."""
+    """There is no store to read; or the key of an earlier store exists without the store."""
 
     def __init__(self, path: Path, key: Path | None = None) -> None:
         if key is None:
@@ -196,7 +196,7 @@ class StoreMissing(StoreError):
 
 
 class BackupExists(StoreError):
-    """The name for a backup is taken; nothing is ever written over."""
+    """The name for a backup is taken; nothing is ever overwritten."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} is there already; it was left as it is", hint="name another file")
@@ -204,7 +204,7 @@ class BackupExists(StoreError):
 
 
 class StoreInUse(StoreError):
-    """Somebody else holds the folder; `pid` is None when they did not say who they are."""
+    """Another process holds the folder; `pid` is None if it is unknown."""
 
     def __init__(self, folder: Path, pid: int | None) -> None:
         holder = "another process" if pid is None else f"process {pid}"
@@ -214,8 +214,8 @@ class StoreInUse(StoreError):
 
 
 class StoreRemoved(StoreError):
-    """A file of an open store was removed, replaced or cut by somebody else; nothing more is acknowledged. `rescued` is
-    a copy of all that was acknowledged, made from the file that is still open."""
+    """Somebody removed, replaced or cut a file of an open store; nothing more is acknowledged. `rescued` is a copy of
+    all that was acknowledged, made from the file that is still open."""
 
     def __init__(self, path: Path, detail: str, rescued: Path | None = None) -> None:
         remedy = "put it back as it was, and writing goes on; or stop this server, restore a backup, and start again"
@@ -230,7 +230,7 @@ class StoreRemoved(StoreError):
 
 
 class StoreCorrupt(StoreError):
-    """The file is damaged, or is no database at all."""
+    """The file is damaged, or is not a database."""
 
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(
@@ -242,7 +242,7 @@ class StoreCorrupt(StoreError):
 
 
 class StoreForeign(StoreError):
-    """A sound SQLite file, but not one of ours."""
+    """A sound SQLite file of another program."""
 
     def __init__(self, path: Path, application_id: int) -> None:
         super().__init__(
@@ -254,7 +254,7 @@ class StoreForeign(StoreError):
 
 
 class StoreTooNew(StoreError):
-    """Written by a later Tonnage than this one."""
+    """Written by a later Tonnage."""
 
     def __init__(self, path: Path, version: int, known: int) -> None:
         super().__init__(
@@ -267,7 +267,7 @@ class StoreTooNew(StoreError):
 
 
 class StoreFull(StoreError):
-    """No room for this write; nothing of it is kept, reads go on, and writes work again once there is room."""
+    """The disk is full: nothing of this write is kept, reads continue, and writes work again once there is space."""
 
     def __init__(self, path: Path, *, hint: str = "make room and retry") -> None:
         super().__init__(f"cannot write to {path}: the disk is full; nothing was stored", hint=hint)
@@ -275,7 +275,7 @@ class StoreFull(StoreError):
 
 
 class StoreStalled(StoreError):
-    """The disk has not answered for long: it hangs, or is far slower than what is asked of it."""
+    """The disk has not answered for long: it hangs, or is far too slow."""
 
     def __init__(self, path: Path, waited_s: float) -> None:
         super().__init__(
@@ -286,9 +286,8 @@ class StoreStalled(StoreError):
 
 
 class StoreIOError(StoreError):
-    """The disk failed in a way that leaves open what it kept. Nothing is acknowledged on top of such a file until it
-    has been opened and read anew, by the store itself or by a restart: every acknowledged write is found, and the
-    failed one may be there."""
+    """The disk failed, and it is unknown what it kept. Nothing is acknowledged until the file has been reopened and
+    read, by the store or a restart: every acknowledged write is found, and the failed one may be there."""
 
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(

@@ -1,9 +1,8 @@
-"""Opening a folder: the directory, the lock, the log, and the newest state out of it, in that order. It blocks:
-`Store.open` runs it in a thread. Whatever fails, nothing stays open or locked.
+"""Opens a folder: the directory, the lock, the log, then the newest state. It blocks: `Store.open` runs it in a thread.
 
-The lock is the kernel's (`flock` on `folder/lock`), so it goes with the process that held it, however that ended. The
-holder writes its pid into the file for the error message of the second comer, and the newest revision that was
-acknowledged: a log that has less at the next start was cut, or lost its write-ahead log, or is an older one.
+If anything fails, nothing stays open or locked. The lock is the kernel's (`flock` on `folder/lock`), so it ends with
+its process. The holder writes into the file its pid, for the error message of a second process, and the newest
+acknowledged revision: a log that has less at the next start was cut, lost its write-ahead log, or is an older one.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ from tonnage.store.state import State
 
 
 class FolderLock:
-    """Hold a folder until `release`. Raises StoreInUse when somebody, this process included, holds it already, and
-    NotOurs when the lock is a link (we would overwrite what it points to) or another's."""
+    """Hold a folder until `release`. Raises StoreInUse, and NotOurs if the lock is a link or another user's."""
 
     def __init__(self, folder: Path) -> None:
         self._fd = open_lock(folder / "lock")
@@ -44,13 +42,12 @@ class FolderLock:
             raise
 
     def note(self, revision: int) -> None:
-        """Write who holds the folder, and the newest revision that is acknowledged; a full disk need not take it. Not
-        synced: after a power cut it is late, never ahead."""
+        """Write our pid and the newest acknowledged revision, unsynced: after a power cut it is late, never ahead."""
         with suppress(OSError):
             os.pwrite(self._fd, f"{os.getpid():<20} {revision:>20}\n".encode(), 0)
 
     def release(self) -> None:
-        # Closing releases the lock. The file stays: to remove it would let two later comers lock two different files.
+        # Closing releases the lock. The file stays: without it two later processes could lock two different files.
         os.close(self._fd)
 
     def _holder(self) -> int | None:
@@ -59,7 +56,7 @@ class FolderLock:
 
 
 def acknowledged_in(lock: int) -> int:
-    """The newest revision that a holder of this lock file has acknowledged; 0 when it does not say."""
+    """The newest revision acknowledged by a holder of this lock file; 0 if it does not say."""
     words = os.pread(lock, 64, 0).split()
     return int(words[1]) if len(words) == 2 and words[1].isdigit() else 0
 
@@ -88,9 +85,8 @@ class OpenFolder(NamedTuple):
 
 
 def open_folder(folder: Path, options: StoreOptions) -> OpenFolder:
-    """Make the folder if it is not there, take it, load what it holds, and try the disk. Raises StoreError, NotOurs. On
-    a full disk nothing new is begun, but a store that is there is opened, with `trouble`: its objects can be read and
-    deleted."""
+    """Create the folder if it is missing, lock it, load it, and try the disk. Raises StoreError, NotOurs. A full disk
+    refuses a new store, but an existing one is opened, with `trouble`: it can be read and deleted from."""
     try:
         return _opened(folder, options)
     except StoreFull as exc:
@@ -103,7 +99,7 @@ def _opened(folder: Path, options: StoreOptions) -> OpenFolder:
         is_full = _free_bytes_at(folder) < MIN_FREE_BYTES
         if is_full and not (folder / LOG_FILE).exists():
             raise StoreFull(folder / LOG_FILE)
-        own_folder(folder)  # another opener may make it at this very moment; which of us has it is for the lock to say
+        own_folder(folder)  # another process may create it at the same time; the lock decides who has it
         lock = FolderLock(folder)
     except OSError as exc:
         raise translated(exc, folder) from exc
@@ -111,7 +107,7 @@ def _opened(folder: Path, options: StoreOptions) -> OpenFolder:
         undo.callback(lock.release)
         reserve = Reserve(folder, options.reserve_bytes)
         if is_full:
-            reserve.release()  # SQLite makes the files beside the log before it reads the first row
+            reserve.release()  # SQLite creates files beside the log before it reads the first row
         log = StoreLog(
             folder / LOG_FILE,
             max_pages=options.max_pages,
@@ -134,7 +130,7 @@ def _free_bytes_at(folder: Path) -> int:
 
 
 def _found_trouble(log: StoreLog, reserve: Reserve) -> StoreFull | None:
-    """Try the disk. A store that cannot write for another reason than a full disk is not opened: this raises."""
+    """Try the disk. Raises StoreError if writing fails for another reason than a full disk."""
     try:
         log.probe()
     except StoreFull as full:

@@ -1,7 +1,7 @@
-"""Whether the store can write, as far as it was tried: what probes of the server are told.
+"""Whether the store can write, as far as it was tried: the answer for the server's probes.
 
-Attempts are the writes themselves, and probes: while there is a problem the writer's thread tries again every
-`PROBE_EVERY_S`; while there is none and nobody writes, a question older than `PROOF_VALID_S` asks for one.
+Attempts are the writes themselves, and probes: while writing fails, the writer's thread tries again every
+`PROBE_EVERY_S`; while nobody writes, a question asks for a probe if the last proof is older than `PROOF_VALID_S`.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from tonnage.store.writes import Outcomes, Write
 _log = logging.getLogger(__name__)
 
 PROBE_EVERY_S = 1.0
-"""Between two attempts while writing fails; each is one small commit."""
+"""Between two attempts while writing fails; an attempt is one small commit."""
 PROOF_VALID_S = 10.0
 """How long a successful write counts as proof: the period of kubelet's probes."""
 PROBE_PATIENCE_S = 0.5
-"""How long a question waits for a probe under way; then the last known answer has to do."""
+"""How long a question waits for a running probe; then it gets the last known answer."""
 STALLED_AFTER_S = 10.0
 """A probe that takes longer fails: upstream gives etcd 2 s, but does not share a disk with its clients."""
 LIVENESS_PATIENCE_S = 30.0
-"""How long what others cause may last before liveness tells of it: three of kubelet's probes."""
+"""How long a problem caused by others may last before liveness reports it: three of kubelet's probes."""
 MAX_NAMED_DAMAGE = 1_000
-"""Damaged rows that are kept by name; beyond that they are only counted."""
+"""Damaged rows that are kept by name; more are only counted."""
 
 
 class StoreHealth:
-    """Times are of one monotonic clock, handed in."""
+    """Times are of one monotonic clock, passed in."""
 
     def __init__(self, now: float, damage: list[Damage]) -> None:
         self.problem: StoreError | None = None
@@ -55,7 +55,7 @@ class StoreHealth:
         self.damage_count = len(damage)
 
     def judge_batch(self, writes: Sequence[Write], outcomes: Outcomes, now: float) -> None:
-        """A batch is an attempt to write; of a full disk only a new object proves that there is room again."""
+        """Judge a batch as an attempt to write. After a full disk only a new object proves that there is space."""
         failures = (error for error in outcomes if error is not None and not isinstance(error, WriteRefused))
         failure = next(failures, None)
         if failure is not None:
@@ -70,7 +70,7 @@ class StoreHealth:
         self.problem = None
 
     def failed(self, error: StoreError, now: float) -> None:
-        """Told in the log when it is news: writes that fail for the same reason again are not."""
+        """Note a failure; it is logged unless writes failed for the same reason before."""
         if type(error) is not type(self.problem):
             _log.error("writes fail: %s; %s", error.message, error.hint)
         if self.problem is None:
@@ -80,7 +80,7 @@ class StoreHealth:
         self.errors[kind_of(error)] += 1
 
     def found(self, damage: Damage) -> bool:
-        """A row went bad while we run; whether that is news."""
+        """Note a row that got damaged while we run; True if it was not known."""
         if any((each.key, each.revision) == (damage.key, damage.revision) for each in self.damage):
             return False
         self.damage_count += 1
@@ -95,15 +95,16 @@ class StoreHealth:
         self.damage = left
 
     def is_due(self, now: float) -> bool:
-        """Should the disk be tried, because nothing has proven it lately?"""
+        """True if the disk should be tried, because nothing has proven it lately."""
         return self.probing_since is None and now - self.proven_at > PROOF_VALID_S
 
     def is_for_restart(self, error: StoreError, now: float) -> bool:
-        """Should liveness tell as well? After a failure of the file at once: nobody knows what it holds.
+        """True if liveness should report it, too: at once after a failure of the file, because its contents are
+        unknown.
 
-        Never for a full disk: reads and deletions go on there, and a restart makes no room. Nor when the file was
-        removed: its last readers hold what is left of it. What others cause (a lock on the file, a disk that hangs)
-        may pass, and is told when it has lasted.
+        Never for a full disk: reads and deletions continue there, and a restart frees nothing. Nor for a removed file:
+        its last readers hold what is left of it. What others cause (a lock on the file, a disk that hangs) may pass,
+        and is reported if it lasts.
         """
         if isinstance(error, StoreFull):
             return False

@@ -1,11 +1,10 @@
-"""What the rows of a log come to: the newest state of every key, and what of it is damaged. Pure.
+"""From the rows of a log to the newest state of every key, and what is damaged. Pure.
 
-A row that does not match its checksum is kept out. So is its key, unless a sound row says that it came after the
-damaged one: what came before a damaged row is not the present. A key kept out can be deleted (`Store.discard`), and
-then made anew. A row that is missing is noticed by its neighbour's `follows`, by the count of what compaction left, by
-the seal (schema.sql), or by the newest acknowledged revision (`folder.py`); whose it was can no longer be said, so a
-gap is told as loudly. What is lost unnoticed: rows after all of these, cut off the end as a whole, as in a restored
-backup.
+A row with a wrong checksum is kept out. So is its key, unless a sound row follows the damaged one: what came before a
+damaged row is not the present. A key kept out can be deleted (`Store.discard`) and then created again. A missing row is
+noticed by its neighbour's `follows`, by the count of rows after a compaction, by the seal (schema.sql), or by the
+newest acknowledged revision (`folder.py`); its key is unknown, so a gap is reported as loudly. Unnoticed: rows after
+all of these, cut off the end as a whole, as in a restored backup.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ _BYTES_AN_ENTRY = 1 << 20
 
 
 class HistoryBytes:
-    """How many bytes of history the log keeps, and how far it must be compacted to keep no more than a budget.
+    """How many bytes of history the log keeps, and how far to compact for a given budget.
 
-    Bytes are booked under the revision that lets them go: a superseded document under the one that superseded it, a
-    tombstone under itself. Neighbouring revisions share an entry, so the answer is rounded up to the end of an entry.
+    Bytes are booked under the revision whose compaction frees them: a superseded document under its successor, a
+    tombstone under itself. Neighbouring revisions share an entry, so answers are rounded up to the end of an entry.
     """
 
     def __init__(self) -> None:
@@ -49,7 +48,7 @@ class HistoryBytes:
             self.total -= self._entries.popleft()[2]
 
     def to_keep(self, budget: int) -> int:
-        """The revision to compact to so that no more than `budget` bytes are left; 0 when they are not more."""
+        """The revision to compact to so that at most `budget` bytes are left; 0 if nothing needs to go."""
         left, target = self.total, 0
         for _, last, size in self._entries:
             if left <= budget:
@@ -60,11 +59,11 @@ class HistoryBytes:
 
 
 StoredRow = tuple[int, bytes, int, int, int, bytes, int]
-"""revision, key, previous, follows, deleted, document, checksum: as they are in the file, of whatever type."""
+"""revision, key, previous, follows, deleted, document, checksum: as in the file, of any type."""
 
 REVISION_LEAP = 1_000_000
-"""How far a damaged number may lead the revision counter. It also is how far the counter is moved on when the number it
-was kept in is damaged: revisions must not be given twice, and nobody deletes a million objects in a row."""
+"""How far a damaged number may move the revision counter. Also how far the counter moves if the number it was kept in
+is damaged: no revision may be given twice, and nobody deletes a million objects in a row."""
 
 
 ENTRIES_MASK = (1 << 64) - 1
@@ -72,8 +71,7 @@ ENTRIES_MASK = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """The row of the compaction table; `is_sound`: its checksum matches. `lost_commits` are those at the end of the
-    write-ahead log that cannot be read any more."""
+    """The compaction table's row. `is_sound`: the checksum matches. `lost_commits`: unreadable at the WAL's end."""
 
     compacted: int
     rows: int
@@ -86,10 +84,10 @@ class Seal:
 class Loaded:
     """What a file holds. `records` has the newest sound row of every key that is not kept out: (revision, document).
 
-    `floor` is the revision up to which history has holes: it is not served, as if it were compacted. `kept_out` names
-    the damaged rows of each key that is kept out, and `intact` its newest sound row. `damaged_rows` are all rows whose
-    columns cannot be trusted, `superseded` those of them, and of the missing, that a sound row of a known key follows.
-    `entries` is a sum over what the index should hold, whatever the order.
+    `floor`: history up to this revision has holes and is not served, as if it were compacted. `kept_out`: damaged rows
+    by key, `intact`: the newest sound row of these keys. `damaged_rows`: all rows whose columns cannot be trusted.
+    `superseded`: damaged and missing rows that a sound row of a known key follows. `entries`: a sum, independent of
+    order, over what the index should hold.
     """
 
     records: dict[str, tuple[int, bytes]] = field(default_factory=dict)
@@ -115,7 +113,7 @@ class _Suspect:
 
 
 class Scan:
-    """Takes the rows one by one, oldest first; `finish` says what they come to."""
+    """Takes the rows one by one, oldest first; `finish` returns the result."""
 
     def __init__(self, seal: Seal) -> None:
         self._seal = seal
@@ -123,18 +121,18 @@ class Scan:
         self._suspects: dict[int, _Suspect] = {}
         self._damage: list[Damage] = []
         self._superseded: dict[int, str] = {}
-        self._floor = 0  # the newest row whose step from the one before cannot be told
-        self._missing: dict[int, str] = {}  # revision, whose it was if a later row of the key says so
+        self._floor = 0  # the newest row whose predecessor is unknown
+        self._missing: dict[int, str] = {}  # revision -> its key, if a later row of the key tells
         self._history = HistoryBytes()
         self._last = 0  # the newest row, sound or not
         self._last_sound = 0
         self._entries = 0
         self._below = 0  # rows at or before the compacted revision
         self._compacted = seal.compacted if seal.is_sound else 0
-        self._whole_after = seal.compacted if seal.is_sound else sys.maxsize  # where a gap is none of compaction's
+        self._whole_after = seal.compacted if seal.is_sound else sys.maxsize  # gaps after this are not compaction's
 
     def take(self, row: StoredRow) -> Damage | None:
-        """One row; its damage, if it has any."""
+        """Take one row; returns its damage, if any."""
         revision, raw_key, previous, follows, deleted, document, checksum = row
         key = raw_key.decode("utf-8", "surrogateescape") if isinstance(raw_key, bytes) else ""
         last, self._last = self._last, revision
@@ -148,7 +146,7 @@ class Scan:
         if follows > last and follows > self._whole_after:
             self._missing[follows] = ""
         if self._suspects and previous in self._suspects:
-            # A sound row came after the damaged one: its key is known for certain, and the damage is history.
+            # A sound row follows the damaged one: its key is certain, and the damage is history.
             self._superseded[previous] = key
             self._floor = revision
             self._damage.append(Damage(key, previous, "its checksum does not match; a later state is whole"))
@@ -197,13 +195,13 @@ class Scan:
     def _judge_seal(self, loaded: Loaded) -> None:
         seal = self._seal
         if seal.lost_commits:
-            # Clients may have heard of those revisions: none of them is given again, and nobody goes on from one.
+            # Clients may know these revisions: none is given again, and nobody can continue from one.
             loaded.revision += REVISION_LEAP
             self._missing[loaded.revision] = ""
             reason = f"the write-ahead log breaks off, and {seal.lost_commits} commits before this are lost"
             loaded.damage.append(Damage("", loaded.revision, reason))
         if not seal.is_sound:
-            # How far history goes and where the counter stood is not known: no history, and a counter well beyond.
+            # It is unknown how far history goes and where the counter stood: no history, and a counter well beyond.
             loaded.revision += REVISION_LEAP
             loaded.damage.append(
                 Damage("", loaded.revision, "the record of compaction is damaged; history is given up")
@@ -218,7 +216,7 @@ class Scan:
             loaded.revision = seal.sealed
 
     def _judge_suspects(self, loaded: Loaded) -> None:
-        """Keep out every key that a damaged row may be the present of."""
+        """Keep out every key whose present state may be a damaged row."""
         owner_of = {revision: key for key, (revision, _, _) in self._heads.items()} if self._suspects else {}
         for suspect in self._suspects.values():
             names = self._owners(suspect, owner_of.get(suspect.previous))
@@ -227,8 +225,8 @@ class Scan:
             loaded.damage.append(Damage(names[0], suspect.revision, "its checksum does not match; kept out"))
 
     def _owners(self, suspect: _Suspect, before: str | None) -> list[str]:
-        """Whose row it may be; `before` is the key of the row it says it comes after, if that is another key's newest.
-        One of the two columns is wrong, then; with the right value in its place the checksum may match, and tell."""
+        """The possible keys of a damaged row. `before` is the key of the row it follows, if that is another key's
+        newest: then one of the two columns is wrong, and with the right value the checksum may match."""
         if before is None or before == suspect.key:
             return [suspect.key]
         revision, _, previous, follows, deleted, document, checksum = suspect.row

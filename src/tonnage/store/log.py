@@ -1,9 +1,9 @@
 """The log and its SQL for the one thread that writes (`writer.py`). A method is one transaction.
 
-Compaction to revision C keeps, for each key, the newest row at or before C, unless that is a tombstone: any state and
-any stretch of history from C on stays whole. It walks up in steps, each a complete compaction to a smaller revision: a
-kill between two steps leaves nothing to repair. What a damaged row says is not acted upon: it takes no other row with
-it, and stays until a sound row of its key is passed.
+Compaction to revision C keeps, for every key, the newest row at or before C, unless it is a tombstone: any state and
+any stretch of history from C on stays whole. It works in steps, which are complete compactions to smaller revisions: a
+kill between two steps leaves nothing to repair. A damaged row is not trusted: it removes no other row, and stays until
+compaction passes a sound row of its key.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _logger = logging.getLogger(__name__)
 Row = tuple[int, str, int, bool, bytes]  # revision, key, previous, deleted, document
 _SignedRow = tuple[int, str, int, int, int, int, bytes]  # revision, key, previous, follows, deleted, checksum, document
 
-# Rows for one INSERT. Every statement gives the interpreter lock away and has to win it back from a busy event loop,
-# which costs more than the insert itself; so a usual batch is a single statement, its own BEGIN and COMMIT included.
+# Rows for one INSERT. Every statement releases the interpreter lock and must win it back from a busy event loop, which
+# costs more than the insert; so a usual batch is a single statement, including its own BEGIN and COMMIT.
 _ROWS_A_STATEMENT = 64
 
-# Texts as bytes: a damaged one may not be UTF-8. The primary key's order reads the file from front to back.
+# Texts as bytes: a damaged one may not be UTF-8. The order of the primary key reads the file from front to back.
 ALL_ROWS = """
     SELECT revision, CAST(key AS BLOB), previous, follows, deleted, CAST(document AS BLOB), checksum
     FROM log NOT INDEXED WHERE revision > :after ORDER BY revision
@@ -49,13 +49,13 @@ ALL_ROWS = """
 _INDEX = "SELECT CAST(key AS BLOB), previous, revision FROM log INDEXED BY log_by_key ORDER BY key, previous"
 
 _FOLD_PATIENCE_MS = 100
-"""How long a reader may keep the write-ahead log from being emptied; a backup may read for minutes."""
+"""How long a reader may delay the emptying of the write-ahead log; a backup may read for minutes."""
 _KEPT_WAL_BYTES = 1 << 20
-"""What the write-ahead log may keep of the disk when it is folded."""
+"""How much of the disk the write-ahead log may keep when it is folded."""
 _VACUUM_PAGES = 128
-"""Pages given back to the file system in one step, 512 KiB; a step is a write of its own, and a few milliseconds."""
+"""Pages given back to the file system in one step, 512 KiB; a step is a write of a few milliseconds."""
 _SPARE_PAGES = 1024
-"""Free pages kept in the file for the next writes, 4 MiB; what is beyond is given back."""
+"""Free pages kept in the file for the next writes, 4 MiB; more are given back."""
 
 
 class StoreLog:
@@ -88,26 +88,25 @@ class StoreLog:
         self.revision = max(newest, self.compacted)
         self._rows = seal.rows  # those at or before `compacted`
         self._last_row = newest  # what the next row follows
-        self._acknowledged = 0  # the newest row this process was told is durable
+        self._acknowledged = 0  # the newest row known to this process as durable
         self._damaged: set[int] = set()
         self._superseded: dict[int, str] = {}
 
     def load(self) -> Loaded:
-        """Read and judge every row; from here on the log knows what of it is damaged."""
+        """Read and judge every row; from then on the log knows which are damaged."""
         with in_our_words(self.path):
             loaded = scanned(self.rows(), self._seal)
             self._mend_index(loaded.entries)
             self.revision, self._last_row = loaded.revision, loaded.last_row
             self._damaged, self._superseded = set(loaded.damaged_rows), dict(loaded.superseded)
         if not self._seal.is_sound:
-            # How far it was compacted is not known. Done from the start it is right whatever had been done.
+            # It is unknown how far it was compacted; starting from 0 is always right.
             self.compacted = self._rows = 0
             self.compact(loaded.revision)
         return loaded
 
     def _mend_index(self, entries: int) -> None:
-        """Make the index anew if it is not that of the table, which has the checksums: it is the optimistic lock, and a
-        list of the past is read by it. Raises StoreCorrupt."""
+        """Rebuild the index if it does not match the table: it is the optimistic lock. Raises StoreCorrupt."""
         found, last = 0, (b"", -1)
         try:
             for key, previous, revision in self._connection.execute(_INDEX):
@@ -132,8 +131,8 @@ class StoreLog:
             yield row
 
     def append(self, rows: Sequence[Row]) -> dict[int, sqlite3.IntegrityError]:
-        """Make the rows durable with one commit, but for those the constraints refuse: their positions, and why. Raises
-        StoreError when nothing of it was kept, or, after a StoreIOError, when that cannot be known."""
+        """Make the rows durable with one commit; returns, by position, why constraints refused a row. Raises StoreError
+        if nothing was kept or, for StoreIOError, if that is unknown."""
         if len(rows) <= _ROWS_A_STATEMENT:
             with in_our_words(self.path), suppress(sqlite3.IntegrityError):
                 self._insert(
@@ -149,7 +148,7 @@ class StoreLog:
                 try:
                     self._insert(_signed(chunk, last_row))
                     last_row = chunk[-1][0]
-                except sqlite3.IntegrityError:  # the statement is undone, the transaction goes on
+                except sqlite3.IntegrityError:  # the statement is undone, the transaction continues
                     for position, row in enumerate(chunk, start):
                         try:
                             self._insert(_signed([row], last_row))
@@ -162,9 +161,9 @@ class StoreLog:
     def replace(self, rows: Sequence[Row], *, may_grow: bool) -> None:
         """Write the rows in place of what they supersede, on a full disk: history ends with them.
 
-        What a row supersedes goes in the same commit, and a tombstone is never written, so that a deletion takes only
-        the few pages that know of the object. All history must have been compacted. Raises StoreError: StoreFull as
-        well where the file would have to grow and must not.
+        Superseded rows go in the same commit, and no tombstone is written, so a deletion touches only the few pages of
+        its object. All history must have been compacted. Raises StoreError, also StoreFull if the file must grow and
+        may not.
         """
         if self.compacted < self.revision:
             raise StoreFull(self.path)
@@ -184,15 +183,18 @@ class StoreLog:
         self._last_row, self._acknowledged, self.revision = last_row, newest, newest
 
     def unfolded_bytes(self) -> int:
-        """What the file has to grow by before all of the write-ahead log is in it."""
+        """How much the file must grow to take all of the write-ahead log."""
         with in_our_words(self.path):
             pages, page_bytes = int(self._one("PRAGMA page_count")), int(self._one("PRAGMA page_size"))
             return max(0, pages * page_bytes - self.path.stat().st_size)
 
     def discard(self, row: Row, damaged: Mapping[int, bytes]) -> None:
-        """Bury a key whose newest rows are damaged: those get the documents in `damaged` and become tombstones, and
-        `row`, which follows the newest sound row of the key, is on top. What is older than history goes; the rest keeps
-        its number, so that the chain of rows stays whole. Raises StoreError."""
+        """Delete a key whose newest rows are damaged. Raises StoreError.
+
+        The damaged rows get the documents in `damaged` and become tombstones, and `row`, which follows the newest sound
+        row of the key, comes on top. Rows older than history go; the others keep their numbers, so that the chain stays
+        whole.
+        """
         revision, key, intact, deleted, document = row
         with self._transaction():
             gone = self._connection.execute("DELETE FROM log WHERE key = ? AND revision <= ?", (key, self.compacted))
@@ -221,7 +223,7 @@ class StoreLog:
             rows = self._rows + self._one(
                 "SELECT count(*) FROM log NOT INDEXED WHERE revision > :after AND revision <= :upto", step
             )
-            # Oldest first: a tombstone must not go before the rows it buries, or those would come back to life.
+            # Oldest first: if a tombstone went before the rows it buries, these would come back to life.
             for number, key in self._superseded.items():
                 if number <= revision:
                     rows -= self._connection.execute(
@@ -240,29 +242,28 @@ class StoreLog:
         self.compacted, self._rows = revision, rows
 
     def leap(self, revisions: int) -> None:
-        """Give up all history, and go on at a revision so much further that nobody can have heard of it."""
+        """Give up all history, and continue at a revision so far ahead that no client can know it."""
         self.compact(self.revision)
         self.revision += revisions
         self.compact(self.revision)
 
     def probe(self) -> None:
-        """A write that really goes to the disk, and says nothing new. Raises StoreError."""
+        """A write that really goes to the disk and changes nothing. Raises StoreError."""
         with self._transaction():
             self._write_seal(self.compacted, self._rows)
 
     def give_back(self, *, keep_pages: int = _SPARE_PAGES) -> bool:
-        """Give free pages back to the file system, one step of it; whether there is more to give."""
+        """Give free pages back to the file system, one step; True if there are more."""
         with in_our_words(self.path):
             spare = int(self._one("PRAGMA freelist_count")) - keep_pages
             if spare <= 0 or not self._one("PRAGMA auto_vacuum"):
                 return False
-            # As a script, which is stepped to its end: `execute` ends with the first page that was moved.
+            # As a script, which runs to its end: `execute` stops after the first moved page.
             self._connection.executescript(f"PRAGMA incremental_vacuum({min(spare, _VACUUM_PAGES)})")
         return spare > _VACUUM_PAGES
 
     def fold(self) -> None:
-        """Bring the write-ahead log into the file, and begin it anew, if no reader is in the way. A short one keeps its
-        room on the disk: deletions may find no other."""
+        """Move the write-ahead log into the file, if no reader is in the way. A short one keeps space for deletions."""
         with in_our_words(self.path):
             wal = wal_of(self.path)
             is_short = wal.exists() and wal.stat().st_size <= _KEPT_WAL_BYTES
@@ -274,18 +275,17 @@ class StoreLog:
                 self._connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
 
     def require_files(self) -> None:
-        """Raises StoreRemoved when somebody removed, replaced or cut a file since `confirm_files`."""
+        """Raises StoreRemoved if somebody removed, replaced or cut a file since `confirm_files`."""
         with in_our_words(self.path):
             self._files.require()
 
     def confirm_files(self) -> None:
-        """Raises StoreRemoved when the names of the files no longer lead to those that are open."""
+        """Raises StoreRemoved if the names of the files no longer lead to the open ones."""
         with in_our_words(self.path):
             self._files.confirm()
 
     def rescue(self, removed: StoreRemoved) -> StoreRemoved:
-        """Save what is still open, in the file, or beside it if that is gone; the same error, with where it is. Where
-        it cannot be saved, the error stays as it is."""
+        """Save what is still open, in the file, or beside it if that is gone; returns the error, with the path."""
         target = self.path.with_name(f"{RESCUED}{self.revision}.sqlite3")
         try:
             if removed.path != self.path:
@@ -300,14 +300,14 @@ class StoreLog:
         return StoreRemoved(removed.path, removed.detail, target)
 
     def verify(self) -> None:
-        """Have SQLite go through every page. Raises StoreCorrupt."""
+        """Have SQLite check every page. Raises StoreCorrupt."""
         with in_our_words(self.path):
             found = self._one("PRAGMA integrity_check(1)")
         if found != "ok":
             raise StoreCorrupt(self.path, str(found))
 
     def reopen(self) -> list[Row]:
-        """Open the file anew after a failure; the rows found that nobody was told are durable. Raises StoreError."""
+        """Reopen the file after a failure; returns the rows that nobody knows to be durable. Raises StoreError."""
         with in_our_words(self.path):
             with suppress(sqlite3.Error):
                 self._connection.close()
@@ -364,7 +364,7 @@ class StoreLog:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All or nothing; SQLite may have rolled back by itself already, as it does when the disk is full."""
+        """All or nothing. SQLite may have rolled back by itself, as it does on a full disk."""
         with in_our_words(self.path):
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -387,14 +387,14 @@ def _signed(rows: Sequence[Row], follows: int) -> list[_SignedRow]:
 
 
 def key_range(prefix: str) -> tuple[str, str]:
-    """Bounds, both exclusive, of the keys under a prefix that ends in "/": "0" is the character after it."""
+    """Bounds, both exclusive, of the keys under a prefix that ends in "/": "0" is the next character."""
     if not prefix.endswith("/"):
         raise ValueError(f'the prefix "{prefix}" must end in "/"')
     return prefix, prefix[:-1] + "0"
 
 
 def read_seal(connection: sqlite3.Connection, path: Path) -> Seal:
-    """The row of the compaction table. Raises StoreCorrupt when there is none."""
+    """The row of the compaction table. Raises StoreCorrupt if there is none."""
     row = connection.execute("SELECT revision, rows, sealed, checksum FROM compaction").fetchone()
     if row is None:
         raise StoreCorrupt(path, "the compaction table is empty")

@@ -1,5 +1,5 @@
-"""Reading the log beside the writer: any kept state, any kept stretch of history. Every answer is of one moment, and is
-refused if compaction has reached into it; a row that does not match its checksum is reported, and never served."""
+"""Reads the log beside the writer: any kept state, any kept stretch of history. An answer is of one moment, and is
+refused if compaction has reached into it. A row with a wrong checksum is reported, and never served."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COLUMNS = (
     "{0}.revision, CAST({0}.key AS BLOB), {0}.previous, {0}.follows, {0}.deleted, CAST({0}.document AS BLOB),"
     " {0}.checksum"
 )
-# The newest row of each key at a revision, from the index alone, in the order of the keys.
+# The newest row of every key at a revision, from the index alone, by key.
 _NEWEST = """
     SELECT CAST(key AS BLOB) AS key, max(revision) AS revision FROM log INDEXED BY log_by_key
     WHERE key > :low AND key < :high AND revision <= :revision GROUP BY log.key ORDER BY log.key
@@ -27,7 +27,7 @@ _NEWEST = """
 STATE_AT = f"""
     SELECT newest.key, {_COLUMNS.format("row")} FROM ({_NEWEST}) AS newest CROSS JOIN log AS row USING (revision)
 """
-# NOT INDEXED still leaves the primary key: history is read in its own order, and stops where the batch is full.
+# NOT INDEXED still leaves the primary key: history is read in its own order, and stops when the batch is full.
 HISTORY = f"""
     SELECT {_COLUMNS.format("row")}, {_COLUMNS.format("before")}
     FROM log AS row NOT INDEXED LEFT JOIN log AS before NOT INDEXED ON before.revision = row.previous
@@ -37,16 +37,16 @@ HISTORY = f"""
 
 
 class Stretch(NamedTuple):
-    """A piece of history: `events` are all there are up to `reached`."""
+    """A piece of history: `events` are complete up to `reached`."""
 
     events: list[StoreEvent]
     reached: int
 
 
 class LogReader:
-    """History, for one reading thread. The connection is opened with the first question."""
+    """History, for one reading thread. The connection is opened on first use."""
 
-    # A batch ends at the first of these; the second keeps a few large documents from becoming gigabytes.
+    # A batch ends at the first limit; the second keeps a few large documents from becoming gigabytes.
     max_events = 1_000
     max_bytes = 8 << 20
 
@@ -58,8 +58,8 @@ class LogReader:
     def state_at(
         self, prefix: str, revision: int, *, after_key: str, limit: int, kept_out: Collection[str] = ()
     ) -> list[StoreRecord]:
-        """The records under `prefix` as they were at `revision`, by key, from after `after_key`; 0 is no limit. Keys
-        that are kept out are left out. Raises RowDamaged."""
+        """The records under `prefix` at `revision`, by key, after `after_key`, without `kept_out`; limit 0 is no limit.
+        Raises RowDamaged."""
         low, high = key_range(prefix)
         low = max(low, after_key)
         asked = {"low": low, "high": high, "revision": revision}
@@ -79,8 +79,7 @@ class LogReader:
         return records
 
     def history(self, prefix: str, *, after: int, upto: int) -> Stretch:
-        """The events under `prefix` with after < revision <= upto, oldest first, or as many of them as make a batch.
-        Raises RowDamaged."""
+        """The next batch of events under `prefix` with after < revision <= upto, oldest first. Raises RowDamaged."""
         low, high = key_range(prefix)
         asked = {"after": after, "upto": upto, "low": low, "high": high}
         rows: list[Any] = []
@@ -95,7 +94,7 @@ class LogReader:
         events = []
         for row in rows:
             record, deleted = self._sound(row[:7], reached=row[0])
-            # A tombstone always had a state before it. Where that was damaged, the last word is all there is of it.
+            # A tombstone always had a state before it. If that was damaged, only the final state is left.
             before = record if deleted else None
             if row[7] is not None:
                 found, was_deleted = self._sound(row[7:], reached=row[0])
@@ -110,7 +109,7 @@ class LogReader:
             self._opened = None
 
     def _sound(self, row: Any, *, reached: int) -> tuple[StoreRecord, bool]:
-        """The row as a record, and whether it is a tombstone. Raises RowDamaged: history up to `reached` has a hole."""
+        """The row as a record, and True if it is a tombstone. Raises RowDamaged: history up to `reached` has a hole."""
         revision, raw_key, previous, follows, deleted, document, checksum = row
         key = _text(raw_key)
         if checksum != row_checksum(revision, key, previous, follows, deleted, document):
@@ -125,7 +124,7 @@ class LogReader:
                 connection = self._opened = open_reader(self.path)
             connection.execute("BEGIN")
             try:
-                # Asked inside the transaction: the writer may compact while we read, and this snapshot must not notice.
+                # Read inside the transaction: the writer may compact meanwhile, and this snapshot does not notice.
                 seal = read_seal(connection, self.path)
                 if not seal.is_sound:
                     raise StoreCorrupt(self.path, "the record of compaction is damaged")

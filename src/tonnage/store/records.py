@@ -1,9 +1,9 @@
-"""What the store hands out: a record is one state of one key, an event is the step from one state to the next. Both are
+"""What the store returns: a record is one state of one key, an event the step from one state to the next. Both are
 frozen and shared by readers and watchers.
 
-A row's checksum is CRC-32 over every column, its revision and its key included, so that a document under another key, a
-row under another number and a tombstone come back to life are noticed as well as a flipped byte. It is no signature. A
-cryptographic hash would cost the writing thread three times as much, and that thread competes with the event loop.
+A row's checksum is CRC-32 over every column, including revision and key, so it also catches a document under another
+key, a row under another number, and a tombstone come back to life. It is not a signature: a cryptographic hash would
+cost the writing thread three times as much, and that thread competes with the event loop.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Records = list[StoreRecord]  # for classes that have a method named `list`
 
 
 class Damage(msgspec.Struct, frozen=True):
-    """A row that is not what was written, or is not there. `key` is empty when whose it was cannot be said."""
+    """A damaged or missing row. `key` is empty if it is unknown."""
 
     key: str
     revision: int
@@ -40,7 +40,7 @@ class Damage(msgspec.Struct, frozen=True):
 
 
 class EventType(enum.StrEnum):
-    """What a write did, with the word a watch puts on the wire as its value."""
+    """What a write did; the value is a watch's word on the wire."""
 
     PUT_NEW = "ADDED"
     PUT = "MODIFIED"
@@ -48,13 +48,13 @@ class EventType(enum.StrEnum):
 
 
 class StoreEvent(msgspec.Struct, frozen=True):
-    """One write: `record` is the state after it, for DELETE the final state. `previous` is None for PUT_NEW. `frames`
-    belongs to the readers of events: what one watcher encoded, the next one can send as it is."""
+    """One write. `record` is the state after it, for DELETE the final state; `previous` is None for PUT_NEW. `frames`
+    belongs to the readers of events: an encoding by one watcher can be sent by the next."""
 
     type: EventType
     record: StoreRecord
     previous: StoreRecord | None = None
-    frames: dict[str, bytes] = {}  # msgspec gives every event an empty dict of its own
+    frames: dict[str, bytes] = {}  # msgspec gives every event its own empty dict
 
     @property
     def revision(self) -> int:
@@ -68,10 +68,10 @@ def event_of(record: StoreRecord, previous: StoreRecord | None, *, deleted: bool
 
 
 def row_checksum(revision: Any, key: Any, previous: Any, follows: Any, deleted: Any, document: Any) -> int:
-    """Of one row of the log. Takes whatever a damaged row holds; columns of a wrong type never match."""
+    """The checksum of a row. Takes whatever a damaged row holds; columns of a wrong type never match."""
     if not isinstance(document, bytes):
         return -1
-    # The document's length closes the head: no byte can move from the key into the document unnoticed.
+    # The document's length ends the head: no byte can move from the key into the document unnoticed.
     head = f"{revision} {previous} {follows} {deleted} {len(document)} {key}\0"
     return crc32(document, crc32(head.encode("utf-8", "surrogateescape")))
 

@@ -1,13 +1,12 @@
-"""Room kept back for deletions, and what the store gives up on a full disk.
+"""Disk space kept back for deletions, and what the store gives up on a full disk.
 
-A deletion is a write too, and on a full disk none succeeds, not even the one that would make room. So the folder holds
-a file `reserve` whose blocks are really allocated; it is cut to nothing when even a deletion finds no room, and takes
-its room again before any other write does. It must be larger than what the write-ahead log can hold that the file has
-no room for yet: `BATCH_BYTES` of one commit on top of the 4 MiB between two checkpoints.
+A deletion is a write, too, and on a full disk even that one fails. So the folder holds a file `reserve` whose blocks
+are really allocated; it is emptied when a deletion finds no space, and filled again before any other write. It must be
+larger than what the write-ahead log can hold that does not yet fit into the file: `BATCH_BYTES` of one commit plus the
+4 MiB between two checkpoints.
 
-On a full disk the write-ahead log goes into the file, then all of history goes, then the free pages, one step at a
-time, since moving pages is writing too. Whoever is behind gets 410 and lists again, which is better than a refused
-write.
+On a full disk the store folds the write-ahead log, then gives up all history, then free pages, step by step, because
+moving pages is writing, too. Clients that are behind get 410 and list again, which is better than a refused write.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from tonnage.store.log import StoreLog
 
 RESERVE_FILE = "reserve"
 MIN_FREE_BYTES = 1 << 20
-"""Less room than this counts as none when the disk is tried: a probe is smaller than any write that would follow it."""
+"""Less space than this counts as none when the disk is tried: a probe is smaller than any write that follows it."""
 ROOMY_BYTES = 64 << 20
-"""With so much room nobody has to count what a commit may take."""
+"""With this much space nobody needs to count what a commit takes."""
 BATCH_BYTES = 2 << 20
-"""Documents of one commit; a larger document has a commit of its own."""
+"""Documents of one commit; a larger document has its own commit."""
 _SMALLEST_BYTES = 64 << 10
 _LEFT_BYTES = 256 << 10
-"""What the reserve leaves free on a full disk, for the small files of the cluster's other programs."""
+"""What the reserve leaves free on a full disk, for small files of the cluster's other programs."""
 
 
 class Reserve:
-    """`wanted` bytes in `folder`, or a quarter of the room there is if that is less, but never less than it had once; 0
-    wants none. Raises NotOurs for a link or another's file. A reserve that cannot be had is none."""
+    """`wanted` bytes in `folder`, or a quarter of the free space if that is less, but never less than it once had. 0 is
+    no reserve. Raises NotOurs for a link or another user's file."""
 
     def __init__(self, folder: Path, wanted: int) -> None:
         self.path = folder / RESERVE_FILE
@@ -54,8 +53,8 @@ class Reserve:
         return self.size >= self._due()
 
     def has_room_for(self, document_bytes: int, unfolded_bytes: int = 0) -> bool:
-        """Is there room for a commit of so much in the write-ahead log, and in the file once it is folded?
-        `unfolded_bytes` is what the file has yet to grow by. A store without a reserve asks the disk instead."""
+        """True if a commit of `document_bytes` fits into the write-ahead log and, once folded, into the file, which
+        must also grow by `unfolded_bytes`. Always True without a reserve: then the disk itself decides."""
         needed = MIN_FREE_BYTES + 2 * document_bytes + unfolded_bytes
         return not self._wanted or (self.is_whole and free_bytes(self.path.parent) >= needed)
 
@@ -63,13 +62,13 @@ class Reserve:
         self._resize(0)
 
     def lend(self, size: int) -> bool:
-        """Let `size` bytes be free for a moment; False once half of the reserve is gone: the rest is for deletions."""
+        """Free `size` bytes for a moment; False once half of the reserve is used: the rest is for deletions."""
         short = size - free_bytes(self.path.parent)
         left = self.size - max(short, 0)
         return short <= 0 or (left >= self._due() // 2 and self._resize(left))
 
     def take(self) -> bool:
-        """Take what is wanted, or nearly as much as there is; whether it is all."""
+        """Allocate what is wanted, or nearly all there is; True if it is all."""
         held = self.size
         more = min(self._due() - held, free_bytes(self.path.parent) - _LEFT_BYTES)
         while more >= _SMALLEST_BYTES and not self._resize(held + more):
@@ -97,7 +96,7 @@ class Reserve:
             else:
                 os.ftruncate(fd, size)
         except OSError:
-            # A file system may have taken a part of it before it failed.
+            # A file system may have allocated a part before it failed.
             os.ftruncate(fd, min(held, size))
             return False
         finally:
@@ -106,7 +105,7 @@ class Reserve:
 
 
 def free_bytes(folder: Path) -> int:
-    """What this user may still write there; very much where the file system does not say."""
+    """What this user may still write there; very much if the file system does not say."""
     found = os.statvfs(folder)
     if not found.f_blocks:
         return 1 << 62
@@ -114,18 +113,18 @@ def free_bytes(folder: Path) -> int:
 
 
 COMPACTION_STEP = 500
-"""Revisions for one step of compaction: a step took about 10 ms for 500 rows of 1 KB."""
+"""Revisions of one step of compaction: a step took about 10 ms for 500 rows of 1 KB."""
 
 
 def make_room(log: StoreLog, reserve: Reserve) -> None:
-    """Give up all history and give free pages back. Raises StoreError, but for StoreFull."""
+    """Give up all history and give free pages back. Raises StoreError, but never StoreFull."""
     if not _is_tidied(log):
         reserve.release()
         _is_tidied(log)
 
 
 def compact_all(log: StoreLog) -> None:
-    """Give up all history. A step that finds no room is made smaller, down to one revision. Raises StoreFull then."""
+    """Give up all history. Steps get smaller, down to one revision, if there is no space. Raises StoreFull then."""
     step = COMPACTION_STEP
     while log.compacted < log.revision:
         try:
@@ -138,7 +137,7 @@ def compact_all(log: StoreLog) -> None:
 
 
 def _is_tidied(log: StoreLog) -> bool:
-    """Do what can be done; was there room for all of it?"""
+    """Do what can be done; True if there was space for all of it."""
     had_room = True
     for step in (StoreLog.fold, compact_all, StoreLog.fold, _give_back_all):
         try:
@@ -150,8 +149,8 @@ def _is_tidied(log: StoreLog) -> bool:
 
 
 def _give_back_all(log: StoreLog) -> None:
-    """Until there is plenty; the rest is for the writer's idle moments."""
+    """Give back until there is plenty; the writer does the rest when it is idle."""
     has_more = True
     while has_more and free_bytes(log.path.parent) < ROOMY_BYTES:
         has_more = log.give_back(keep_pages=0)
-        log.fold()  # what a step moved is in the write-ahead log as well until then
+        log.fold()  # until then the moved pages are in the write-ahead log as well

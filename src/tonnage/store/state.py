@@ -1,8 +1,8 @@
 """What readers see: the newest durable state of every key, in memory, and which keys are damaged.
 
-One bucket a resource (the first segment of the key) keeps records and ordered keys, so that the list of a namespace
-costs its own rows. Tombstones keep only their revision: the next create of the key names it as its predecessor. Only
-the event loop's thread touches this, and only after the log has the write on disk.
+One bucket per resource (the first segment of the key) keeps records and sorted keys, so listing a namespace costs only
+its own rows. Of a tombstone only the revision is kept: the next create of the key names it as its predecessor. Only the
+event loop's thread touches this, and only after the write is on disk.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class State:
 
     @classmethod
     def loaded(cls, records: Iterable[StoreRecord], tombstones: Mapping[str, int]) -> State:
-        """The state of a log that was read: records in the order of their keys, tombstones in any."""
+        """The state of a loaded log: records sorted by key, tombstones in any order."""
         state = cls()
         for record in records:
             resource = resource_of(record.key)
@@ -54,7 +54,7 @@ class State:
         return None if bucket is None else bucket.records.get(key)
 
     def list(self, prefix: str, *, after_key: str = "", limit: int = 0) -> Records:
-        """The records under `prefix`, by key, from after `after_key`; limit 0 is no limit."""
+        """The records under `prefix`, by key, after `after_key`; limit 0 is no limit."""
         bucket, low, high = self._find(prefix, after_key)
         if limit:
             high = min(high, low + limit)
@@ -65,7 +65,7 @@ class State:
         return high - low
 
     def head_of(self, key: str) -> int:
-        """The revision of the key's newest row in the log, 0 when it has none."""
+        """The revision of the key's newest row in the log, 0 if it has none."""
         record = self.get(key)
         return record.revision if record is not None else self._tombstones.get(key, 0)
 
@@ -86,7 +86,7 @@ class State:
         self._tombstones[key] = revision
 
     def forget_tombstones(self, revision: int) -> None:
-        """Compaction has taken the tombstones up to `revision` out of the log."""
+        """Compaction has removed the tombstones up to `revision` from the log."""
         gone = []
         for key, buried_at in self._tombstones.items():
             if buried_at > revision:
@@ -96,7 +96,7 @@ class State:
             del self._tombstones[key]
 
     def _find(self, prefix: str, after_key: str) -> tuple[_Bucket, int, int]:
-        """The bucket, and where in its keys those under `prefix` and after `after_key` begin and end."""
+        """The bucket, and the bounds in its keys of those under `prefix` and after `after_key`."""
         low, high = key_range(prefix)
         bucket = self._buckets.get(resource_of(prefix), _NO_BUCKET)
         return bucket, bisect_right(bucket.keys, max(low, after_key)), bisect_left(bucket.keys, high)
@@ -107,7 +107,7 @@ def resource_of(key: str) -> str:
 
 
 class KeptOut:
-    """The damaged rows of each such key, and the newest sound row it has."""
+    """The damaged rows of every key that is kept out, and its newest sound row."""
 
     def __init__(self, path: Path, loaded: Loaded) -> None:
         self._path = path
@@ -134,7 +134,7 @@ class KeptOut:
         return KeyDamaged(self._path, key, damage)
 
     def forget(self, key: str) -> set[int]:
-        """The key was discarded, and its damaged rows with it: which. They may have kept out another key as well."""
+        """Forget a discarded key; returns its damaged rows. These may have kept out another key as well."""
         gone = set(self._rows.pop(key))
         self._intact.pop(key, None)
         for other, revisions in self._rows.items():

@@ -1,17 +1,16 @@
-"""The store: keys, documents and revisions, kept so that an acknowledged write is a durable one.
+"""The store: keys, documents and revisions. An acknowledged write is durable.
 
     create/update/delete ──► checked against memory, given a revision, rendered ──► writer's thread ──► log (SQLite)
                                                                                          │ after COMMIT, once a batch
     get/list/count  ◄── memory (state.py) ◄── settled on the loop, in revision order ◄───┘
     watch           ◄── feed   (watch.py) ◄──┘                    list_at ◄── reader's thread ◄── log
 
-Invariants: a revision is given to one write only and never goes back, across restarts too. What a reader or a watcher
-sees is on disk. Of two writes that saw the same state of a key, one fails. All public methods belong to the loop that
-opened the store; nothing here blocks it.
+Invariants: a revision belongs to one write and never goes back, also across restarts. What readers and watchers see is
+on disk. Of two writes that saw the same state of a key, one fails. All public methods belong to the loop that opened
+the store; none blocks it.
 
-A write of a key that another write is about to change waits for that one to settle, and is judged by the outcome:
-before the commit nobody can know it, and a refusal that names a state which then fails to become durable would be a
-lie.
+A write of a key waits for an earlier write of the same key to settle, and is judged by its outcome: before the commit
+nobody knows it, and a refusal must not name a state that then fails to become durable.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ Answer = TypeVar("Answer")
 
 
 class Follower(Protocol):
-    """Hears of every change of a resource; of a deletion the record is the object's final state."""
+    """Called with every change of a resource; after a deletion `record` is the object's final state."""
 
     def __call__(self, record: StoreRecord, *, is_deleted: bool) -> None: ...
 
@@ -62,7 +61,7 @@ _log = logging.getLogger(__name__)
 
 
 class Store:
-    """An open store; make one with `Store.open`, end it with `close`."""
+    """An open store; open it with `Store.open`, end it with `close`."""
 
     def __init__(self, opened: OpenFolder, options: StoreOptions) -> None:
         self.folder = opened.folder
@@ -82,7 +81,7 @@ class Store:
             max_lag_bytes=options.max_lag_bytes,
         )
         self._assigned = opened.log.revision  # the newest revision given to a write, settled or not
-        self._pending: dict[str, Write] = {}  # by key: at most one write of a key is on its way
+        self._pending: dict[str, Write] = {}  # by key: at most one write of a key is under way
         self._followers: dict[str, list[Follower]] = {}  # by resource
         self._closing: asyncio.Task[None] | None = None
         self._reader = LogReader(opened.log.path, options.index)
@@ -103,7 +102,7 @@ class Store:
         self._compactor = Compactor(
             options,
             opened.loaded.history,
-            compacted=max(opened.log.compacted, opened.loaded.floor),  # history with a hole is no history
+            compacted=max(opened.log.compacted, opened.loaded.floor),  # history with a hole is not served
             submit=self._writer.compact,
             newest=lambda: self._feed.revision,
             failed=lambda error: self.health.failed(error, self._loop.time()),
@@ -112,7 +111,7 @@ class Store:
 
     @classmethod
     async def open(cls, folder: Path, options: StoreOptions = StoreOptions()) -> Store:  # noqa: B008  # frozen
-        """Open the store in `folder`, made if it is not there; one process at a time. Raises StoreError.
+        """Open or create the store in `folder`; one process at a time. Raises StoreError.
 
         A cancelled call leaves the folder free.
         """
@@ -136,55 +135,52 @@ class Store:
 
     @property
     def history_bytes(self) -> int:
-        """What superseded documents and tombstones take in the log."""
+        """Bytes of superseded documents and tombstones in the log."""
         return self._compactor.history.total
 
     def get(self, key: str) -> StoreRecord | None:
-        """The record of a key, None when there is none. Raises KeyDamaged when it cannot be known."""
+        """The record of a key, None if there is none. Raises KeyDamaged if that is unknown."""
         record = self._state.get(key)
         if record is None and key in self._kept_out:
             raise self._kept_out.error(key)
         return record
 
     def follow(self, prefix: str, follower: Follower) -> Records:
-        """Have `follower` called with every change of a resource from now on; what is there already is returned. It is
-        called on the loop when a change is durable, in the order of the revisions and before whoever asked for the
-        change has his answer. It must not fail."""
+        """Call `follower` with every durable change from now on, in revision order; returns the present records. It is
+        called on the loop, before the writer of the change gets its answer, and must not raise."""
         self._followers.setdefault(resource_of(prefix), []).append(follower)
         return self.list(prefix)
 
     def list(self, prefix: str) -> Records:
-        """The records under a prefix that ends in "/", by key; those that are kept out are left out."""
+        """The records under a prefix that ends in "/", by key, without those that are kept out."""
         return self._state.list(prefix)
 
     def count(self, prefix: str) -> int:
         return self._state.count(prefix)
 
     async def create(self, key: str, render: Render) -> StoreRecord:
-        """Store a new key, and return when it is durable. Raises KeyExists, or StoreError when it cannot be stored.
+        """Store a new key; returns when it is durable. Raises KeyExists, or StoreError if it cannot be stored.
 
-        `render(revision)` gives the document; it is called once, before this waits, and not at all when refused. A call
-        that is cancelled while it waits may still be carried out. The same holds for `update` and `delete`.
+        `render(revision)` returns the document; it is called once, before this waits, and not at all if refused. A call
+        that is cancelled while it waits may still be executed. The same holds for `update` and `delete`.
         """
         return await self._write("create", key, render, None)
 
     async def update(self, key: str, render: Render, *, expected: int, makes_room: bool = False) -> StoreRecord:
-        """Replace the document of a key that is at revision `expected`. Raises KeyMissing or StaleRevision.
-        `makes_room` says that this leads to a deletion, and may use what a full disk has left for those."""
+        """Replace a key at revision `expected`; `makes_room` before a deletion. Raises KeyMissing, StaleRevision."""
         return await self._write("update", key, render, expected, makes_room=makes_room)
 
     async def delete(self, key: str, render: Render, *, expected: int) -> StoreRecord:
-        """Delete a key that is at revision `expected`; returns its final state. Raises KeyMissing or StaleRevision."""
+        """Delete a key at revision `expected`; returns its final state. Raises KeyMissing or StaleRevision."""
         return await self._write("delete", key, render, expected)
 
     async def discard(self, key: str, render: Render) -> StoreRecord:
-        """Delete a key that is kept out because it is damaged. Raises KeyMissing when it is not. `render(revision)`
-        gives the final state that stands in for the one that cannot be read, and one for each damaged row."""
+        """Delete a damaged key that is kept out. Raises KeyMissing if it is not. `render(revision)` returns the final
+        state in place of the unreadable one, and a document for every damaged row."""
         return await self._write("discard", key, render, 0)
 
     async def find_trouble(self) -> StoreError | None:
-        """Why writes fail now, None when they work: as proven by a write of the last seconds, or by one made for this,
-        for which it waits half a second at the most."""
+        """Why writes fail now, None if they work, by a recent write or by a probe of at most half a second."""
         now = self._loop.time()
         if not self._writer.is_alive:
             return self.health.problem or StoreIOError(self.path, "the writing thread ended")
@@ -197,12 +193,11 @@ class Store:
         return self.health.verdict(self.path, self._loop.time())
 
     def is_for_restart(self, trouble: StoreError) -> bool:
-        """Should liveness tell of it as well? See `health.py`."""
+        """True if liveness should report it, too. See `health.py`."""
         return not self._writer.is_alive or self.health.is_for_restart(trouble, self._loop.time())
 
     async def list_at(self, prefix: str, revision: int, *, after_key: str = "", limit: int = 0) -> Records:
-        """The records under `prefix` as they were at `revision`, by key, from after `after_key`; limit 0 is no limit.
-        Raises RevisionCompacted and RevisionInFuture."""
+        """Records under `prefix` at `revision`, after `after_key`. Raises RevisionCompacted, RevisionInFuture."""
         if revision > self.revision:
             raise RevisionInFuture(revision, self.revision)
         if revision == self.revision:
@@ -222,17 +217,15 @@ class Store:
         return Watch(self._feed, prefix, after=after)
 
     async def compact(self, revision: int) -> None:
-        """Give up history at or before `revision`; the state at it is kept. Already gone is no error. Raises
-        RevisionInFuture. A cancelled call is carried out all the same."""
+        """Give up history at or before `revision`; the state at it is kept. Raises RevisionInFuture."""
         self._refuse_if_closed()
         if revision > self.revision:
             raise RevisionInFuture(revision, self.revision)
         await self._compactor.compact(revision)
 
     async def close(self) -> None:
-        """Finish the writes under way, end the watches, free the folder; `get`, `list` and `count` still answer from
-        memory. Closing again waits for the same end. Raises StoreError when the file could not be closed in order; the
-        folder is free even so."""
+        """Finish the writes under way, end the watches, free the folder. `get`, `list` and `count` still answer from
+        memory. Raises StoreError if the file could not be closed in order; the folder is free even then."""
         if self._closing is None:
             self._compactor.close()
             self._closing = asyncio.create_task(self._close())
@@ -243,7 +236,7 @@ class Store:
     ) -> StoreRecord:
         if "/" not in key:
             raise ValueError(f'the key "{key}" must name a resource and an object, as in "nodes/node-1"')
-        key.encode()  # a key SQLite could not store is the caller's error, here and not in the writer's thread
+        key.encode()  # a key that SQLite cannot store fails here, not in the writer's thread
         fence = current_fence()
         while (ahead := self._ahead_of(key, fence)) is not None:
             turn: asyncio.Future[None] = self._loop.create_future()
@@ -268,7 +261,7 @@ class Store:
             raise StaleRevision(verb, expected, before)
         if fence is not None and not fence.holds(found := self._state.get(fence.key)):
             raise FenceBroken(verb, key, fence.key, found)
-        # From here to `submit` nothing waits, so the writer's queue is in the order of the revisions.
+        # From here to `submit` nothing waits, so the writer's queue is in revision order.
         revision = self._assigned + 1
         document = render(revision)
         record = StoreRecord(key, revision, document, self._index(key, document))
@@ -287,11 +280,11 @@ class Store:
         return await write.done
 
     def _ahead_of(self, key: str, fence: Fence | None) -> Write | None:
-        """A write on its way that this one must wait for: of the same key, or of the one its fence looks at."""
+        """A write under way that this one must wait for: of the same key, or of its fence's key."""
         return self._pending.get(key) or (self._pending.get(fence.key) if fence is not None else None)
 
     def _settle(self, writes: Writes, outcomes: Outcomes) -> None:
-        """One batch came back from the disk: make it visible as a whole, then answer."""
+        """Make a batch visible as a whole after its commit, then answer its callers."""
         events = []
         for write, error in zip(writes, outcomes, strict=True):
             record = write.record
@@ -304,7 +297,7 @@ class Store:
             self._feed.publish(events)
         self.health.judge_batch(writes, outcomes, self._loop.time())
         for write, error in zip(writes, outcomes, strict=True):
-            if not write.done.done():  # it is, when its caller was cancelled
+            if not write.done.done():  # it is done if its caller was cancelled
                 if error is None:
                     write.done.set_result(write.record)
                 else:
@@ -319,7 +312,7 @@ class Store:
         if deleted:
             self._state.bury(record.key, record.revision)
             freed += len(record.document)
-            before = before or record  # of a damaged key: its last word is all there is
+            before = before or record  # of a damaged key only the final state is left
         else:
             self._state.put(record)
         self._compactor.history.add(record.revision, freed)
@@ -328,7 +321,7 @@ class Store:
         return event_of(record, before, deleted=deleted)
 
     def _note_health(self, error: StoreError | None, rows: Sequence[Row]) -> None:
-        """A probe came back, perhaps with rows that a commit left behind which was told to have failed."""
+        """Take a probe's result, with rows of a commit that was reported as failed, if there are any."""
         events = []
         for revision, key, _, deleted, document in rows:
             record = StoreRecord(key, revision, document, self._index(key, document))
@@ -352,7 +345,7 @@ class Store:
         return await self._read(partial(self._reader.history, prefix, after=after, upto=upto))
 
     async def _read(self, ask: Callable[[], Answer]) -> Answer:
-        """Ask the reader. What is found to be damaged is told, and history up to it is given up."""
+        """Run a read in the reader's thread. Damage is reported, and history up to it is given up."""
         try:
             return await self._loop.run_in_executor(self._reading, ask)
         except RowDamaged as exc:
@@ -368,7 +361,7 @@ class Store:
 
     async def _close(self) -> None:
         try:
-            # Readers first: SQLite folds its write-ahead log into the file when the writer is the last to leave.
+            # Readers first: SQLite folds its write-ahead log into the file when the writer is the last to close.
             await self._loop.run_in_executor(None, self._reading.shutdown)
             self._reader.close()
             await self._writer.stop()
@@ -378,6 +371,6 @@ class Store:
 
 
 def _let_go(opening: asyncio.Future[OpenFolder]) -> None:
-    """Nobody waits for this folder any more."""
+    """Close a folder that nobody waits for any more."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()

@@ -1,14 +1,13 @@
 """Watches: every event after a revision, in order, none missing, none twice.
 
-The feed takes the events of each batch once they are durable, keeps the newest of them in a window, and hands them to
-the watches that have joined. A watch starts behind, if only by nothing, and pulls until it has caught up:
+The feed takes the events of every durable batch, keeps the newest in a window, and pushes them to the joined watches. A
+watch first pulls until it has caught up:
 
     reading the log ──(its position is inside the window)──► joined: the feed pushes ──► overrun, or closed
     a stretch a call       takes the rest of the window        a list of events a batch
 
-A watch joins in the same step of the loop in which it takes the rest of the window, so there is no moment at which an
-event could slip through or arrive twice. The log may hold rows that are not visible yet; a watch never reads past the
-feed's revision, and gets those by push.
+A watch joins in the same step of the loop in which it takes the rest of the window, so no event is lost or repeated.
+The log may hold rows that are not visible yet; a watch never reads past the feed's revision, and gets those by push.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ _BATCH_BYTES = 2 << 20
 
 
 class Window:
-    """The newest events: all those with a revision above `floor`, bounded by number and by the bytes of their
-    documents."""
+    """All events above revision `floor`, limited by number and by bytes of documents."""
 
     def __init__(self, floor: int, *, max_events: int, max_bytes: int) -> None:
         self.floor = floor
@@ -63,7 +61,7 @@ class Window:
 
 @dataclass(eq=False)
 class Feed:
-    """Where events go once they are durable. `revision` is that of the newest one: the store's revision."""
+    """Takes durable events. `revision` is that of the newest one: the store's revision."""
 
     folder: Path
     window: Window
@@ -78,7 +76,7 @@ class Feed:
         self._joined: dict[str, dict[Watch, None]] = {}  # by resource; a dict keeps the order of joining
 
     def publish(self, events: list[StoreEvent]) -> None:
-        """Hand on the events of one batch, in the order of their revisions; at least one."""
+        """Publish the events of one batch, in revision order; at least one."""
         self.revision = events[-1].revision
         self.window.extend(events)
         by_resource: dict[str, list[StoreEvent]] = {}
@@ -86,7 +84,7 @@ class Feed:
             by_resource.setdefault(resource_of(event.record.key), []).append(event)
         for resource, changes in by_resource.items():
             size = sum(len(event.record.document) for event in changes)
-            for watch in list(self._joined.get(resource, ())):  # a watch that overruns leaves while we go round
+            for watch in list(self._joined.get(resource, ())):  # a watch that overruns leaves during the loop
                 watch.push(changes, size)
 
     def join(self, watch: Watch) -> None:
@@ -96,7 +94,7 @@ class Feed:
         self._joined.get(resource_of(watch.prefix), {}).pop(watch, None)
 
     def close(self) -> None:
-        """End every watch; each still hands out what it was pushed."""
+        """End every watch; watches still return the events pushed before."""
         self.is_closed = True
         joined = [watch for watches in self._joined.values() for watch in watches]
         self._joined.clear()
@@ -112,7 +110,7 @@ class Watch:
         self.prefix = prefix
         self._feed = feed
         self._after = after
-        self._position = after  # while not joined: everything up to here has been handed out
+        self._position = after  # while not joined: everything up to here has been returned
         self._joined = False
         self._pending: list[StoreEvent] = []
         self._pending_bytes = 0
@@ -122,7 +120,7 @@ class Watch:
 
     @property
     def revision(self) -> int:
-        """Everything up to this revision has been handed out: what a bookmark may say. It never goes back."""
+        """Everything up to this revision has been returned: a bookmark may name it. It never goes back."""
         if not self._joined:
             return self._position
         if self._pending:
@@ -132,9 +130,9 @@ class Watch:
     async def next_batch(self) -> list[StoreEvent]:
         """Wait for the next events and return them, oldest first, at least one. For one consumer at a time.
 
-        A cancelled call loses nothing: the next one returns what it would have returned. Raises WatchOverrun when the
-        consumer lags too far, RevisionCompacted when compaction overtook a watch that was still reading the log,
-        StoreClosed after the last event of a store that closed, WatchClosed after `close`.
+        A cancelled call loses nothing: the next one returns the same. Raises WatchOverrun if the consumer lags too far,
+        RevisionCompacted if compaction overtook a watch that still reads the log, StoreClosed after the last event of a
+        closed store, WatchClosed after `close`.
         """
         while not self._joined and self._ended is None:
             events = await self._catch_up()
@@ -151,7 +149,7 @@ class Watch:
         return self._take()
 
     def _take(self) -> list[StoreEvent]:
-        """What is pending, or as much of it as makes a batch: a slow consumer's lag is what it has not been handed."""
+        """The pending events, at most one batch: a slow consumer's lag is what it has not been given."""
         size = 0
         for number, event in enumerate(self._pending, 1):
             size += len(event.record.document)
@@ -168,9 +166,9 @@ class Watch:
         self._drop_out(WatchClosed(self.prefix))
 
     def push(self, events: list[StoreEvent], size: int) -> None:
-        """Called by the feed with new events of the resource, in order; `size` are the bytes of their documents."""
+        """Called by the feed with new events of the resource, in order; `size` is the bytes of their documents."""
         if not self._covers_resource or events[0].revision <= self._after:
-            # A watch may start at a revision that has not happened yet; what comes before it is not its business.
+            # A watch may start at a future revision: events before it are left out.
             events = [e for e in events if e.revision > self._after and e.record.key.startswith(self.prefix)]
             if not events:
                 return
@@ -193,7 +191,7 @@ class Watch:
         self._wake()
 
     def _drop_out(self, reason: StoreError) -> None:
-        """End with what was not handed out, which may be large, thrown away."""
+        """End the watch and drop its pending events, which may be large."""
         self._position = self.revision
         self._joined = False
         self._pending = []
@@ -201,7 +199,7 @@ class Watch:
         self.end(reason)
 
     async def _catch_up(self) -> list[StoreEvent]:
-        """The next events of the past, none if there are none; joins the feed when the past ends inside the window."""
+        """The next past events, maybe none; joins the feed when the past ends inside the window."""
         feed = self._feed
         if feed.is_closed:
             raise StoreClosed(feed.folder)

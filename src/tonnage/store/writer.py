@@ -1,18 +1,18 @@
 """The writer's thread: group commit.
 
-Everything queued while one commit was syncing goes into the next transaction. The thread reports once a batch, after
-COMMIT; only then does anything become visible or acknowledged, on the loop, in the order of the revisions (`store.py`):
+Everything queued during one commit goes into the next transaction. The thread reports once per batch, after COMMIT;
+only then are writes visible and acknowledged, on the loop, in revision order (`store.py`):
 
     queued ──► in a transaction ──► COMMIT returned ──► settled on the loop (visible, acknowledged)
                       └── failed ───────────────────► settled on the loop (refused, invisible)
 
-Compaction shares the thread, one step after each batch. The thread needs the interpreter lock a few times a batch: a
+Compaction shares the thread, one step after every batch. The thread needs the interpreter lock a few times per batch: a
 busy server does well with `sys.setswitchinterval(0.0001)`.
 
-A full disk first costs history, then every write but those that need no room and those that make it: these have the
-reserve (`reserve.py`). After any other failure nobody knows where the file ends, so the writer refuses all that follows
-until the file has been opened and read anew, which it tries once a second; what it then finds that nobody was told of
-is handed over as well (`on_health`).
+A full disk first costs history, then every write but those that need no space and those that free it: these have the
+reserve (`reserve.py`). After any other failure it is unknown where the file ends, so the writer refuses all writes
+until it has reopened and read the file, which it tries once a second; rows it then finds that were never acknowledged
+are passed to `on_health`.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ _log = logging.getLogger(__name__)
 
 
 _VERIFY_EVERY_S = 60.0
-"""How often a damaged file is gone through again: somebody may have mended it, but it is work."""
+"""How often a damaged file is checked again: somebody may have repaired it, but the check is expensive."""
 _ROOMY_FOR_S = 0.1
-"""How long nobody asks again for the room on a disk that had plenty."""
+"""How long the free space of a disk with plenty is not measured again."""
 _IN_PLACE = 32
 _SMALL_BYTES = 16 << 10
 """An update of a document of at most this size, such as a lease, may use a little of the reserve."""
 _LENT_BYTES = 128 << 10
-"""Room for one of these: its pages in the write-ahead log and in the file, with those of the index."""
+"""Space for such an update: its pages in the write-ahead log and in the file, with those of the index."""
 _MAKE_ROOM_EVERY_S = 1.0
-"""How often plain writes ask for room where no history is left to give; those that make room always may."""
+"""How often plain writes try to make space when no history is left to give up; deletions always may."""
 
 
 class _Request(Enum):
@@ -76,10 +76,10 @@ class _Request(Enum):
 class StoreWriter:
     """Owns the log until `stop`. All methods and callbacks but `on_durable` belong to the loop.
 
-    `on_settled(writes, outcomes)` comes once for each batch, in order. `on_compacted(compaction, revision, error)`
-    comes after each step: a compaction is over when its target is reached or there is an error. `on_health(error,
-    rows)` comes after each probe, with rows that a failed commit left behind after all. `on_durable(revision)` comes in
-    the writer's thread, before what it tells is acknowledged. `is_full`: there was no room when the log was opened.
+    `on_settled(writes, outcomes)` comes once per batch, in order. `on_compacted(compaction, revision, error)` comes
+    after every step: a compaction ends when its target is reached or there is an error. `on_health(error, rows)` comes
+    after every probe, with rows that a failed commit left after all. `on_durable(revision)` comes in the writer's
+    thread, before the revision is acknowledged. `is_full`: the disk was full when the log was opened.
     """
 
     def __init__(
@@ -109,9 +109,9 @@ class StoreWriter:
         self._made_room_at = self._roomy_until = float("-inf")
         self._in_hand: list[Write] = []
         self._gives_back = False  # after a compaction: while there are pages to give back
-        self._removed: StoreRemoved | None = None  # and where what was open has been saved to
-        self._has_made_room = False  # and the loop has yet to hear how far history went
-        # A daemon: a program that forgets to close the store can still end, and what was acknowledged is on disk.
+        self._removed: StoreRemoved | None = None  # and where the open file was saved
+        self._has_made_room = False  # and the loop does not know yet how far history went
+        # A daemon: a program that forgets to close the store can still end; acknowledged writes are on disk.
         self._thread = threading.Thread(target=self._run, args=(is_full,), name="tonnage-store-writer", daemon=True)
         self._thread.start()
 
@@ -140,7 +140,7 @@ class StoreWriter:
         try:
             self._work(is_full=is_full)
         except RuntimeError:
-            # The loop was closed under us, so nobody can be told anything any more. Raised by call_soon_threadsafe.
+            # The loop is closed, so nobody can be told anything. Raised by call_soon_threadsafe.
             if not self._loop.is_closed():
                 self._end_in_disorder()
                 raise
@@ -149,7 +149,7 @@ class StoreWriter:
             raise
 
     def _end_in_disorder(self) -> None:
-        """This thread is about to die of a fault of ours: nobody may wait for it."""
+        """Answer all callers with an error: this thread is about to die of a bug."""
         error = StoreIOError(self._log.path, "the writing thread ended")
         waiting = self._in_hand + [item for item in self._take(wait=False) if isinstance(item, Write)]
         self._loop.call_soon_threadsafe(self._on_settled, waiting, [error for _ in waiting])
@@ -180,7 +180,7 @@ class StoreWriter:
                 self._in_hand = writes
                 self._loop.call_soon_threadsafe(self._on_settled, writes, self._commit(writes))
                 self._in_hand = []
-            if self._has_made_room:  # told after the writes are: history never ends above the newest revision
+            if self._has_made_room:  # after the writes: history never ends above the newest revision
                 self._has_made_room = False
                 self._report(Compaction(self._log.compacted, None), None)
             if stopping:
@@ -190,7 +190,7 @@ class StoreWriter:
                 if self._step(compactions[0]):
                     compactions.popleft()
                     self._gives_back = self._broken is None
-            elif self._gives_back and not writes:  # whoever writes uses free pages up, and does not wait for this
+            elif self._gives_back and not writes:  # a write uses free pages, and does not wait for this
                 self._gives_back = self._give_back()
             if not stopping and (is_asked or (self._probe_at is not None and time.monotonic() >= self._probe_at)):
                 self._probe()
@@ -205,7 +205,7 @@ class StoreWriter:
         self._loop.call_soon_threadsafe(self._stopped.set_result, error)
 
     def _take(self, *, wait: bool) -> list[Write | Compaction | _Request]:
-        """All that is queued; with `wait`, at least one thing, unless it is time to try the disk."""
+        """Everything queued; with `wait`, at least one item, unless it is time to try the disk."""
         items: list[Write | Compaction | _Request] = []
         if wait:
             left_s = None if self._probe_at is None else max(0.0, self._probe_at - time.monotonic())
@@ -213,7 +213,7 @@ class StoreWriter:
                 items.append(self._queue.get(timeout=left_s))
             except Empty:
                 return items
-        while not self._queue.empty():  # this thread is the only one that takes
+        while not self._queue.empty():  # this thread is the only consumer
             items.append(self._queue.get_nowait())
         return items
 
@@ -221,7 +221,7 @@ class StoreWriter:
         return [outcome for batch in batches(writes) for outcome in self._commit_batch(batch)]
 
     def _commit_batch(self, writes: list[Write]) -> Outcomes:
-        """One commit. It is acknowledged if the names of the files lead to those it went to, before it and after."""
+        """One commit. It is acknowledged if the files' names lead to the open files before and after it."""
         if self._broken is not None:
             return [again(self._broken) for _ in writes]
         try:
@@ -239,7 +239,7 @@ class StoreWriter:
         return outcomes
 
     def _require_room(self, writes: Sequence[Write]) -> None:
-        """Raise StoreFull before the last room is gone: a commit must never be stuck in the write-ahead log."""
+        """Raise StoreFull before the last space is used: a commit must never be stuck in the write-ahead log."""
         now = time.monotonic()
         if now < self._roomy_until:
             return
@@ -251,7 +251,7 @@ class StoreWriter:
             raise StoreFull(self._log.path)
 
     def _append(self, writes: Sequence[Write]) -> list[StoreError | None]:
-        """In order, in one commit but for what discards. Raises StoreError when none of them is kept."""
+        """Append in order, in one commit except for discards. Raises StoreError if none of them is kept."""
         outcomes: list[StoreError | None] = []
         for discards, group in groupby(writes, key=lambda write: write.discards is not None):
             for run in [[write] for write in group] if discards else [list(group)]:
@@ -279,7 +279,7 @@ class StoreWriter:
         return outcomes
 
     def _append_on_full_disk(self, writes: list[Write], full: StoreFull) -> Outcomes:
-        """Make room and try again: all of it while the reserve can be whole, else what needs no room or makes it."""
+        """Make space and retry: everything if the reserve can be whole, else what needs no space or frees it."""
         self._fails()
         is_urgent = any(write.makes_room for write in writes)
         now = time.monotonic()
@@ -292,7 +292,7 @@ class StoreWriter:
                 self._require_room(writes)
                 return self._append(writes)
         outcomes: list[StoreError | None] = [again(full) for _ in writes]
-        # A new object needs room. What replaces a state needs hardly any: leases are renewed.
+        # A new object needs space. A replacement needs hardly any: leases are renewed.
         in_place = [position for position, write in enumerate(writes) if write.makes_room or write.before is not None]
         try:
             for makes_room, positions in groupby(in_place, key=lambda position: writes[position].makes_room):
@@ -310,10 +310,10 @@ class StoreWriter:
         return outcomes
 
     def _replace(self, writes: list[tuple[int, Write]], makes_room: bool) -> list[int]:
-        """Write without history, together if there is room, else one by one; the positions of what is durable.
+        """Write without history, together if there is space, else one by one; returns the positions of durable writes.
 
-        What makes room may use the reserve, and a small update a little of it: a row that follows the others needs a
-        new page of the file now and then, even where it replaces one of the same size.
+        Deletions may use the reserve, and a small update a little of it: a row that follows the others needs a new page
+        of the file now and then, even where it replaces one of the same size.
         """
         try:
             self._replace_run([write for _, write in writes], makes_room)
@@ -334,12 +334,12 @@ class StoreWriter:
     def _replace_run(self, writes: list[Write], makes_room: bool) -> None:
         damaged = any(write.discards is not None for write in writes)
         if damaged and len(writes) > 1:
-            raise StoreFull(self._log.path)  # a damaged key has a commit of its own
+            raise StoreFull(self._log.path)  # a damaged key has its own commit
         if writes[0].discards is not None:
             self._log.discard(row_of(writes[0]), writes[0].discards)
         else:
             self._log.replace([row_of(write) for write in writes], may_grow=makes_room)
-        with suppress(StoreFull, StoreInUse):  # it is durable; what is left is done with the next one
+        with suppress(StoreFull, StoreInUse):  # it is durable; the next write does the rest
             compact_all(self._log)
             self._log.fold()
 
@@ -348,7 +348,7 @@ class StoreWriter:
         make_room(self._log, self._reserve)
 
     def _probe(self) -> None:
-        """Try the disk; after a failure of the file, open it anew first. Whatever comes of it is told."""
+        """Try the disk; after a failure of the file, reopen it first. The result is always reported."""
         rows: Sequence[Row] = ()
         error: StoreError | None = None
         try:
@@ -356,7 +356,7 @@ class StoreWriter:
             if self._broken is not None:
                 rows = self._log.reopen()
                 if isinstance(self._broken, StoreCorrupt):
-                    self._log.verify()  # the next write may not meet the bad page, but it is there
+                    self._log.verify()  # the next write may not touch the bad page, but it is there
             self._log.probe()
             self._log.confirm_files()
             self._reserve.take()
@@ -375,7 +375,7 @@ class StoreWriter:
         self._loop.call_soon_threadsafe(self._on_health, error, rows)
 
     def _step(self, compaction: Compaction) -> bool:
-        """One step; whether the compaction is over."""
+        """One step; True if the compaction is over."""
         error = self._broken
         if error is None and self._log.compacted < compaction.target:
             try:
@@ -387,13 +387,13 @@ class StoreWriter:
         return error is not None or self._log.compacted >= compaction.target
 
     def _give_back(self) -> bool:
-        """One step; whether there is more. A step that fails is left to the next compaction."""
+        """One step; True if there is more. A failed step is left to the next compaction."""
         if self._broken is not None:
             return False
         try:
             has_more = self._log.give_back()
             if not has_more:
-                self._log.fold()  # the file is as long as it was until then
+                self._log.fold()  # until then the file keeps its length
             self._log.confirm_files()
             return has_more
         except Exception as exc:
@@ -406,18 +406,18 @@ class StoreWriter:
     def _fails(self) -> None:
         waits_s = _VERIFY_EVERY_S if isinstance(self._broken, StoreCorrupt) else self._probe_every_s
         now = time.monotonic()
-        if self._probe_at is None or self._probe_at <= now:  # failures in between do not put it off
+        if self._probe_at is None or self._probe_at <= now:  # failures in between do not delay it
             self._probe_at = now + waits_s
 
     def _judged(self, exc: Exception) -> StoreError:
-        """The failure as a StoreError; the writer goes on only after those that a file survives for certain."""
+        """The failure as a StoreError; the writer continues only after those that a file survives for certain."""
         if isinstance(exc, (StoreFull, StoreInUse)):
             self._fails()
             return exc
         if isinstance(exc, StoreError):
             self._broken = exc
         else:
-            # Not a failure we know, so the file is not known either. The thread must live on to answer the callers.
+            # An unknown failure, so the file is unknown, too. The thread must live on to answer its callers.
             self._broken = StoreIOError(self._log.path, repr(exc))
             self._broken.__cause__ = exc
         self._fails()

@@ -1,11 +1,12 @@
-"""What goes to the writer's thread and comes back from it: writes, compactions, and how each ended. And the fence:
-writes that hold only while another key says so, judged in the same order as all writes.
+"""What goes to the writer's thread and comes back: writes, compactions and their outcomes; and the fence.
+
+A fence makes writes depend on another key, judged in the same order as all writes:
 
     with fenced(Fence("leases.coordination.k8s.io/kube-system/kube-scheduler", holds)):
         await store.update(...)        # FenceBroken if, right before it would get its revision, `holds` says no
 
-A write of the fence's key that is on its way is waited for first: whoever sees a change of that key is not surprised by
-a fenced write after it.
+A write of the fence's key that is under way is waited for first: after a visible change of that key no fenced write
+follows.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from tonnage.store.reserve import BATCH_BYTES
 
 @dataclass(eq=False, slots=True)
 class Write:
-    """A write on its way to the log. `before` is the live state it replaces, `previous` the row it follows. What
-    `makes_room`, a deletion and what leads to one, may use the reserve. `discards` are the damaged rows that a deletion
-    buries, and the documents they get instead."""
+    """A write on its way to the log. `before` is the live state it replaces, `previous` the row it follows.
+    `makes_room`: a deletion, or a step towards one, which may use the reserve. `discards`: damaged rows that a deletion
+    buries, with their new documents."""
 
     record: StoreRecord
     _: KW_ONLY
@@ -37,7 +38,7 @@ class Write:
     makes_room: bool = False
     discards: Mapping[int, bytes] | None = None
     followers: list[asyncio.Future[None]] = field(default_factory=list)
-    """Writers of the same key, waiting for this one to settle."""
+    """Writers of the same key that wait for this one to settle."""
 
     def __post_init__(self) -> None:
         self.makes_room = self.makes_room or self.deleted
@@ -45,21 +46,21 @@ class Write:
 
 @dataclass(eq=False, slots=True)
 class Compaction:
-    """A request to compact up to `target`; `done` is None when nobody waits."""
+    """A request to compact up to `target`; `done` is None if nobody waits."""
 
     target: int
     done: asyncio.Future[None] | None
 
 
 Writes = list[Write]
-Outcomes = Sequence[StoreError | None]  # one for each write of the batch, None where it is durable
+Outcomes = Sequence[StoreError | None]  # one per write of the batch, None if it is durable
 OnSettled = Callable[[Writes, Outcomes], None]
 OnCompacted = Callable[[Compaction, int, StoreError | None], None]
 OnHealth = Callable[[StoreError | None, Sequence[Row]], None]
 
 
 def batches(writes: Writes) -> Iterator[Writes]:
-    """The writes in their order, in runs whose documents have `BATCH_BYTES` together; one that is larger goes alone."""
+    """The writes in order, in runs of at most `BATCH_BYTES` of documents; a larger one goes alone."""
     batch: Writes = []
     size = 0
     for write in writes:
@@ -78,7 +79,7 @@ def row_of(write: Write) -> Row:
 
 
 def again(error: StoreError) -> StoreError:
-    """The same error for another caller: a raised exception carries its raiser's traceback, so each needs its own."""
+    """The same error for another caller: a raised exception carries a traceback, so everyone needs its own."""
     twin = type(error).__new__(type(error), *error.args)
     vars(twin).update(vars(error))
     twin.__cause__ = error.__cause__
@@ -87,7 +88,7 @@ def again(error: StoreError) -> StoreError:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """`holds` judges the record under `key` as it is at that moment, None when there is none; it must not wait."""
+    """`holds` judges the present record under `key`, None if there is none; it must not wait."""
 
     key: str
     holds: Callable[[StoreRecord | None], bool]
@@ -98,7 +99,7 @@ _FENCE: ContextVar[Fence | None] = ContextVar("fence", default=None)
 
 @contextmanager
 def fenced(fence: Fence | None) -> Iterator[None]:
-    """Everything this task writes in the block is written behind the fence."""
+    """Put all writes of this task in the block behind the fence."""
     token = _FENCE.set(fence)
     try:
         yield

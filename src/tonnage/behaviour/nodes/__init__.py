@@ -1,1 +1,1 @@
-"""Nodes: which pods a kubelet refuses, when a node is lost, and which pods leave it then."""
+"""Nodes: which pods a kubelet rejects, when a node is lost, and which pods are then evicted."""

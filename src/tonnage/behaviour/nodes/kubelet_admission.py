@@ -1,11 +1,11 @@
-"""What a kubelet refuses: whether a node admits a pod beside the pods that it has admitted, in kubelet 1.36's words.
+"""What a kubelet rejects: whether a node admits a pod beside its admitted pods, in kubelet 1.36's words.
 
     sysctls ──► operating system ──► pods, cpu, memory, ephemeral-storage, others ──► node affinity ──► host ports
                                              │                                                            ──► taints
                                              └─ too little, and the pod is critical: others are preempted
 
-A pod that is rejected (OutOfcpu, OutOfmemory, …) is Failed and holds nothing. Pods that were admitted stay, also on a
-node that shrinks. Mirrors pkg/kubelet/lifecycle, sysctl and preemption, without what needs a container runtime.
+A rejected pod (OutOfcpu, OutOfmemory, …) is Failed and uses no resources. Admitted pods stay, also on a node that
+shrinks. Mirrors pkg/kubelet/lifecycle, sysctl and preemption, without what needs a container runtime.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tonnage.scheduling.cluster.columns import HostPort, HostPorts, host_ports_o
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, NATIVE, PODS, Amounts, amounts, is_extended, requests_of
 
 PREEMPTING: Final = "Preempting"
-"""`status.reason` of a pod that its kubelet ended for a critical one."""
+"""`status.reason` of a pod that its kubelet ended for a critical pod."""
 PREEMPTED: Final = "Preempted in order to admit critical pod"
 NODE_AFFINITY: Final = "NodeAffinity"
 
 _SYSTEM_CRITICAL: Final = 2_000_000_000
-"""A pod of this priority or a higher one is critical: system-cluster-critical and system-node-critical are."""
+"""A pod of at least this priority is critical: system-cluster-critical and system-node-critical are."""
 _OS: Final = "kubernetes.io/os"
 _LINUX: Final = "linux"
 _SAFE_SYSCTLS: Final = {"kernel.shm_rmid_forced": "IPC"} | {
@@ -36,7 +36,7 @@ _SAFE_SYSCTLS: Final = {"kernel.shm_rmid_forced": "IPC"} | {
         "tcp_keepalive_probes", "tcp_rmem", "tcp_wmem",
     )
 }  # fmt: skip
-"""What every kubelet allows, with the namespace that it belongs to."""
+"""The sysctls that every kubelet allows, with their namespace."""
 _SWAPPED: Final = str.maketrans("./", "/.")
 _MOST_LISTED: Final = 10
 _ROW: Final = 0
@@ -45,7 +45,7 @@ _ROW: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class PodRejection:
-    """The pod cannot be here: `status.reason`, and the event's message."""
+    """The pod cannot run here: `status.reason`, and the event's message."""
 
     reason: str
     message: str
@@ -53,7 +53,7 @@ class PodRejection:
 
 @dataclass(frozen=True, slots=True)
 class KubeletPreemption:
-    """The pod is critical and has to wait until these pods, by uid, have ended."""
+    """The pod is critical and waits until these pods, by uid, have ended."""
 
     victims: tuple[str, ...]
 
@@ -68,7 +68,7 @@ class Shortage(NamedTuple):
 
 
 class _Holding(NamedTuple):
-    """What an admitted pod holds: as it was admitted, whatever became of its spec."""
+    """What an admitted pod uses: as it was admitted, whatever its spec is now."""
 
     uid: str
     priority: int
@@ -81,7 +81,7 @@ class _Holding(NamedTuple):
 
 
 class AdmittedPods:
-    """The pods that one node has admitted, with the sum of what they hold."""
+    """The pods that one node has admitted, with the sum of their requests."""
 
     def __init__(self) -> None:
         self._holdings: dict[str, _Holding] = {}
@@ -95,7 +95,7 @@ class AdmittedPods:
         return len(self._holdings) if resource == PODS else self._used.get(resource, 0)
 
     def admit(self, pod: Pod) -> None:
-        """Count a pod in, once; that it may come has been decided."""
+        """Count a pod that is admitted, once."""
         if pod.uid in self._holdings:
             return
         holding = _Holding(
@@ -107,7 +107,7 @@ class AdmittedPods:
         self.ports.add(holding.ports, _ROW)
 
     def judge(self, pod: Pod, node: Node, is_active: Callable[[str], bool]) -> PodRejection | KubeletPreemption | None:
-        """Admit the pod, or say why not. Before a pod is turned away, those that `is_active` denies are released."""
+        """Admit the pod, or return why not. Before a rejection, pods that are not `is_active` are released."""
         if pod.uid in self._holdings:
             return None
         verdict = admission(pod, node, self)
@@ -121,7 +121,7 @@ class AdmittedPods:
         return verdict
 
     def release(self, uid: str) -> None:
-        """The pod holds nothing any more. Undoes `admit`."""
+        """Undo `admit`."""
         holding = self._holdings.pop(uid, None)
         if holding is None:
             return
@@ -133,7 +133,7 @@ class AdmittedPods:
 
 
 def admission(pod: Pod, node: Node, admitted: AdmittedPods) -> PodRejection | KubeletPreemption | None:
-    """None when the node admits the pod beside the others, which do not include it."""
+    """None if the node admits the pod beside `admitted`, which does not include it."""
     refused = _sysctl_rejection(pod) or _os_rejection(pod)
     if refused is not None:
         return refused
@@ -141,7 +141,7 @@ def admission(pod: Pod, node: Node, admitted: AdmittedPods) -> PodRejection | Ku
     failed = next(_failed_predicates(pod, node, admitted), None)
     if shortages and pod.spec.priority < _SYSTEM_CRITICAL:
         return _out_of(shortages[0])
-    if failed is not None or not shortages:  # a critical pod never fails for want of resources
+    if failed is not None or not shortages:  # a critical pod never fails for lack of resources
         return failed
     return _preemption(pod, shortages, admitted)
 
@@ -163,13 +163,13 @@ def _sysctl_rejection(pod: Pod) -> PodRejection | None:
 
 
 def _dotted(name: str) -> str:
-    """`net/ipv4/conf/eth0.1` is `net.ipv4.conf.eth0/1`, as sysctl(8) has it."""
+    """`net/ipv4/conf/eth0.1` is `net.ipv4.conf.eth0/1`, as in sysctl(8)."""
     first = next((character for character in name if character in "./"), ".")
     return name if first == "." else name.translate(_SWAPPED)
 
 
 def _os_rejection(pod: Pod) -> PodRejection | None:
-    """The nodes here run Linux. Upstream, too, looks at a *label* of the pod, and says selector."""
+    """Nodes here run Linux. Upstream, too, reads a *label* of the pod, and calls it selector."""
     if pod.metadata.labels.get(_OS, _LINUX) != _LINUX:
         told = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"
         return PodRejection("PodOSSelectorNodeLabelDoesNotMatch", told)
@@ -197,7 +197,7 @@ def _failed_predicates(pod: Pod, node: Node, admitted: AdmittedPods) -> Iterator
 
 
 def _shortages(pod: Pod, node: Node, admitted: AdmittedPods) -> Iterator[Shortage]:
-    """In upstream's order. An extended resource that the node does not know is the cluster's, and not judged here."""
+    """Shortages in upstream's order. An extended resource that the node does not have is not judged."""
     has, asked = amounts(node.status.allocatable), requests_of(pod)
     overhead = amounts(pod.spec.overhead)
     asked = {name: overhead.get(name, 0) if is_extended(name) and name not in has else asked[name] for name in asked}
@@ -218,7 +218,7 @@ def _out_of(shortage: Shortage) -> PodRejection:
 
 
 def _preemption(pod: Pod, shortages: Iterable[Shortage], admitted: AdmittedPods) -> PodRejection | KubeletPreemption:
-    """The fewest and smallest pods that make room: best-effort ones first, guaranteed ones last."""
+    """Preempt the fewest and smallest pods that are enough: best-effort ones first, guaranteed ones last."""
     missing = {each.resource: each.requested - (each.capacity - each.used) for each in shortages}
     less_important = [each for each in admitted if each.priority < pod.spec.priority]
     classes = ("BestEffort", "Burstable", "Guaranteed")
@@ -247,7 +247,7 @@ def _without(missing: Mapping[str, int], pods: Iterable[_Holding]) -> dict[str, 
 
 
 def _closest(pods: list[_Holding], missing: dict[str, int]) -> list[_Holding]:
-    """Pods that make up for what is missing, one by one that which leaves least of it; of two alike the smaller one."""
+    """Pods that cover `missing`, chosen one by one: the one that leaves the least, of equals the smaller."""
     chosen: list[_Holding] = []
     remaining = list(pods)
 

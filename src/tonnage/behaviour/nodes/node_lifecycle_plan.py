@@ -1,16 +1,16 @@
-"""The health of nodes, and which pods leave lost ones: heartbeats, conditions, taints, and how fast they may be set.
+"""The health of nodes, and which pods leave lost ones: heartbeats, conditions, taints, and eviction rates.
 
-A heartbeat is a renewed lease or a new time in the Ready condition; what counts is when it was seen to change, since
-clocks disagree. Without one for the grace period, Ready and the pressure conditions turn Unknown. Taints follow from
-conditions: NoSchedule at once, NoExecute (`not-ready` or `unreachable`, never both) at the rate of the zone. Taints
-that others set are not touched. Mirrors tryUpdateNodeHealth, processPodOnNode, handleDisruption and ComputeZoneState.
+A heartbeat is a renewed lease or a new time in the Ready condition; it counts when our clock saw it change, because
+clocks disagree. After the grace period without one, Ready and the pressure conditions turn Unknown. Taints follow
+conditions: NoSchedule at once, NoExecute (`not-ready` or `unreachable`, never both) at the zone's rate. Taints of
+others stay. Mirrors tryUpdateNodeHealth, processPodOnNode, handleDisruption and ComputeZoneState.
 
 | a zone is          | when                               | nodes tainted a second                                |
 | ------------------ | ---------------------------------- | ----------------------------------------------------- |
 | normal             | enough nodes are ready             | `--node-eviction-rate`                                |
 | partly disrupted   | 3 or more, and 55 %, are not ready | `--secondary-node-eviction-rate`; none in small zones |
 | fully disrupted    | no node is ready                   | `--node-eviction-rate`                                |
-| all zones are that | nobody is ready: we cannot hear    | none, and those tainted are freed                     |
+| all zones are that | no node is ready: we cannot hear   | none, and NoExecute taints are removed                |
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from tonnage.objects.small_groups import Lease
 
 READY: Final = "Ready"
 _MONITORED_CONDITIONS: Final = (READY, "MemoryPressure", "DiskPressure", "PIDPressure")
-"""What becomes Unknown without heartbeats. NetworkUnavailable is not among them: others set it."""
+"""Conditions that turn Unknown without heartbeats. NetworkUnavailable is not one: others set it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The last heartbeat of one node: `last_seen_at` is when it was seen, by our clock."""
+    """The last heartbeat of one node; `last_seen_at` by our clock."""
 
     uid: str
     last_seen_at: datetime
@@ -60,7 +60,7 @@ def observe(before: Heartbeat | None, node: Node, lease: Lease | None, now: date
     if before is not None and before.uid != node.uid:
         before = None  # another machine of the same name
     if before is None and ready is None:
-        # Nobody has ever posted a status: its life begins with the object.
+        # The node has never posted a status: its life begins with the object.
         last_seen_at = node.metadata.creation_timestamp or now
     elif before is None or before.has_ready != (ready is not None) or before.heartbeat != heartbeat:
         last_seen_at = now
@@ -71,18 +71,18 @@ def observe(before: Heartbeat | None, node: Node, lease: Lease | None, now: date
     if at is not None:
         if renewed is None or at > renewed:
             last_seen_at = now
-        renewed = at  # also an earlier one: when clocks were set back, the next renewal counts
+        renewed = at  # also an earlier one: if clocks were set back, the next renewal counts
     return Heartbeat(node.uid, last_seen_at, ready is not None, heartbeat, renewed)
 
 
 def is_overdue(health: Heartbeat, now: datetime, *, grace_s: float, startup_grace_s: float) -> bool:
-    """Whether the grace period is over; a node that never posted a status has a longer one."""
+    """True if the grace period is over; it is longer for a node that never posted a status."""
     allowed_s = grace_s if health.has_ready else startup_grace_s
     return (now - health.last_seen_at).total_seconds() > allowed_s
 
 
 def unknown_conditions(node: Node, now: datetime) -> list[Doc]:
-    """The conditions to write when the grace period is over; none when they are Unknown already."""
+    """The conditions to write after the grace period; empty if they are already Unknown."""
     known = {each.type: each for each in node.status.conditions}
     return [
         {
@@ -107,11 +107,11 @@ _CONDITION_TAINTS: Final = {
     ("PIDPressure", "True"): "node.kubernetes.io/pid-pressure",
 }
 _OURS: Final = frozenset((*_CONDITION_TAINTS.values(), UNSCHEDULABLE))
-"""Keys whose NoSchedule taints follow the node's conditions: one that no condition asks for is taken away."""
+"""Keys whose NoSchedule taints follow the node's conditions: without such a condition the taint is removed."""
 
 
 def no_schedule_keys(node: Node) -> frozenset[str]:
-    """The NoSchedule taints that a node's conditions, and its being cordoned, ask for."""
+    """The NoSchedule taints for a node's conditions and its cordon."""
     keys = {_CONDITION_TAINTS.get((each.type, each.status), "") for each in node.status.conditions}
     if node.spec.unschedulable:
         keys.add(UNSCHEDULABLE)
@@ -119,14 +119,14 @@ def no_schedule_keys(node: Node) -> frozenset[str]:
 
 
 def with_no_schedule(taints: Iterable[Doc], keys: frozenset[str], now: datetime) -> list[Doc]:
-    """The taints with just these among the NoSchedule ones that are ours; all others stay as they are."""
+    """The taints with exactly `keys` as our NoSchedule taints; all others stay."""
     kept = [each for each in taints if each["effect"] != NO_SCHEDULE or each["key"] not in _OURS or each["key"] in keys]
     present = {each["key"] for each in kept if each["effect"] == NO_SCHEDULE}
     return kept + [_taint(key, NO_SCHEDULE, now) for key in sorted(keys - present)]
 
 
 def no_execute_key(ready: NodeCondition | None) -> str:
-    """The taint by which pods are evicted from a node in this state; empty for one that is ready, or not known yet."""
+    """The taint that evicts pods from a node in this state; empty if it is ready, or not known yet."""
     return _CONDITION_TAINTS.get((READY, ready.status), "") if ready is not None else ""
 
 
@@ -147,7 +147,7 @@ def _taint(key: str, effect: str, now: datetime) -> Doc:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """A pod's leave: begun at `since_s`, and over at `due_s`."""
+    """A pod's eviction: planned since `since_s`, due at `due_s`."""
 
     uid: str
     since_s: float
@@ -159,7 +159,7 @@ def no_execute(taints: Iterable[Taint]) -> tuple[Taint, ...]:
 
 
 def stay_s(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> float:
-    """How long a pod may stay where these taints are: 0 is not at all, infinity for ever."""
+    """Seconds that a pod may stay with these taints: 0 is not at all, infinity for ever."""
     stays = [math.inf]
     for taint in taints:
         used = next((each for each in tolerations if tolerates(each, taint)), None)
@@ -173,9 +173,9 @@ def stay_s(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> float:
 def plan(
     uid: str, planned: Eviction | None, taints: Sequence[Taint], tolerations: Sequence[Toleration], now_s: float
 ) -> Eviction | None:
-    """The pod's eviction as it should be planned now; None when it may stay for ever.
+    """The eviction to plan for a pod now; None if it may stay for ever.
 
-    The count starts when the taints were first seen, also if they or the tolerations change meanwhile.
+    The time counts from when taints were first seen, also if they or the tolerations change meanwhile.
     """
     if planned is not None and planned.uid != uid:
         planned = None  # another pod of the same name
@@ -189,7 +189,7 @@ def plan(
 
 
 EXCLUDED: Final = "node.kubernetes.io/exclude-disruption"
-"""A label: nodes that have it do not count when a zone is judged."""
+"""Label: its nodes do not count when a zone is judged."""
 _MIN_LOST: Final = 3
 """Fewer lost nodes are never a disruption, however small the zone."""
 
@@ -209,7 +209,7 @@ class DisruptionChange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EvictionRates:
-    """The settings, by the names of kube-controller-manager's flags."""
+    """The settings, named as kube-controller-manager's flags."""
 
     node_eviction_rate: float = 0.1
     secondary_node_eviction_rate: float = 0.01
@@ -235,7 +235,7 @@ def state_of(is_ready: Sequence[bool], unhealthy_zone_threshold: float) -> ZoneS
 
 
 class _Bucket:
-    """One node at a time, `rate` a second; a rate that changes does not give a turn away that was taken."""
+    """A rate limit: one node at a time, `rate` per second. A changed rate does not cancel the current pause."""
 
     def __init__(self) -> None:
         self.rate = 0.0
@@ -254,7 +254,7 @@ class _Bucket:
 
 
 class Zones:
-    """The state of every zone, and its turn to taint one more node."""
+    """The state of every zone, and its rate limit for taints."""
 
     def __init__(self, rates: EvictionRates) -> None:
         self._rates = rates
@@ -263,7 +263,7 @@ class Zones:
         self._buckets: dict[str, _Bucket] = {}
 
     def update(self, is_ready: Mapping[str, Sequence[bool]], now_s: float) -> DisruptionChange | None:
-        """Take note of who is ready in each zone; one of which no node counts is normal, and is not asked."""
+        """Note which nodes are ready, by zone. A zone without counted nodes is normal, and is ignored for the whole."""
         states = {zone: state_of(each, self._rates.unhealthy_zone_threshold) for zone, each in is_ready.items()}
         counted = [zone for zone, each in is_ready.items() if each]
         were_all_lost = bool(counted) and all(self.states.get(zone) is ZoneState.FULL for zone in counted)
@@ -278,7 +278,7 @@ class Zones:
         return DisruptionChange.ENTERED if self.are_all_lost else DisruptionChange.LEFT
 
     def may_taint(self, zone: str, now_s: float) -> bool:
-        """Whether one more node of the zone may be tainted now; yes takes the turn. Not before it has been judged."""
+        """True if one more node of the zone may be tainted now; that uses the turn. False before the first `update`."""
         bucket = self._buckets.get(zone)
         return bucket is not None and bucket.take(now_s)
 

@@ -1,12 +1,12 @@
-"""Which volume should be attached where: the rules of the attach/detach controller, without any I/O.
+"""Which volume should be attached where: the rules of the attach/detach controller, without I/O.
 
-A volume that may be on one node only is never asked for on two: as long as any VolumeAttachment of it exists for
-another node, also one that is being deleted, none is created. So a driver always sees ControllerUnpublish there, then
-ControllerPublish here, inside which it may rebuild the volume (KEP-5925).
+A volume for one node is never requested on two: while a VolumeAttachment for another node exists, also a terminating
+one, none is created. So a driver always sees ControllerUnpublish there, then ControllerPublish here, during which it
+may rebuild the volume (KEP-5925).
 
 A volume is detached from a node when no pod needs it there and the node does not list it in `volumesInUse`. It is
-detached although it is listed when the node is gone, has the taint node.kubernetes.io/out-of-service, or is not ready
-and was waited for six minutes. Mirrors attachdetach's reconciler.
+detached although listed if the node is gone, has the taint node.kubernetes.io/out-of-service, or has been not ready for
+six minutes. Mirrors attachdetach's reconciler.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment, attachment_name, unique_volume_name
 
 MAX_WAIT_FOR_UNMOUNT_S: Final = 360.0
-"""How long a node that is not ready may keep a volume that nobody needs there."""
+"""How long a node that is not ready may keep a volume that no pod needs there."""
 _MANY_NODES: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 
 
 def needs_attaching(volume: PersistentVolume, driver: CSIDriver | None) -> bool:
-    """Whether the volume is a CSI driver's that attaches. One that has no CSIDriver object does."""
+    """True for a CSI volume whose driver attaches. A driver without CSIDriver object attaches."""
     return volume.spec.csi is not None and (driver is None or driver.spec.attach_required)
 
 
 def allows_many_nodes(volume: PersistentVolume) -> bool:
-    """Whether several nodes may have it at once. Without access modes nobody knows, and the driver may refuse."""
+    """True if several nodes may have it at once. Without access modes it is unknown, and the driver may refuse."""
     modes = volume.spec.access_modes
     return not modes or not _MANY_NODES.isdisjoint(modes)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """A node as far as volumes are concerned."""
+    """What volumes need to know of a node."""
 
     is_there: bool
     is_ready: bool = False
@@ -59,7 +59,7 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True)
 class Detachment:
-    """An attachment to take away. `is_forced`: without asking the node whether it has let go."""
+    """An attachment to remove. `is_forced`: without waiting for the node to unmount it."""
 
     attachment: VolumeAttachment
     is_forced: bool
@@ -73,9 +73,9 @@ class AttachDetachPlan:
     attach: tuple[str, ...] = ()
     """Nodes."""
     attached_elsewhere: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Nodes that have to wait (multi-attach), and the nodes that have the volume meanwhile."""
+    """Nodes that must wait (multi-attach), with the nodes that have the volume."""
     without_driver: tuple[str, ...] = ()
-    """Nodes that have to wait until the driver is installed on them."""
+    """Nodes that must wait until the driver is installed on them."""
     again_s: float | None = None
     """Seconds until an attachment is detached by force, if nothing happens before."""
 
@@ -90,12 +90,12 @@ def plan(
     max_wait_s: float = MAX_WAIT_FOR_UNMOUNT_S,
     force_on_timeout: bool = True,
 ) -> AttachDetachPlan:
-    """What to do about a volume that pods on the `wanted` nodes need; `unwanted_s`: since when nobody needs it."""
+    """Plan a volume that pods on the `wanted` nodes need. `unwanted_s`: for how long no pod has needed it on a node."""
     source = volume.spec.csi
     if source is None:
         return AttachDetachPlan()
     name = unique_volume_name(source.driver, source.volume_handle)
-    # One that somebody made by hand has another name. It is theirs to delete, and the volume is where it says.
+    # An attachment made by hand has another name. Its author deletes it, and the volume is where it says.
     ours = {
         each.spec.node_name: each
         for each in attachments
@@ -118,7 +118,7 @@ def plan(
     holders = {attachment.spec.node_name for attachment in attachments}
     for node in wanted:
         if node in ours:
-            continue  # attached, being attached, or being detached: then there will be another look
+            continue  # attached, being attached, or being detached: the next change is looked at again
         others = tuple(sorted((holders | set(attach)) - {node}))
         state = node_state(node)
         if not state.is_there:
@@ -135,7 +135,7 @@ def plan(
 
 
 def _wait_s(name: str, node: NodeState, unwanted_s: float, max_wait_s: float, force_on_timeout: bool) -> float | None:
-    """How long the volume is to be left on the node: 0 for no longer, None for as long as the node says."""
+    """Seconds to leave the volume on the node: 0 to detach now, None to wait for the node."""
     if not node.is_there or node.is_out_of_service or name not in node.in_use:
         return 0.0
     if node.is_ready or not force_on_timeout:

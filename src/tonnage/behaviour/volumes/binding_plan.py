@@ -55,14 +55,14 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Make both sides name each other, and say that both are Bound."""
+    """Bind both sides to each other, and set both phases to Bound."""
 
     volume: PersistentVolume
 
 
 @dataclass(frozen=True, slots=True)
 class AssignClass:
-    """Give the claim the default class; what follows is decided anew."""
+    """Give the claim the default class; the next step is decided again."""
 
     name: str
 
@@ -83,7 +83,7 @@ class StayPending:
 
 @dataclass(frozen=True, slots=True)
 class RecordEvent:
-    """Only record an event. `is_broken`: two objects contradict each other, and the claim is tried again."""
+    """Only record an event. `is_broken`: two objects contradict each other, and the claim is retried."""
 
     note: Note
     is_broken: bool = False
@@ -91,7 +91,7 @@ class RecordEvent:
 
 @dataclass(frozen=True, slots=True)
 class MarkLost:
-    """The claim was bound and its volume is not there any more. This is final."""
+    """The claim was bound and its volume is gone. This is final."""
 
     note: Note
 
@@ -108,9 +108,9 @@ class ClaimInputs:
     candidates: Iterable[PersistentVolume]
     """Volumes whose `claimRef` names the claim, and unbound ones."""
     storage_class: StorageClass | None
-    """The class the claim names, None when it names none or an unknown one."""
+    """The claim's class; None if it names none or an unknown one."""
     default_class: str | None
-    """The class it would get if it has none."""
+    """The class that a claim without one would get."""
     waiting_pods: Callable[[], Sequence[str]]
     """Names of the pods that mount it and have no node yet."""
 
@@ -157,7 +157,7 @@ def _step_for_bound(claim: PersistentVolumeClaim, inputs: ClaimInputs) -> ClaimS
 
 
 def _step_for_chosen(claim: PersistentVolumeClaim, volume: PersistentVolume | None) -> ClaimStep:
-    """The claim names a volume, and the binding has not been completed: a person's choice, or a bind cut short."""
+    """The claim names a volume, but is not bound completely: a person's choice, or an interrupted binding."""
     if volume is None:
         return StayPending()
     if volume.spec.claim_ref is None:
@@ -170,7 +170,7 @@ def _step_for_chosen(claim: PersistentVolumeClaim, volume: PersistentVolume | No
         return Bind(volume)
     taken = Note("Warning", "FailedBinding", f'volume "{volume.name}" already bound to a different claim.')
     if BOUND_BY_CONTROLLER in claim.metadata.annotations:
-        return RecordEvent(taken, is_broken=True)  # somebody took the claim's bind-completed annotation away
+        return RecordEvent(taken, is_broken=True)  # somebody removed the claim's bind-completed annotation
     return StayPending(taken)
 
 
@@ -186,7 +186,7 @@ def _provisioning(name: str, storage_class: StorageClass | None) -> ClaimStep:
     if storage_class is None:
         return RecordEvent(Note("Warning", "ProvisioningFailed", f'storageclass.storage.k8s.io "{name}" not found'))
     provisioner = storage_class.provisioner
-    if provisioner.startswith("kubernetes.io/"):  # the names of upstream's own plugins; none of them is left
+    if provisioner.startswith("kubernetes.io/"):  # names of upstream's in-tree plugins; none is left
         text = f"no volume plugin matched name: {provisioner}"
         return RecordEvent(Note("Warning", "ProvisioningFailed", text))
     return ProvisionClaim(provisioner)
@@ -200,7 +200,7 @@ _MIGRATED_TO: Final = "pv.kubernetes.io/migrated-to"
 
 @dataclass(frozen=True, slots=True)
 class SetPhase:
-    """Write the phase. The note is recorded when the phase changes by it."""
+    """Write the phase. The note is recorded if the phase changes."""
 
     phase: str
     note: Note | None = None
@@ -208,7 +208,7 @@ class SetPhase:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Its claim is gone: make it Released, unless it is, and follow the reclaim policy."""
+    """The claim is gone: set the phase to Released, and follow the reclaim policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,12 +218,12 @@ class Unbind:
 
 @dataclass(frozen=True, slots=True)
 class QueueClaim:
-    """The claim's side of the binding is missing, which the claim's step completes."""
+    """The claim's side of the binding is missing; the claim's own step completes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordEvents:
-    """Volume and claim cannot go together."""
+    """Volume and claim do not fit together."""
 
     of_volume: Note
     of_claim: Note
@@ -233,9 +233,9 @@ VolumeStep = SetPhase | Release | Unbind | QueueClaim | RecordEvents
 
 
 def volume_step(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -> VolumeStep:
-    """The next step for a volume; `claim` is the very claim (by uid) that its `claimRef` means, None when it is gone.
+    """The next step for a volume. `claim` is the claim of its `claimRef`, by uid; None if it is gone.
 
-    A release cannot be undone, so the caller has asked the server.
+    A release cannot be undone, so the caller must have asked the server.
     """
     owner = volume.spec.claim_ref
     if owner is None or not owner.uid:
@@ -258,7 +258,7 @@ def volume_step(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -
 
 
 def reclaim_step(volume: PersistentVolume) -> SetPhase | None:
-    """What a released volume becomes; None when it is left alone, for a person or for its provisioner."""
+    """The next phase of a released volume; None to leave it to a person or to its provisioner."""
     policy = volume.spec.persistent_volume_reclaim_policy
     if volume.metadata.annotations.get(_MIGRATED_TO) or policy == "Retain":
         return None
@@ -284,8 +284,7 @@ BETA_STORAGE_PROVISIONER: Final = "volume.beta.kubernetes.io/storage-provisioner
 _PRE_RESIZE_CAPACITY: Final = "volume.alpha.kubernetes.io/pre-resize-capacity"
 
 
-# -- patches: each names the version it was thought for, so that no volume is ever given to two claims ----------------
-# None says that there is nothing to change.
+# -- patches: they name the version they were made for, so that no volume is ever given to two claims; None: no change
 
 
 def volume_bound(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Doc | None:
@@ -309,7 +308,7 @@ def volume_bound(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Doc 
 
 
 def volume_unbound(volume: PersistentVolume) -> Doc:
-    """Undo our binding altogether, or leave a person's choice without the uid. Mirrors unbindVolume."""
+    """Undo our binding, or remove only the uid from a person's choice. Mirrors unbindVolume."""
     patch = _at(volume)
     if BOUND_BY_CONTROLLER in volume.metadata.annotations:
         patch["metadata"]["annotations"] = {BOUND_BY_CONTROLLER: None}
@@ -320,7 +319,7 @@ def volume_unbound(volume: PersistentVolume) -> Doc:
 
 
 def volume_phase(volume: PersistentVolume, phase: str, message: str = "", *, finalizer: str = "") -> Doc | None:
-    """A volume's phase, and with it a finalizer that it is about to get in any case."""
+    """A volume's phase and, in the same write, a finalizer that it will get anyway."""
     if volume.status.phase == phase:
         return None
     patch = _at(volume)
@@ -332,8 +331,8 @@ def volume_phase(volume: PersistentVolume, phase: str, message: str = "", *, fin
 def claim_bound(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Doc | None:
     """The claim's side of a binding. Mirrors bindClaimToVolume.
 
-    From here on there is something to protect, and the finalizer comes with the same write (see `protection`). That of
-    a provisioner goes with it: it held the claim until the volume that was made for it is written down, as this one is.
+    A bound claim needs protection, so its finalizer comes with the same write (see `protection`). The provisioner's
+    finalizer goes: it kept the claim until its new volume was saved, which is now.
     """
     patch = _at(claim)
     annotations: dict[str, str] = {}
@@ -355,7 +354,7 @@ def claim_bound(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Doc |
 
 
 def _is_made_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether a provisioner made the volume for this very claim."""
+    """True if a provisioner created the volume for this claim."""
     owner = volume.spec.claim_ref
     return owner is not None and owner.uid == claim.uid and PROVISIONED_BY in volume.metadata.annotations
 
@@ -365,7 +364,7 @@ def claim_class(claim: PersistentVolumeClaim, name: str) -> Doc:
 
 
 def claim_provisioner(claim: PersistentVolumeClaim, provisioner: str) -> Doc | None:
-    """The annotations that external provisioners wait for, the old one too."""
+    """The annotations that external provisioners wait for, including the old one."""
     if claim.metadata.annotations.get(STORAGE_PROVISIONER) == provisioner:
         return None
     patch = _at(claim)
@@ -376,8 +375,8 @@ def claim_provisioner(claim: PersistentVolumeClaim, provisioner: str) -> Doc | N
 def claim_status(claim: PersistentVolumeClaim, phase: str, volume: PersistentVolume | None) -> Doc | None:
     """A claim's phase, and what its volume offers. Mirrors updateClaimStatus.
 
-    The capacity is written when the claim becomes bound and not again: later it may differ on purpose, while a file
-    system still has to grow. Raises TonnageError for a volume without a size.
+    The capacity is only written when the claim becomes bound: later it may differ on purpose, while a file system still
+    has to grow. Raises TonnageError for a volume without a size.
     """
     now: dict[str, Any] = {}
     before = claim.status

@@ -1,1 +1,1 @@
-"""Workloads: what they make of their templates, how many pods they want, which of them go, and what they say of it."""
+"""Workloads: what they create from their templates, how many pods they want, which pods go, and their status."""

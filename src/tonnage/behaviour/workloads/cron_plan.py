@@ -1,4 +1,4 @@
-"""CronJob, the decision: which Job is due, what becomes of those that run, and which finished ones are kept.
+"""CronJob, the decision: which Job is due, what happens to running ones, and which finished ones are kept.
 
 Mirrors syncCronJob, nextScheduleTime and cleanupFinishedJobs of pkg/controller/cronjob.
 """
@@ -15,24 +15,24 @@ from tonnage.objects.batch_v1 import CronJob, Job
 from tonnage.objects.texts.cron_schedule import CronSchedule
 
 MANY_MISSED: Final = 100
-"""More than so many times gone by are told of: a clock that is wrong, or a controller that was away long."""
+"""More missed times than this are reported: a wrong clock, or a controller that was away long."""
 SET_BACK: Final = timedelta(hours=3)
-"""A last time that lies further ahead than this is from a clock that was wrong, and does not count. Within it, times
-that come a second time have no second Job. cron(8) has the same rule."""
+"""A last time further ahead than this came from a wrong clock, and is ignored. Within it, times that come twice get no
+second Job. cron(8) has the same rule."""
 _YEAR_S: Final = 365 * 24 * 3600
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The last time gone by that has had no Job yet, and how many went by; `at` is None when there is none."""
+    """The last missed time without a Job, None if there is none, and how many were missed."""
 
     at: datetime | None = None
     missed: int = 0
 
 
 def zone_of(cron_job: CronJob) -> tzinfo | None:
-    """The zone of its clocks; None when nobody knows it."""
+    """The time zone of the schedule; None if it is unknown."""
     if cron_job.spec.time_zone is None:
         return UTC
     try:
@@ -42,7 +42,7 @@ def zone_of(cron_job: CronJob) -> tzinfo | None:
 
 
 def due_time(cron_job: CronJob, schedule: CronSchedule, zone: tzinfo, now: datetime) -> Due:
-    """Times before the last Job, before the CronJob was made, or longer ago than its deadline do not count."""
+    """Times before the last Job, before the CronJob's creation, or past its deadline do not count."""
     since = max(cron_job.status.last_schedule_time or cron_job.metadata.creation_timestamp or now, _LONG_AGO)
     if since - now > SET_BACK:
         since = now - timedelta(seconds=min(max(60, schedule.every_s or 0), _YEAR_S))
@@ -64,7 +64,7 @@ def due_time(cron_job: CronJob, schedule: CronSchedule, zone: tzinfo, now: datet
 
 
 def _last_time(schedule: CronSchedule, zone: tzinfo, first: datetime, now: datetime) -> datetime:
-    """The last time of a schedule up to `now`, which `first` is one of; found by halving, however many lie between."""
+    """The last time of a schedule up to `now`; `first` is one of them. Found by bisection, however many are between."""
     last, low, high = first, first, now
     while high - low >= timedelta(seconds=1):
         middle = low + (high - low) / 2
@@ -82,7 +82,7 @@ def is_too_late(cron_job: CronJob, at: datetime, now: datetime) -> bool:
 
 
 def next_check_s(schedule: CronSchedule, zone: tzinfo, now: datetime) -> float | None:
-    """When to look again: at the next time, a moment after it."""
+    """Seconds until a moment after the next time."""
     at = schedule.next_after(now, zone)
     return None if at is None else (at - now).total_seconds() + 0.1
 

@@ -1,13 +1,11 @@
-"""DaemonSet, the decision: on which nodes a pod is made, which pods go, and what the status says.
+"""DaemonSet, the decision: which nodes get a pod, which pods go, and the status.
 
-    manage          a node that should have a pod and has none gets one; what has ended, is too much, or is where it
-                    should not be goes
-    rolling_update  once there is nothing to manage: pods of older templates go, as many at a time as may be
-                    unavailable; with maxSurge, new ones come first and the old go when those are available
+    manage          a node that should have a pod and has none gets one; ended, surplus and misplaced pods go
+    rolling_update  when there is nothing to manage: pods of older templates go, as many at a time as may be
+                    unavailable; with maxSurge, new pods come first and old ones go when these are available
 
-A node has one pod of a set, counting one that is on its way out; only with maxSurge it may have an old one and a new
-one. The plan looks at a moment and promises nothing about the next. Mirrors podsShouldBeOnNode, rollingUpdate and
-updateDaemonSetStatus of pkg/controller/daemon.
+A node has one pod of a set, counting a terminating one; only with maxSurge it may have an old one and a new one.
+Mirrors podsShouldBeOnNode, rollingUpdate and updateDaemonSetStatus of pkg/controller/daemon.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from tonnage.objects.node_selectors import (
 )
 
 TEMPLATE_GENERATION: Final = "pod-template-generation"
-"""The label of pods that an API long gone told apart by it; still written, as upstream does."""
+"""A label of pods for an API that is long gone; still written, as upstream does."""
 _TEMPLATE_GENERATION_OF_SET: Final = "deprecated.daemonset.template.generation"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _TOLERATED: Final = (
@@ -49,7 +47,7 @@ _TOLERATED_WITH_HOST_NETWORK: Final = ("node.kubernetes.io/network-unavailable",
 
 
 def daemon_pod(owner: DaemonSet, node_name: str, hash_: str) -> Doc:
-    """The pod of this set for one node, at the revision that `hash_` names; who makes it still names it."""
+    """The pod of this set for one node, at the revision that `hash_` names; its creator gives it a name."""
     doc = pod_from_template(owner.spec.template, owner)
     labels = doc["metadata"].setdefault("labels", {})
     generation = template_generation(owner)
@@ -59,14 +57,14 @@ def daemon_pod(owner: DaemonSet, node_name: str, hash_: str) -> Doc:
     spec = doc["spec"]
     spec["tolerations"] = tolerations(spec)
     affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
-    # The template's own affinity has been judged already, and holds for this node.
+    # The template's own affinity has been checked already, and holds for this node.
     here = {"key": NODE_NAME_FIELD, "operator": "In", "values": [node_name]}
     affinity[_REQUIRED] = {"nodeSelectorTerms": [{"matchFields": [here]}]}
     return doc
 
 
 def tolerations(spec: Mapping[str, Any]) -> list[Doc]:
-    """The template's tolerations and those of every daemon pod; one that is there already, with a time, loses it."""
+    """The template's tolerations and those of every daemon pod; an equal toleration with a time is replaced."""
     wanted = [*_TOLERATED, *([_TOLERATED_WITH_HOST_NETWORK] if spec.get("hostNetwork") else [])]
     added: list[Doc] = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in wanted]
     own = [dict(each) for each in spec.get("tolerations", ())]
@@ -75,13 +73,13 @@ def tolerations(spec: Mapping[str, Any]) -> list[Doc]:
 
 
 def template_generation(owner: DaemonSet) -> str:
-    """The number that the server counts the set's templates by; empty where there is none."""
+    """The server's count of the set's templates; empty if there is none."""
     text = owner.metadata.annotations.get(_TEMPLATE_GENERATION_OF_SET, "")
     return text if text.isdecimal() else ""
 
 
 def target_node(pod: Pod) -> str:
-    """The node of a daemon pod: the one that it is on, or the one that its affinity names; empty when neither is so."""
+    """The node that a daemon pod is on, or that its affinity names; empty if neither."""
     if pod.spec.node_name:
         return pod.spec.node_name
     required = pod.spec.affinity.node_affinity.required
@@ -93,7 +91,7 @@ def target_node(pod: Pod) -> str:
 
 
 def is_updated(owner: DaemonSet, pod: Pod, hashes: Collection[str]) -> bool:
-    """Whether a pod is of the set's present template. `hashes`: of the revisions that keep it, mostly one."""
+    """True if a pod has the set's present template. `hashes`: of the revisions with that template, mostly one."""
     generation = template_generation(owner)
     is_generation = bool(generation) and pod.metadata.labels.get(TEMPLATE_GENERATION) == generation
     return is_generation or pod.metadata.labels.get(REVISION_HASH) in hashes
@@ -101,7 +99,7 @@ def is_updated(owner: DaemonSet, pod: Pod, hashes: Collection[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NodeEligibility:
-    """Which nodes a set's pods may be on, read off its template once."""
+    """Which nodes a set's pods may be on, read from its template once."""
 
     node_name: str
     affinity: RequiredNodeAffinity
@@ -114,11 +112,11 @@ class NodeEligibility:
         return cls(template.spec.node_name, template.required_node_affinity(), template.spec.tolerations)
 
     def should_run(self, node: Node) -> bool:
-        """A node without a pod of the set gets one."""
+        """True if a node without a pod of the set gets one."""
         return self._is_wanted(node) and find_untolerated(node.spec.taints, self.tolerations) is None
 
     def should_continue_running(self, node: Node) -> bool:
-        """A pod that is there may stay: only taints that evict turn it out."""
+        """True if a pod may stay: only NoExecute taints evict it."""
         return self._is_wanted(node) and find_untolerated(node.spec.taints, self.tolerations, (NO_EXECUTE,)) is None
 
     def _is_wanted(self, node: Node) -> bool:
@@ -128,18 +126,18 @@ class NodeEligibility:
 
 
 BURST_REPLICAS: Final = 250
-"""How many pods of one set are made, and how many deleted, in one round."""
+"""Pods of one set created, and pods deleted, in one round."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedDaemons:
-    """What a plan is drawn from: the set, the nodes, and the set's pods by the node they are meant for."""
+    """The input of a plan: the set, the nodes, and the set's pods by the node they are meant for."""
 
     owner: DaemonSet
     nodes: Mapping[str, Node]
     pods: Mapping[str, Sequence[Pod]]
     hashes: Collection[str]
-    """Of the revisions that keep the set's present template."""
+    """Hashes of the revisions with the set's present template."""
     now: datetime
     eligibility: NodeEligibility
 
@@ -147,7 +145,7 @@ class ObservedDaemons:
     def of(
         cls, owner: DaemonSet, nodes: Iterable[Node], pods: Iterable[Pod], hashes: Collection[str], now: datetime
     ) -> ObservedDaemons:
-        """Pods that have ended and are being deleted are others' business; those meant for no node nobody's."""
+        """Leaves out pods that have ended and are being deleted, and pods meant for no node."""
         by_node: dict[str, list[Pod]] = {}
         for pod in pods:
             name = target_node(pod)
@@ -175,12 +173,12 @@ class ObservedDaemons:
 
 @dataclass(frozen=True, slots=True)
 class DaemonPlan:
-    """What to do now: nodes that get a pod, pods to delete, and of those the ones that have ended."""
+    """Nodes that get a pod, pods to delete, and ended pods."""
 
     create: tuple[str, ...] = ()
     delete: tuple[Pod, ...] = ()
     ended: tuple[Pod, ...] = ()
-    """Failed or succeeded, to be deleted as well, so that another can come; failed ones at growing intervals."""
+    """Failed or succeeded pods, also to be deleted, so that another can come; failed ones at growing intervals."""
 
     def __bool__(self) -> bool:
         return bool(self.create or self.delete or self.ended)
@@ -190,7 +188,7 @@ class DaemonPlan:
 
 
 def manage(observed: ObservedDaemons) -> DaemonPlan:
-    """One pod on each node that should have one, and none elsewhere."""
+    """One pod on every node that should have one, and none elsewhere."""
     create: list[str] = []
     delete: list[Pod] = []
     ended: list[Pod] = []
@@ -203,11 +201,11 @@ def manage(observed: ObservedDaemons) -> DaemonPlan:
         should_run = observed.eligibility.should_run(node)
         running = [pod for pod in staying if not pod.is_terminal]
         ended += [pod for pod in staying if pod.is_terminal]
-        # With surge, a pod on its way out does not hold up its successor.
+        # With surge, a terminating pod does not delay its successor.
         if should_run and not (running if _allows_surge(observed.owner) else pods):
             create.append(name)
         delete += _surplus(observed, running)
-    # A pod that waits for a node which is gone will never be scheduled.
+    # A pod that waits for a deleted node will never be scheduled.
     delete += [
         pod
         for name in sorted(observed.pods.keys() - observed.nodes.keys())
@@ -218,7 +216,7 @@ def manage(observed: ObservedDaemons) -> DaemonPlan:
 
 
 def _surplus(observed: ObservedDaemons, running: Sequence[Pod]) -> list[Pod]:
-    """The pods of one node beyond the oldest; with surge, an old one may stay beside a new one until that is well."""
+    """The pods of one node beyond the oldest; with surge, an old one stays beside a new one until that is available."""
     if not _allows_surge(observed.owner):
         return list(running[1:])
     new, old = _new_and_old(observed, running)
@@ -232,7 +230,7 @@ def _surplus(observed: ObservedDaemons, running: Sequence[Pod]) -> list[Pod]:
 
 
 def rolling_update(observed: ObservedDaemons) -> DaemonPlan:
-    """The next steps to the set's present template; nothing for OnDelete, where people delete the old pods."""
+    """The next steps to the set's present template; none for OnDelete, where people delete the old pods."""
     owner = observed.owner
     if owner.spec.update_strategy.type != "RollingUpdate":
         return DaemonPlan()
@@ -245,7 +243,7 @@ def rolling_update(observed: ObservedDaemons) -> DaemonPlan:
 
 
 def allowances(owner: DaemonSet, desired: int) -> tuple[int, int]:
-    """How many nodes may have two pods, and how many none that is available; one of them is at least 1."""
+    """(nodes that may have two pods, nodes that may have none available); one of them is at least 1."""
     strategy = owner.spec.update_strategy.rolling_update
     surge = scaled_value(strategy.max_surge, desired, round_up=True)
     unavailable = scaled_value(strategy.max_unavailable, desired, round_up=True)
@@ -253,14 +251,14 @@ def allowances(owner: DaemonSet, desired: int) -> tuple[int, int]:
 
 
 def _replace(observed: ObservedDaemons, pods: Mapping[str, Sequence[Pod]], max_unavailable: int) -> DaemonPlan:
-    """Delete old pods: all that are not available, and of the others as many as may be missing."""
+    """Delete old pods: all unavailable ones, and of the others as many as may be missing."""
     unavailable = 0
     replaced: list[Pod] = []
     candidates: list[Pod] = []
     for found in pods.values():
         new, old = _new_and_old(observed, found)
         if len(new) + len(old) != 1:
-            unavailable += 1  # none, or more than one: `manage` sees to it
+            unavailable += 1  # none, or more than one: `manage` corrects it
         elif new:
             unavailable += not observed.is_available(new[0])
         elif not observed.is_available(old[0]):
@@ -273,7 +271,7 @@ def _replace(observed: ObservedDaemons, pods: Mapping[str, Sequence[Pod]], max_u
 
 
 def _surge(observed: ObservedDaemons, pods: Mapping[str, Sequence[Pod]], max_surge: int, desired: int) -> DaemonPlan:
-    """Make new pods beside old ones, on `max_surge` nodes at a time; where no old one is available, at once."""
+    """Create new pods beside old ones, on `max_surge` nodes at a time; at once where no old one is available."""
     surging, available = 0, 0
     create: list[str] = []
     candidates: list[str] = []
@@ -298,14 +296,14 @@ def _surge(observed: ObservedDaemons, pods: Mapping[str, Sequence[Pod]], max_sur
             candidates.append(name)
         else:
             create.append(name)
-    # What runs where it should not any more goes only when enough others are available.
+    # Misplaced pods go only when enough others are available.
     delete += misplaced[: max(0, available - desired)]
     create += candidates[: max(0, max_surge - surging)]
     return DaemonPlan(create=tuple(create[:BURST_REPLICAS]), delete=tuple(delete[:BURST_REPLICAS]))
 
 
 def _new_and_old(observed: ObservedDaemons, pods: Iterable[Pod]) -> tuple[list[Pod], list[Pod]]:
-    """The pods of one node that stay, by whether they are of the present template."""
+    """The pods of one node that are not terminating: (present template, older ones)."""
     new: list[Pod] = []
     old: list[Pod] = []
     for pod in pods:
@@ -318,7 +316,7 @@ def _new_and_old(observed: ObservedDaemons, pods: Iterable[Pod]) -> tuple[list[P
 
 
 def status_of(observed: ObservedDaemons, collision_count: int) -> DaemonSetStatus:
-    """The status by what is there; conditions are others'."""
+    """The status from the pods that exist; conditions are others'."""
     owner = observed.owner
     desired = observed.desired
     first = [observed.pods[name][0] for name in desired if observed.pods.get(name)]

@@ -1,14 +1,14 @@
 """Deployment, its status: counts, and the conditions that `kubectl rollout status` waits for.
 
-`Available` says whether enough pods are. `Progressing` says how the rollout goes:
+`Available` says whether enough pods are available, `Progressing` how the rollout goes:
 
     NewReplicaSetCreated, FoundNewReplicaSet ──► ReplicaSetUpdated ──► NewReplicaSetAvailable (True: done)
                                                         │ no progress for progressDeadlineSeconds
                                                         ▼
     DeploymentPaused, DeploymentResumed (Unknown)     ProgressDeadlineExceeded (False)
 
-Its `lastUpdateTime` is when something last moved, and the deadline counts from there. Mirrors progress.go and
-calculateStatus of pkg/controller/deployment.
+The deadline counts from its `lastUpdateTime`, the time of the last progress. Mirrors progress.go and calculateStatus of
+pkg/controller/deployment.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def condition_of(conditions: Iterable[DeploymentCondition], type: str) -> Deploy
 def calculate_status(
     deployment: Deployment, sets: Sequence[ReplicaSet], new: ReplicaSet | None, now: datetime
 ) -> DeploymentStatus:
-    """The status by numbers, with `Available`; `Progressing` stays what it was. `sets` are all, old and new."""
+    """The counts and `Available`; `Progressing` stays as it was. `sets` are all, old and new."""
     available = sum(each.status.available_replicas for each in sets)
     said = ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
     if available >= deployment.spec.replicas - max_unavailable(deployment):
@@ -61,7 +61,7 @@ def rollout_status(
     now: datetime,
     measured_now: datetime | None = None,
 ) -> DeploymentStatus:
-    """The status in a rollout; `measured_now` is what the deadline is judged by. Mirrors syncRolloutStatus."""
+    """The status during a rollout; the deadline is judged by `measured_now`. Mirrors syncRolloutStatus."""
     status = calculate_status(deployment, sets, new, now)
     conditions = status.conditions
     was = condition_of(deployment.status.conditions, _PROGRESSING)
@@ -78,7 +78,7 @@ def rollout_status(
         condition = _progress("True", "ReplicaSetUpdated", f"{who} is progressing.", now)
         if was is not None and was.is_true:
             condition = msgspec.structs.replace(condition, last_transition_time=was.last_transition_time)
-        # Set anew also when nothing but the time is new: that is what the deadline counts from.
+        # Replaced even if only the time is new: the deadline counts from it.
         conditions = (*without(conditions, _PROGRESSING), condition)
     elif is_timed_out(deployment, was, measured_now or now):
         condition = _progress("False", "ProgressDeadlineExceeded", f"{who} has timed out progressing.", now)
@@ -89,7 +89,7 @@ def rollout_status(
 
 
 def paused_conditions(deployment: Deployment, now: datetime) -> Conditions | None:
-    """The conditions after it was paused or resumed, None when they say so. Mirrors checkPausedConditions."""
+    """The conditions after a pause or resume, None if they are up to date. Mirrors checkPausedConditions."""
     was = condition_of(deployment.status.conditions, _PROGRESSING)
     if not has_deadline(deployment) or (was is not None and was.reason == "ProgressDeadlineExceeded"):
         return None
@@ -102,14 +102,14 @@ def paused_conditions(deployment: Deployment, now: datetime) -> Conditions | Non
 
 
 def with_progressing(deployment: Deployment, status: str, reason: str, message: str, now: datetime) -> Conditions:
-    """The conditions with this said of the new ReplicaSet's making; without a deadline nobody asks."""
+    """The conditions with this `Progressing` condition; unchanged without a deadline."""
     if not has_deadline(deployment):
         return deployment.status.conditions
     return with_condition(deployment.status.conditions, _progress(status, reason, message, now))
 
 
 def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
-    """All pods are of the new template and available, and no others are left."""
+    """True if all pods have the new template and are available, and no others are left."""
     wanted = deployment.spec.replicas
     return (
         status.updated_replicas == status.replicas == status.available_replicas == wanted
@@ -132,7 +132,7 @@ def is_timed_out(deployment: Deployment, was: DeploymentCondition | None, now: d
 
 
 def check_after_s(deployment: Deployment, status: DeploymentStatus, now: datetime) -> float | None:
-    """Seconds until the deadline has passed, None when nothing waits for it. Mirrors requeueStuckDeployment."""
+    """Seconds until the deadline has passed, None if there is none to wait for. Mirrors requeueStuckDeployment."""
     was = condition_of(status.conditions, _PROGRESSING)
     if not has_deadline(deployment) or was is None or was.last_update_time is None:
         return None
@@ -144,7 +144,7 @@ def check_after_s(deployment: Deployment, status: DeploymentStatus, now: datetim
 
 
 def with_condition(conditions: Conditions, new: DeploymentCondition) -> Conditions:
-    """Put `new` in, unless that is said already; the time of a change is that of the status, not of the reason."""
+    """Add `new`, unless it is there; the transition time follows the status, not the reason."""
     was = condition_of(conditions, new.type)
     if was is not None and was.status == new.status:
         if was.reason == new.reason:
@@ -167,7 +167,7 @@ def _has_progressed(was: DeploymentStatus, new: DeploymentStatus) -> bool:
 
 
 def _failure(sets: Sequence[ReplicaSet], new: ReplicaSet | None) -> DeploymentCondition | None:
-    """The failure of the new set before those of others."""
+    """The new set's failure, else another set's."""
     ordered = [*([new] if new is not None else []), *sets]
     for condition in (each for found in ordered for each in found.status.conditions if each.type == _FAILURE):
         return DeploymentCondition(

@@ -1,9 +1,9 @@
-"""PodDisruptionBudget, the arithmetic: how many pods there should be, how many are well, how many may go.
+"""PodDisruptionBudget, the arithmetic: how many pods there should be, how many are healthy, how many may go.
 
     disruptionsAllowed = max(0, currentHealthy - desiredHealthy), and 0 while no pod is expected
 
-A pod is healthy when it is ready, nobody deleted it, and no eviction of it is noted in `disruptedPods`. A note is
-struck when the pod is on its way out, or after two minutes. Mirrors trySync of pkg/controller/disruption.
+A pod is healthy if it is ready, not terminating, and has no eviction in `disruptedPods`. An entry there is removed when
+the pod terminates, or after two minutes. Mirrors trySync of pkg/controller/disruption.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from tonnage.objects.small_groups import (
 )
 
 DELETION_TIMEOUT: Final = timedelta(minutes=2)
-"""How long an eviction may take from its note to the pod's deletion."""
+"""How long an eviction may take from its entry to the pod's deletion."""
 STALE_CONDITION: Final = timedelta(minutes=2)
-"""How long a pod that is not being deleted may say that it is about to be disrupted."""
+"""How long a pod that is not terminating may keep the condition DisruptionTarget."""
 _CONDITION: Final = "DisruptionAllowed"
 _MOST_PODS: Final = 2**31 - 1
-"""What a status can say."""
+"""The largest number of a status."""
 
 Scale = Callable[[OwnerReference, str], tuple[str, int] | None]
-"""(uid, replicas) of the workload that a pod's controller in a namespace stands for, None when nobody knows it."""
+"""(uid, replicas) of the workload of a pod's controller in a namespace, None if it is unknown."""
 
 
 class NoController(TonnageError):
-    """A budget counts in shares of what is wanted, and nobody says how many of this pod's kind are."""
+    """A budget needs a workload's size, and the pod's controller is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCounts:
-    """How many pods are meant to be there and how many must be well; `unmanaged` pods have no controller to ask."""
+    """How many pods should exist and how many must be healthy; `unmanaged` pods have no controller."""
 
     pods: int
     healthy: int
@@ -54,7 +54,7 @@ class ExpectedCounts:
 
 
 def expected_pods(spec: PodDisruptionBudgetSpec, pods: Sequence[Pod], scale_of: Scale) -> ExpectedCounts:
-    """Count by the budget's limit: a number asks for nothing, a share for the size of the workloads behind the pods.
+    """Count by the budget's limit: a percentage needs the size of the pods' workloads, a number does not.
 
     Raises NoController, and ValueError for a limit that is neither number nor percentage.
     """
@@ -72,11 +72,11 @@ def expected_pods(spec: PodDisruptionBudgetSpec, pods: Sequence[Pod], scale_of: 
 
 Sized = Deployment | ReplicaSet | StatefulSet | ReplicationController
 Find = Callable[[type[Object], Key], Object | None]
-"""An object by its class and key, None when there is none."""
+"""An object by its class and key, None if there is none."""
 
 
 def workload_size(controller: OwnerReference, namespace: str, find: Find) -> tuple[str, int] | None:
-    """(uid, replicas) of a pod's workload: for a ReplicaSet that a Deployment made, the Deployment's. None: unknown."""
+    """(uid, replicas) of a pod's workload; the Deployment's for a ReplicaSet that a Deployment made. None: unknown."""
     group, key = controller.api_version.rpartition("/")[0], f"{namespace}/{controller.name}"
     if (group, controller.kind) == ("", "ReplicationController"):
         return _sized(find(ReplicationController, key), controller.uid)
@@ -98,7 +98,7 @@ def _sized(found: Object | None, uid: str) -> tuple[str, int] | None:
 
 
 def _expected_scale(pods: Iterable[Pod], scale_of: Scale) -> tuple[int, tuple[str, ...]]:
-    """The sizes of all workloads behind these pods, each once."""
+    """The sum of sizes of all workloads of these pods, every workload once; and the pods without a controller."""
     asked: set[str] = set()
     sizes: dict[str, int] = {}
     unmanaged: list[str] = []
@@ -117,7 +117,7 @@ def _expected_scale(pods: Iterable[Pod], scale_of: Scale) -> tuple[int, tuple[st
 
 @dataclass(frozen=True, slots=True)
 class DisruptedPods:
-    """Evictions that are still to happen, those that did not happen in time, and when to look again."""
+    """Evictions still to happen, pods not deleted in time, and seconds until the next look."""
 
     waiting: Mapping[str, datetime]
     not_deleted: tuple[Pod, ...]
@@ -125,7 +125,7 @@ class DisruptedPods:
 
 
 def disrupted_pods(noted: Mapping[str, datetime], pods: Iterable[Pod], now: datetime) -> DisruptedPods:
-    """Go through the notes of evictions; those of pods that are gone or going are done with."""
+    """Sort the entries of evictions; those of gone or terminating pods are done."""
     waiting: dict[str, datetime] = {}
     not_deleted: list[Pod] = []
     for pod in pods:
@@ -167,7 +167,7 @@ def failed_status(budget: PodDisruptionBudget, message: str, now: datetime) -> P
 
 
 def stale_after_s(pod: Pod, now: datetime) -> float | None:
-    """Seconds until a pod's DisruptionTarget is no longer believed; None when it has none, or its kubelet said it."""
+    """Seconds until a pod's DisruptionTarget is stale; None if it has none, or its kubelet set it."""
     condition = pod.condition("DisruptionTarget")
     if condition is None or not condition.is_true or condition.reason == "TerminationByKubelet":
         return None
@@ -185,7 +185,7 @@ def _conditions(
     is_allowed: bool = False,
     message: str = "",
 ) -> tuple[PodDisruptionBudgetCondition, ...]:
-    """The budget's conditions with this one in its place; its time is that of the last change of status."""
+    """The budget's conditions with this one replaced; its transition time is that of the last change of status."""
     known = {each.type: each for each in budget.status.conditions}
     was, status = known.get(_CONDITION), "True" if is_allowed else "False"
     known[_CONDITION] = PodDisruptionBudgetCondition(
@@ -213,7 +213,7 @@ def with_true_status(
 
 
 def guards(budget: PodDisruptionBudget, pod: Pod) -> bool:
-    """Whether a budget means a pod of its namespace; a selector that makes no sense means nobody."""
+    """True if a budget selects a pod of its namespace; an invalid selector selects none."""
     try:
         return selects(budget.spec.selector, pod.metadata.labels)
     except InvalidSelector:

@@ -1,11 +1,11 @@
-"""Job, the decision: whether it has ended, and if not, how many pods it lacks or has too many.
+"""Job, the decision: whether it has ended and, if not, how many pods it lacks or has too many.
 
     pods, status, now ──► verdict ──► delete all that run, then say so       (it failed, or is done)
                                  └──► Manage: delete some, or make some, or wait for the pause after a failure
 
-A Job fails when more pods failed than its limit allows, when an index did, when it took too long, or when its policy
-says so; it is done when enough pods succeeded. Pods that failed are replaced after a pause that doubles with each
-failure since the last success. Mirrors syncJob and manageJob of pkg/controller/job.
+A Job fails by its limit of failed pods, by an index, by its deadline, or by its policy; it is done when enough pods
+have succeeded. Failed pods are replaced after a pause that doubles with every failure since the last success. Mirrors
+syncJob and manageJob of pkg/controller/job.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.objects.texts.index_intervals import IndexSet, written_intervals
 
 MOST_AT_ONCE: Final = 500
-"""Pods made or deleted in one round."""
+"""Pods created or deleted in one round."""
 FIRST_PAUSE_S, MAX_PAUSE_S = 10.0, 600.0
 """Upstream's DefaultJobPodFailureBackOff and MaxJobPodFailureBackOff."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobVerdict:
-    """The Job has come to an end: `FailureTarget` or `SuccessCriteriaMet`, and why."""
+    """The Job has ended: `FailureTarget` or `SuccessCriteriaMet`, and why."""
 
     type: str
     reason: str
@@ -60,7 +60,7 @@ class JobVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What the pods of a Job amount to, with what its status has counted already."""
+    """The counts of a Job's pods, including what its status has counted already."""
 
     active: list[Pod]
     succeeded: int
@@ -74,13 +74,13 @@ class Count:
 
     @property
     def settled(self) -> IndexSet:
-        """Indexes for which no pod is made any more."""
+        """Indexes that get no more pods."""
         return self.done.united(self.lost)
 
 
 @dataclass(frozen=True, slots=True)
 class Manage:
-    """What to do for a Job that goes on: pods to delete, or how many to make; of an Indexed Job, for which indexes."""
+    """What to do for a running Job: pods to delete, or how many to create and, if Indexed, for which indexes."""
 
     delete: list[Pod] = field(default_factory=list)
     create: int = 0
@@ -89,7 +89,7 @@ class Manage:
 
 
 def counted(job: Job, pods: Sequence[Pod]) -> Count:
-    """Count the pods. Those in `uncountedTerminatedPods` are in no number of the status yet."""
+    """Count the pods. Those in `uncountedTerminatedPods` are not in the status's numbers yet."""
     status, uncounted = job.status, job.status.uncounted_terminated_pods or UncountedTerminatedPods()
     told = {*uncounted.succeeded, *uncounted.failed}
     fresh = [pod for pod in pods if is_tracked(pod) and pod.uid not in told]
@@ -110,7 +110,7 @@ def counted(job: Job, pods: Sequence[Pod]) -> Count:
 
 
 def verdict_of(job: Job, pods: Sequence[Pod], count: Count, now: datetime) -> JobVerdict | None:
-    """Whether the Job has ended. What was said before stays said."""
+    """The Job's verdict, None if it has not ended. An earlier verdict stays."""
     for kind in ("SuccessCriteriaMet", "FailureTarget"):
         told = job.condition(kind)
         if told is not None and told.status == "True":
@@ -151,7 +151,7 @@ def _ended_by_indexes(job: Job, count: Count) -> JobVerdict | None:
 
 
 def completed(job: Job, count: Count, active: int) -> JobVerdict | None:
-    """Enough pods have succeeded, and none runs any more."""
+    """The verdict if enough pods have succeeded and none runs any more."""
     wanted = job.spec.completions
     is_enough = count.succeeded > 0 if wanted is None else count.succeeded >= wanted
     if not is_enough or active:
@@ -160,7 +160,7 @@ def completed(job: Job, count: Count, active: int) -> JobVerdict | None:
 
 
 def deadline_s(job: Job, now: datetime) -> float | None:
-    """How long it may still run; None without a deadline, before it began, and while it is suspended."""
+    """Seconds that it may still run; None without a deadline, before its start, and while suspended."""
     limit, started = job.spec.active_deadline_seconds, job.status.start_time
     if limit is None or started is None or job.spec.suspend:
         return None
@@ -168,7 +168,7 @@ def deadline_s(job: Job, now: datetime) -> float | None:
 
 
 def _restarted_too_often(job: Job, pods: Sequence[Pod]) -> bool:
-    """Where containers are restarted in place, restarts count."""
+    """True if containers that are restarted in place restarted more often than the limit."""
     if job.spec.template.get("spec", {}).get("restartPolicy") != "OnFailure":
         return False
     restarts = sum(
@@ -225,7 +225,7 @@ def _surplus(job: Job, active: Sequence[Pod], at_least: int, now: datetime) -> l
 
 
 def pause_s(job: Job, pods: Sequence[Pod], now: datetime) -> float:
-    """How long the next pod waits: 10 s after one failure, doubled for each further one since the last success."""
+    """Seconds until the next pod: 10 s after one failure, doubled for every further one since the last success."""
     ended = [(finished_at(pod) or now, pod) for pod in pods]
     successes = [at for at, pod in ended if pod.status.phase == "Succeeded"]
     last_success = max(successes, default=None)
@@ -241,7 +241,7 @@ def _left_s(failures: int, last: datetime | None, now: datetime) -> float:
 
 
 def _after_their_pauses(job: Job, pods: Sequence[Pod], count: Count, indexes: list[int], now: datetime) -> Manage:
-    """Where each index has a limit of its own, each waits for itself."""
+    """Create for indexes whose own pause is over; indexes with their own limit wait independently."""
     failed = last_failures(job, pods, count.settled)
     waits = {
         index: _left_s(index_failures(failed[index]) + 1, finished_at(failed[index]), now)
@@ -254,7 +254,7 @@ def _after_their_pauses(job: Job, pods: Sequence[Pod], count: Count, indexes: li
 
 
 MOST_UNCOUNTED: Final = 500
-"""Uids in a status at one time: it has to fit into an object."""
+"""Uids in a status at one time: it must fit into an object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,10 +266,10 @@ class Accounting:
 
 
 def account(job: Job, pods: Sequence[Pod], count: Count, *, is_ending: bool) -> Accounting:
-    """Enter pods that have ended. `is_ending`: nothing of it runs any more; whoever has not succeeded failed.
+    """Enter ended pods. `is_ending`: nothing of the Job runs any more, and pods that have not succeeded have failed.
 
-    A pod keeps its finalizer until its uid stands in the status, and the uid stays there until the finalizer is gone:
-    every pod is counted once, whenever the program is killed. Mirrors trackJobStatusAndRemoveFinalizers.
+    A pod keeps its finalizer until its uid is in the status, and the uid stays there until the finalizer is gone: every
+    pod is counted once, whenever the program is killed. Mirrors trackJobStatusAndRemoveFinalizers.
     """
     uncounted = job.status.uncounted_terminated_pods or UncountedTerminatedPods()
     succeeded, failed = list(uncounted.succeeded), list(uncounted.failed)
@@ -314,7 +314,7 @@ def _is_countable(job: Job, pod: Pod) -> bool:
 
 
 def settle(status: JobStatus, tracked: Iterable[str], *, is_indexed: bool) -> JobStatus:
-    """Count the uids whose pods have lost their finalizer; `tracked` are the uids of those that have it still."""
+    """Count the uids of pods without a finalizer; `tracked` are the uids of pods that still have it."""
     uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
     held = set(tracked)
     succeeded = [uid for uid in uncounted.succeeded if uid in held]
@@ -334,7 +334,7 @@ def has_uncounted(status: JobStatus) -> bool:
 
 
 def with_condition(status: JobStatus, kind: str, held: str, reason: str, message: str, now: datetime) -> JobStatus:
-    """The status with this condition; one that says the same already stays as it is."""
+    """The status with this condition; an equal one stays as it is."""
     known = next((each for each in status.conditions if each.type == kind), None)
     if known is not None and known.status == held:
         return status
@@ -346,11 +346,11 @@ def with_condition(status: JobStatus, kind: str, held: str, reason: str, message
 
 
 def finished(status: JobStatus, verdict: JobVerdict, now: datetime) -> JobStatus:
-    """The status of a Job that has ended, with nothing left to count."""
+    """The status of an ended Job, with nothing left to count."""
     kind = "Failed" if verdict.is_failure else "Complete"
     status = with_condition(status, kind, "True", verdict.reason, verdict.message, now)
     if verdict.is_failure:
         return status
-    # Not before it began, which servers refuse: the clock may have been set back while it ran.
+    # Not before its start, which servers refuse: the clock may have been set back meanwhile.
     done_at = status.completion_time or max(now, status.start_time or now)
     return msgspec.structs.replace(status, completion_time=done_at)

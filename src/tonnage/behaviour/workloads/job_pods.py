@@ -1,8 +1,7 @@
-"""The pods of a Job (and the Job of a CronJob): what they are made of, what they came to, and their indexes.
+"""The pods of a Job (and the Job of a CronJob): how they are made, how they ended, and their indexes.
 
-A pod that ended has failed or succeeded, at a time, for an index; the Job's policies say what follows. Indexes are
-done, failed, running, or next. Mirrors isPodFailed, matchPodFailurePolicy, getFinishedTime and indexed_job_utils.go of
-pkg/controller/job.
+A pod ends as failed or succeeded, at a time, for an index; the Job's policies decide what follows. Mirrors isPodFailed,
+matchPodFailurePolicy, getFinishedTime and indexed_job_utils.go of pkg/controller/job.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _INDEX_VARIABLE: Final = "JOB_COMPLETION_INDEX"
 
 
 def job_pod(owner: Job, index: int) -> Doc:
-    """One pod of a job; with completionMode Indexed it has an index, and a host name by it."""
+    """One pod of a Job; with completionMode Indexed it has an index, which is also in its host name."""
     doc = pod_from_template(owner.spec.template, owner)
     metadata, spec = doc["metadata"], doc["spec"]
     labels = metadata.setdefault("labels", {})
@@ -61,7 +60,7 @@ def job_pod(owner: Job, index: int) -> Doc:
 
 
 def _tell_index(container: Doc) -> None:
-    """Let the container know its index, unless its author has thought of that."""
+    """Set the index variable, unless the author of the template has."""
     if any(each.get("name") == _INDEX_VARIABLE for each in container.get("env", ())):
         return
     source = {"fieldRef": {"fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
@@ -69,7 +68,7 @@ def _tell_index(container: Doc) -> None:
 
 
 def job_of(owner: CronJob, at: datetime) -> Doc:
-    """The job that is made at a time of the schedule, which is noted as the clocks of the schedule's zone show it."""
+    """The Job for a time of the schedule. Its annotation has the time in the schedule's zone."""
     template = owner.spec.job_template
     metadata: Doc = {
         "name": f"{owner.name}-{int(at.timestamp()) // 60}",
@@ -84,7 +83,7 @@ def job_of(owner: CronJob, at: datetime) -> Doc:
 
 
 class PolicyMatch(NamedTuple):
-    """What the policy says of a failed pod: the action of the first rule that matches, and whether it counts."""
+    """The policy's decision on a failed pod: the action of the first matching rule, and whether the failure counts."""
 
     action: str = ""
     counts: bool = True
@@ -96,24 +95,24 @@ NO_MATCH = PolicyMatch()
 
 
 def is_tracked(pod: Pod) -> bool:
-    """It has not been counted for good."""
+    """True if the pod is not finally counted."""
     return JOB_TRACKING in pod.metadata.finalizers
 
 
 def replaces_failed_only(job: Job) -> bool:
-    """A pod that is being deleted is replaced when it has ended, not before."""
+    """True if a terminating pod is replaced when it has ended, not before."""
     return job.spec.pod_replacement_policy == "Failed" or job.spec.pod_failure_policy is not None
 
 
 def is_failed(pod: Pod, job: Job) -> bool:
-    """One that is being deleted counts as failed at once, unless the Job waits for its end."""
+    """True if it failed. A terminating pod counts as failed at once, unless the Job waits for its end."""
     if pod.status.phase == "Failed":
         return True
     return not replaces_failed_only(job) and pod.metadata.is_terminating and pod.status.phase != "Succeeded"
 
 
 def index_of(pod: Pod) -> int | None:
-    """The index of an Indexed Job that it is for; None when it does not say one."""
+    """The pod's index in an Indexed Job; None if it has none."""
     return _number(pod.metadata.annotations.get(COMPLETION_INDEX, ""))
 
 
@@ -145,7 +144,7 @@ def finished_at(pod: Pod) -> datetime | None:
 
 
 def match_policy(policy: PodFailurePolicy | None, pod: Pod) -> PolicyMatch:
-    """The first rule that matches decides; without one a failure counts."""
+    """The first matching rule decides; without one a failure counts."""
     for position, rule in enumerate(policy.rules if policy is not None else ()):
         if rule.on_exit_codes is not None:
             status = _matching_container(pod, rule.on_exit_codes)
@@ -175,13 +174,13 @@ def _matching_container(pod: Pod, rule: PodFailurePolicyOnExitCodesRequirement) 
 
 
 def succeeded_indexes(job: Job, pods: Iterable[Pod]) -> IndexSet:
-    """Those that the status names, and those of pods that have succeeded since."""
+    """Indexes in the status, and those of pods that have succeeded since."""
     fresh = (pod for pod in pods if pod.status.phase == "Succeeded" and is_tracked(pod))
     return _with_indexes(job, job.status.completed_indexes, fresh)
 
 
 def failed_indexes(job: Job, pods: Iterable[Pod]) -> IndexSet:
-    """Those that have failed for good, by the limit of each index or by the policy; none without a limit."""
+    """Indexes that have failed for good, by their limit or by the policy; none without a limit."""
     if job.spec.backoff_limit_per_index is None:
         return IndexSet()
     fresh = (pod for pod in pods if is_tracked(pod) and is_index_failed(job, pod))
@@ -204,7 +203,7 @@ def is_index_failed(job: Job, pod: Pod) -> bool:
 
 
 def last_failures(job: Job, pods: Iterable[Pod], done: IndexSet) -> dict[int, Pod]:
-    """By index the failed pod that knows most failures; it stays until its successor is there to remember them."""
+    """By index, the failed pod with the highest count of failures; it stays until its successor has the count."""
     if job.spec.backoff_limit_per_index is None:
         return {}
     found: dict[int, Pod] = {}
@@ -218,7 +217,7 @@ def last_failures(job: Job, pods: Iterable[Pod], done: IndexSet) -> dict[int, Po
 
 
 def delayed_removals(job: Job, pods: Sequence[Pod], done: IndexSet) -> set[str]:
-    """Uids of failed pods whose index has no successor yet: with them, how often it failed would be forgotten."""
+    """Uids of failed pods whose index has no successor yet: without them the count of failures would be lost."""
     successors: dict[int, int] = {}
     for pod in pods:
         index = index_of(pod)
@@ -233,7 +232,7 @@ def _memory(pod: Pod) -> int:
 
 
 def pending_indexes(job: Job, pods: Iterable[Pod], taken: IndexSet, count: int) -> list[int]:
-    """The first indexes that are neither done nor running, `count` at most."""
+    """The first `count` indexes that are neither done nor running."""
     busy: list[int] = []
     for pod in pods:
         index = index_of(pod)
@@ -244,7 +243,7 @@ def pending_indexes(job: Job, pods: Iterable[Pod], taken: IndexSet, count: int) 
 
 
 def superfluous_pods(job: Job, active: Sequence[Pod]) -> list[Pod]:
-    """Pods without a legal index, and all but one of each index."""
+    """Pods without a legal index, and all but one of every index."""
     seen: set[int] = set()
     superfluous: list[Pod] = []
     for pod in sorted(active, key=lambda each: (not each.spec.node_name, each.metadata.creation_timestamp is None)):

@@ -1,10 +1,10 @@
 """What pods count for their workload: active, ready, available, or rejected by their node before they ran.
 
-Ready is what the kubelet says, available is ready for `minReadySeconds` (podutil.IsPodAvailable). A pod that its node
-rejected is made again at once, to be placed elsewhere. Where the next is rejected on the same node, another is not made
-before an interval that doubles from 1 s to 2 min, counted from when the rejected pod was made; one that runs on the
-node ends it, as ten minutes do. A rejected pod keeps its ephemeral claims: the last one stays for a minute, for people
-to look at, others go when they are replaced. All of it is memory: a controller that starts anew makes one at once.
+Ready is the kubelet's word; available is ready for `minReadySeconds` (podutil.IsPodAvailable). A rejected pod is
+recreated at once, to be placed elsewhere. If the next one is rejected on the same node, another is created only after
+an interval, which doubles from 1 s to 2 min and counts from the rejected pod's creation; a pod that runs on the node,
+or ten minutes, end it. Rejected pods keep their ephemeral claims: the last one stays for a minute, for people to look
+at, others go when they are replaced. All of it is in memory: a restarted controller creates one at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tonnage.objects.texts.decode_budget import whole_number
 
 
 def is_active(pod: Pod) -> bool:
-    """It runs or will: it has not ended and nobody deleted it."""
+    """True if it has not ended and is not terminating."""
     return not pod.is_terminal and not pod.metadata.is_terminating
 
 
@@ -34,7 +34,7 @@ def is_ready(pod: Pod) -> bool:
 
 
 def ready_since(pod: Pod) -> datetime | None:
-    """When it became ready; None while it is not, or when nobody noted it."""
+    """When it became ready; None while it is not, or if the time is unknown."""
     condition = pod.condition("Ready")
     return condition.last_transition_time if condition is not None and condition.is_true else None
 
@@ -55,7 +55,7 @@ def is_available(pod: Pod, min_ready_s: int, now: datetime) -> bool:
 
 
 def next_check_s(pods: Iterable[Pod], min_ready_s: int, now: datetime) -> float | None:
-    """Seconds until the first of these ready pods becomes available; None when none is on its way."""
+    """Seconds until the first of these ready pods becomes available; None if there is none to wait for."""
     if min_ready_s <= 0:
         return None
     sinces = (ready_since(pod) for pod in pods)
@@ -64,12 +64,11 @@ def next_check_s(pods: Iterable[Pod], min_ready_s: int, now: datetime) -> float 
 
 
 def earliest(*times_s: float | None) -> float | None:
-    """The first of several times to look again; None is never."""
     return min((each for each in times_s if each is not None), default=None)
 
 
 def scaled_value(count_or_percent: int | str, total: int, *, round_up: bool) -> int:
-    """`3` is 3 and `"25%"` a quarter of `total`, rounded as asked. ValueError for what is neither."""
+    """`3` is 3 and `"25%"` a quarter of `total`, rounded as asked. Raises ValueError for anything else."""
     if isinstance(count_or_percent, int):
         return count_or_percent
     number, sign, rest = count_or_percent.partition("%")
@@ -85,7 +84,7 @@ MAX_S: Final = 120.0
 FORGET_S: Final = 600.0
 KEEP_S: Final = 60.0
 REJECTED: Final = "Pod was rejected: "
-"""How a kubelet begins `status.message` of a pod that it rejected, whatever the reason."""
+"""Prefix of a rejected pod's `status.message`, whatever the reason."""
 _REASONS: Final = (VOLUME_ATTACHMENT_LIMIT_EXCEEDED, VOLUME_NODE_AFFINITY)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -96,7 +95,7 @@ def is_rejected(pod: Pod) -> bool:
 
 
 def interval_s(rejections: int) -> float:
-    """Between two pods that are made for one node: none after its first rejection, then 1 s, doubling to 2 min."""
+    """Seconds between two pods for one node: none after its first rejection, then 1 s, doubling to 2 min."""
     return exponential_s(FIRST_S, rejections - 2, max_s=MAX_S) if rejections > 1 else 0.0
 
 
@@ -107,7 +106,7 @@ class _Node:
     rejections: int
     at_s: float
     known: frozenset[str]
-    """The owner's pods at the last rejection that counted; those made later tell something new."""
+    """The owner's pods at the last rejection that counted; only the rejection of a later pod counts again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +114,14 @@ class _Rejection:
     name: str
     seen_s: float
     due_s: float
-    """When a pod may be made in its place."""
+    """When a pod may be created in its place."""
 
 
 @dataclass(slots=True)
 class _Owner:
     nodes: dict[str, _Node] = field(default_factory=dict)
     rejections: dict[str, _Rejection] = field(default_factory=dict)
-    """By the uid of the pod; kept after the pod is gone until the time has come."""
+    """By the pod's uid; kept after the pod is gone until the time has come."""
 
 
 class RejectedPods:
@@ -133,7 +132,7 @@ class RejectedPods:
         self._owners: dict[Key, _Owner] = {}
 
     def observe(self, owner: Key, pods: Sequence[Pod]) -> None:
-        """Take note of what became of an owner's pods. `pods` are all of them, as a cache in step shows them."""
+        """Note what happened to an owner's pods. `pods` are all of them, from a synced cache."""
         if owner not in self._owners and not any(map(is_rejected, pods)):
             return
         now_s, uids = self._clock.monotonic(), frozenset(pod.uid for pod in pods)
@@ -153,13 +152,13 @@ class RejectedPods:
             del self._owners[owner]
 
     def held_back(self, owner: Key) -> set[str]:
-        """The names of rejected pods in whose place none is to be made yet, one a pod."""
+        """The names of rejected pods that must not be replaced yet."""
         found = self._owners.get(owner)
         rejections = found.rejections.values() if found is not None else ()
         return {each.name for each in rejections if self._left_s(each.due_s) > 0}
 
     def to_delete(self, owner: Key, pods: Iterable[Pod]) -> list[Pod]:
-        """The rejected pods that have been there long enough: all but the last one, and that one after a minute."""
+        """The rejected pods to delete: all but the last one, and that one after a minute."""
         found = self._owners.get(owner)
         if found is None:
             return []
@@ -170,7 +169,7 @@ class RejectedPods:
         return rejected
 
     def next_check_s(self, owner: Key) -> float | None:
-        """Seconds until a pod may be made, or the last rejected one is to go; None when nothing waits."""
+        """Seconds until a pod may be created, or the last rejected one deleted; None if nothing waits."""
         found = self._owners.get(owner)
         if found is None:
             return None

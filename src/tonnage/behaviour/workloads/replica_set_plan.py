@@ -1,8 +1,8 @@
-"""ReplicaSet, the decision: how many pods are missing or too many, which go first, and what the status says.
+"""ReplicaSet, the decision: how many pods are missing or too many, which go first, and the status.
 
-A pod counts while it is *active*: one that failed, succeeded or is being deleted is replaced. Of too many, those go
-first that are missed least. ReplicationControllers are judged alike. Mirrors manageReplicas,
-ActivePodsWithRanks.Less and calculateStatus of pkg/controller/replicaset.
+Only *active* pods count: one that failed, succeeded or is terminating is replaced. Of too many, the least useful go
+first. ReplicationControllers are handled alike. Mirrors manageReplicas, ActivePodsWithRanks.Less and calculateStatus of
+pkg/controller/replicaset.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from tonnage.objects.meta import Condition
 from tonnage.objects.texts.decode_budget import whole_number
 
 BURST_REPLICAS: Final = 500
-"""How many pods of one set are made or deleted in one round."""
+"""Pods of one set created or deleted in one round."""
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _PHASES: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 def missing_replicas(active: Sequence[Pod], replicas: int) -> int:
-    """How many pods to make, or with a minus to delete, in this round."""
+    """How many pods to create or, if negative, to delete in this round."""
     return max(-BURST_REPLICAS, min(BURST_REPLICAS, replicas - len(active)))
 
 
 def pods_to_delete(active: Sequence[Pod], related: Iterable[Pod], count: int, now: datetime) -> list[Pod]:
-    """The pods to let go of. `related` are those of all sets of the same owner: of two on one node one is spare."""
+    """The pods to delete. `related` are pods of all sets of the same owner: one of two on a node is spare."""
     if count >= len(active):
         return list(active)
     on_node = Counter(pod.spec.node_name for pod in related if is_active(pod))
@@ -52,7 +52,7 @@ def status_of(
     failure: str | None,
     now: datetime,
 ) -> ReplicaSetStatus:
-    """The status after a round; `failure` is why pods could not be made or deleted in it."""
+    """The status after a round; `failure` is why pods could not be created or deleted."""
     wanted = replica_set.spec.template.get("metadata", {}).get("labels", {}).items()
     ready = [pod for pod in active if is_ready(pod)]
     available = [pod for pod in ready if is_available(pod, replica_set.spec.min_ready_seconds, now)]
@@ -82,7 +82,7 @@ def _conditions(
 
 
 class _Rank(NamedTuple):
-    """What two pods are compared by, read off a pod once: a set may have more pods than can be compared slowly."""
+    """What two pods are compared by, read once per pod, because a set may have many."""
 
     pod: Pod
     steps: tuple[bool, int, bool, int, int]
@@ -91,14 +91,14 @@ class _Rank(NamedTuple):
 
     @classmethod
     def of(cls, pod: Pod, on_node: int) -> _Rank:
-        """The steps are upstream's, in its order: no node, phase, not ready, cost, doubled up on a node."""
+        """The steps in upstream's order: no node, phase, not ready, cost, several on one node."""
         phase = _PHASES.get(pod.status.phase, 0)
         steps = (bool(pod.spec.node_name), phase, is_ready(pod), deletion_cost(pod), -on_node)
         return cls(pod, steps, ready_since(pod), _restarts(pod))
 
 
 def _compare(left: _Rank, right: _Rank, now: datetime) -> int:
-    """Negative when `left` is to go before `right`."""
+    """Negative if `left` goes before `right`."""
     if left.steps != right.steps:
         return -1 if left.steps < right.steps else 1
     created, other = left.pod.metadata.creation_timestamp, right.pod.metadata.creation_timestamp
@@ -110,7 +110,7 @@ def _compare(left: _Rank, right: _Rank, now: datetime) -> int:
 
 
 def deletion_cost(pod: Pod) -> int:
-    """How much its owner would miss it, by annotation; 0 when that is absent or no 32-bit number."""
+    """The pod's deletion cost by annotation; 0 if it is absent or not a 32-bit number."""
     text = pod.metadata.annotations.get(DELETION_COST, "")
     digits = text.removeprefix("-")
     is_number = digits.isascii() and digits.isdecimal() and (digits == "0" or not digits.startswith("0"))
@@ -128,7 +128,7 @@ def _restarts(pod: Pod) -> tuple[int, int]:
 
 
 def _younger(left: Pod, right: Pod, since: datetime | None, other: datetime | None, now: datetime) -> int:
-    """The younger first, but ages count in powers of two only: of alike ones any may go (LogarithmicScaleDown)."""
+    """The younger first, but ages count only in powers of two: of equals any may go (LogarithmicScaleDown)."""
     if since == other:
         return 0
     if since is None or other is None:

@@ -1,11 +1,11 @@
-"""Deployment, the decision: how large each of its ReplicaSets should be, and of which revision each is.
+"""Deployment, the decision: the sizes of its ReplicaSets, and their revisions.
 
-Two fences hold a rolling update: never more than `replicas + maxSurge` pods, never fewer available ones than
-`replicas - maxUnavailable`. The new set grows up to the first; old sets shrink down to the second, those pods first
-that are of no use anyway. When the Deployment is scaled in the middle of that, all sets are scaled in proportion.
+A rolling update has two limits: at most `replicas + maxSurge` pods, at least `replicas - maxUnavailable` available
+ones. The new set grows up to the first; old sets shrink down to the second, useless pods first. If the Deployment is
+scaled meanwhile, all sets are scaled in proportion.
 
-The name of a ReplicaSet follows from its template: made twice, it is there once. The set with the Deployment's template
-always has the highest revision; one that is returned to gets a new number and remembers its old ones. Mirrors
+A ReplicaSet's name follows from its template, so creating it twice makes one. The set with the Deployment's template
+always has the highest revision; a set that is returned to gets a new number and remembers its old ones. Mirrors
 rolling.go, sync.go and util/deployment_util.go of pkg/controller/deployment.
 """
 
@@ -26,7 +26,7 @@ _MAX_NAME: Final = 253
 
 
 def replica_set_for(deployment: Deployment, replicas: int) -> Doc:
-    """The set as its Deployment makes it, but for the annotations that count revisions."""
+    """The set as its Deployment creates it, without the annotations that count revisions."""
     name = template_hash(deployment.spec.template, deployment.status.collision_count)
     template: Doc = copy(dict(deployment.spec.template))
     labels = template.setdefault("metadata", {}).setdefault("labels", {})
@@ -48,10 +48,10 @@ def replica_set_for(deployment: Deployment, replicas: int) -> Doc:
 DESIRED_REPLICAS: Final = "deployment.kubernetes.io/desired-replicas"
 MAX_REPLICAS: Final = "deployment.kubernetes.io/max-replicas"
 MOST_REPLICAS: Final = 2**31 - 1
-"""What `spec.replicas` and the numbers of a status can say; with a surge, a sum may be more."""
+"""The largest `spec.replicas` and number of a status; with a surge, a sum may be more."""
 
 Sizes = dict[str, int]
-"""Names of ReplicaSets and the number of pods each should have."""
+"""Number of pods by name of the ReplicaSet."""
 
 
 # -- the fences -------------------------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ def _fenceposts_of(deployment: Deployment) -> tuple[int, int]:
 
 
 def replicas_annotations(deployment: Deployment) -> dict[str, str]:
-    """What a set notes of the Deployment's size, so that a later change of it is noticed and in proportion."""
+    """The Deployment's size as its sets note it, so that a later change is noticed and made in proportion."""
     replicas = deployment.spec.replicas
     return {DESIRED_REPLICAS: str(replicas), MAX_REPLICAS: str(replicas + max_surge(deployment))}
 
@@ -93,7 +93,7 @@ def replicas_annotations(deployment: Deployment) -> dict[str, str]:
 
 
 def same_template(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two templates ask for the same pods; the hash label is ours and does not count."""
+    """True if two templates ask for the same pods; our hash label does not count."""
     return same(_without_hash(one), _without_hash(other))
 
 
@@ -105,7 +105,7 @@ def split(deployment: Deployment, sets: Iterable[ReplicaSet]) -> tuple[ReplicaSe
 
 
 def is_scaling(deployment: Deployment, sets: Iterable[ReplicaSet]) -> bool:
-    """Whether the Deployment has another size than its sets with pods have noted."""
+    """True if the Deployment's size differs from the one that its sets with pods have noted."""
     noted = [_noted(each, DESIRED_REPLICAS) for each in sets if each.spec.replicas > 0]
     return any(size is not None and size != deployment.spec.replicas for size in noted)
 
@@ -114,11 +114,11 @@ def is_scaling(deployment: Deployment, sets: Iterable[ReplicaSet]) -> bool:
 
 
 def new_size(deployment: Deployment, new: ReplicaSet | None, olds: Sequence[ReplicaSet]) -> int:
-    """How large the new set may be now; None is one that is still to be made.
+    """The size that the new set may have now; `new` is None before it is created.
 
-    Stricter than upstream's NewRSNewReplicas, which goes by the sizes that were asked for: a set that has just been
-    made smaller may still have its pods, and one whose controller has not seen its last size may yet make some. Here
-    there are never more pods than the surge allows, at the price of a step more.
+    Stricter than upstream's NewRSNewReplicas, which uses the requested sizes: a set that was just made smaller may
+    still have its pods, and a set whose controller has not seen its last size may yet create some. Here there are never
+    more pods than the surge allows, at the price of one more step.
     """
     wanted = deployment.spec.replicas
     size = new.spec.replicas if new is not None else 0
@@ -136,19 +136,19 @@ def shrink_old(deployment: Deployment, new: ReplicaSet, olds: Sequence[ReplicaSe
     """The old sets that can be made smaller now. Mirrors reconcileOldReplicaSets."""
     sizes = {each.name: each.spec.replicas for each in olds}
     min_available = deployment.spec.replicas - max_unavailable(deployment)
-    # Pods of the new set that are not available yet must not be made up for by old ones that go.
+    # Unavailable pods of the new set must not let old ones go.
     new_unavailable = new.spec.replicas - new.status.available_replicas
     removable = sum(sizes.values()) + new.spec.replicas - min_available - new_unavailable
     if removable <= 0:
         return {}
     ordered = sorted(olds, key=by_age)
-    # First what is of no use: a set deletes the pods that are not ready first.
+    # First the useless: a set deletes its unready pods first.
     for each in ordered:
         unhealthy = max(0, each.spec.replicas - each.status.available_replicas)
         taken = min(removable, unhealthy)
         sizes[each.name] -= taken
         removable -= taken
-    # A status may be older than the last change of size: those who are to go are not counted twice.
+    # A status may be older than the last change of size: pods about to go are not counted twice.
     available = sum(min(each.status.available_replicas, each.spec.replicas) for each in (*olds, new))
     spare = available - min_available
     for each in ordered:
@@ -162,7 +162,7 @@ def shrink_old(deployment: Deployment, new: ReplicaSet, olds: Sequence[ReplicaSe
 
 
 def scaled(deployment: Deployment, new: ReplicaSet | None, olds: Sequence[ReplicaSet]) -> Sizes:
-    """The size of each set after the Deployment itself was scaled, or while it is paused. Mirrors sync.go's scale."""
+    """The size of every set after the Deployment was scaled, or while it is paused. Mirrors sync.go's scale."""
     wanted = deployment.spec.replicas
     sets = [*olds, new] if new is not None else list(olds)
     active = [each for each in sets if each.spec.replicas > 0]
@@ -220,7 +220,7 @@ def _without_hash(template: Mapping[str, Any]) -> dict[str, Any]:
 REVISION: Final = "deployment.kubernetes.io/revision"
 REVISION_HISTORY: Final = "deployment.kubernetes.io/revision-history"
 UNLIMITED: Final = 2**31 - 1
-"""A limit or deadline of this size is none."""
+"""A limit or deadline of this size means none."""
 _OURS: Final = frozenset(
     (
         "kubectl.kubernetes.io/last-applied-configuration",
@@ -236,7 +236,7 @@ _MAX_HISTORY_CHARS: Final = 2000
 
 
 def revision_of(found: ReplicaSet) -> int:
-    """0 when it has none, or one that is no number."""
+    """0 if it has none, or one that is not a number."""
     text = found.metadata.annotations.get(REVISION, "")
     return whole_number(text) if text.isascii() and text.isdecimal() else 0
 
@@ -246,7 +246,7 @@ def next_revision(olds: Iterable[ReplicaSet]) -> int:
 
 
 def annotations_for(deployment: Deployment, new: ReplicaSet | None, revision: int) -> dict[str, str]:
-    """What the new set's annotations lack, its revision included; `new` is None when it is still to be made."""
+    """The annotations that the new set lacks, including its revision; `new` is None before it is created."""
     has = {} if new is None else new.metadata.annotations
     wanted = {key: text for key, text in deployment.metadata.annotations.items() if key not in _OURS}
     own = has.get(REVISION, "")
@@ -262,7 +262,7 @@ def annotations_for(deployment: Deployment, new: ReplicaSet | None, revision: in
 
 
 def _history(known: str, revision: str) -> str:
-    """The revisions a set has been, the oldest forgotten first when they become too long."""
+    """The revisions that a set has had; the oldest are dropped when the text becomes too long."""
     revisions = [*filter(None, known.split(",")), revision]
     while len(",".join(revisions)) > _MAX_HISTORY_CHARS:
         revisions.pop(0)
@@ -276,7 +276,7 @@ def new_set(deployment: Deployment, replicas: int, revision: int) -> Doc:
 
 
 def outdated(deployment: Deployment, olds: Sequence[ReplicaSet]) -> list[ReplicaSet]:
-    """The sets beyond the history limit, lowest revision first; one that has or may have pods stays."""
+    """The sets beyond the history limit, lowest revision first; a set that has or may have pods stays."""
     limit = deployment.spec.revision_history_limit
     alive = [each for each in olds if not each.metadata.is_terminating]
     if limit == UNLIMITED or len(alive) <= limit:

@@ -1,12 +1,12 @@
-"""StatefulSet, the decision: who is who by name, and what to do next to its pods, in order.
+"""StatefulSet, the decision: names and ordinals, and the next steps for its pods, in order.
 
-OrderedReady works on one ordinal at a time: each pod waits until all before it are available, scaling down starts from
-the top when all below are well, and an update replaces from the top. A pod in the way (pending, not ready, on its way
-out) ends the plan; its next change queues the set again. Parallel makes and deletes many at once, and updates one at
-a time just the same. A pod that failed or succeeded is deleted; when it is gone, its ordinal is empty and filled again.
+OrderedReady works on one ordinal at a time: a pod waits until all before it are available, scaling down starts from the
+top when all below are available, and an update replaces from the top. A pod in the way (pending, not ready,
+terminating) ends the plan; its next change queues the set again. Parallel creates and deletes many at once, but updates
+one at a time. An ended pod is deleted; when it is gone, its empty ordinal is filled again.
 
-Its cost follows the pods that exist, never `spec.replicas`: of empty ordinals it sees the first few only. Mirrors
-updateStatefulSet of stateful_set_control.go, with the gate MaxUnavailableStatefulSet closed as it is by default.
+The cost follows the existing pods, never `spec.replicas`: only the first empty ordinals are looked at. Mirrors
+updateStatefulSet of stateful_set_control.go, with the gate MaxUnavailableStatefulSet off, as by default.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _NAME: Final = re.compile(r"(.*)-([0-9]+)")
 
 
 def ordinal_of(name: str) -> int:
-    """The number at the end of a pod's name; -1 when there is none, or one beyond 32 bits."""
+    """The number at the end of a pod's name; -1 if there is none, or one beyond 32 bits."""
     parts = _NAME.fullmatch(name)
     number = whole_number(parts[2]) if parts else -1
     return number if number < 2**31 else -1
 
 
 def is_member(owner: StatefulSet, pod: Pod) -> bool:
-    """By its name, it could be a pod of this set."""
+    """True if the pod's name could be one of this set."""
     parts = _NAME.fullmatch(pod.name)
     return parts is not None and parts[1] == owner.name
 
 
 def ordinals(owner: StatefulSet) -> range:
-    """The ordinals that the set is meant to have, of those that a pod's name can tell (`ordinal_of`)."""
+    """The ordinals that the set should have, up to the largest that a pod's name can have (`ordinal_of`)."""
     start = owner.spec.ordinals.start
     return range(start, min(start + owner.spec.replicas, 2**31))
 
@@ -61,13 +61,13 @@ def revision_of(pod: Pod) -> str:
 
 
 def claim_names(owner: StatefulSet, ordinal: int) -> dict[str, str]:
-    """The name of each claim by that of its template, which is also the volume's."""
+    """Claim name by template name, which is also the volume's."""
     names = (template.get("metadata", {}).get("name", "") for template in owner.spec.volume_claim_templates)
     return {name: f"{name}-{owner.name}-{ordinal}" for name in names}
 
 
 def claims_for(owner: StatefulSet, ordinal: int) -> list[Doc]:
-    """The claims of an ordinal, to be made where they are missing; labelled so that the set's selector finds them."""
+    """The claims of an ordinal, to be created if missing; labelled so that the set's selector matches them."""
     labels = dict(owner.spec.selector.match_labels) if owner.spec.selector is not None else {}
     names = claim_names(owner, ordinal)
     claims: list[Doc] = []
@@ -85,7 +85,7 @@ def claims_for(owner: StatefulSet, ordinal: int) -> list[Doc]:
 
 
 def pod_for(owner: StatefulSet, template: Mapping[str, Any], ordinal: int, revision: str) -> Doc:
-    """The pod of an ordinal from this template, which is the set's own or one of its past, named by `revision`."""
+    """The pod of an ordinal from this template, the set's own or an earlier one, named by `revision`."""
     doc = pod_from_template(template, owner)
     name = doc["metadata"]["name"] = pod_name(owner, ordinal)
     labels = doc["metadata"].setdefault("labels", {})
@@ -113,13 +113,13 @@ def has_identity(pod: Pod) -> bool:
 
 
 def owners_at_creation(owner: StatefulSet) -> tuple[OwnerReference, ...]:
-    """Who owns the claim of a pod that is wanted and not there yet."""
+    """The owners of the claim of a wanted pod that does not exist yet."""
     policy = owner.spec.persistent_volume_claim_retention_policy
     return (controller_ref(owner),) if policy.when_deleted == "Delete" else ()
 
 
 def owners_to_set(claim: PersistentVolumeClaim, owner: StatefulSet, pod: Pod) -> tuple[OwnerReference, ...] | None:
-    """The owner references that the claim should have; None when they are right, or not ours to change."""
+    """The owner references that the claim should have; None if they are right, or not ours to change."""
     references = claim.metadata.owner_references
     if has_stale_owner_ref(references, owner) or has_stale_owner_ref(references, pod):
         return None
@@ -135,7 +135,7 @@ def owners_to_set(claim: PersistentVolumeClaim, owner: StatefulSet, pod: Pod) ->
 
 
 def has_unexpected_controller(claim: PersistentVolumeClaim, owner: StatefulSet, pod: Pod) -> bool:
-    """Somebody else manages the claim, and our policy would have us do so."""
+    """True if somebody else controls a claim that our retention policy would control."""
     policy = owner.spec.persistent_volume_claim_retention_policy
     if policy.when_deleted == "Retain" and policy.when_scaled == "Retain":
         return False
@@ -146,25 +146,25 @@ def has_unexpected_controller(claim: PersistentVolumeClaim, owner: StatefulSet, 
 
 
 def is_stale(claim: PersistentVolumeClaim, owner: StatefulSet, pod_name: str) -> bool:
-    """The claim goes with a pod of this name that is gone: a new pod waits until the claim is gone too."""
+    """True if the claim belongs to a deleted pod of this name: a new pod waits until the claim is gone, too."""
     if owner.spec.persistent_volume_claim_retention_policy.when_scaled == "Retain":
         return False
     return any(each.kind == "Pod" and each.name == pod_name for each in claim.metadata.owner_references)
 
 
 def has_stale_owner_ref(references: Iterable[OwnerReference], owner: Object) -> bool:
-    """A reference to something of that kind and name, with another uid."""
+    """True for a reference to an object of that kind and name with another uid."""
     found = next((each for each in references if refers_to(each, owner)), None)
     return found is not None and found.uid != owner.uid
 
 
 MOST_AT_ONCE: Final = 500
-"""Pods and claims made in one round; the next round makes the next."""
+"""Pods and claims created in one round; the next round creates the next."""
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make the claims and the pod of an empty ordinal, at this revision."""
+    """Create the claims and the pod of an empty ordinal, at this revision."""
 
     ordinal: int
     revision: str
@@ -172,21 +172,21 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Delete a pod: it has ended, it is scaled away, or it is of another revision than the set's update."""
+    """Delete a pod: it has ended, is scaled away, or has an old revision."""
 
     pod: Pod
 
 
 @dataclass(frozen=True, slots=True)
 class CreateClaims:
-    """Make what is missing of a waiting pod's claims."""
+    """Create the missing claims of a waiting pod."""
 
     pod: Pod
 
 
 @dataclass(frozen=True, slots=True)
 class UpdatePod:
-    """Give a pod its identity labels and its claims their owners."""
+    """Give a pod its identity labels, and its claims their owners."""
 
     pod: Pod
 
@@ -196,21 +196,21 @@ Step = Create | DeletePod | CreateClaims | UpdatePod
 
 @dataclass(frozen=True, slots=True)
 class ObservedState:
-    """What a plan is drawn from, besides the set and its pods."""
+    """The input of a plan, besides the set and its pods."""
 
     current_revision: str
     update_revision: str
     now: datetime
     stale_claims: Collection[int] = frozenset()
-    """Ordinals whose claims still belong to a pod that is gone."""
+    """Ordinals whose claims still belong to a deleted pod."""
     held_back: Collection[str] = frozenset()
-    """Names of pods that their node rejected again and again: not to be made yet."""
+    """Names of pods that their node rejected again and again: not to be created yet."""
     mismatched_claims: Collection[str] = frozenset()
     """Names of pods whose claims do not have the owners that the retention policy wants."""
 
 
 def plan(owner: StatefulSet, pods: Iterable[Pod], observed: ObservedState) -> list[Step]:
-    """What to do now, in this order; a step that fails ends the round. Nothing for a set that is being deleted."""
+    """The steps to take now, in order; a failed step ends the round. None for a terminating set."""
     if owner.metadata.is_terminating:
         return []
     wanted = ordinals(owner)
@@ -223,7 +223,7 @@ def plan(owner: StatefulSet, pods: Iterable[Pod], observed: ObservedState) -> li
         if not is_done and is_ordered:
             return steps
     steps += [UpdatePod(pod) for pod in condemned if pod.name in observed.mismatched_claims]
-    # In order, this point is reached only when every wanted pod is available: the first who is not well is condemned.
+    # With OrderedReady every wanted pod is available here, so the first unavailable one is condemned.
     unwell = (pod for pod in reversed(condemned) if _is_unavailable(owner, pod, observed.now))
     first_unwell = next(unwell, None)
     for pod in condemned:
@@ -241,7 +241,7 @@ def plan(owner: StatefulSet, pods: Iterable[Pod], observed: ObservedState) -> li
 
 
 def empty_ordinals(owner: StatefulSet, taken: Collection[int]) -> list[int]:
-    """The first wanted ordinals without a pod: one in order, else as many as one round makes with their claims."""
+    """The first wanted ordinals without a pod: one if ordered, else as many as one round creates with their claims."""
     is_ordered = owner.spec.pod_management_policy != "Parallel"
     count = 1 if is_ordered else max(1, MOST_AT_ONCE // (1 + len(owner.spec.volume_claim_templates)))
     return list(islice((n for n in ordinals(owner) if n not in taken), count))
@@ -250,7 +250,7 @@ def empty_ordinals(owner: StatefulSet, taken: Collection[int]) -> list[int]:
 def _process_replica(
     owner: StatefulSet, ordinal: int, pod: Pod | None, observed: ObservedState, steps: list[Step]
 ) -> bool:
-    """Add what one ordinal needs; whether it is well, so that the next one may be looked at."""
+    """Add the steps for one ordinal; True if it is available, so that the next one may be looked at."""
     if pod is None:
         if ordinal not in observed.stale_claims and pod_name(owner, ordinal) not in observed.held_back:
             steps.append(Create(ordinal, revision_for(owner, ordinal, observed)))
@@ -270,7 +270,7 @@ def _process_replica(
 
 
 def revision_for(owner: StatefulSet, ordinal: int, observed: ObservedState) -> str:
-    """New pods are of the update's revision; those below the partition stay at the current one."""
+    """New pods get the update's revision; those below the partition the current one."""
     strategy = owner.spec.update_strategy
     is_kept = (
         strategy.type == "RollingUpdate" and ordinal < owner.spec.ordinals.start + strategy.rolling_update.partition
@@ -281,14 +281,14 @@ def revision_for(owner: StatefulSet, ordinal: int, observed: ObservedState) -> s
 def _update(
     owner: StatefulSet, by_ordinal: Mapping[int, Pod], observed: ObservedState, steps: list[Step]
 ) -> list[Step]:
-    """Replace the highest pod of another revision, when all above it are available."""
+    """Replace the highest pod of another revision, if all above it are available."""
     if owner.spec.update_strategy.type == "OnDelete":
         return steps
     partition = owner.spec.update_strategy.rolling_update.partition
     for ordinal in reversed(ordinals(owner)[partition:]):
         pod = by_ordinal.get(ordinal)
         if pod is None:
-            break  # just made: it is waited for
+            break  # just created: wait for it
         if revision_of(pod) != observed.update_revision and not pod.metadata.is_terminating:
             if DeletePod(pod) in steps:
                 break  # it has ended and goes anyway
@@ -301,7 +301,7 @@ def _update(
 def status_of(
     owner: StatefulSet, pods: Sequence[Pod], observed: ObservedState, collision_count: int
 ) -> StatefulSetStatus:
-    """The status by what is there; a finished rolling update makes its revision the current one."""
+    """The status from the pods that exist; a finished rolling update makes its revision the current one."""
     ready = [pod for pod in pods if _is_running_and_ready(pod)]
     staying = [revision_of(pod) for pod in pods if not pod.metadata.is_terminating]
     status = StatefulSetStatus(

@@ -1,12 +1,12 @@
-"""What is made from templates: pods, claims of generic ephemeral volumes, names, owner references, and their history.
+"""What is made from templates: pods, claims of generic ephemeral volumes, names, owner references, and history.
 
-A template is a document and its pod is a copy of it: no field is lost that nobody here knows. `template_hash` is the
-same for the same template on every machine, so that who makes something named by it finds it again. (The letters differ
-from a Go controller's, which hashes how Go prints its structs.)
+A template is a document and its pod is a copy: unknown fields are kept. `template_hash` is the same for the same
+template on every machine, so that an object named by it is found again. (The letters differ from a Go controller's,
+which hashes how Go prints its structs.)
 
-A StatefulSet or a DaemonSet keeps each template it ever had as a ControllerRevision: a patch that puts the template
-back, and a number that grows. A template that comes back takes up its old revision with a new number. Mirrors
-GetPodFromTemplate, history/controller_history.go, getStatefulSetRevisions and constructHistory.
+A StatefulSet or DaemonSet keeps every template it ever had as a ControllerRevision: a patch that restores the template,
+and a growing number. A template that comes back gets its old revision with a new number. Mirrors GetPodFromTemplate,
+history/controller_history.go, getStatefulSetRevisions and constructHistory.
 """
 
 from __future__ import annotations
@@ -29,41 +29,41 @@ from tonnage.objects.names import dns_subdomain
 
 
 def owner_ref(owner: Object) -> OwnerReference:
-    """A reference to an owner that does not manage the object."""
+    """A reference to an owner that does not control the object."""
     resource = scheme.resource_of(type(owner))
     return OwnerReference(api_version=resource.api_version, kind=resource.kind, name=owner.name, uid=owner.uid)
 
 
 def controller_ref(owner: Object) -> OwnerReference:
-    """A reference to the controller that made the object, of which there is one at most. Mirrors NewControllerRef.
+    """A reference to the object's controller, of which there is at most one. Mirrors NewControllerRef.
 
-    It blocks a deletion of the owner in the foreground until the object is gone.
+    It blocks a foreground deletion of the owner until the object is gone.
     """
     return msgspec.structs.replace(owner_ref(owner), controller=True, block_owner_deletion=True)
 
 
 def by_age(found: Object) -> tuple[float, str]:
-    """Sorts the oldest first, ties by name."""
+    """Sort key: the oldest first, ties by name."""
     created_at = found.metadata.creation_timestamp
     return (created_at.timestamp() if created_at else 0.0, found.name)
 
 
 def refers_to(reference: OwnerReference, owner: Object) -> bool:
-    """Whether a reference names an object of this kind and name, in this life of it or an earlier one."""
+    """True if a reference names an object of this kind and name, with any uid."""
     resource = scheme.resource_of(type(owner))
     named = (reference.api_version, reference.kind, reference.name)
     return named == (resource.api_version, resource.kind, owner.name)
 
 
 REVISION_HASH: Final = "controller-revision-hash"
-"""The label by which pods and ControllerRevisions say of which revision they are."""
+"""The label with the revision of a pod or ControllerRevision."""
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 """No vowels: no words by accident. The alphabet of upstream's generated names."""
 _MAX_GENERATED_BASE: Final = 63 - 5
 
 
 def pod_from_template(template: Mapping[str, Any], owner: Object) -> Doc:
-    """A pod of this owner as its template wants it; who makes it still names it. Mirrors GetPodFromTemplate."""
+    """A pod of this owner from its template; its creator gives it a name. Mirrors GetPodFromTemplate."""
     wanted = template.get("metadata", {})
     prefix = f"{owner.name}-"
     metadata: Doc = {
@@ -103,7 +103,7 @@ def _safe(number: int) -> str:
 
 
 def claim_for(pod: Pod, volume: Volume) -> Doc:
-    """The claim of an ephemeral volume: the template's spec, labels and annotations, and the pod as its owner."""
+    """The claim of an ephemeral volume: the template's spec, labels and annotations, owned by the pod."""
     template = volume.ephemeral.volume_claim_template if volume.ephemeral is not None else {}
     said = template.get("metadata") or {}
     metadata: Doc = {
@@ -121,7 +121,7 @@ def claim_for(pod: Pod, volume: Volume) -> Doc:
 
 
 Versioned = StatefulSet | DaemonSet
-"""What keeps its history in ControllerRevisions."""
+"""Workloads whose history is in ControllerRevisions."""
 
 _MAX_PREFIX: Final = 223
 
@@ -131,32 +131,32 @@ def in_order(revisions: Iterable[ControllerRevision]) -> list[ControllerRevision
 
 
 def data_of(owner: Versioned) -> Doc:
-    """The patch that puts the owner's template back, as Go writes it: upstream's clients compare bytes."""
+    """The patch that restores the owner's template, as Go writes it: upstream's clients compare bytes."""
     patch: Doc = _sorted({"spec": {"template": {**dict(owner.spec.template), "$patch": "replace"}}})
     return patch
 
 
 def _sorted(value: Any) -> Any:
-    """A deep copy with the keys of every map in order."""
+    """A deep copy with sorted keys."""
     if isinstance(value, Mapping):
         return {key: _sorted(value[key]) for key in sorted(value)}
     return [_sorted(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def template_of(revision: ControllerRevision) -> Mapping[str, Any]:
-    """The template that a revision keeps; empty for one that is not ours and keeps something else."""
+    """A revision's template; empty for a revision that is not ours."""
     kept: Doc = dig(revision.data, "spec", "template") or {}
     return {field: value for field, value in kept.items() if field != "$patch"}
 
 
 def equal_to(owner: Versioned, ordered: Sequence[ControllerRevision]) -> list[ControllerRevision]:
-    """The revisions that keep the owner's present template: one, unless somebody copied it."""
+    """The revisions with the owner's present template: one, unless somebody copied it."""
     template = dict(owner.spec.template)
     return [each for each in ordered if same(template_of(each), template)]
 
 
 def wanted(owner: Versioned, ordered: Sequence[ControllerRevision]) -> tuple[ControllerRevision | None, int | None]:
-    """The revision of the owner's template, None when it is to be made, and its new number, None when that stays."""
+    """The revision of the owner's template, None if it must be created; and its new number, None if that stays."""
     equal = equal_to(owner, ordered)
     number = ordered[-1].revision + 1 if ordered else 1
     if not equal:
