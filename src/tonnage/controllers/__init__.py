@@ -1,4 +1,4 @@
-"""Controllers: loops that make a cluster what its objects ask for, each from state, each safe to run twice.
+"""Controllers: level-based loops that make a cluster what its objects ask for; safe to run twice.
 
 `registry` lists them by kube-controller-manager's names, `program` runs them in one process (`tonnage controllers`).
 Decisions are pure and stand in `behaviour`; the controllers read and write.

@@ -1,4 +1,4 @@
-"""What every controller is built from, like kube-controller-manager's ControllerContext; the controllers' frame."""
+"""ControllerContext, which every controller is built from as upstream's are, and QueueController, their common base."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from tonnage.objects.storage_v1 import VolumeAttachment
 
 
 class AttacherHere(Protocol):
-    """The attacher of a driver that runs in this program."""
+    """The attacher of a CSI driver, when it runs in this program."""
 
     @property
     def volume_finalizer(self) -> str:
-        """What it puts on a volume before it attaches it, and takes off one that is deleted and attached nowhere."""
+        """The finalizer that the attacher keeps on a volume while the volume is attached anywhere."""
         ...
 
     async def finalizers(self, volume: PersistentVolume, node: str) -> tuple[tuple[str, ...], Mapping[str, str]]:
-        """Put its finalizer on the volume; the finalizers and annotations that an attachment of it should have then."""
+        """Put the finalizer on the volume. Returns finalizers and annotations for its attachment."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerContext:
-    """The client is shared by all controllers; `recorder` writes events under the controller's own name."""
+    """All controllers share the client; `recorder` writes events under the controller's own name."""
 
     client: Client
     informers: InformerFactory
@@ -44,12 +44,11 @@ class ControllerContext:
     queues: WorkQueueMetrics | None = None
     """For `Reconciler(metrics=…)`."""
     attachers: dict[str, AttacherHere] = field(default_factory=dict)
-    """By the driver's name. Shared by all controllers: who binds a volume or creates an attachment does the
-    attacher's first write with it."""
+    """By driver name: whoever binds a volume or creates an attachment also makes the attacher's first write."""
 
 
 class QueueController:
-    """The frame of a controller: what it is built from, its work queues and other loops, and `run`."""
+    """The base of a controller: its context, its work queues and other loops, and `run`."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._client = context.client
@@ -82,7 +81,7 @@ class QueueController:
         return queue
 
     async def run(self) -> None:
-        """Work until cancelled, once all informers are synced: a partial state would look like missing objects."""
+        """Work until cancelled. Waits for all informers first: in a partial state objects would seem to be missing."""
         await self._informers.wait_synced()
         async with asyncio.TaskGroup() as tasks:
             for loop in self._loops:
@@ -94,17 +93,17 @@ _MAX_KNOWN: Final = 20_000
 
 
 class DeduplicatingRecorder:
-    """Records an event about an object again only after a minute: a level-based loop comes by the same state often."""
+    """Records equal events about an object at most once a minute: a level-based loop meets the same state often."""
 
     def __init__(self, recorder: Recorder, clock: Clock) -> None:
         self._recorder = recorder
         self._clock = clock
-        self._recorded_at_s: dict[tuple[str, str, str], float] = {}  # the one recorded longest ago first
+        self._recorded_at_s: dict[tuple[str, str, str], float] = {}  # oldest first
 
     def event(
         self, about: Object, type: EventType, reason: str, action: str, note: str, related: Object | None = None
     ) -> None:
-        """Record it, unless it was recorded a moment ago. `related` does not count when two events are compared."""
+        """Record an event, unless an equal one was recorded within the last minute. `related` is not compared."""
         key, now_s = (about.uid, reason, note), self._clock.monotonic()
         recorded_at_s = self._recorded_at_s.get(key)
         if recorded_at_s is not None and now_s - recorded_at_s < REPEAT_AFTER_S:
@@ -124,7 +123,7 @@ def namespace_of(found: Object) -> tuple[str]:
 
 
 def claims_of_pod(pod: Pod) -> tuple[Key, ...]:
-    """The claims that a pod mounts, whether they exist or not."""
+    """The keys of all claims that a pod mounts, existing or not."""
     return tuple(f"{pod.namespace}/{name}" for name in pod.claim_names())
 
 
@@ -137,7 +136,7 @@ def claim_of_volume(volume: PersistentVolume) -> tuple[Key, ...]:
 
 
 def volume_of_attachment(attachment: VolumeAttachment) -> tuple[str, ...]:
-    """The name of the volume that is attached; nothing for the rare inline one."""
+    """The name of the attached volume; empty for an inline volume."""
     name = attachment.spec.source.persistent_volume_name
     return (name,) if name else ()
 

@@ -1,12 +1,11 @@
-"""The graph of owners and dependents, as informers have shown it, and what follows from the states of an object's
-owners.
+"""The graph of owners and dependents as informers show it, and the decision that an object's owners lead to.
 
     Deployment ◄── ReplicaSet ◄── Pod          an arrow is an owner reference: from the dependent to the owner
 
-    owners                                            then
-    at least one solid                                it stays, and the references to the others are dropped
-    none solid, one waits for it, it has dependents   it is deleted in the foreground too
-    none solid                                        it is deleted, as its own finalizers ask, else in the background
+    owners of the object                               decision
+    at least one is solid                              keep it; drop the references to owners that are not solid
+    none solid, one waits for it, it has dependents    delete it in the foreground too
+    none solid                                         delete it as its own finalizers ask, else in the background
 
 An owner that is not in the graph may not have been seen yet: `garbage_collector` asks the server before it deletes.
 Pure; mirrors attemptToDeleteItem of upstream's garbage collector.
@@ -28,7 +27,7 @@ FOREGROUND = "foregroundDeletion"
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One object: who it is, its owners, and how it is being deleted."""
+    """One object: its identity, its owners, and how it is being deleted."""
 
     resource: Resource
     namespace: str
@@ -37,9 +36,9 @@ class Item:
     owners: tuple[OwnerReference, ...] = ()
     is_terminating: bool = False
     orphans_dependents: bool = False
-    """It is being deleted, and its dependents are to be orphaned first."""
+    """The item is being deleted; its dependents must be orphaned first."""
     deletes_dependents: bool = False
-    """It is being deleted in the foreground: it waits until the dependents that block it are gone."""
+    """The item is being deleted in the foreground: it waits until the dependents that block it are gone."""
 
     @classmethod
     def of(cls, resource: Resource, metadata: ObjectMeta) -> Item:
@@ -60,28 +59,28 @@ class Item:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     def is_meant_by(self, reference: OwnerReference, dependent: Item) -> bool:
-        """Whether every field of the reference is right: a right uid with a wrong name is a wrong owner."""
+        """True if every field of the reference matches this item: a right uid with a wrong name is a wrong owner."""
         return (
             reference.uid == self.uid
             and reference.name == self.name
             and reference.kind == self.resource.kind
-            and reference.api_version.rpartition("/")[0] == self.resource.group  # of whichever version
+            and reference.api_version.rpartition("/")[0] == self.resource.group  # in any version
             and self.namespace in ("", dependent.namespace)
         )
 
 
 class DependencyGraph:
-    """All items known, and their dependents, also those of owners that are not known.
+    """All known items and their dependents. Owners that are not known have dependents too.
 
-    An event costs the references of its own object; an owner that comes, goes or begins to wait costs its dependents.
+    An event costs its object's references; an owner that comes, goes or begins to wait costs its dependents.
     """
 
     def __init__(self) -> None:
         self._items: dict[str, Item] = {}
         self._references: dict[str, dict[str, OwnerReference]] = {}
-        """By the owner's uid, each dependent's reference to it by the dependent's uid; of several, one that blocks."""
+        """Owner uid -> dependent uid -> the dependent's reference; of several, one that blocks the owner."""
         self._blocking: dict[str, int] = {}
-        """How many of an owner's dependents block it, where any does."""
+        """Owner uid -> number of dependents that block its deletion. Owners without any are left out."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -93,32 +92,32 @@ class DependencyGraph:
         return self._items.get(uid)
 
     def dependents(self, uid: str) -> tuple[Item, ...]:
-        """Everything that names this uid as an owner."""
+        """All items that name this uid as an owner."""
         return tuple(self._items[each] for each in sorted(self._references.get(uid, ())))
 
     def references_to(self, uid: str) -> Iterator[tuple[Item, OwnerReference]]:
-        """Everything that names this uid as an owner, with the reference by which it does."""
+        """All items that name this uid as an owner, each with its owner reference."""
         return ((self._items[each], reference) for each, reference in self._references.get(uid, {}).items())
 
     def blocking(self, uid: str) -> tuple[Item, ...]:
-        """The dependents that a deletion in the foreground waits for."""
+        """The dependents that a foreground deletion of this owner waits for."""
         references = self._references.get(uid, {}) if uid in self._blocking else {}
         return tuple(self._items[each] for each in sorted(references) if references[each].block_owner_deletion)
 
     def owner(self, reference: OwnerReference, dependent: Item) -> Item | None:
-        """The owner, if it is known and is as the reference says."""
+        """The owner, if it is known and matches the reference."""
         known = self._items.get(reference.uid)
         return known if known is not None and known.is_meant_by(reference, dependent) else None
 
     def needs_processing(self, item: Item) -> bool:
-        """Whether the item may have to be deleted, set free or let go. False is certain, as far as the graph knows."""
+        """True if the item may have to be deleted, orphaned or released. False is certain for this graph."""
         if item.is_terminating:
             return item.orphans_dependents or item.deletes_dependents
         owners = (self.owner(reference, item) for reference in item.owners)
         return any(owner is None or owner.deletes_dependents for owner in owners)
 
     def put(self, new: Item) -> set[str]:
-        """Add an item, or update it; the uids of what has to be looked at because of that."""
+        """Add or update an item. Returns the uids of the items that must be processed because of it."""
         old = self._items.get(new.uid)
         self._items[new.uid] = new
         queued: set[str] = set()
@@ -131,7 +130,7 @@ class DependencyGraph:
         if self.needs_processing(new):
             queued.add(new.uid)
         if old is None or new.deletes_dependents != old.deletes_dependents:
-            # An owner is seen for the first time, and some may have described it wrongly; or it now waits for them.
+            # The owner is new, and dependents may have described it wrongly; or the owner now waits for its dependents.
             references = self._references.get(new.uid, {}).items()
             queued |= {
                 uid
@@ -141,7 +140,7 @@ class DependencyGraph:
         return queued
 
     def remove(self, uid: str) -> set[str]:
-        """Take an item out; the uids of those that depended on it, and of the owners that waited for it."""
+        """Remove an item. Returns the uids of its dependents and of the owners that waited for it."""
         old = self._items.pop(uid, None)
         if old is None:
             return set()
@@ -150,7 +149,7 @@ class DependencyGraph:
         return set(self._references.get(uid, ())) | {owner.uid for owner in old.owners if self._may_go(owner.uid)}
 
     def _may_go(self, uid: str) -> bool:
-        """Whether an owner waits in the foreground and nothing blocks it any more: not before is it looked at again."""
+        """True if the owner is being deleted in the foreground and nothing blocks it: only then is it queued again."""
         item = self._items.get(uid)
         return item is not None and item.deletes_dependents and uid not in self._blocking
 
@@ -178,23 +177,23 @@ class DependencyGraph:
 
 class OwnerState(StrEnum):
     SOLID = "solid"
-    """It exists, and does not wait for its dependents to go."""
+    """The owner exists and does not wait for its dependents."""
     DANGLING = "dangling"
-    """No object of that name, or one with another uid."""
+    """No object has that name, or it has another uid."""
     WAITING = "waiting"
-    """It is being deleted in the foreground: it goes when its dependents have gone."""
+    """The owner is being deleted in the foreground: it goes once its dependents are gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """The object stays; references to owners of these uids mean nothing any more and are taken out."""
+    """The object stays; its references to these owner uids are dropped."""
 
     drop: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteObject:
-    """The object goes. With `unblock` its references must stop blocking first, since it waits in a circle."""
+    """The object is deleted. `unblock`: its references must stop blocking first, because the owners wait in a cycle."""
 
     propagation: str
     unblock: bool = False
@@ -207,7 +206,7 @@ def decide(
     has_dependents: bool,
     is_in_deletion_cycle: bool,
 ) -> Keep | DeleteObject:
-    """Keep or delete. `is_in_deletion_cycle`: one of its own dependents is being deleted in the foreground already."""
+    """`is_in_deletion_cycle`: one of the object's dependents is already being deleted in the foreground."""
     if not owners:
         return Keep()
     states = {state for _, state in owners}

@@ -1,11 +1,11 @@
-"""The garbage collector: an object whose owners are gone is deleted.
+"""The garbage collector: it deletes objects whose owners are gone.
 
-      informers of every served kind ──► dependency graph ──► objects to process (by uid) ──► ask the server ──► decide
+    informers of every served kind ──► dependency graph ──► uids to process ──► ask the server ──► decide
 
-Three ways to delete an owner. *Background*: it is gone at once; its dependents are found dangling and deleted.
-*Foreground*: it stays until every dependent that blocks it has gone. *Orphan*: it stays until no dependent names it.
+*Background*: the owner goes at once; its dependents are then dangling and are deleted. *Foreground*: the owner stays
+until every dependent that blocks it is gone. *Orphan*: the owner stays until no dependent names it.
 
-Nothing is deleted on the word of the graph: the object and its owners are read again, and every write carries the uid
+The graph alone never decides a deletion: the object and its owners are read again, and every write carries the uid
 and resourceVersion that were read. An owner of an unknown kind is taken to exist.
 """
 
@@ -39,15 +39,15 @@ _DEFINITIONS: Final = BY_PLURAL["apiextensions.k8s.io", "customresourcedefinitio
 _DISCOVERY_S: Final = 30.0
 _IGNORED: Final = frozenset(("events",))
 _UNSEEN_S: Final = 10.0
-"""An owner that the server has and no informer has shown yet is asked about again; it may go without being seen."""
+"""How soon to ask again about an owner that the server has and no informer shows: it may go without being seen."""
 _MAX_ABSENT: Final = 500
-"""Owners known to be gone that are remembered, as many as upstream does."""
+"""How many uids of absent owners are remembered; upstream's number."""
 
 _log = logs.logger(__name__)
 
 
 class GarbageCollector(QueueController):
-    """Deletes what has lost its owners, and carries out deletions in the foreground and those that orphan."""
+    """Deletes objects that have lost their owners, and carries out foreground and orphaning deletions."""
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
@@ -76,7 +76,7 @@ class GarbageCollector(QueueController):
             await asyncio.wait((following,))
 
     async def _run(self) -> None:
-        known = self._informers.followed()  # by other controllers, as a whole; of the rest only metadata is read
+        known = self._informers.followed()  # whole objects, for other controllers; of other kinds only metadata is read
         served = await wait_for_served_resources(self._client, clock=self._clock, rng=self._rng)
         followed = [resource for resource in served if resource.plural not in _IGNORED]
         for resource in followed:
@@ -88,7 +88,7 @@ class GarbageCollector(QueueController):
         await super().run()
 
     async def _wait_for_discovered(self) -> None:
-        """Custom kinds are waited for too, but not for ever: one that cannot be followed must not stop the rest."""
+        """Wait for custom kinds too, but not for ever: a kind that cannot be watched must not stop the others."""
         try:
             await within(self._clock, _DISCOVERY_S, self._discovered.wait_synced())
         except (TimeoutError, TonnageError) as exc:
@@ -96,7 +96,7 @@ class GarbageCollector(QueueController):
             _log.warning("Some kinds that are not in the table are not known yet", error=told)
 
     def start_processing(self) -> None:
-        """The graph is complete: process what may need it, and from now on whatever changes."""
+        """The graph is complete: queue every item that may need processing, and from now on every change."""
         self._is_synced = True
         self._enqueue({item.uid for item in self.graph if self.graph.needs_processing(item)})
 
@@ -114,7 +114,7 @@ class GarbageCollector(QueueController):
                 self._record_invalid_owner(dependent, reference, item)
 
     def remove(self, uid: str) -> None:
-        """An informer has shown that an object is gone, or the server has said so."""
+        """Remove an object that an informer or the server reports as gone."""
         self._enqueue(self.graph.remove(uid))
 
     def _follow(self, resource: Resource, informer: Cache[Object]) -> None:
@@ -126,7 +126,7 @@ class GarbageCollector(QueueController):
             informer.on_change(self._discovered.look)
 
     def _forget_kind(self, resource: Resource) -> None:
-        """The server has this kind no more. Its objects are not seen to be gone: it may be a version that went."""
+        """Remove a kind that the server no longer serves. Its objects may live on under another version."""
         for item in [each for each in self.graph if each.resource == resource]:
             self.remove(item.uid)
 
@@ -144,7 +144,7 @@ class GarbageCollector(QueueController):
                 self._reconciler.add(uid)
 
     def _record_invalid_owner(self, item: Item, reference: OwnerReference, owner: Item) -> None:
-        """Record an event for an owner in another namespace: that is invalid, and the item will be deleted for it."""
+        """Record an event if the owner is in another namespace: that is invalid, and the item will be deleted."""
         if owner.namespace in ("", item.namespace):
             return
         named = (
@@ -157,13 +157,13 @@ class GarbageCollector(QueueController):
     # -- one object ---------------------------------------------------------------------------------------------------
 
     async def reconcile(self, uid: str) -> float | None:
-        """Do to one object what its owners, or its own deletion, ask for; safe to run twice or late."""
+        """Do what an object's owners, or its own deletion, ask for; safe to run twice or late."""
         item = self.graph.get(uid)
         if item is None or not self.graph.needs_processing(item):
             return None
         metadata = await self._read_metadata(item)
         if metadata is None:
-            self.remove(uid)  # its informer will say so too
+            self.remove(uid)  # its informer will report it too
             return None
         finalizers = metadata.get("finalizers", ())
         if "deletionTimestamp" not in metadata:
@@ -175,7 +175,7 @@ class GarbageCollector(QueueController):
         return None
 
     async def _read_metadata(self, item: Item) -> Doc | None:
-        """The object's metadata as the server has it; None when this life of it is over."""
+        """The object's metadata from the server; None when no object of this uid exists any more."""
         try:
             metadata: Doc = (await self._client.get_doc(item.resource, item.key))["metadata"]
         except NotFound:
@@ -207,7 +207,7 @@ class GarbageCollector(QueueController):
         return again_s
 
     async def _owner_state(self, reference: OwnerReference, item: Item) -> OwnerState | None:
-        """The state of an owner by the server; None when nothing may be decided about the item."""
+        """The owner's state, asked from the server; None when the item cannot be decided now."""
         known = self.graph.owner(reference, item)
         if known is not None and not known.deletes_dependents:
             return OwnerState.SOLID  # its deletion will queue the item again
@@ -247,7 +247,7 @@ class GarbageCollector(QueueController):
     async def _delete(self, item: Item, metadata: Doc, decision: DeleteObject) -> None:
         version = metadata["resourceVersion"]
         if decision.unblock:
-            # Left out, which is false too: an object at the limit of its size has no room for a longer word.
+            # Left out, which also means false: an object at its size limit has no room for a longer word.
             owners = [
                 {field: value for field, value in owner.items() if field != "blockOwnerDeletion"}
                 for owner in metadata.get("ownerReferences", ())
@@ -268,7 +268,7 @@ class GarbageCollector(QueueController):
             await self._patch(item, metadata, {"ownerReferences": kept})
 
     async def _orphan_dependents(self, item: Item, metadata: Doc) -> None:
-        """Remove the owner from all objects that name it; then it may go."""
+        """Remove the owner from every object that names it; then the owner may go."""
         for dependent in self.graph.dependents(item.uid):
             found = await self._read_metadata(dependent)
             if found is not None:
@@ -287,7 +287,7 @@ class GarbageCollector(QueueController):
         await self._patch(item, metadata, {"finalizers": kept})
 
     async def _patch(self, item: Item, metadata: Doc, change: Doc) -> str:
-        """Change the metadata that was read, and no other; the new resourceVersion. Raises Conflict, NotFound."""
+        """Patch the metadata at the version that was read; the new resourceVersion. Raises Conflict, NotFound."""
         same = {"uid": item.uid, "resourceVersion": metadata["resourceVersion"]}
         changed = await self._client.patch_doc(item.resource, item.key, {"metadata": {**same, **change}})
         version: str = changed["metadata"]["resourceVersion"]

@@ -38,7 +38,7 @@ _log = logs.logger("tonnage.controllers")
 
 
 class ControllerManager:
-    """Runs the chosen controllers; use it as a context manager."""
+    """Runs the enabled controllers; use it as a context manager."""
 
     def __init__(
         self,
@@ -54,9 +54,9 @@ class ControllerManager:
         on_synced: Callable[[], object] = lambda: None,
         telling: Client | None = None,
     ) -> None:
-        """`controllers` is what `--controllers` says. `telling` writes events. Raises UnknownController.
+        """`controllers`: as for `--controllers`. `telling`: the client that writes events. Raises UnknownController.
 
-        With a `leadership`, the clients and the drivers' clients must ask it before they change anything.
+        With a `leadership`, the clients and the CSI clients must ask it before every write.
         """
         self._client = client
         self._configuration = configuration
@@ -66,7 +66,7 @@ class ControllerManager:
         self._leadership = leadership
         self.descriptors: Final = enabled_controllers(controllers)
         self.informers: Final = Informers(client)
-        # Events say which controller they are from, as upstream's do; what goes with one name shares a recorder.
+        # Events name their controller, as upstream's do; controllers of one name share a recorder.
         self._recorders = {
             source: Recorder(telling or client, source, identity, by_note=True)
             for source in {each.source for each in self.descriptors}
@@ -98,26 +98,26 @@ class ControllerManager:
 
     @property
     def is_synced(self) -> bool:
-        """It has known the cluster once. Kinds followed later, as definitions add them, do not take that back."""
+        """True once all informers were synced. Kinds that definitions add later do not reset it."""
         return self._has_run or self.informers.are_synced
 
     @property
     def is_healthy(self) -> bool:
-        """No controller has failed and waits to be started again."""
+        """True if no controller has failed and waits for its restart."""
         return not self._broken
 
     async def run(self) -> None:
-        """Run the controllers until cancelled; their events are written before this returns."""
+        """Run the controllers until cancelled; pending events are written before it returns."""
         await self.informers.wait_synced()
         if self._leadership is not None and self._leadership.follows_another:
-            await self.informers.refresh()  # watches may lag behind what the other leader wrote last
+            await self.informers.refresh()  # watches may lag behind the last writes of the former leader
         self._has_run = True
         _log.info("Running", controllers=",".join(each.name for each in self.descriptors))
         self._on_synced()
         try:
             await asyncio.gather(*(self._keep_running(each) for each in self.descriptors))
         finally:
-            await self._stop_recorders()  # here, where we still lead: later nothing may be written
+            await self._stop_recorders()  # while we still lead: after that nothing may be written
 
     async def _stop_recorders(self) -> None:
         await asyncio.gather(*(recorder.stop() for recorder in self._recorders.values()))
@@ -142,6 +142,6 @@ class ControllerManager:
             self._restarts.labels(descriptor.name).inc()
             self._broken.add(descriptor.name)
             await self._clock.sleep(backoff.next_s())
-            # A new one, because the queue of the old one is closed; its state is built again from the informers.
+            # A new controller, because the old queue is closed; it builds its state again from the informers.
             self._controllers[descriptor.name] = self._build(descriptor)
             self._broken.discard(descriptor.name)

@@ -1,7 +1,7 @@
-"""The registry of controllers, by kube-controller-manager's names, and which of them are enabled.
+"""The registry of controllers, by kube-controller-manager's names, and the choice by `--controllers`.
 
-`--controllers` reads as it does there: `*` is all, `foo` this one, `-foo` all but this one. `csi-attacher` is a sidecar
-elsewhere; it speaks to the drivers that are named.
+`*` is all, `foo` this one, `-foo` all but this one, as upstream. `csi-attacher`, upstream a sidecar, calls the
+configured drivers.
 """
 
 from __future__ import annotations
@@ -38,8 +38,6 @@ from tonnage.gates import Gates
 
 
 class Controller(Protocol):
-    """Something that works until it is cancelled."""
-
     async def run(self) -> None: ...
 
 
@@ -53,17 +51,17 @@ class ControllerManagerConfiguration:
     """How long a node must be missing before its pods are deleted; upstream has no flag for it."""
     pvclaimbinder_sync_period_s: float = SYNC_PERIOD_S
     attach_detach_reconcile_sync_period_s: float = ATTACH_SYNC_PERIOD_S
-    """0: attachments are not compared with what is really attached."""
+    """0: attachments are not compared with what the drivers report."""
     force_detach_on_timeout: bool = True
     drivers: tuple[CsiClient, ...] = ()
     """Connections to the CSI drivers whose volumes are attached from here."""
     root_ca_pem: bytes = b""
-    """What the API server's certificate is verified with; empty when that is the system's business, or nobody's."""
+    """The CA that verifies the API server's certificate; empty when the system's CAs do, or nothing is verified."""
     gates: Gates = field(default_factory=Gates)
 
 
 class ControllerGroup:
-    """Controllers that are run as one: when one of them fails, all are cancelled and started again."""
+    """Controllers that run as one: when one fails, all are cancelled and restarted."""
 
     def __init__(self, controllers: Sequence[Controller]) -> None:
         self._controllers = controllers
@@ -77,7 +75,7 @@ class ControllerGroup:
 
 @dataclass(frozen=True, slots=True)
 class ControllerDescriptor:
-    """One controller: `source` is the component its events name, `aliases` are older names."""
+    """One controller: `source` is the component name in its events, `aliases` are older names."""
 
     name: str
     aliases: tuple[str, ...]
@@ -86,14 +84,14 @@ class ControllerDescriptor:
 
 
 def _attachers(context: ControllerContext, configuration: ControllerManagerConfiguration) -> Controller:
-    """One for each driver; without any, a group that has nothing to do."""
+    """One attacher per driver; an empty group without drivers."""
     return ControllerGroup(
         [Attacher(context, driver=driver, gates=configuration.gates) for driver in configuration.drivers]
     )
 
 
 def _root_ca_publisher(context: ControllerContext, configuration: ControllerManagerConfiguration) -> Controller:
-    """Without a certificate authority of the cluster's own there is nothing to publish."""
+    """An empty group if the cluster has no certificate authority of its own."""
     ca_pem = configuration.root_ca_pem
     return RootCACertificatePublisher(context, ca_pem) if ca_pem else ControllerGroup(())
 
@@ -101,7 +99,7 @@ def _root_ca_publisher(context: ControllerContext, configuration: ControllerMana
 def _row(
     name: str, alias: str, build: Callable[[ControllerContext], Controller], source: str = ""
 ) -> ControllerDescriptor:
-    """A controller without settings; `source` is its name where nothing else is said."""
+    """A controller without settings; `source` defaults to its name."""
     return ControllerDescriptor(name, (alias,) if alias else (), source or name, lambda context, _: build(context))
 
 
@@ -182,7 +180,7 @@ class UnknownController(TonnageError):
 
 
 def enabled_controllers(wanted: Sequence[str]) -> tuple[ControllerDescriptor, ...]:
-    """The controllers that `--controllers` asks for. Raises UnknownController."""
+    """The controllers that `--controllers` enables. Raises UnknownController."""
     names = {alias: each.name for each in CONTROLLERS for alias in (each.name, *each.aliases)}
     runs = {each.name: "*" in wanted for each in CONTROLLERS}
     for word in wanted:

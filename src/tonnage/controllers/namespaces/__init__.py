@@ -1,1 +1,1 @@
-"""Namespaces: emptied when they are deleted, given a service account and the server's CA, and their quotas counted."""
+"""Namespaces: empty them when they are deleted, give them a service account and the server's CA, count their quotas."""

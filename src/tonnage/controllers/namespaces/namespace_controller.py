@@ -1,7 +1,7 @@
-"""The namespace controller: a Terminating namespace is emptied of everything, pods first, then finalized.
+"""The namespace controller: it deletes everything in a Terminating namespace, pods first, then finalizes the namespace.
 
-Five conditions show what it waits for; each is "True" while something stands in the way (status_condition_utils.go).
-Every sync starts from what the server holds.
+Five conditions show what it waits for; a condition is "True" while something stands in the way
+(status_condition_utils.go). Every sync starts from the server's state.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tonnage.objects.resources import Resource
 from tonnage.objects.scheme import resource_of
 
 _MAX_MESSAGE_BYTES: Final = 8 * 1024
-"""Objects may have thousands of finalizers, of 300 bytes each; what is beyond this nobody reads."""
+"""Longer messages are cut: objects may have thousands of finalizers, of 300 bytes each."""
 _DISCOVERY: Final = "NamespaceDeletionDiscoveryFailure"
 _CONTENT_FAILURE: Final = "NamespaceDeletionContentFailure"
 _CONTENT: Final = "NamespaceContentRemaining"
@@ -44,7 +44,7 @@ _ALL_IS_WELL: Final = {
 
 @dataclass(slots=True)
 class Remains:
-    """What was found in a namespace after everything in it was asked to go."""
+    """The objects left in a namespace after all were asked to go."""
 
     by_resource: Counter[Resource] = field(default_factory=Counter)
     by_finalizer: Counter[str] = field(default_factory=Counter)
@@ -52,7 +52,7 @@ class Remains:
     discovery_failure: str = ""
 
     def add(self, resource: Resource, finalizers: Iterable[Iterable[str]]) -> None:
-        """Take note of the objects left of one kind; each is given by its finalizers."""
+        """Count the remaining objects of one kind; `finalizers` has one entry per object."""
         left = list(finalizers)
         if left:
             self.by_resource[resource] += len(left)
@@ -65,7 +65,7 @@ class Remains:
 
 
 def conditions_after(known: Iterable[Doc], remains: Remains, now: datetime) -> list[Doc] | None:
-    """The conditions to write, those of others included; None when they all stand there already."""
+    """The conditions to write, including conditions of other writers; None when nothing changes."""
     by_type = {each["type"]: each for each in known}
     before = dict(by_type)
     troubles = _troubles(remains)
@@ -86,7 +86,7 @@ def conditions_after(known: Iterable[Doc], remains: Remains, now: datetime) -> l
 
 
 def _troubles(remains: Remains) -> dict[str, tuple[str, str]]:
-    """Reason and message of the conditions that are "True"."""
+    """Reason and message of every condition that is "True"."""
     troubles: dict[str, tuple[str, str]] = {}
     if remains.discovery_failure:
         troubles[_DISCOVERY] = ("DiscoveryFailed", remains.discovery_failure)
@@ -109,7 +109,7 @@ def _troubles(remains: Remains) -> dict[str, tuple[str, str]]:
 
 _FINALIZER: Final = "kubernetes"
 _FINALIZER_ESTIMATE_S: Final = 15
-"""How long finalizers are given before the namespace is looked at again."""
+"""How long finalizers get before the namespace is checked again."""
 _PODS: Final = resource_of(Pod)
 _BACKGROUND: Final = encode({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"})
 
@@ -123,7 +123,7 @@ class NamespaceController(QueueController):
         self._namespaces = context.informers.of(Namespace)
         self._reconciler = self._add_queue("namespaces", self._reconcile, workers=10, first_retry_s=0.1)
         self._reconciler.follow(self._namespaces, lambda each: (each.name,) if each.metadata.is_terminating else ())
-        # What a namespace waits for longest; when the last of them goes it need not wait for the next look.
+        # Namespaces wait longest for pods; when the last pod goes, the namespace is checked at once.
         context.informers.of(Pod).add_handlers(on_delete=self._content_deleted)
         context.informers.of(PersistentVolumeClaim).add_handlers(on_delete=self._content_deleted)
 
@@ -133,7 +133,7 @@ class NamespaceController(QueueController):
             self._reconciler.add(namespace.name)
 
     async def _reconcile(self, key: Key) -> float | None:
-        """Ask everything in a Terminating namespace to go; let the namespace go when nothing is left."""
+        """Delete everything in a Terminating namespace; finalize the namespace when nothing is left."""
         try:
             doc = await self._client.get_doc(Namespace, key)
         except NotFound:
@@ -152,7 +152,7 @@ class NamespaceController(QueueController):
         return estimate_s // 2 + 1
 
     async def _empty(self, doc: Doc) -> tuple[Remains, int]:
-        """Delete the content, pods first; what is left, and in how many seconds that may have changed."""
+        """Delete the content, pods first. Returns the remains, and after how many seconds to check again."""
         name, remains = doc["metadata"]["name"], Remains()
         grace_s = await self._pods_grace_s(name, parse_rfc3339(doc["metadata"]["deletionTimestamp"]))
         estimate_s = max(await self._delete_all(_PODS, name, remains), grace_s)
@@ -164,13 +164,13 @@ class NamespaceController(QueueController):
             remains.discovery_failure = exc.message
             return remains, estimate_s
         for resource in served:
-            # A resource that shows the objects of another one has nothing of its own to delete.
+            # A resource that only shows objects of another resource has nothing of its own to delete.
             if resource.namespaced and resource is not _PODS and resource.stored_as is None:
                 estimate_s = max(await self._delete_all(resource, name, remains), estimate_s)
         return remains, estimate_s
 
     async def _pods_grace_s(self, name: str, since: datetime) -> int:
-        """The longest grace period among pods that run, unless it should be over by now."""
+        """The longest grace period of the running pods; 0 if it should be over by now."""
         pods = await self._client.list(Pod, namespace=name)
         longest_s = max(
             (pod.spec.termination_grace_period_seconds for pod in pods.items if not pod.is_terminal), default=0
@@ -178,7 +178,7 @@ class NamespaceController(QueueController):
         return 0 if self._ages.age_s(name, since) >= longest_s else longest_s
 
     async def _delete_all(self, resource: Resource, name: str, remains: Remains) -> int:
-        """Ask all objects of one kind to go; seconds until finalizers may have let those go that are left."""
+        """Delete all objects of one kind. Returns the seconds that the finalizers of the remaining objects may take."""
         path, head = resource.path(name), metadata_class(resource)
         try:
             try:
@@ -188,7 +188,7 @@ class NamespaceController(QueueController):
                     await self._client.delete(resource, each.key, uid=each.uid, propagation="Background")
             left = (await self._client.list(head, namespace=name)).items
         except NotFound:
-            return 0  # the kind itself is gone, and its objects with it
+            return 0  # the kind itself is gone, with all its objects
         except ApiError as exc:
             remains.failures.append(f"{resource.qualified}: {exc.message}")
             return 0
@@ -196,7 +196,7 @@ class NamespaceController(QueueController):
         return _FINALIZER_ESTIMATE_S if any(each.metadata.finalizers for each in left) else 0
 
     async def _report(self, doc: Doc, remains: Remains) -> Doc:
-        """Write the conditions, if they say anything new; the namespace as it is then."""
+        """Write the conditions if they changed. Returns the namespace as it is then."""
         status = doc.get("status", {})
         conditions = conditions_after(status.get("conditions", ()), remains, self._clock.now())
         if conditions is None and status.get("phase") == "Terminating":

@@ -1,5 +1,4 @@
-"""One object of a fixed name and content in each active namespace: the `default` ServiceAccount, the CA of the API
-server.
+"""Keeps one fixed object in every active namespace: the ServiceAccount `default`, the ConfigMap with the server's CA.
 
 Mirrors serviceaccounts_controller.go and rootcacertpublisher/publisher.go.
 """
@@ -51,9 +50,7 @@ def root_ca(namespace: str, ca_pem: bytes) -> Doc:
 
 
 def correction(found: Object, wanted: Doc) -> Doc | None:
-    """A merge patch that gives an object the wanted data; None when it has them. A description that somebody wrote
-    stays.
-    """
+    """A merge patch that sets the wanted data; None when the object has them. An existing description stays."""
     if "data" not in wanted:
         return None
     has: Doc = to_doc(found)
@@ -71,7 +68,7 @@ def correction(found: Object, wanted: Doc) -> Doc | None:
 
 
 class NamespaceObjectController(QueueController):
-    """Keeps one object in each active namespace; `wanted` is what it should be in a namespace."""
+    """Keeps one object in every active namespace; `wanted` builds it for a namespace."""
 
     def __init__(self, context: ControllerContext, cls: type[Object], name: str, wanted: Callable[[str], Doc]) -> None:
         super().__init__(context)
@@ -107,14 +104,10 @@ class NamespaceObjectController(QueueController):
 
 
 class ServiceAccountController(NamespaceObjectController):
-    """Keeps the ServiceAccount `default` in each namespace."""
-
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context, ServiceAccount, DEFAULT_SERVICE_ACCOUNT, service_account)
 
 
 class RootCACertificatePublisher(NamespaceObjectController):
-    """Keeps the ConfigMap `kube-root-ca.crt` in each namespace."""
-
     def __init__(self, context: ControllerContext, ca_pem: bytes) -> None:
         super().__init__(context, ConfigMap, ROOT_CA, lambda namespace: root_ca(namespace, ca_pem))

@@ -1,7 +1,7 @@
-"""The resource quota controller: `status.used` of every quota is what its namespace holds.
+"""The resource quota controller: it keeps `status.used` of every quota equal to what the namespace holds.
 
-The API server charges quotas as objects come; this counts anew when they go, when a quota is new, and every few
-minutes. A quota that was charged meanwhile conflicts, and is counted again. Upstream: pkg/controller/resourcequota.
+The API server charges quotas when objects are created. It counts again when objects go, when a quota is new, and
+every few minutes. A quota charged meanwhile conflicts and is counted again. Upstream: pkg/controller/resourcequota.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ResourceQuotaController(QueueController):
         super().__init__(context)
         self._quotas = context.informers.of(ResourceQuota)
         self._reconciler = self._add_queue("resource-quota", self._reconcile)
-        # Not when the server charges one: the object it is charged for is not there yet, and would not be counted.
+        # Not queued when the server charges a quota: the charged object does not exist yet and would not be counted.
         self._reconciler.follow(self._quotas, lambda quota: () if quota.is_counted else (quota.namespace,))
         self._by_namespace = Indexer(self._quotas, namespace_of)
         self._counted: tuple[Resource, ...] = ()
@@ -41,19 +41,19 @@ class ResourceQuotaController(QueueController):
         self._counted = tuple(
             filter(is_counted, await wait_for_served_resources(self._client, clock=self._clock, rng=self._rng))
         )
-        known = self._informers.followed()  # by other controllers, as a whole; of the rest only metadata is read
+        known = self._informers.followed()  # whole objects, for other controllers; of other kinds only metadata is read
         for resource in self._counted:
             if resource != _QUOTAS:
                 self._reconciler.follow(
                     self._informers.of(known.get(resource) or metadata_class(resource)), self._namespaces_of
                 )
         await self._informers.wait_synced()
-        for quota in self._quotas:  # what went while nobody counted
+        for quota in self._quotas:  # objects that went while no controller ran
             self._reconciler.add(quota.namespace)
         await super().run()
 
     def _namespaces_of(self, found: Object) -> tuple[Key, ...]:
-        """Most namespaces have no quota, and are not looked at."""
+        """The object's namespace if it has a quota; most namespaces have none."""
         return (found.namespace,) if self._by_namespace(found.namespace) else ()
 
     async def _reconcile(self, namespace: Key) -> float | None:

@@ -1,10 +1,10 @@
-"""The node lifecycle controller: which nodes are healthy, and what follows for their conditions, taints and pods.
+"""The node lifecycle controller: node health, and the conditions, taints and evictions that follow from it.
 
      lease and heartbeats ──► none for --node-monitor-grace-period? ──► conditions Unknown, pods not ready
               conditions ──► NoSchedule taints, at once            (and `unschedulable` while cordoned)
                    Ready ──► NoExecute taint, as fast as the zone allows ──► `taint_eviction` evicts pods
 
-When each node was last seen is kept in memory, so that after a start every node has the grace period once more.
+The time of a node's last heartbeat is kept in memory, so every node gets a full grace period after a restart.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tonnage.objects.small_groups import Lease
 
 LEASES: Final = "kube-node-lease"
 _TAINT_EVERY_S: Final = 0.1
-"""How often it is tried whether one more node may be tainted."""
+"""How often the zones' rate limits are checked for another node to taint."""
 _TRIES: Final = 5
 
 _log = logs.logger(__name__)
@@ -58,7 +58,7 @@ class NodeLifecycleController(QueueController):
         self._healths: dict[str, plan.Heartbeat] = {}
         self._registered: dict[str, str] = {}
         self._zones = plan.Zones(self._configuration.rates)
-        self._to_taint: dict[str, None] = {}  # names, in the order in which they were found lost
+        self._to_taint: dict[str, None] = {}  # node names, in the order in which the nodes were lost
         self._some_are_lost = asyncio.Event()
         self._add_queue("node-taints", self._reconcile_taints).follow(self._nodes)
         self._loops += [self._taint_lost_nodes, self._keep_monitoring]
@@ -82,7 +82,7 @@ class NodeLifecycleController(QueueController):
     # -- one look at all nodes ----------------------------------------------------------------------------------------
 
     async def monitor(self) -> None:
-        """Look at every node once. A node that cannot be written to is passed over, and looked at again next time."""
+        """Check every node once. A node that cannot be written is skipped until the next round."""
         nodes = tuple(self._nodes)
         self._register(nodes)
         is_ready: dict[str, list[bool]] = defaultdict(list)
@@ -97,7 +97,7 @@ class NodeLifecycleController(QueueController):
             in_zone = is_ready[plan.zone_of(node)]
             if plan.EXCLUDED not in node.metadata.labels:
                 in_zone.append(ready is not None and ready.is_true)
-        # Only now, when it is known which other nodes are lost, are pods evicted.
+        # Pods are evicted only now: which other nodes are lost decides how.
         self._handle_disruption(self._zones.update(is_ready, self._clock.monotonic()))
         for node, ready in found:
             try:
@@ -122,14 +122,14 @@ class NodeLifecycleController(QueueController):
         self._registered = found
 
     async def _update_health(self, node: Node) -> NodeCondition | None:
-        """The Ready condition of a node, after it was set Unknown if its grace period is over. Raises TonnageError."""
+        """Set the Ready condition to Unknown if the grace period is over. Returns it. Raises TonnageError."""
         for tries_left in reversed(range(_TRIES)):
             try:
                 return await self._update_health_once(node)
             except Conflict:
                 if not tries_left:
                     raise
-                node = await self._client.get(Node, node.name)  # the informer lags behind somebody's write
+                node = await self._client.get(Node, node.name)  # the informer lags behind another writer
         return None
 
     async def _update_health_once(self, node: Node) -> NodeCondition | None:
@@ -152,14 +152,14 @@ class NodeLifecycleController(QueueController):
             _log.warning("A node is silent", node=node.name, grace_s=self._configuration.node_monitor_grace_period_s)
             if ready is not None and ready.is_true:
                 self._record_event(node.name, node.uid, "NodeNotReady", f"Node {node.name} status is now: NodeNotReady")
-            # Our own write of its status is no heartbeat.
+            # Our own status write is no heartbeat.
             written = plan.observe(health, node, lease, now)
             self._healths[node.name] = replace(written, last_seen_at=health.last_seen_at)
         await self._mark_pods_not_ready(node)
         return node.condition(plan.READY)
 
     def _measured_now(self, node: Node) -> datetime:
-        """What a node's silence is measured by: setting the clock makes no node silent, and hides no silence."""
+        """The time by which a node's silence is measured; setting the system clock does not change it."""
         return self._ages.now(node.uid, node.metadata.creation_timestamp)
 
     async def _mark_pods_not_ready(self, node: Node) -> None:
@@ -172,7 +172,7 @@ class NodeLifecycleController(QueueController):
             try:
                 await self._client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
             except (NotFound, Conflict):
-                continue  # it is gone, or another of its name
+                continue  # the pod is gone, or another pod has its name
             except ApiError as exc:  # one pod must not keep its node from being tainted
                 _log.warning("A pod could not be marked as not ready", pod=pod.key, error=exc.message)
                 continue
@@ -231,7 +231,7 @@ class NodeLifecycleController(QueueController):
     # -- writing ------------------------------------------------------------------------------------------------------
 
     async def _change_taints(self, node: Node, change: Callable[[list[Doc], datetime], list[Doc]]) -> None:
-        """Write the taints that `change` makes of those the server has. Raises Conflict, NotFound, TonnageError."""
+        """Write the taints that `change` makes of the server's taints. Raises Conflict, NotFound, TonnageError."""
         for tries_left in reversed(range(_TRIES)):
             doc = await self._client.get_doc(Node, node.name)
             if doc["metadata"]["uid"] != node.uid:

@@ -1,4 +1,4 @@
-"""The pod garbage collector: pods without a kubelet that could delete them are deleted by force.
+"""The pod garbage collector: it force-deletes pods that no kubelet can delete.
 
     pod                                                              is deleted
     bound to a node that is gone                                     once the node has been missing for the quarantine
@@ -6,8 +6,8 @@
     terminating, on a node that is not ready and out-of-service      at once
     ended, and more than `--terminated-pod-gc-threshold` have ended  the oldest, evicted ones first
 
-A round comes every 20 seconds, and earlier when a node goes or is declared dead. A pod that has not ended is marked
-Failed first, so that its controller makes another.
+It runs every 20 seconds, and at once when a node goes or is declared dead. A pod that has not ended is first marked
+Failed, so that its controller makes another.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _log = logs.logger(__name__)
 
 
 def surplus_terminated(pods: Iterable[Pod], threshold: int) -> list[Pod]:
-    """The pods that have ended and are too many, in the order in which they go; a threshold of 0 keeps all."""
+    """The surplus of ended pods over the threshold, in the order of deletion. A threshold of 0 keeps all."""
     ended = [pod for pod in pods if pod.is_terminal]
     if threshold <= 0 or len(ended) <= threshold:
         return []
@@ -51,7 +51,7 @@ def surplus_terminated(pods: Iterable[Pod], threshold: int) -> list[Pod]:
 
 
 def out_of_service_terminating(pods: Iterable[Pod], nodes: Mapping[str, Node]) -> list[Pod]:
-    """Terminating pods on nodes that somebody has declared dead."""
+    """Terminating pods on nodes that are not ready and have the out-of-service taint."""
     dead = {name for name, node in nodes.items() if node.is_dead}
     return [pod for pod in pods if pod.metadata.is_terminating and pod.spec.node_name in dead]
 
@@ -97,7 +97,7 @@ class PodGCController(QueueController):
                 await within(self._clock, due_s, self._changed.wait())
 
     async def collect(self) -> float:
-        """One round; seconds until the next. What cannot be deleted is logged, and found again then."""
+        """Run one round; the seconds until the next. Pods that cannot be deleted are logged and tried again then."""
         pods = tuple(self._pods)
         nodes = {node.name: node for node in self._nodes}
         rounds = (
@@ -115,7 +115,7 @@ class PodGCController(QueueController):
         return self._due_s()
 
     def _due_s(self) -> float:
-        """Until the next quarantine ends; one that is over has been looked into."""
+        """Seconds until the next round: when the next quarantine ends, at most CHECK_EVERY_S."""
         now_s = self._clock.monotonic()
         ends_s = (since_s + self._quarantine_s - now_s for since_s in self._missing_since_s.values())
         return min([CHECK_EVERY_S, *(left_s for left_s in ends_s if left_s > 0)])
@@ -146,6 +146,6 @@ class PodGCController(QueueController):
             await mark_disrupted(self._client, pod, reason, message, clock=self._clock, failed=True)
             await self._client.delete(Pod, pod.key, uid=pod.uid, grace_s=0)
         except (NotFound, Conflict):
-            return  # it is gone, or another of its name
+            return  # the pod is gone, or another pod has its name
         except TonnageError as exc:
             _log.warning("A pod could not be deleted; it is tried again", pod=pod.key, error=exc.message)

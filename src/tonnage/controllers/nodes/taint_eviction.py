@@ -1,4 +1,4 @@
-"""The taint eviction controller: pods leave nodes whose NoExecute taints they do not tolerate, or not any longer."""
+"""The taint eviction controller: it evicts pods that do not, or no longer, tolerate a NoExecute taint."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _DISRUPTED = "DisruptionTarget"
 
 
 async def mark_disrupted(client: Client, pod: Pod, reason: str, message: str, *, clock: Clock, failed: bool) -> None:
-    """Write the condition DisruptionTarget, which says that a pod did not fail by itself, and with `failed` the phase
-    Failed.
+    """Write the condition DisruptionTarget, by which controllers see that the pod did not fail by itself.
 
-    A server that refuses it does not stop the deletion. Raises NotFound, Conflict when this life of the pod is over.
+    With `failed`, the phase becomes Failed too. A server that refuses the write does not stop the deletion. Raises
+    NotFound, Conflict when the pod of this uid is gone.
     """
     status: Doc = {}
     known = pod.condition(_DISRUPTED)
@@ -39,7 +39,7 @@ async def mark_disrupted(client: Client, pod: Pod, reason: str, message: str, *,
         try:
             await client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
         except (RequestEntityTooLarge, Invalid) as exc:
-            # The pod has no room for it, or somebody wrote a status that no server takes: it goes all the same.
+            # The pod has no room for it, or its status is invalid for another reason: it is deleted all the same.
             _log.warning("A pod is not marked before it is deleted", pod=pod.key, error=exc.message)
 
 
@@ -56,7 +56,7 @@ class TaintEvictionController(QueueController):
         self._nodes = context.informers.of(Node)
         self._pods_on_node = Indexer(self._pods, node_of_pod)
         self.planned: dict[Key, Eviction] = {}
-        """Pods that have to leave, and when."""
+        """Pods to evict, and when."""
         queue = self._add_queue("taint-eviction", self._reconcile, workers=8, first_retry_s=0.01)
         queue.follow(
             self._pods,
@@ -70,14 +70,14 @@ class TaintEvictionController(QueueController):
         )
 
     async def _reconcile(self, key: Key) -> float | None:
-        """Plan the eviction of one pod, cancel it, or carry it out; safe to run at any time."""
+        """Plan, cancel or carry out the eviction of one pod; safe to run at any time."""
         pod, planned = self._pods.get(key), self.planned.get(key)
         if pod is None:
             self._cancel(key)
             return None
         node = self._nodes.get(pod.spec.node_name)
         if pod.metadata.is_terminating or node is None:
-            # It leaves already; or its node is gone, and the pod is left to `pod_garbage_collector`.
+            # The pod is already terminating; or its node is gone, and `pod_garbage_collector` deletes the pod.
             self.planned.pop(key, None)
             return None
         now_s = self._clock.monotonic()
@@ -109,7 +109,7 @@ class TaintEvictionController(QueueController):
             self._record_event(key, "CancelEviction", f"Cancelling deletion of Pod {key}")
 
     def _record_event(self, key: Key, action: str, note: str) -> None:
-        # Two actions, because of two notes about one action only the first would be recorded.
+        # Two actions: of two notes about one action only the first would be recorded.
         namespace, name = split_key(key)
         about = ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name)
         self._recorder.event(about, "Normal", "TaintManagerEviction", action, note)

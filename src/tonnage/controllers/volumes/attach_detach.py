@@ -1,11 +1,11 @@
-"""The attach/detach controller: a VolumeAttachment for every volume that a pod needs on its node.
+"""The attach/detach controller: it keeps a VolumeAttachment for every volume that a pod needs on its node.
 
       pods, claims, volumes, nodes, drivers ──► desired state ─┐
       VolumeAttachments ──────────────────────► actual state ──┴─► plan (attach_detach_plan) ─► create, delete
 
-Keys are volumes. Attachments have computed names, so that a second run finds the work of the first; the driver's
-attacher makes them true. Unlike upstream it needs no annotation on a node, and creates no VolumeAttachment for a node
-whose driver has not registered: the pod gets the event of upstream's attacher.
+The queue's keys are volumes. The names of attachments are computed, so a second run finds the first run's work; the
+driver's attacher does the attaching. Unlike upstream, nodes need no annotation, and a node whose driver has not
+registered gets no VolumeAttachment: the pod gets the event of upstream's attacher.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _FAILED: Final = "FailedAttachVolume"
 
 
 class AttachmentEvents:
-    """Events of pods about the attachment of their volumes, in upstream's words.
+    """Records events on pods about the attachment of their volumes, in upstream's words.
 
-    Success is recorded only for an attachment that was seen unattached, why a pod waits once a minute. The related
-    attachment is named at the version at which the message was new, so that equal failures are counted.
+    Success is recorded only if the attachment was seen unattached; the reason for waiting once a minute. The related
+    reference keeps the resourceVersion at which a message was new, so that equal failures are counted as one event.
     """
 
     def __init__(self, recorder: Recorder, clock: Clock) -> None:
@@ -57,14 +57,14 @@ class AttachmentEvents:
         self._unattached: set[str] = set()
         """Names of attachments that were seen before they were attached."""
         self._failures: dict[str, tuple[VolumeError, ObjectReference]] = {}
-        """The last failure of each that was recorded, and the attachment at which its message was new."""
+        """The last recorded failure by attachment name, and the attachment's reference when that message was new."""
 
     def attach_requested(self, name: str) -> None:
-        """An attachment is about to be created: its success will be recorded."""
+        """Call it before an attachment is created, so that its success is recorded."""
         self._unattached.add(name)
 
     def record_status(self, volume: str, attachment: VolumeAttachment, users: Iterable[Pod]) -> None:
-        """Record success or failure of an attachment on the pods of its node."""
+        """Record an attachment's success or failure on the pods of its node."""
         name, failure = attachment.name, attachment.status.attach_error
         if attachment.status.attached:
             self._failures.pop(name, None)
@@ -97,7 +97,7 @@ class AttachmentEvents:
 
 
 def attached_note(volume: str) -> str:
-    # The blank at the end is upstream's, where the rest of the sentence would stand.
+    # Upstream's text ends with this blank too: the rest of its sentence would follow.
     return f'AttachVolume.Attach succeeded for volume "{volume}" '
 
 
@@ -106,7 +106,7 @@ def failed_note(volume: str, why: str) -> str:
 
 
 def multi_attach_note(volume: str, pod: Pod, holders: Sequence[Pod]) -> str:
-    """Why a pod has to wait for a volume that another node has. Names no pod of another namespace."""
+    """Why a pod waits for a volume that is attached to another node. Pods of other namespaces are not named."""
     prefix = f'Waiting for detach for volume "{volume}" '
     if not holders:
         return (
@@ -124,15 +124,15 @@ def multi_attach_note(volume: str, pod: Pod, holders: Sequence[Pod]) -> str:
 SYNC_PERIOD_S: Final = 60.0
 """kube-controller-manager's --attach-detach-reconcile-sync-period."""
 _WORKERS: Final = 32
-"""Volumes at a time: most of the time of each goes into waiting for answers."""
+"""Volumes reconciled at once: a worker mostly waits for answers."""
 _UNSEEN_S: Final = 5.0
-"""After this long the server is asked about an attachment that was created and that the informer does not show."""
+"""How long the informer may lack an attachment that we created before the server is asked about it."""
 
 _log = logs.logger("tonnage.attachments")
 
 
 class AttachDetachController(QueueController):
-    """Attaches and detaches until it is cancelled. `sync_period_s` 0: volumes are not queued periodically."""
+    """Attaches and detaches until cancelled. `sync_period_s` 0: volumes are not queued periodically."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class AttachDetachController(QueueController):
         self._volumes_attached = VolumesAttachedUpdater(context)
         self._unwanted_since_s: dict[tuple[str, str], float] = {}
         self._created: dict[str, tuple[VolumeAttachment, float]] = {}
-        """Attachments that were created and that the informer does not show yet, and when."""
+        """Attachments that we created and the informer does not show yet, with the time of creation."""
         self._queue = self._add_queue("attachments", self.reconcile, workers=_WORKERS)
         self._loops += [self._volumes_attached.run, *([self._sync] if sync_period_s > 0 else [])]
         self._queue.follow(self._volumes)
@@ -174,7 +174,7 @@ class AttachDetachController(QueueController):
         self._csi_nodes.add_handlers(on_add=self._queue_volumes_of_node, on_update=self._csi_node_changed)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Attach one volume to the nodes of its pods and detach it from others; when something more is due."""
+        """Attach one volume to the nodes of its pods, detach it from others. Returns when to run again."""
         volume = self._volumes.get(key)
         if volume is None:
             await self._detach_deleted_volume(key)
@@ -212,7 +212,7 @@ class AttachDetachController(QueueController):
     # -- what is there ------------------------------------------------------------------------------------------------
 
     async def _attachments_of(self, volume: str) -> list[VolumeAttachment]:
-        """All attachments of a volume, also those that were created and that the informer is about to show."""
+        """All attachments of a volume, including new ones that the informer does not show yet."""
         for name, (made, made_at_s) in tuple(self._created.items()):
             if volume in volume_of_attachment(made) and self._clock.monotonic() - made_at_s > _UNSEEN_S:
                 found = await self._client.find(VolumeAttachment, name)
@@ -256,13 +256,13 @@ class AttachDetachController(QueueController):
             made = await self._client.create(attachment)
             _log.info("Attaching", volume=volume.name, node=node)
         except AlreadyExists:
-            # Ours, and the informer is behind; or it is still going, and there will be another look when it is gone.
+            # It is ours and the informer lags; or it is being deleted, and its deletion queues the volume again.
             made = await self._client.get(VolumeAttachment, name)
         if name not in self._attachments:
             self._created[name] = (made, self._clock.monotonic())
 
     async def _detach(self, volume: PersistentVolume, detachment: Detachment) -> None:
-        """Delete an attachment, unless the node turns out to use it or a pod needs it meanwhile."""
+        """Delete an attachment, unless the node reports the volume in use or a pod now needs it."""
         attachment, source = detachment.attachment, volume.spec.csi
         node_name = attachment.spec.node_name
         node = await self._volumes_attached.remove(attachment)
@@ -282,7 +282,7 @@ class AttachDetachController(QueueController):
         _log.info("Detaching", volume=volume.name, node=node_name, forced=detachment.is_forced)
 
     async def _detach_deleted_volume(self, volume: str) -> None:
-        """Delete the attachments of a volume that was deleted, unless a node lists the volume as in use."""
+        """Delete the attachments of a deleted volume, unless a node reports the volume in use."""
         for attachment in self._of_volume(volume):
             if attachment.metadata.is_terminating or not attachment.name.startswith("csi-"):
                 continue
@@ -301,7 +301,7 @@ class AttachDetachController(QueueController):
         ]
 
     def _node_changed(self, old: Node, new: Node) -> None:
-        """Heartbeats do not count; what a node uses, whether it is ready, and its taints do."""
+        """Queue a node's volumes if its volumes in use, readiness or taints changed; heartbeats do not count."""
         if _relevant_state(old) != _relevant_state(new):
             self._queue_attached(new.name)
 

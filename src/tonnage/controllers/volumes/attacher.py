@@ -1,12 +1,11 @@
-"""The attacher of one CSI driver, a csi-attacher sidecar: VolumeAttachments are attached and detached by the driver.
+"""The attacher of one CSI driver, a csi-attacher sidecar: it has the driver attach and detach VolumeAttachments.
 
       created ──► finalizers on, node id noted ──► ControllerPublish ────► attached: true
       deleted ───────────────────────────────────► ControllerUnpublish ──► finalizer off: the object goes
 
-An error goes to status.attachError or detachError, and is retried after one second to five minutes. An attachment that
-goes, another limit, or a deleted volume of the driver has refused attachments tried at once. The finalizers keep the
-attachment, and the volume that says what to detach. An attach/detach controller of this program creates attachments
-with both (`finalizers`). A driver that does not attach is not called: its attachments are marked attached at once.
+Errors go to status.attachError or detachError and are retried after one second to five minutes; at once when an
+attachment goes, the limit changes, or a volume of the driver is deleted. The finalizers keep the attachment and the
+volume until the detach. A driver that cannot attach is not called: its attachments are marked attached at once.
 """
 
 from __future__ import annotations
@@ -48,19 +47,19 @@ from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSINode, VolumeAttachment
 
 _ANNOUNCED_S: Final = 60.0
-"""How long an attachment that is about to be created may take to be seen; a request may take half of that."""
+"""How long to wait for an announced attachment to appear; a request may take half of it."""
 _WORKERS: Final = 10
 _MAX_RETRY_S: Final = 300.0
 _TRIES: Final = 4
-"""How often a finalizer is put on an object that others write at the same time."""
+"""How often to try to put a finalizer on an object while others write it too."""
 
 _log = logs.logger("tonnage.attacher")
 
 
 class Attacher(QueueController):
-    """Attaches and detaches the volumes of one driver until it is cancelled.
+    """Attaches and detaches the volumes of one driver until cancelled.
 
-    Every `reconcile_sync_s` a driver that can tell where its volumes are is asked, and what differs is done again.
+    Every `reconcile_sync_s` the driver is asked where its volumes are, and attachments that differ are redone.
     """
 
     def __init__(
@@ -86,9 +85,9 @@ class Attacher(QueueController):
         self._attachers_here = context.attachers
         self._of_volume = Indexer(self._attachments, volume_of_attachment)
         self._announced_at_s: dict[tuple[Key, str], float] = {}
-        """Volumes that are about to get an attachment to a node, and since when."""
+        """Attachments about to be created, by volume and node, with the time of the announcement."""
         self._force_sync: set[Key] = set()
-        """Attachments that are done again whatever their status says: the driver reports otherwise."""
+        """Attachments to redo whatever their status says, because the driver reports another state."""
         self._queue = self._add_queue(
             "attacher", self.reconcile, workers=_WORKERS, first_retry_s=retry_first_s, max_retry_s=_MAX_RETRY_S
         )
@@ -122,7 +121,7 @@ class Attacher(QueueController):
             self._attachers_here.pop(self._driver_info.name, None)
 
     async def reconcile(self, key: Key) -> None:
-        """Do what one attachment asks for. Raises CsiError, CannotAttach after saying so in its status."""
+        """Attach or detach as one attachment asks. Raises CsiError, CannotAttach after writing them to its status."""
         attachment = self._written.get(key)
         if attachment is None or attachment.spec.attacher != self._driver_info.name:
             return
@@ -151,13 +150,13 @@ class Attacher(QueueController):
         status = {"attached": True, "attachmentMetadata": metadata or None, "attachError": None}
         try:
             await self._patch(attachment, {"status": status}, "status")
-        except (Invalid, RequestEntityTooLarge) as exc:  # what the driver told cannot be stored
+        except (Invalid, RequestEntityTooLarge) as exc:  # the driver's answer cannot be stored
             await self._save_error(attachment, "attachError", exc)
             raise
         _log.info("Attached", attachment=attachment.key, node=attachment.spec.node_name)
 
     async def _publish(self, attachment: VolumeAttachment) -> tuple[VolumeAttachment, Mapping[str, str]]:
-        """Have the driver attach it, after both finalizers are on; the attachment then, and the publish context."""
+        """Attach by the driver, after both finalizers are on. Returns the attachment and the publish context."""
         volume = self._volume_of(attachment)
         if volume.metadata.is_terminating:
             raise CannotAttach(f'PersistentVolume "{volume.name}" is marked for deletion')
@@ -166,7 +165,7 @@ class Attacher(QueueController):
         node_name = attachment.spec.node_name
         node = node_id(self._driver_info.name, node_name, self._csi_nodes.get(node_name))
         asked = publish_request(volume, node, secrets, self._driver_info.controller)
-        # Everything that can be checked has been: from here on only the driver lets go of it.
+        # All checks have passed: from here on only the driver can release the volume.
         patch = add_finalizer(attachment, self.volume_finalizer, annotations={NODE_ID_ANNOTATION: node})
         if patch is not None:
             attachment = await self._patch(attachment, patch)
@@ -174,10 +173,10 @@ class Attacher(QueueController):
         return attachment, dict(answer.publish_context)
 
     async def finalizers(self, volume: PersistentVolume, node: str) -> tuple[tuple[str, ...], Mapping[str, str]]:
-        """Finalizers and annotations for an attachment that is about to be created; nothing when we would refuse it.
+        """Finalizers and annotations for an attachment about to be created; empty when we would refuse it.
 
         The volume gets its finalizer first, and keeps it until the attachment is seen: an attachment with our finalizer
-        and no volume could never go.
+        and no volume could never be detached.
         """
         self._announced_at_s[volume.name, node] = self._clock.monotonic()
         try:
@@ -192,7 +191,7 @@ class Attacher(QueueController):
         return (self.volume_finalizer,), annotations
 
     async def _add_volume_finalizer(self, volume: PersistentVolume) -> PersistentVolume:
-        """Put the finalizer on a volume, which binder and driver write at the same time."""
+        """Put the finalizer on a volume, retrying while binder and driver write it too."""
         for _ in range(_TRIES):
             patch = add_finalizer(volume, self.volume_finalizer)
             if patch is None:
@@ -215,8 +214,8 @@ class Attacher(QueueController):
         except (CsiError, CannotAttach) as exc:
             await self._save_error(attachment, "detachError", exc)
             raise
-        # The finalizer goes first: without it a deleted attachment counts as detached, whatever its status says. The
-        # other way round, a crash between the two would have the driver asked again.
+        # The finalizer goes first: without it a deleted attachment counts as detached, whatever its status says. In the
+        # other order, a crash between the two writes would call the driver again.
         patch = remove_finalizer(attachment, self.volume_finalizer)
         try:
             if patch is not None:
@@ -230,7 +229,7 @@ class Attacher(QueueController):
     # -- volumes ------------------------------------------------------------------------------------------------------
 
     async def reconcile_volume(self, key: Key) -> float | None:
-        """Remove the finalizer of a volume that is being deleted, once no attachment needs it to be detached."""
+        """Remove our finalizer from a volume that is being deleted, once it has no attachments."""
         volume = self._volumes.get(key)
         if volume is not None and volume.metadata.is_terminating and not self._of_volume(key):
             if (left_s := self._announced_for_s(key)) > 0:
@@ -241,7 +240,7 @@ class Attacher(QueueController):
         return None
 
     def _announced_for_s(self, volume: Key) -> float:
-        """How long to wait for an attachment of the volume that was about to be created; 0.0 when there is none."""
+        """Seconds to wait for an announced attachment of the volume; 0.0 when none is announced."""
         now_s = self._clock.monotonic()
         for announced, since_s in tuple(self._announced_at_s.items()):
             if now_s - since_s >= _ANNOUNCED_S:
@@ -289,13 +288,13 @@ class Attacher(QueueController):
             _log.warning("An error could not be saved", attachment=attachment.key, error=exc.message)
 
     async def _patch(self, attachment: VolumeAttachment, patch: Doc, subresource: str = "") -> VolumeAttachment:
-        # An attachment made anew under the same name is another one.
+        # An attachment recreated under the same name is another one.
         patch = {**patch, "metadata": {"uid": attachment.uid, **patch.get("metadata", {})}}
         done = await self._client.patch(VolumeAttachment, attachment.key, patch, subresource=subresource)
         return self._written.store(done)
 
     async def _resync(self) -> None:
-        """Every so often, do again what the driver does not know of, and what it should not have any more."""
+        """Periodically redo attachments whose status differs from what the driver reports."""
         while True:
             await self._clock.sleep(self._reconcile_sync_s)
             try:
@@ -316,12 +315,12 @@ class Attacher(QueueController):
         self._queue.add(attachment.key)
 
     def _attachment_updated(self, old: VolumeAttachment, new: VolumeAttachment) -> None:
-        """Enqueue, unless we wrote the change: what we write must not undo the pause before the next try."""
+        """Queue the attachment, unless we wrote the change ourselves: our writes must not end the backoff."""
         if _spec_and_state(old) != _spec_and_state(new):
             self._queue.add(new.key)
 
     def _csi_node_updated(self, old: CSINode, new: CSINode) -> None:
-        """A driver that has registered (again) is called at once for what waits for it, and after another limit."""
+        """Retry a node's attachments when the driver registers (again) or its limit changes."""
         before, after = old.driver(self._driver_info.name), new.driver(self._driver_info.name)
         if before is None and after is not None:
             for attachment in self._on_node(new.name):
@@ -339,7 +338,7 @@ class Attacher(QueueController):
             self._retry_refused(self._attachments)  # there may be room for a rebuild
 
     def _retry_refused(self, attachments: Iterable[VolumeAttachment]) -> None:
-        """Try again at once what was refused; a further refusal goes on with the pauses where they were."""
+        """Retry refused attachments at once; if refused again, their backoff continues where it was."""
         for attachment in attachments:
             if attachment.status.attach_error is not None and not attachment.status.attached:
                 self._queue.add(attachment.key)

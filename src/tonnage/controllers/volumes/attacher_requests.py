@@ -1,4 +1,4 @@
-"""What a driver is asked when a volume is attached, how its refusal is told, and where it says that its volumes are.
+"""The requests by which a driver attaches a volume, the text of its errors, and the nodes it reports for its volumes.
 
 Words and names are external-attacher's.
 """
@@ -24,17 +24,17 @@ from tonnage.objects.document import Doc
 from tonnage.objects.storage_v1 import CSINode, VolumeAttachment
 
 NODE_ID_ANNOTATION: Final = "csi.alpha.kubernetes.io/node-id"
-"""On a VolumeAttachment: what the driver calls its node, for when node and CSINode are gone."""
+"""On a VolumeAttachment: the driver's id of the node, for when the node and its CSINode are gone."""
 MESSAGE_BYTES: Final = 1024
 """The longest message of an attachError or detachError that the API accepts."""
 
 
 class CannotAttach(TonnageError):
-    """Something that the driver would need to know cannot be had; said in the attachment's status."""
+    """The request to the driver cannot be built; the reason goes to the attachment's status."""
 
 
 def finalizer_name(driver: str) -> str:
-    """The attacher's finalizer on attachments and volumes: what no finalizer may contain becomes a dash."""
+    """The attacher's finalizer on attachments and volumes. Characters that finalizers cannot have become dashes."""
     name = re.sub("[^a-zA-Z0-9-]", "-", driver)
     return f"external-attacher/{name}X" if name.endswith("-") else f"external-attacher/{name}"
 
@@ -70,7 +70,7 @@ def source_of(volume: PersistentVolume) -> CSIPersistentVolumeSource:
 
 
 def capability(volume: PersistentVolume, capabilities: ControllerCapabilities) -> csi.VolumeCapability:
-    """Raises CannotAttach for a volume whose access modes CSI has no mode for."""
+    """Raises CannotAttach if CSI has no mode for the volume's access modes."""
     try:
         mode = access_mode(volume.spec.access_modes, single_node_multi_writer=capabilities.single_node_multi_writer)
     except UnsupportedAccessModes as exc:
@@ -84,9 +84,7 @@ def capability(volume: PersistentVolume, capabilities: ControllerCapabilities) -
 
 
 def node_id(driver: str, node: str, csi_node: CSINode | None, attachment: VolumeAttachment | None = None) -> str:
-    """What the driver calls the node, by its CSINode or, for a detach, as the attachment has kept it. Raises
-    CannotAttach.
-    """
+    """The driver's id of the node, from its CSINode or else from the attachment's annotation. Raises CannotAttach."""
     entry = csi_node.driver(driver) if csi_node is not None else None
     if entry is not None:
         return entry.node_id
@@ -99,9 +97,9 @@ def node_id(driver: str, node: str, csi_node: CSINode | None, attachment: Volume
 
 
 def volume_error(failure: TonnageError, now: datetime, *, has_codes: bool) -> Doc:
-    """A failed attach or detach as the status tells it; the message is cut to what the API takes.
+    """A failed attach or detach for the status, its message cut to what the API takes.
 
-    The code stands beside it where attach limits follow it (KEP-4876): 8 is a full node.
+    `has_codes` adds the gRPC code, which attach limits read (KEP-4876): 8 is a full node.
     """
     code = failure.number if has_codes and isinstance(failure, CsiError) else None
     return {"time": rfc3339(now), "message": truncated(error_text(failure), MESSAGE_BYTES), "errorCode": code}
@@ -111,7 +109,7 @@ _MOST_PAGES: Final = 10_000
 
 
 async def published_nodes(driver: CsiClient) -> dict[str, set[str]]:
-    """Where the driver's volumes are: handle -> node ids. Raises CsiError, also for a list that does not end."""
+    """Where the driver's volumes are: handle -> node ids. Raises CsiError, also for a list that never ends."""
     found: dict[str, set[str]] = {}
     token, tokens = "", {""}
     while len(tokens) <= _MOST_PAGES:
@@ -135,7 +133,7 @@ def mismatched_attachments(
     csi_nodes: Cache[CSINode],
     found: Mapping[str, Collection[str]],
 ) -> list[VolumeAttachment]:
-    """The driver's attachments whose status is not what the driver itself says."""
+    """The driver's attachments whose status differs from what the driver reports."""
     differ = []
     for attachment in attachments:
         volume = volumes.get(attachment.spec.source.persistent_volume_name)

@@ -1,6 +1,6 @@
-"""Generic ephemeral volumes: the claim `<pod>-<volume>` is created from the pod's template, and is owned by the pod.
+"""Generic ephemeral volumes: the claim `<pod>-<volume>` is created from the pod's template, and the pod owns it.
 
-A claim of that name which is somebody else's is never used: the pod gets an event, and waits.
+A claim of that name with another owner is never used: the pod gets an event and waits.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class EphemeralVolumeController(QueueController):
         self._pods_of = Indexer(self._pods, claims_of_pod)
         self._queue = self._add_queue("ephemeral-claims", self.reconcile)
         self._pods.add_handlers(on_add=self._pod_added)
-        # A claim that was deleted from under its pod is made again; another's that is gone makes room for ours.
+        # A claim that is deleted under its pod is created again; when another owner's claim goes, its name is free.
         self._claims.add_handlers(on_delete=self._claim_deleted)
 
     async def reconcile(self, key: Key) -> None:
-        """Make the claims that a pod lacks. Raises TonnageError while one cannot be had."""
+        """Create the missing claims of a pod. Raises TonnageError while a claim cannot be had."""
         pod = self._pods.get(key)
         if pod is None or pod.metadata.is_terminating:
             return
@@ -48,7 +48,7 @@ class EphemeralVolumeController(QueueController):
                 raise TonnageError(f"pod {key}, {note}")
 
     async def _ensure(self, pod: Pod, volume: Volume) -> str:
-        """See that the claim is there and the pod's; what is in the way, else empty."""
+        """Ensure that the claim exists and belongs to the pod. Returns the obstacle, else ""."""
         name = volume.claim_name(pod.name) or ""
         claim = self._claims.get(f"{pod.namespace}/{name}")
         if claim is None:

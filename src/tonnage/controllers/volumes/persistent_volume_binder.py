@@ -1,15 +1,15 @@
-"""The PV binder: claims get volumes, volumes and claims get their phases. Upstream's persistentvolume-controller.
+"""The PV binder: it binds claims to volumes and sets the phases of both. Upstream's persistentvolume-controller.
 
       claims ──► claim_step ──┬─► BindingWriter ─► API
       volumes ─► volume_step ─┘
 
-It completes what the objects say, so that it may be killed anywhere, come late, or run twice. A binding is four writes:
+Every step starts from the objects' state, so it may be killed, come late, or run twice. A binding is four writes:
 
     volume.spec ──┬► volume.status (Bound)
     (whose it is) └► claim.spec (completed) ──► claim.status (Bound, and its size)
 
-The first decides: it holds the volume's resourceVersion, so that of two claims one gets a Conflict. Lost claims and
-Released volumes cannot be taken back: before either, the server is asked and not only the informer.
+The first write decides: it carries the volume's resourceVersion, so of two claims one gets a Conflict. Lost claims and
+Released volumes cannot be taken back: before either, the server is asked, not only the informer.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ from tonnage.objects.storage_v1 import StorageClass
 from tonnage.objects.volume_matching import AVAILABLE
 
 _BUSY_S: Final = 0.5
-"""While a claim is being bound to the volume, its state is about to change."""
+"""How soon to look again at a volume that is being bound to a claim."""
 
 
 WORKERS: Final = 32
-"""Claims, and volumes, at a time: most of the time of each goes into waiting for answers. Upstream has no limit."""
+"""Claims, and volumes, reconciled at once: a worker mostly waits for answers. Upstream has no limit."""
 _UNBOUND: Final = "unbound"
 """The index key of volumes without a `claimRef`."""
 
 
 class BindingWriter:
-    """What the two sides of the binder share. Writes raise ApiError or Disconnected, and leave the rest to be done."""
+    """The writes that claims and volumes share. They raise ApiError or Disconnected; a later run completes them."""
 
     def __init__(self, context: ControllerContext) -> None:
         self.client = context.client
@@ -65,26 +65,26 @@ class BindingWriter:
         self._by_claim = Indexer(self.volume_informer, claim_of_volume)
         self._unbound = Indexer(self.volume_informer, lambda volume: () if volume.spec.claim_ref else (_UNBOUND,))
         self.being_bound: set[str] = set()
-        """Volumes that somebody is binding at this moment: others look further."""
+        """Names of volumes that are being bound right now; other claims do not choose them."""
 
     def volumes_for(self, claim_key: Key) -> list[PersistentVolume]:
-        """Volumes whose `claimRef` names the claim, by name."""
+        """The volumes whose `claimRef` names the claim, sorted by name."""
         return self._newest(self._by_claim(claim_key))
 
     def unbound(self) -> list[PersistentVolume]:
-        """Volumes that the informer shows without a `claimRef`; look at it again, the newest may have one."""
+        """Volumes that the informer shows without a `claimRef`; check again, the newest version may have one."""
         return [volume for volume in self._newest(self._unbound(_UNBOUND)) if volume.name not in self.being_bound]
 
     def event(self, about: PersistentVolume | PersistentVolumeClaim, note: binding_plan.Note) -> None:
         self.recorder.event(about, note.type, note.reason, "Binding", note.message)
 
     async def bind(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
-        """Make them one, or what is missing of it."""
+        """Bind the volume and the claim, or complete their binding."""
         self.being_bound.add(volume.name)
         try:
             volume = await self.patch_volume(volume, binding_plan.volume_bound(volume, claim))
-            # The volume is the claim's from here on. What follows may be cut short anywhere and is completed later, so
-            # that its phase and the claim's side need not wait for each other.
+            # The claim has the volume from here on. The remaining writes may be cut short and are completed later, so
+            # the volume's phase and the claim's side need not wait for each other.
             said, bound = await asyncio.gather(
                 self.set_phase(volume, "Bound"),
                 self.patch_claim(claim, binding_plan.claim_bound(claim, volume)),
@@ -106,7 +106,7 @@ class BindingWriter:
     async def set_phase(
         self, volume: PersistentVolume, phase: str, note: binding_plan.Note | None = None
     ) -> PersistentVolume:
-        """Write the volume's phase if it is another, and record the note then."""
+        """Write the volume's phase if it differs, and then record the note."""
         finalizer = self._attachers_finalizer(volume) if phase == "Bound" else ""
         patch = binding_plan.volume_phase(volume, phase, note.message if note else "", finalizer=finalizer)
         if patch is None:
@@ -148,7 +148,7 @@ class BindingWriter:
 
 
 def default_class(claim: PersistentVolumeClaim, classes: Iterable[StorageClass]) -> str | None:
-    """The class that a claim without one gets, also long after it was made; None when it has or is to have none."""
+    """The default class for a claim that names none, however old it is; None when the claim needs none."""
     if claim.spec.storage_class_name is not None:
         return None
     return default_class_for(to_doc(claim), [to_doc(each) for each in classes])
@@ -178,7 +178,7 @@ class PersistentVolumeBinder(QueueController):
         self._queue.follow(pods, self._claims_for_pod)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Take the next step for one claim; when to look again, while it is pending."""
+        """Take the next step for one claim. Returns when to look again while it is pending."""
         claim = self._bindings.claims.get(key)
         if claim is None:
             return None
@@ -228,7 +228,7 @@ class PersistentVolumeBinder(QueueController):
     async def _mark_lost(
         self, claim: PersistentVolumeClaim, inputs: binding_plan.ClaimInputs, note: binding_plan.Note
     ) -> None:
-        """Give the claim up. Raises TonnageError when the server still has its volume; the informer will show it."""
+        """Mark the claim Lost. Raises TonnageError when the server still has its volume; the informer will show it."""
         name = claim.spec.volume_name
         if name:
             named = f"metadata.name={name}"
@@ -267,7 +267,7 @@ class PersistentVolumeBinder(QueueController):
         return None
 
     async def _claim_of(self, volume: PersistentVolume) -> PersistentVolumeClaim | None:
-        """The claim that the volume's `claimRef` means, by name and uid; None once it is certain that it is gone."""
+        """The claim of the volume's `claimRef`, by name and uid; None once the server has confirmed that it is gone."""
         owner = volume.spec.claim_ref
         if owner is None or not owner.uid:
             return None
@@ -275,7 +275,7 @@ class PersistentVolumeBinder(QueueController):
         if claim is not None and claim.uid == owner.uid:
             return claim
         if claim is None and volume.status.phase in (binding_plan.RELEASED, binding_plan.FAILED):
-            return None  # the server was asked before
+            return None  # the server has been asked
         claim = await self._client.find(PersistentVolumeClaim, owner.key)
         return claim if claim is not None and claim.uid == owner.uid else None
 

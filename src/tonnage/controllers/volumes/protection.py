@@ -1,11 +1,11 @@
-"""Storage in use is not deleted: finalizers, added to what is in use, removed when it is not any more.
+"""Finalizers that keep storage from being deleted while it is in use.
 
     kubernetes.io/pvc-protection   a claim that is being deleted stays while a pod that has a node mounts it
     kubernetes.io/pv-protection    a volume that is being deleted stays while it is Bound
     kubernetes.io/vac-protection   a VolumeAttributesClass that is being deleted stays while a claim or volume uses it
 
-Removal cannot be undone, so that for a claim the pods of its namespace are listed after it was seen to be deleted. A
-pod that gets its node later asks the server for the claim before it mounts, and is refused (`node.mounts.pod_volumes`).
+Removal cannot be undone, so the pods of a claim's namespace are listed after the claim's deletion was seen. A pod that
+gets its node later asks the server for the claim before it mounts, and is refused (`node.mounts.pod_volumes`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ProtectionController(QueueController):
                 _log.debug("Claim is not in use", claim=claim.key)
 
     def _terminating_claims(self, pod: Pod) -> list[Key]:
-        """The claims that a pod which goes, or gets its end, may set free."""
+        """The terminating claims of a pod that ended or is gone: they may be unused now."""
         claims = (self._claims.get(key) for key in claims_of_pod(pod))
         return [claim.key for claim in claims if claim is not None and claim.metadata.is_terminating]
 
@@ -78,7 +78,7 @@ async def _patch(client: Client, found: Object, patch: Doc | None) -> None:
     try:
         await client.patch(type(found), found.key, patch)
     except (Conflict, NotFound):
-        return  # it has changed or is gone: the informer will show how, and it is looked at then
+        return  # the object changed or is gone: its event queues it again
 
 
 def _is_used(claim: PersistentVolumeClaim, pods: Iterable[Pod]) -> bool:
@@ -86,9 +86,9 @@ def _is_used(claim: PersistentVolumeClaim, pods: Iterable[Pod]) -> bool:
 
 
 def pod_uses_claim(pod: Pod, claim: PersistentVolumeClaim) -> bool:
-    """Whether a pod keeps a claim from being deleted. Mirrors podUsesPVCForDeletion.
+    """True if the pod keeps the claim from being deleted. Mirrors podUsesPVCForDeletion.
 
-    An ephemeral claim counts only for its own pod, until the node is done with that pod: else the two would wait for
+    An ephemeral claim counts only for its own pod, until the node has shut that pod down: else the two would wait for
     each other.
     """
     if not pod.spec.node_name or pod.namespace != claim.namespace:
@@ -102,7 +102,7 @@ def pod_uses_claim(pod: Pod, claim: PersistentVolumeClaim) -> bool:
 
 
 def _is_shut_down(pod: Pod) -> bool:
-    """The node has let go of it, or it was deleted by force: only the object is left."""
+    """True if the node has shut the pod down, or it was deleted by force: only the object is left."""
     return pod.metadata.is_terminating and pod.metadata.deletion_grace_period_seconds == 0
 
 
@@ -129,7 +129,7 @@ class AttributesClassProtection(QueueController):
         )
 
     async def reconcile(self, key: Key) -> None:
-        """Put the finalizer on, or take it off a class that is being deleted and that nobody uses."""
+        """Add the finalizer, or remove it from a terminating class that nothing uses."""
         found = self._classes.get(key)
         if found is None:
             return

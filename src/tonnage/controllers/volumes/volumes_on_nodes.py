@@ -1,8 +1,8 @@
-"""Which volumes the pods of a node need, and `node.status.volumesAttached`: which volumes the node may mount.
+"""The pods that need a volume on their node, and `node.status.volumesAttached`: the volumes that a node may mount.
 
-A detach is a handshake: first the volume is removed from this list, then the node's `volumesInUse` is read from the
-answer, then the volume is detached. A node reads the list, and lists a volume in use, before it mounts it: one of the
-two always sees the other. Upstream's NodeStatusUpdater.
+A detach is a handshake: the volume is removed from this list, the node's `volumesInUse` is read from the answer, then
+the volume is detached. A node reads the list, and lists the volume as in use, before it mounts: so one of the two
+always sees the other. Upstream's NodeStatusUpdater.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSI_VOLUME_PREFIX, CSIDriver, VolumeAttachment, unique_volume_name
 
 _TOGETHER_S: Final = 0.5
-"""Attachments of a node within this time are listed together. Upstream's reconciler writes ten times a second."""
+"""A node's attachments within this time are written together. Upstream's reconciler writes ten times a second."""
 
 
 class VolumesAttachedUpdater(QueueController):
-    """Writes the list of every node; nobody else does."""
+    """The only writer of `volumesAttached`."""
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
@@ -40,7 +40,7 @@ class VolumesAttachedUpdater(QueueController):
         self._written = MutationCache(nodes, clock=context.clock)
         self.on_node = Indexer(attachments, node_of_attachment)
         self._removed: set[str] = set()
-        """Uids of attachments that are about to be deleted."""
+        """Uids of attachments about to be deleted."""
         self._queue = self._add_queue("attached-reports", self.reconcile)
         attachments.on_change(self._attachment_changed)
         attachments.add_handlers(on_delete=lambda old: self._removed.discard(old.uid))
@@ -52,7 +52,7 @@ class VolumesAttachedUpdater(QueueController):
             await self._write(node)
 
     async def remove(self, attachment: VolumeAttachment) -> Node | None:
-        """Remove a volume from its node's list; the node as it is after that, None when there is none."""
+        """Remove the attachment's volume from its node's list. Returns the node after that, or None."""
         self._removed.add(attachment.uid)
         name = attachment.spec.node_name
         try:
@@ -62,14 +62,14 @@ class VolumesAttachedUpdater(QueueController):
             return None
 
     def restore(self, attachment: VolumeAttachment) -> None:
-        """List it again: it is not detached after all."""
+        """List the volume again: it is not detached after all."""
         self._removed.discard(attachment.uid)
         self._queue.add(attachment.spec.node_name)
 
     async def _write(self, node: Node) -> Node | None:
-        """Write the list if it is another; the node as the server has it then. Raises NotFound."""
+        """Write the list if it changed. Returns the node as the server has it then. Raises NotFound."""
         before = [each.name for each in node.status.volumes_attached]
-        # What is not CSI's was put there by somebody else's attacher.
+        # Volumes without the CSI prefix were listed by another attacher.
         others = [name for name in before if not name.startswith(CSI_VOLUME_PREFIX)]
         now = others + sorted(self._attached_to(node.name))
         if set(now) == set(before):
@@ -88,7 +88,7 @@ class VolumesAttachedUpdater(QueueController):
         return names
 
     def _attachment_changed(self, attachment: VolumeAttachment) -> None:
-        """Not at once: a node that gets many volumes gets them in one write."""
+        """Queue the node with a delay: a node that gets many volumes gets them in one write."""
         self._queue.queue.add_after(attachment.spec.node_name, _TOGETHER_S)
 
     def _node_changed(self, old: Node, new: Node) -> None:
@@ -107,7 +107,7 @@ class VolumeUsers:
         self._pods_on = Indexer(pods, node_of_pod)
 
     def of(self, volume: PersistentVolume, holders: Collection[str]) -> list[Pod]:
-        """The pods that need a volume on their node, the oldest first; `holders` are the nodes that have it."""
+        """The pods that need a volume on their node, oldest first. `holders`: the nodes that have the volume."""
         owner, source = volume.spec.claim_ref, volume.spec.csi
         if owner is None or source is None or not needs_attaching(volume, self._drivers.get(source.driver)):
             return []
@@ -139,7 +139,7 @@ class VolumeUsers:
 
 
 def is_pod_terminated(pod: Pod) -> bool:
-    """Whether the pod needs its volumes no more: it has ended, or is being deleted and no container runs."""
+    """True if the pod no longer needs its volumes: it has ended, or is being deleted and no container runs."""
     if pod.is_terminal:
         return True
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
@@ -149,7 +149,7 @@ def is_pod_terminated(pod: Pod) -> bool:
 
 
 def _is_claim_of(claim: PersistentVolumeClaim, pod: Pod) -> bool:
-    """Whether the pod means this claim: by name, or as the one made for it."""
+    """True if the pod mounts this claim: by name, or as its own ephemeral claim."""
     return any(
         volume.claim_name(pod.name) == claim.name and (volume.ephemeral is None or claim.is_for_pod(pod))
         for volume in pod.spec.volumes

@@ -1,1 +1,1 @@
-"""Controllers that own pods, from the ReplicationController to the DaemonSet, and the disruption budgets over them."""
+"""Controllers that own pods, from the ReplicationController to the DaemonSet, and the disruption controller."""

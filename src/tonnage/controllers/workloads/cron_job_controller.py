@@ -1,6 +1,6 @@
-"""The cronjob controller: at each time of a schedule a Job, and of finished Jobs only the last few.
+"""The cronjob controller: it creates a Job at every scheduled time, and keeps only the last few finished Jobs.
 
-A Job is named after its CronJob and the minute it is for, so that it cannot be made twice.
+A Job is named after its CronJob and its scheduled minute, so it cannot be created twice.
 """
 
 from __future__ import annotations
@@ -26,14 +26,12 @@ from tonnage.objects.meta import Key
 from tonnage.objects.texts.cron_schedule import CronSchedule, InvalidSchedule, parse_schedule
 
 _MAX_WAIT_S: Final = 600.0
-"""Longer than this nobody sleeps: clocks are set, and zones change."""
+"""The longest sleep: clocks are set, and time zones change."""
 
 _log = logs.logger("tonnage.controllers.cron-jobs")
 
 
 class CronJobController(QueueController):
-    """Makes the Jobs of every CronJob until it is cancelled."""
-
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._cron_jobs = context.informers.of(CronJob)
@@ -44,7 +42,7 @@ class CronJobController(QueueController):
         queue.follow(self._jobs, _owner_key)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one CronJob to what its schedule asks. Mirrors syncCronJob."""
+        """Create the due Job of one CronJob. Mirrors syncCronJob."""
         cron_job = self._cron_jobs.get(key)
         if cron_job is None:
             return None
@@ -67,7 +65,7 @@ class CronJobController(QueueController):
         return None if again_s is None else min(again_s, _MAX_WAIT_S)
 
     def _times(self, cron_job: CronJob) -> tuple[CronSchedule, tzinfo] | None:
-        """The schedule and its zone; None when nobody can read them, which is told."""
+        """The schedule and its time zone; None, and an event, when one of them is invalid."""
         zone, name = cron_plan.zone_of(cron_job), cron_job.spec.time_zone
         if zone is None:
             self._warn(cron_job, "UnknownTimeZone", f'invalid timeZone: "{name}": unknown time zone {name}')
@@ -80,7 +78,7 @@ class CronJobController(QueueController):
             return None
 
     async def _tended(self, cron_job: CronJob, jobs: Sequence[Job]) -> CronJobStatus:
-        """The status with those of its Jobs that run; what came and went is told."""
+        """The status with its running Jobs. Records events for Jobs that finished, are missing or are unexpected."""
         by_uid = {job.uid: job for job in jobs}
         active: list[ObjectReference] = []
         for reference in cron_job.status.active:
@@ -104,7 +102,7 @@ class CronJobController(QueueController):
         )
 
     async def _is_there(self, reference: ObjectReference) -> bool:
-        """The cache may be behind a Job that was just made."""
+        """Ask the server: the cache may lack a Job that was just created."""
         found = await self._client.find(Job, f"{reference.namespace}/{reference.name}")
         return found is not None and found.uid == reference.uid
 

@@ -25,13 +25,13 @@ from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet
 from tonnage.objects.core_v1 import Node, Pod
 
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 900.0
-"""Between deletions of failed pods of one set on one node, as upstream."""
+"""The first and longest pause between deletions of one set's failed pods on one node; upstream's numbers."""
 
 _log = logs.logger("tonnage.controllers.daemon-sets")
 
 
 class DaemonSetController(WorkloadController[DaemonSet, Pod]):
-    """Keeps a pod of every DaemonSet on every node that should have one."""
+    """Keeps one pod of every DaemonSet on every node that should have one."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._sets = context.informers.of(DaemonSet)
@@ -46,7 +46,7 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
         )
         self._nodes.add_handlers(on_add=self._wake_all, on_update=self._node_updated, on_delete=self._node_deleted)
         self._sets.add_handlers(on_delete=self._set_deleted)
-        # A revision that is made is our own work, or to be adopted at the next look.
+        # A new revision is our own write, or is adopted at the next sync.
         revisions.add_handlers(on_update=lambda _, new: self._queue_owner(new), on_delete=self._queue_owner)
 
     def _wake_all(self, _: Node) -> None:
@@ -67,14 +67,14 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
             self._failed_pods.forget(backoff_key(old, node.name))
 
     async def sync(self, owner: DaemonSet, /, *, is_current: bool) -> float | None:
-        """Make and delete pods as planned, then write the status. Mirrors syncDaemonSet."""
+        """Create and delete pods as planned, then write the status. Mirrors syncDaemonSet."""
         selector = owner.spec.selector
         if selector is None or selector.is_empty:
             note = "This daemon set is selecting all pods. A non-empty selector is required."
             self._recorder.event(owner, "Warning", "SelectingAll", "Sync", note)
             return None
         if owner.metadata.is_terminating:
-            return None  # its history may be gone already, so that nothing true can be said of it
+            return None  # its history may be gone already, so no true status can be computed
         if not is_current:
             return RESYNC_S
         revisions = await self._history.revisions(owner)
@@ -95,7 +95,7 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
     async def _carry_out(
         self, observed: daemon_set_plan.ObservedDaemons, hash_: str
     ) -> tuple[float | None, TonnageError | None]:
-        """Do what is planned; when a failed pod may be deleted that has to wait, and the first failure."""
+        """Carry out the plan. Returns when the next failed pod may be deleted, and the first failure."""
         owner, plan = observed.owner, daemon_set_plan.manage(observed)
         ended, again_s = self._may_be_deleted(owner, plan.ended)
         if not plan.create and not plan.delete and not ended:
@@ -113,7 +113,7 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
         )
 
     def _may_be_deleted(self, owner: DaemonSet, ended: Sequence[Pod]) -> tuple[list[Pod], float | None]:
-        """The pods that have ended and whose time has come; and when to look again at the others."""
+        """The ended pods that may be deleted now, and the seconds until the next of the others may."""
         chosen: list[Pod] = []
         pauses: list[float] = []
         for pod in ended:
@@ -135,10 +135,10 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
 
 
 def backoff_key(owner: DaemonSet, node_name: str) -> str:
-    """One pause for each set and node, as upstream's failedPodsBackoffKey."""
+    """The backoff key of a set on a node, as upstream's failedPodsBackoffKey."""
     return f"{owner.uid}/{node_name}"
 
 
 def hash_of(revision: ControllerRevision) -> str:
-    """What pods of this revision are labelled with; its name, where somebody has taken its label away."""
+    """The revision's hash label; its name if the label is missing."""
     return revision.metadata.labels.get(REVISION_HASH) or revision.name

@@ -37,7 +37,7 @@ _log = logs.logger("tonnage.controllers.workloads.deployments")
 
 
 class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
-    """Rolls every Deployment's pods to its template, step by step."""
+    """Rolls every Deployment's pods out to its template, step by step."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._deployments = context.informers.of(Deployment)
@@ -51,7 +51,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
     # -- event handlers -----------------------------------------------------------------------------------------------
 
     def _pod_changed(self, pod: Pod) -> None:
-        """Recreate waits for the last old pod to be gone, which no ReplicaSet's status shows."""
+        """Queue the Deployment: Recreate waits for the last old pod to be gone, which no ReplicaSet's status shows."""
         owner = pod.metadata.controller
         if owner is None or owner.kind != "ReplicaSet":
             return
@@ -133,7 +133,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         return await self._sync_status(deployment, sets, new, in_rollout=True)
 
     def _old_pods_exist(self, olds: Sequence[ReplicaSet]) -> bool:
-        """A pod that is being deleted still runs, and Recreate promises that old and new never run together."""
+        """True while an old pod exists: terminating pods still run, and Recreate never runs old with new."""
         if any(each.status.replicas for each in olds):
             return True
         return any(not pod.is_terminal for each in olds for pod in self._pods_of.of(each))
@@ -162,7 +162,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         return None if await self._write_status(deployment, status, revision) else new
 
     async def _create_new_set(self, deployment: Deployment, size: int, olds: Sequence[ReplicaSet]) -> None:
-        """Make the ReplicaSet of the present template; the next look goes on from it."""
+        """Create the ReplicaSet of the current template; the next sync continues from it."""
         revision = rollout.next_revision(olds)
         doc = rollout.new_set(deployment, size, revision)
         name = doc["metadata"]["name"]
@@ -190,7 +190,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         await self._write_status(deployment, status, str(revision))
 
     async def _resolve_name_collision(self, deployment: Deployment, key: Key) -> None:
-        """Somebody has the name: our own set, which the cache will show, or one of another template."""
+        """Handle a taken name: by our own set, which the cache will show, or by a set of another template."""
         found = await self._client.get(ReplicaSet, key)
         owner = found.metadata.controller
         is_ours = owner is not None and owner.uid == deployment.uid
@@ -209,7 +209,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         await self._write_status(deployment, msgspec.structs.replace(deployment.status, conditions=conditions))
 
     async def _scale(self, deployment: Deployment, sets: Sequence[ReplicaSet], sizes: rollout.Sizes) -> bool:
-        """Give sets their sizes, and note the Deployment's size on each of them; whether any size changed."""
+        """Scale the sets, and write the Deployment's size on every one of them. Returns whether any size changed."""
         annotations = rollout.replicas_annotations(deployment)
         is_changed = False
         for found in [each for each in sets if each.name in sizes]:
@@ -228,7 +228,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         self._recorder.event(deployment, "Normal", "ScalingReplicaSet", "Scale", note, found)
 
     async def _patch_set(self, deployment: Deployment, found: ReplicaSet, patch: Doc) -> ReplicaSet:
-        """Change a set if it is still as it was looked at."""
+        """Patch a set at the version that was read."""
         patch["metadata"] |= {"uid": found.uid, "resourceVersion": found.metadata.resource_version}
         try:
             return await self._expectations.patch(deployment.key, self._sets, found.key, patch)
@@ -255,7 +255,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         return deployment_status.check_after_s(deployment, status, measured_now)
 
     async def _write_status(self, deployment: Deployment, status: DeploymentStatus, revision: str = "") -> bool:
-        """Write the status, and the revision into the annotations; whether anything was written."""
+        """Write the status, and the revision annotation. Returns whether anything was written."""
         annotations = {rollout.REVISION: revision} if revision else None
         written = await write_status(self._client, deployment, status, annotations=annotations)
         if written is not None:

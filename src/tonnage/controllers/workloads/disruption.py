@@ -1,8 +1,8 @@
-"""The disruption controller: keeps every PodDisruptionBudget's status true, so that evictions can be judged by it.
+"""The disruption controller: it keeps every PodDisruptionBudget's status current, because evictions are judged by it.
 
-The API server allows an eviction when the budget's status was computed for its present generation and has a disruption
-left; it takes one off and notes the pod. Here the numbers are made right again from what the pods say. When they cannot
-be counted, none is allowed. The arithmetic is `disruption_plan`.
+The API server allows an eviction if the status was computed for the budget's current generation and has a disruption
+left; it subtracts one and notes the pod. This controller counts the pods again. While it cannot count them, no
+disruption is allowed. The arithmetic is in `disruption_plan`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ _log = logs.logger("tonnage.controllers.workloads.disruption")
 
 
 class DisruptionController(QueueController):
-    """Counts pods for budgets."""
-
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         informers = context.informers
@@ -82,7 +80,7 @@ class DisruptionController(QueueController):
         if wanted.unmanaged:
             self._warn_of_unmanaged(budget)
         noted = budget.status.disrupted_pods
-        # As today's clock would have written them: setting it makes no note older or younger.
+        # As the current clock would have written them: setting the clock makes no entry older or younger.
         measured = {name: now - timedelta(seconds=self._ages.age_s((key, name), at)) for name, at in noted.items()}
         found = disruption_plan.disrupted_pods(measured, pods, now)
         for pod in found.not_deleted:
@@ -90,7 +88,7 @@ class DisruptionController(QueueController):
             self._recorder.event(pod, "Warning", "NotDeleted", "Delete", note)
         waiting = {name: noted[name] for name in found.waiting}
         await self._write(budget, disruption_plan.status_of(budget, pods, wanted, waiting, now))
-        # A little more than the rest of the two minutes: a note is struck when they are over.
+        # A little more than the rest of the two minutes, after which an entry is removed.
         return None if found.recheck_s is None else found.recheck_s + 0.1
 
     def _warn_of_unmanaged(self, budget: PodDisruptionBudget) -> None:
@@ -105,7 +103,7 @@ class DisruptionController(QueueController):
         if status == budget.status:
             return
         doc = replacing(status, budget.status)
-        # Four numbers and a condition's message are there also when they are empty.
+        # Four numbers and a condition's message are written even when they are empty.
         doc |= {
             "disruptionsAllowed": status.disruptions_allowed,
             "currentHealthy": status.current_healthy,
@@ -115,7 +113,7 @@ class DisruptionController(QueueController):
         for condition in doc.get("conditions") or ():
             condition.setdefault("message", "")
         metadata = {"uid": budget.uid, "resourceVersion": budget.metadata.resource_version}
-        # The version matters: an eviction that was allowed meanwhile must not be given back.
+        # The version matters: an eviction that was allowed meanwhile must not be undone.
         patch: Doc = {"metadata": metadata, "status": doc}
         await self._client.patch(PodDisruptionBudget, budget.key, patch, subresource="status")
 
@@ -123,7 +121,7 @@ class DisruptionController(QueueController):
         return disruption_plan.workload_size(controller, namespace, lambda kind, key: self._sizes[kind].get(key))
 
     async def _reset_stale_condition(self, key: Key) -> float | None:
-        """Take back a DisruptionTarget that nothing came of."""
+        """Remove a DisruptionTarget condition that no deletion followed."""
         pod = self._pods.get(key)
         condition = pod.condition("DisruptionTarget") if pod is not None else None
         since = condition.last_transition_time if condition is not None else None

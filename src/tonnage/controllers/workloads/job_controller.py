@@ -1,11 +1,11 @@
-"""The job controller: pods until enough of them have succeeded, or too many have failed; and when finished Jobs go.
+"""The job controller: it runs pods until enough have succeeded or too many have failed, and deletes finished Jobs.
 
     sync ──► adopt and release ──► verdict ──► delete or create pods ──► enter those that ended (status)
                                                                               │
              finished, when nothing is left to count ◄── count them (status) ◄┴─ take their finalizers off
 
-A Job that another controller manages (`managedBy`) is left alone. Pods whose Job is gone lose the finalizer that would
-keep them. A finished Job goes `ttlSecondsAfterFinished` after its end; setting the clock does not change that.
+A Job of another controller (`managedBy`) is left alone. Pods whose Job is gone lose their finalizer. A finished Job
+is deleted `ttlSecondsAfterFinished` after its end; setting the clock does not change that.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _log = logs.logger("tonnage.controllers.jobs")
 
 
 class JobController(WorkloadController[Job, Pod]):
-    """Runs every Job that nobody else manages."""
+    """Runs every Job that no other controller manages."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._pods = context.informers.of(Pod)
@@ -90,7 +90,7 @@ class JobController(WorkloadController[Job, Pod]):
         return earliest(plan.wait_s, None if left_s is None else max(0.0, left_s) + _DEADLINE_SLACK_S)
 
     def _now_after_failures(self, job: Job, pods: Sequence[Pod]) -> datetime:
-        """What the pause after the last failure is measured by: setting the clock neither ends nor prolongs it."""
+        """The time that the pause after the last failure is measured by; setting the clock does not change it."""
         ends = (job_pods.finished_at(pod) for pod in pods if job_pods.is_failed(pod, job))
         return self._ages.now((job.uid, "failure"), max((at for at in ends if at is not None), default=None))
 
@@ -118,7 +118,7 @@ class JobController(WorkloadController[Job, Pod]):
     def _tended(
         self, job: Job, verdict: job_plan.JobVerdict | None, plan: job_plan.Manage, count: job_plan.Count
     ) -> JobStatus:
-        """The status after this round: how many run, and whether the Job is suspended."""
+        """The status after this sync: how many pods run, and whether the Job is suspended."""
         now, active = self._clock.now(), len(count.active)
         deleted = active if verdict is not None else len(plan.delete)
         status = msgspec.structs.replace(
@@ -153,17 +153,17 @@ class JobController(WorkloadController[Job, Pod]):
         *,
         failed: bool,
     ) -> None:
-        """Write what `job` has come to over what is `stored`, in two steps with the finalizers between them."""
+        """Write the status of `job` over `stored`, in two writes with the removal of finalizers between them."""
         now = self._clock.now()
         is_ending = verdict is not None and not failed
-        if is_ending and verdict is not None:  # said before any pod may go: what the Job failed by goes with it
+        if is_ending and verdict is not None:  # before any pod may go, and the failure's reason with it
             said = job_plan.with_condition(job.status, verdict.type, "True", verdict.reason, verdict.message, now)
             job = msgspec.structs.replace(job, status=said)
         entered = job_plan.account(job, pods, count, is_ending=is_ending)
         try:
             stored = await self._write(stored, entered.status)
         except RequestEntityTooLarge:
-            # What is being deleted goes uncounted: a namespace may wait for it, and the Job may never have the room.
+            # A terminating Job's pods go uncounted: a namespace may wait for them, and the Job may never have the room.
             going = [pod for pod in entered.removable if job.metadata.is_terminating or pod.metadata.is_terminating]
             await self._take_finalizers(job, going)
             raise
@@ -188,7 +188,7 @@ class JobController(WorkloadController[Job, Pod]):
         return fresh
 
     async def _take_finalizers(self, job: Job, pods: Sequence[Pod]) -> set[str]:
-        """Uids of those that have lost it now, or are gone."""
+        """Uids of the pods that have lost the finalizer now, or are gone."""
 
         async def take(pod: Pod) -> str:
             try:
@@ -221,7 +221,7 @@ class JobController(WorkloadController[Job, Pod]):
         return job if job is not None and job.uid == controller.uid else None
 
     async def _release_left_behind(self, key: Key) -> float | None:
-        """Nobody is going to count this pod: let it go."""
+        """Remove the finalizer of a pod whose Job is gone: no controller will count it."""
         pod = self._pods.get(key)
         if pod is None or not job_pods.is_tracked(pod) or self._job_of(pod) is not None:
             return None
@@ -237,7 +237,7 @@ class JobController(WorkloadController[Job, Pod]):
 
 
 def _remember_failures(doc: Doc, job: Job, before: Pod | None) -> None:
-    """Write on a pod how often its index failed: the pods that did are not kept."""
+    """Write on a new pod how often its index has failed: the failed pods are not kept."""
     counts, ignored = 0, 0
     if before is not None:
         is_counted = job_pods.match_policy(job.spec.pod_failure_policy, before).counts
@@ -250,7 +250,7 @@ def _remember_failures(doc: Doc, job: Job, before: Pod | None) -> None:
 
 
 def expires_at(job: Job) -> datetime | None:
-    """When a Job is to go; None for one that stays, runs, or is going already."""
+    """When a Job is to be deleted; None if it has no TTL, still runs, or is being deleted."""
     ttl_s = job.spec.ttl_seconds_after_finished
     if ttl_s is None or job.metadata.is_terminating:
         return None
@@ -262,8 +262,6 @@ def expires_at(job: Job) -> datetime | None:
 
 
 class TTLAfterFinishedController(QueueController):
-    """Deletes Jobs whose time is up, until it is cancelled."""
-
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._ages = StampAges(context.clock)
@@ -271,7 +269,7 @@ class TTLAfterFinishedController(QueueController):
         self._add_queue("ttl-after-finished", self.reconcile).follow(self._jobs)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Delete a Job whose time is up, with its pods; when to look again at one whose time will come."""
+        """Delete a Job whose TTL is over, with its pods. Returns the seconds until then."""
         job = self._jobs.get(key)
         left_s = None if job is None else self._left_s(job)
         if left_s is None or left_s > 0:
@@ -289,6 +287,6 @@ class TTLAfterFinishedController(QueueController):
         return None
 
     def _left_s(self, job: Job) -> float | None:
-        """How long a Job is still kept; None for one that has not ended, or stays."""
+        """Seconds until the TTL is over; None without a TTL or while the Job runs."""
         due, ttl_s = expires_at(job), job.spec.ttl_seconds_after_finished or 0
         return None if due is None else ttl_s - self._ages.age_s(job.uid, due - timedelta(seconds=ttl_s))

@@ -36,8 +36,6 @@ _log = logs.logger("tonnage.controllers.replica-sets")
 
 
 class ReplicaController(WorkloadController[Replicated, Pod], Generic[Replicated]):
-    """Keeps every object of one kind at its size."""
-
     def __init__(self, context: ControllerContext, name: str, sets: Cache[Replicated]) -> None:
         self._pods = context.informers.of(Pod)
         self._sets_of: ControllerRefIndex[Replicated] = ControllerRefIndex(sets)
@@ -55,7 +53,7 @@ class ReplicaController(WorkloadController[Replicated, Pod], Generic[Replicated]
         failure: TonnageError | None = None
         if is_current and not found.metadata.is_terminating:
             self._rejected.observe(found.key, pods)
-            # Rejected pods never ran, and keep their ephemeral claims from being given back.
+            # Rejected pods never ran, and they hold back their ephemeral claims.
             failure = await self._manage(found, active) or await self._pod_control.delete_all(
                 found, self._rejected.to_delete(found.key, pods)
             )
@@ -70,7 +68,7 @@ class ReplicaController(WorkloadController[Replicated, Pod], Generic[Replicated]
         return earliest(next_check_s(active, found.spec.min_ready_seconds, now), self._rejected.next_check_s(found.key))
 
     async def _manage(self, owner: Replicated, active: Sequence[Pod]) -> TonnageError | None:
-        """Make or delete what the plan says; the first failure, after which the rest is left for the next round."""
+        """Create or delete pods as planned. Returns the first failure; the rest is left for the next sync."""
         count, wanted = missing_replicas(active, owner.spec.replicas), owner.spec.replicas
         if count > 0:
             later = len(self._rejected.held_back(owner.key))
@@ -87,15 +85,13 @@ class ReplicaController(WorkloadController[Replicated, Pod], Generic[Replicated]
         return None
 
     def _related(self, owner: Replicated) -> list[Pod]:
-        """The pods of all sets that have the same controller; without one, the set's own."""
+        """The pods of all sets that have the same controller; of this set alone if it has none."""
         controller = owner.metadata.controller
         siblings = self._sets_of.of_uid(controller.uid) if controller is not None else [owner]
         return [pod for each in siblings for pod in self._owned.of(each)]
 
 
 class ReplicaSetController(ReplicaController[ReplicaSet]):
-    """Keeps every ReplicaSet at its size."""
-
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context, "replica-sets", context.informers.of(ReplicaSet))
 
@@ -104,13 +100,13 @@ class ReplicaSetController(ReplicaController[ReplicaSet]):
 
 
 class ReplicationManager(ReplicaController[ReplicationController]):
-    """Keeps every ReplicationController at its size; the name is upstream's."""
+    """The name is upstream's."""
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context, "replication-controllers", context.informers.of(ReplicationController))
 
     def kind_status(self, status: ReplicaSetStatus) -> Record:
-        """All but the pods on their way out, which this older kind does not count."""
+        """Without terminating pods, which this older kind does not count."""
         return ReplicationControllerStatus(
             replicas=status.replicas,
             fully_labeled_replicas=status.fully_labeled_replicas,

@@ -51,15 +51,13 @@ from tonnage.objects.document import Doc
 
 
 class ClaimTerminating(TonnageError):
-    """A claim of the right name is on its way out; the pod cannot be made before it is gone."""
+    """A claim of this name is being deleted; the pod cannot be created before it is gone."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"pvc {name} is being deleted")
 
 
 class StatefulPodControl:
-    """Creates, updates and deletes the pods and claims of StatefulSets."""
-
     def __init__(
         self, recorder: Recorder, pods: Cache[Pod], claims: Cache[PersistentVolumeClaim], expectations: Expectations
     ) -> None:
@@ -69,7 +67,7 @@ class StatefulPodControl:
         self._expectations = expectations
 
     async def create(self, owner: StatefulSet, template: Mapping[str, Any], ordinal: int, revision: str) -> None:
-        """Make the claims of an ordinal where they are missing, then its pod. Raises what was in the way."""
+        """Create an ordinal's missing claims, then its pod. Raises the failure."""
         with self._recorded(owner, "Create", pod_name(owner, ordinal)):
             await self.create_claims(owner, ordinal)
             await self._expectations.create(owner.key, self._pods, pod_for(owner, template, ordinal, revision))
@@ -79,7 +77,7 @@ class StatefulPodControl:
             await self._expectations.delete(owner.key, self._pods, pod)
 
     async def update(self, owner: StatefulSet, pod: Pod) -> None:
-        """Give an adopted pod the labels of its identity, and its claims the owners that the policy wants."""
+        """Give an adopted pod its identity labels, and its claims the owners that the retention policy wants."""
         if not has_identity(pod):
             patch: Doc = {"metadata": {"uid": pod.uid, "labels": identity_labels(pod.name)}}
             with self._recorded(owner, "Update", pod.name):
@@ -87,7 +85,7 @@ class StatefulPodControl:
         await self.update_claims(owner, pod)
 
     async def create_claims(self, owner: StatefulSet, ordinal: int) -> None:
-        """Make the claims of an ordinal that are missing. Raises ClaimTerminating for one that is being deleted."""
+        """Create an ordinal's missing claims. Raises ClaimTerminating for one that is being deleted."""
         known = {name: self._claims.get(f"{owner.namespace}/{name}") for name in claim_names(owner, ordinal).values()}
         if going := next((name for name, claim in known.items() if claim and claim.metadata.is_terminating), None):
             raise ClaimTerminating(going)
@@ -109,7 +107,7 @@ class StatefulPodControl:
             self._record_claim_event(owner, name, ordinal, None)
 
     async def update_claims(self, owner: StatefulSet, pod: Pod) -> None:
-        """Set the claims' owners by the retention policy; those that the cache does not show come next time."""
+        """Set the claims' owners by the retention policy; the next sync does claims the cache lacks."""
         for name in claim_names(owner, ordinal_of(pod.name)).values():
             known = self._claims.get(f"{owner.namespace}/{name}")
             if known is None:
@@ -132,7 +130,7 @@ class StatefulPodControl:
 
     @contextmanager
     def _recorded(self, owner: StatefulSet, verb: str, name: str, *, is_success_told: bool = True) -> Iterator[None]:
-        """Record on the set what became of the write to a pod inside the block."""
+        """Record on the set whether the pod write inside the block succeeded."""
         about = ObjectReference(api_version="v1", kind="Pod", namespace=owner.namespace, name=name)
         what = f"{verb} Pod {name} in StatefulSet {owner.name}"
         try:
@@ -160,8 +158,6 @@ _log = logs.logger("tonnage.controllers.stateful-sets")
 
 
 class StatefulSetController(WorkloadController[StatefulSet, Pod]):
-    """Keeps every StatefulSet's pods and claims as it asks for."""
-
     def __init__(self, context: ControllerContext) -> None:
         self._sets = context.informers.of(StatefulSet)
         self._pods = context.informers.of(Pod)
@@ -176,7 +172,7 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
     # -- event handlers -----------------------------------------------------------------------------------------------
 
     def _claim_changed(self, found: PersistentVolumeClaim) -> None:
-        """`data-web-0` may be what the set `web` waits for, to come or to go; a template's name may have dashes too."""
+        """Queue the set `web` for the claim `data-web-0`; template names may have dashes, so try every split."""
         parts = found.name.split("-")[:-1]
         for start in range(1, len(parts)):
             key = f"{found.namespace}/{'-'.join(parts[start:])}"
@@ -186,7 +182,7 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
     # -- one set ------------------------------------------------------------------------------------------------------
 
     async def sync(self, owner: StatefulSet, /, *, is_current: bool) -> float | None:
-        """Take the steps that the plan names, then write the status. Mirrors syncStatefulSet."""
+        """Take the planned steps, then write the status. Mirrors syncStatefulSet."""
         if not is_current:
             return RESYNC_S
         revisions = await self._history.revisions(owner)
@@ -240,11 +236,11 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
     async def _carry_out(
         self, owner: StatefulSet, steps: Sequence[Step], revisions: Sequence[ControllerRevision]
     ) -> TonnageError | None:
-        """Take the steps in their order, up to the first that fails."""
+        """Take the steps in order, up to the first failure."""
         by_revision: dict[str, Mapping[str, Any]] = {each.name: templates.template_of(each) for each in revisions}
         try:
             for step in steps:
-                await asyncio.sleep(0)  # a step may find nothing to write, and there are as many as pods
+                await asyncio.sleep(0)  # a step may write nothing, and there are as many steps as pods
                 match step:
                     case Create(ordinal, revision):
                         await self._pod_control.create(owner, by_revision[revision], ordinal, revision)

@@ -1,11 +1,9 @@
-"""What the controllers of workloads have in common: owned objects, expectations, queue. Kinds differ in `sync` alone.
+"""The base of the workload controllers: owned objects, expectations, queue. Kinds differ only in `sync`.
 
-A workload is queued when it changes, and when an object that it owns or would adopt does. It adopts *orphans* of its
-namespace that match its selector, and releases objects of its own that no longer match; both are patches that name the
-object's uid, and before the first adoption the owner is read again: one that is being deleted must not adopt what its
-deletion has just orphaned. A controller that counts what it sees and makes what is missing would make it twice if it
-looked before its own work came back to it, so it keeps what it wrote as `Expectations` and does not act until its cache
-shows all of it. Mirrors controller_ref_manager.go and controller_utils.go.
+A workload adopts *orphans* of its namespace that match its selector and releases owned objects that no longer match;
+both patches name the object's uid. Before the first adoption the owner is read again: a terminating owner must not
+adopt what its deletion has just orphaned. A controller that counted before it saw its own writes would write twice,
+so it waits until its cache shows all of its `Expectations`. Mirrors controller_ref_manager.go, controller_utils.go.
 """
 
 from __future__ import annotations
@@ -38,13 +36,13 @@ T = TypeVar("T", bound=Object)
 
 
 class ControllerRefIndex(Generic[T]):
-    """The objects of a cache by the uid of their controller; those without one, the orphans, by namespace."""
+    """Cached objects by the uid of their controller; objects without one, the orphans, by namespace."""
 
     def __init__(self, objects: Cache[T]) -> None:
         self._indexed = Indexer(objects, _index_key)
 
     def of(self, owner: Object) -> tuple[T, ...]:
-        """What this owner controls, in the order in which it came."""
+        """The objects that this owner controls, in the order in which they came."""
         return self.of_uid(owner.uid)
 
     def of_uid(self, uid: str) -> tuple[T, ...]:
@@ -65,7 +63,7 @@ def _orphans_key(namespace: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedObjects(Generic[T]):
-    """The objects that an owner has, and those that it is to adopt and to release."""
+    """An owner's objects, and the objects to adopt and to release."""
 
     owned: tuple[T, ...]
     adopt: tuple[T, ...]
@@ -99,9 +97,9 @@ def classify(owner: Object, objects: Iterable[T], matches: Callable[[T], bool]) 
 async def claim_objects(
     client: Client, owner: Object, index: ControllerRefIndex[T], matches: Callable[[T], bool], *, finalizer: str = ""
 ) -> list[T]:
-    """The objects of this owner, after adoptions and releases; `finalizer` comes with the one and goes with the other.
+    """Adopt and release, then return the owner's objects. Adoption adds `finalizer`, release removes it.
 
-    Raises Conflict when the owner turns out to be deleted or another; what was not patched is tried next time.
+    Raises Conflict when the owner is being deleted or is another; objects not patched are tried next time.
     """
     found = classify(owner, [*index.of(owner), *index.orphans(owner.namespace)], matches)
     for each in found.release:
@@ -154,12 +152,13 @@ class _Expectation:
 
 
 class Expectations:
-    """Writes objects of workloads, and knows by the workload's key which writes its cache does not show yet.
+    """Writes the objects of workloads, and knows by workload key which writes the cache does not show yet.
 
-    A write is met when the cache has come as far as its revision, a deletion when the cache no longer shows that life
-    of the object, or shows that it is being deleted. A write whose answer got lost is in doubt until `resolve_doubts`
-    has read the object. What is not met after five minutes is forgotten: a server that was restored from a copy counts
-    from an older revision. Nothing survives the program: one that starts lists what the one before it wrote.
+    A write is met once the cache has reached its revision; a deletion once the cache no longer shows that uid or shows
+    it
+    terminating. A write whose answer was lost is in doubt until `resolve_doubts` has read the object. Expectations are
+    dropped after five minutes: a server restored from a backup counts from an older revision. A new
+    process has none: it lists what the old one wrote.
     """
 
     def __init__(self, client: Client, clock: Clock) -> None:
@@ -179,7 +178,7 @@ class Expectations:
         return patched
 
     async def delete(self, owner: Key, cache: Cache[T], found: T) -> bool:
-        """Delete this object and no namesake, and expect that; False when it was gone already."""
+        """Delete the object of this uid, and expect the deletion; False when it was already gone."""
         was_there = True
         try:
             await self._client.delete(cache.cls, found.key, uid=found.uid)
@@ -189,12 +188,12 @@ class Expectations:
         return was_there
 
     def expect_written(self, owner: Key, cache: Cache[Any], written: Object) -> None:
-        """The server has answered a create or a change with `written`."""
+        """Expect the object that the server returned for a create or an update."""
         revision = written.metadata.revision
         self._expect(owner, lambda: revision_of(cache.resource_version) >= revision)
 
     def expect_deleted(self, owner: Key, cache: Cache[Any], key: Key, uid: str) -> None:
-        """The server has taken the deletion of this object."""
+        """Expect a deletion that the server has accepted."""
 
         def is_met() -> bool:
             shown = cache.get(key)
@@ -203,11 +202,11 @@ class Expectations:
         self._expect(owner, is_met)
 
     def mark_in_doubt(self, owner: Key, cache: Cache[Any], key: Key, uid: str = "") -> None:
-        """A create or a change of this object, or with `uid` its deletion, got no answer."""
+        """Note a create or update of this object, or with `uid` its deletion, that got no answer."""
         self._doubts.setdefault(owner, []).append((cache, key, uid))
 
     async def resolve_doubts(self, owner: Key) -> None:
-        """Ask the server what became of what is in doubt. Raises what the client raises; then all of it still is."""
+        """Ask the server about the writes in doubt. Raises the client's errors, and then all writes stay in doubt."""
         for cache, key, uid in tuple(self._doubts.get(owner, ())):
             found: Object | None = await self._client.find(cache.cls, key)
             if uid:
@@ -219,7 +218,7 @@ class Expectations:
         self._doubts.pop(owner, None)
 
     def are_satisfied(self, owner: Key) -> bool:
-        """Whether the cache shows all of it, as far as is known."""
+        """True if the cache shows all known writes and none is in doubt."""
         expected = self._expected.get(owner)
         if not expected:
             return owner not in self._doubts
@@ -243,7 +242,7 @@ class Expectations:
 
 
 def is_in_doubt(failure: TonnageError) -> bool:
-    """Whether a write that failed so may have been carried out all the same."""
+    """True if the failed write may have been carried out."""
     if isinstance(failure, ApiError):
         return failure.code >= 500
     return isinstance(failure, Disconnected) and failure.in_doubt
@@ -254,14 +253,14 @@ Workload = TypeVar("Workload", bound=AnyWorkload)
 Dependent = TypeVar("Dependent", bound=Object)
 
 RESYNC_S: Final = 1.0
-"""After which a workload is looked at again while own writes are not seen; their events mostly come sooner."""
+"""How soon to sync again while own writes are not seen; their events mostly come sooner."""
 _WORKERS: Final = 5
 _AS_WRITTEN: Final = timedelta(seconds=1)
-"""Times that differ by less are the same."""
+"""Times that differ by less count as equal."""
 
 
 def selector_of(workload: AnyWorkload) -> LabelSelector | None:
-    """Which pods it may own; None, and so none, for a ReplicationController without a selector."""
+    """The selector of the pods it may own; None, which selects none, for a ReplicationController without a selector."""
     if isinstance(workload, ReplicationController):
         labels = workload.spec.selector
         return LabelSelector(match_labels=labels) if labels else None
@@ -269,7 +268,7 @@ def selector_of(workload: AnyWorkload) -> LabelSelector | None:
 
 
 class WorkloadController(QueueController, ABC, Generic[Workload, Dependent]):
-    """Syncs the workloads of one kind, whose objects of another kind it owns."""
+    """Syncs the workloads of one kind, which own objects of another kind."""
 
     def __init__(
         self, context: ControllerContext, name: str, workloads: Cache[Workload], dependents: Cache[Dependent]
@@ -286,7 +285,7 @@ class WorkloadController(QueueController, ABC, Generic[Workload, Dependent]):
         self._follow_owned(dependents)
 
     def _follow_owned(self, dependents: Cache[Dependent]) -> None:
-        """Queue a workload when one of its objects comes, changes or goes, or moves to or from another owner.
+        """Queue a workload when an object of its own comes, changes, goes, or changes its owner.
 
         An orphan queues every workload of its namespace that would adopt it.
         """
@@ -308,7 +307,7 @@ class WorkloadController(QueueController, ABC, Generic[Workload, Dependent]):
         dependents.add_handlers(on_add=changed, on_update=updated, on_delete=changed)
 
     def _measured(self, pods: Sequence[Pod], min_ready_s: int) -> list[Pod]:
-        """The pods, ready since when today's clock would have written: setting it makes none of them available."""
+        """The pods, ready since when the current clock would have written: setting it makes no pod available."""
         now, measured = self._clock.now(), list(pods)
         for idx, pod in enumerate(pods if min_ready_s > 0 else ()):
             since = ready_since(pod)
@@ -320,7 +319,7 @@ class WorkloadController(QueueController, ABC, Generic[Workload, Dependent]):
     async def _claimed(
         self, owner: Workload, *, is_member: Callable[[Dependent], bool] = lambda found: True, finalizer: str = ""
     ) -> list[Dependent]:
-        """The objects of a workload, after adoptions and releases by its selector."""
+        """Adopt and release by the selector, then return the workload's objects."""
         selector = selector_of(owner)
 
         def matches(found: Dependent) -> bool:
@@ -329,16 +328,16 @@ class WorkloadController(QueueController, ABC, Generic[Workload, Dependent]):
         return await claim_objects(self._client, owner, self._owned, matches, finalizer=finalizer)
 
     def _queue_owner(self, found: Object) -> None:
-        """Queue the workload that controls an object, if it is of this kind."""
+        """Queue the workload that controls the object, if it is of this kind."""
         owner = found.metadata.controller
         if owner is not None and owner.kind == self._kind:
             self._reconciler.add(f"{found.namespace}/{owner.name}")
 
     @abstractmethod
     async def sync(self, workload: Workload, /, *, is_current: bool) -> float | None:
-        """Take the next step for a workload; when to be called again, None to wait for an event.
+        """Take the next step for a workload. Returns the seconds until the next call; None to wait for an event.
 
-        `is_current`: the caches show all that this controller has written for it.
+        `is_current`: the caches show everything that this controller has written for the workload.
         """
 
     async def _reconcile(self, key: Key) -> float | None:
@@ -348,5 +347,5 @@ class WorkloadController(QueueController, ABC, Generic[Workload, Dependent]):
             self._rejected.forget(key)
             return None
         await self._expectations.resolve_doubts(key)
-        # Asked before objects are listed: what is met now is in every list that follows.
+        # Checked before objects are listed: every later list shows the writes that are met now.
         return await self.sync(workload, is_current=self._expectations.are_satisfied(key))

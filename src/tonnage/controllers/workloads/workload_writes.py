@@ -1,8 +1,7 @@
-"""Making and deleting the pods of a workload whose pods have random names, so that none is made twice.
+"""Creates and deletes pods with random names, so that none is created twice; ControllerRevisions; status writes.
 
-The random part of a name is chosen here, so that a create whose answer was lost can be looked up; what was written is
-remembered in `expectations` until the cache shows it. A deletion names the uid of the pod it means. The events are
-those of upstream's RealPodControl.
+The random part of a name is chosen here, so that a create whose answer was lost can be looked up; `expectations`
+keeps it until the cache shows it. A deletion names the pod's uid. The events are upstream's RealPodControl's.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from tonnage.objects.selectors import selects
 
 _FIRST_BATCH: Final = 1
 _NAME_TRIES: Final = 8
-"""How often another random name is tried, as an API server does that chooses them."""
+"""How many random names are tried; an API server tries as many."""
 
 
 class PodControl:
-    """Writes pods for one controller; a failure is returned, because others of the same round may have succeeded."""
+    """Writes pods for one controller. Failures are returned: other writes of the same round may have succeeded."""
 
     def __init__(self, context: ControllerContext, pods: Cache[Pod], expectations: Expectations) -> None:
         self._recorder = context.recorder
@@ -47,7 +46,7 @@ class PodControl:
         self._expectations = expectations
 
     async def create(self, owner: Object, doc: Doc) -> TonnageError | None:
-        """Make this pod, under a name that begins with its `generateName`."""
+        """Create this pod under a random name that begins with its `generateName`."""
         metadata = doc["metadata"]
         for tries_left in reversed(range(_NAME_TRIES)):
             name = metadata["name"] = generated_name(metadata["generateName"], self._rng)
@@ -55,7 +54,7 @@ class PodControl:
                 pod = await self._expectations.create(owner.key, self._pods, doc)
             except TonnageError as exc:
                 if isinstance(exc, AlreadyExists) and tries_left:
-                    continue  # by chance somebody has that name
+                    continue  # another pod has that name by chance
                 return self._failed_to_create(owner, name, exc)
             self._recorder.event(owner, "Normal", "SuccessfulCreate", "Create", f"Created pod: {name}", pod)
             break
@@ -70,7 +69,7 @@ class PodControl:
         return failure
 
     async def delete(self, owner: Object, pod: Pod) -> TonnageError | None:
-        """Delete this pod and no namesake; one that is gone already is no failure."""
+        """Delete the pod of this uid; a pod that is already gone is no failure."""
         try:
             if not await self._expectations.delete(owner.key, self._pods, pod):
                 return None
@@ -83,12 +82,12 @@ class PodControl:
         return None
 
     async def delete_all(self, owner: Object, pods: Sequence[Pod]) -> TonnageError | None:
-        """Delete them at once; the first failure."""
+        """Delete all pods concurrently. Returns the first failure."""
         return first_failure(await asyncio.gather(*(self.delete(owner, pod) for pod in pods)))
 
 
 async def slow_start(count: int, act: Callable[[int], Awaitable[TonnageError | None]]) -> TonnageError | None:
-    """Do it `count` times: one, then two at once, then four… until all are done or one of a batch failed."""
+    """Run `act` `count` times in growing batches of 1, 2, 4…, up to the first batch with a failure."""
     done, batch = 0, min(count, _FIRST_BATCH)
     while batch > 0:
         failure = first_failure(await asyncio.gather(*(act(done + n) for n in range(batch))))
@@ -104,7 +103,7 @@ def first_failure(outcomes: Sequence[TonnageError | None]) -> TonnageError | Non
 
 
 def is_namespace_terminating(failure: TonnageError) -> bool:
-    """Nothing more can be made in this namespace, and nothing has to be: it is going with all that is in it."""
+    """True if the namespace is terminating: nothing can be, or has to be, created in it."""
     return isinstance(failure, ApiError) and any(cause.reason == "NamespaceTerminating" for cause in failure.causes)
 
 
@@ -127,7 +126,7 @@ class HistoryControl:
     async def update_revision(
         self, owner: Versioned, ordered: Sequence[ControllerRevision]
     ) -> tuple[ControllerRevision, int]:
-        """The revision of the present template, made or renumbered if need be; and how often names collided so far."""
+        """The current template's revision, created or renumbered if needed; and the collision count."""
         collisions = owner.status.collision_count or 0
         known, number = templates.wanted(owner, ordered)
         if known is None:
@@ -150,7 +149,7 @@ class HistoryControl:
             collisions += 1
 
     async def forget(self, owner: Versioned, ordered: Sequence[ControllerRevision], live: Collection[str]) -> None:
-        """Delete what is beyond the history limit; `live` names the revisions that are in use."""
+        """Delete revisions beyond the history limit; `live` names the revisions in use."""
         for each in templates.outdated(owner, ordered, live):
             await self._expectations.delete(owner.key, self._revisions, each)
 
@@ -161,9 +160,9 @@ T = TypeVar("T", bound=Object)
 async def write_status(
     client: Client, found: T, status: Record, *, annotations: dict[str, str] | None = None
 ) -> T | None:
-    """Replace a status, and set these annotations where a kind lets its controller; the object as it is then.
+    """Replace the status, and set annotations if the kind allows it. Returns the object after that.
 
-    None when it says all that already. Raises Conflict when the object has changed since it was read.
+    None when nothing changes. Raises Conflict when the object has changed since it was read.
     """
     was = cast(Record, found.status)  # type: ignore[attr-defined]  # every kind with a controller has a status
     new = {key: text for key, text in (annotations or {}).items() if found.metadata.annotations.get(key) != text}
@@ -179,14 +178,14 @@ async def write_status(
 
 
 def replacing(new: Record, was: Record) -> Doc:
-    """A merge patch that turns one record into another of its class: fields at their default are taken out."""
+    """A merge patch that turns `was` into `new`: fields at their default are removed."""
     doc, old = to_doc(new), to_doc(was)
     wanted: Doc = {field.encode_name: doc.get(field.encode_name) for field in msgspec.structs.fields(type(new))}
     return {name: _emptied(value, old.get(name)) for name, value in wanted.items() if value is not None or name in old}
 
 
 def _emptied(value: object, was: object) -> object:
-    """A map is merged by the server, so what left it is named; lists and numbers are replaced."""
+    """A map with null for its removed keys, because the server merges maps; lists and numbers are replaced."""
     if isinstance(value, dict) and isinstance(was, dict):
         return {**dict.fromkeys(was), **value}
     return value
