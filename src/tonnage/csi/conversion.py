@@ -80,8 +80,6 @@ def volume_capability(
 
 
 class UndecodableSecret(TonnageError):
-    """The value of `key` in a Secret is not UTF-8 text."""
-
     def __init__(self, secret: Secret, key: str) -> None:
         self.secret = secret.key
         self.key = key

@@ -78,8 +78,6 @@ class NodeIdle(TonnageError):
 
 
 class NodeFaults:
-    """The faults that are active on the nodes now."""
-
     def __init__(self, file: FaultFile | None, *, clock: Clock) -> None:
         self._file = file
         self._clock = clock
@@ -134,8 +132,6 @@ class VolumeLookup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCaches:
-    """The API objects that the nodes of one process know."""
-
     pods: PodIndex
     nodes: MutationCache[Node]
     claims: MutationCache[PersistentVolumeClaim]

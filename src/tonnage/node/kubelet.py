@@ -1,9 +1,9 @@
-"""One node: everything that its kubelet does, on informers that it shares with the other nodes of the process.
+"""One node: everything that its kubelet does, on informers shared with the other nodes of the process.
 
     sockets ──► drivers ──► registration (Node, CSINode)          ticks, attach errors ──► limits ──► CSINode
     pods ─────► worker: mounts, status, expansion                   every 10 s ────────────► Lease
 
-Work on a pod that takes long goes on without a worker, so that a driver that hangs holds up no other pods.
+Slow work on a pod continues without a worker, so that a driver that hangs delays no other pods.
 """
 
 from __future__ import annotations

@@ -49,7 +49,6 @@ def standard_labels(name: str) -> dict[str, str]:
 
 
 def new_node(name: str, settings: NodeSettings, *, now: datetime) -> Doc:
-    """The Node of a kubelet that registers itself."""
     return {
         "apiVersion": "v1",
         "kind": "Node",

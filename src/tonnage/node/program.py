@@ -32,8 +32,6 @@ _POLL_FAULTS_S: Final = 0.25
 
 
 class NodeProgram:
-    """Runs a kubelet for every node that the settings name."""
-
     def __init__(
         self,
         client: Client,

@@ -31,8 +31,6 @@ BACKING_OFF: Final = "in backoff after failed scale-up"
 
 @dataclass(frozen=True, slots=True)
 class ScalePlan:
-    """What the scaler must do, and which nodes it must leave alone."""
-
     proposals: Mapping[Key, str] = field(default_factory=dict)
     """Nominations to write, pod -> node: new ones, or replacements of ours."""
     withdrawals: tuple[Key, ...] = ()
@@ -136,7 +134,6 @@ class _Planner:
         return bool(pod.status.nominated_node_name) and pod.uid in self.ours
 
     def needs_planning(self, pod: Pod) -> bool:
-        """True if the plan must decide about this waiting pod."""
         return self.is_ours(pod) or self._waits_for_pool_node(pod) or self._may_be_proposed(pod)
 
     def _may_be_proposed(self, pod: Pod) -> bool:

@@ -40,8 +40,6 @@ class NodePools:
 
 @dataclass(frozen=True, slots=True)
 class ClassPools:
-    """What a source knows about one class."""
-
     by_node: Mapping[str, NodePools] = field(default_factory=dict)
     policy: str = ""
     """How the driver chooses among the pools (`POOL_POLICIES`); empty if there is no choice."""
@@ -60,8 +58,6 @@ class ClassPools:
 
 
 class Published(NamedTuple):
-    """What a source reads, at one moment."""
-
     nodes: Sequence[Doc]
     objects: Sequence[Doc] = ()
 

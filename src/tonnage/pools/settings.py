@@ -18,8 +18,6 @@ large cluster writes all the time."""
 
 
 class InvalidKeepFree(TonnageError):
-    """A text that is not a part of a pool."""
-
     def __init__(self, text: str) -> None:
         super().__init__(f'"{text}" is no part of a pool; write an amount like "1Gi", or a share like "2%"')
 

@@ -35,8 +35,6 @@ class NoRefresher:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisionerCaches:
-    """The informers' caches."""
-
     claims: Cache[PersistentVolumeClaim]
     volumes: Cache[PersistentVolume]
     classes: Cache[StorageClass]
@@ -103,8 +101,6 @@ class ProvisionerPart:
 
 
 class SecretUnavailable(TonnageError):
-    """The Secret of `reference` cannot be read."""
-
     def __init__(self, reference: SecretReference, why: str) -> None:
         self.reference = reference
         super().__init__(f"error getting secret {reference.name} in namespace {reference.namespace}: {why}")

@@ -34,8 +34,6 @@ class KeyExists(StoreError):
 
 
 class KeyMissing(StoreError):
-    """An update or a delete found no record under the key."""
-
     def __init__(self, key: str, verb: str) -> None:
         super().__init__(f'cannot {verb} "{key}": there is no such key; create it first')
         self.key = key
@@ -109,8 +107,6 @@ class RevisionCompacted(StoreError):
 
 
 class RevisionInFuture(StoreError):
-    """This revision does not exist yet."""
-
     def __init__(self, revision: int, newest: int) -> None:
         super().__init__(f"revision {revision} has not happened yet: the newest is {newest}; ask for that, or wait")
         self.revision = revision
@@ -168,8 +164,6 @@ class StoreNotADirectory(StoreError):
 
 
 class StoreNoPermission(StoreError):
-    """The system does not let this user read or write there."""
-
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(
             f"cannot open {path}: {detail}", hint="run as the user that owns the folder, or name another folder"
@@ -254,8 +248,6 @@ class StoreForeign(StoreError):
 
 
 class StoreTooNew(StoreError):
-    """Written by a later Tonnage."""
-
     def __init__(self, path: Path, version: int, known: int) -> None:
         super().__init__(
             f"{path} has schema version {version}, this Tonnage knows versions up to {known}",

@@ -78,7 +78,6 @@ def deployment(name: str, template: Doc) -> Doc:
 
 
 def _workload(kind: str, name: str, template: Doc, **more: Any) -> Doc:
-    """One replica of a pod spec."""
     labels = {"app": name}
     pods = {"metadata": {"labels": labels}, "spec": template}
     spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": pods, **more}

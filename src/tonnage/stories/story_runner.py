@@ -48,8 +48,6 @@ class StoryEnds(TonnageError):
 
 
 class StoryRunner:
-    """One running cluster and the checks made on it."""
-
     def __init__(self, plane: Plane, console: Console, *, clock: Clock) -> None:
         self.plane = plane
         self.console = console

@@ -59,8 +59,6 @@ class KubeletPreemption:
 
 
 class Shortage(NamedTuple):
-    """A resource of which a node has too little left for a pod."""
-
     resource: str
     requested: int
     used: int

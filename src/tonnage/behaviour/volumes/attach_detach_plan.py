@@ -36,8 +36,6 @@ def allows_many_nodes(volume: PersistentVolume) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """What volumes need to know of a node."""
-
     is_there: bool
     is_ready: bool = False
     is_out_of_service: bool = False

@@ -1,4 +1,4 @@
-"""The next step for a claim, and for a volume, as upstream's syncClaim and syncVolume decide it; one at a time.
+"""The next step for a claim or a volume, one at a time, as upstream's syncClaim and syncVolume decide it.
 
                  ┌────────────── bind-completed? ──────────────┐
                no│                                             │yes
@@ -13,11 +13,11 @@
     claimRef            its claim                          step
     none, or no uid     -                                  Available
     with uid            gone                               Released, then by reclaim policy
-                        does not name a volume yet         the claim is to be looked at
+                        does not name a volume yet         the claim is queued
                         names this one                     Bound
                         names another                      made for it alone: Released; otherwise unbound
 
-Each step may be taken twice: the second time changes nothing.
+Every step may be repeated: the second time changes nothing.
 """
 
 from __future__ import annotations

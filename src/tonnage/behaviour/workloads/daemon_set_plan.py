@@ -173,8 +173,6 @@ class ObservedDaemons:
 
 @dataclass(frozen=True, slots=True)
 class DaemonPlan:
-    """Nodes that get a pod, pods to delete, and ended pods."""
-
     create: tuple[str, ...] = ()
     delete: tuple[Pod, ...] = ()
     ended: tuple[Pod, ...] = ()

@@ -346,7 +346,6 @@ def with_condition(status: JobStatus, kind: str, held: str, reason: str, message
 
 
 def finished(status: JobStatus, verdict: JobVerdict, now: datetime) -> JobStatus:
-    """The status of an ended Job, with nothing left to count."""
     kind = "Failed" if verdict.is_failure else "Complete"
     status = with_condition(status, kind, "True", verdict.reason, verdict.message, now)
     if verdict.is_failure:

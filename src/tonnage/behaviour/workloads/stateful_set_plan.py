@@ -179,8 +179,6 @@ class DeletePod:
 
 @dataclass(frozen=True, slots=True)
 class CreateClaims:
-    """Create the missing claims of a waiting pod."""
-
     pod: Pod
 
 

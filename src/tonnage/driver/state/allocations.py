@@ -66,7 +66,6 @@ class Allocations:
         self._used_bytes[place] -= self.unknown_bytes.pop(path, 0)
 
     def next_order(self) -> int:
-        """A number for the next record, higher than all before."""
         self._last_order += 1
         return self._last_order
 

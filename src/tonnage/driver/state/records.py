@@ -1,17 +1,15 @@
-"""What the driver writes down: a record of each volume and snapshot, and an intent of each call under way.
+"""What the driver writes to disk: a record per volume and snapshot, and an intent per call under way.
 
-    STATE/.volumes/vol-….json       one record a volume, whole or not at all, leading to its own contents alone
-    STATE/.snapshots/snap-….json    one record a snapshot
+    STATE/.volumes/vol-….json       one record per volume, written atomically, naming only its own contents
+    STATE/.snapshots/snap-….json    one record per snapshot
     STATE/.intents/<token>.json     on disk before a call touches anything, gone once nothing is left to do
-    STATE/<node>/pool-<n>/.<token>  contents aside: a copy that is not complete, or what is being removed
+    STATE/<node>/pool-<n>/.<token>  contents set aside: an incomplete copy, or contents being removed
 
-A record is the truth of what the driver serves. Where a volume is published, staged and linked to stands in its record
-too, so that one atomic write changes all of it.
+Records are the truth. A record also says where its volume is published, staged and linked, so that one atomic write
+changes all of it. After a crash only contents that an intent names are repaired, and only if they match the intent.
+Every call has a new token, so anything else in a pool is not a leftover: it may be data, and stays.
 
-After a death only what an intent names is put right, and only if it is what the intent says. A token is drawn anew for
-each call, so that whatever else lies in a pool is nobody's remains: it may be data, and stays.
-
-| action | the call does | after a death |
+| action | the call does | after a crash |
 | --- | --- | --- |
 | make | makes empty contents in place, saves the record | without a record: removed, if there is nothing in them |
 | copy | copies to aside, saves the record, moves aside into place | with a record: moved; without: aside is removed |
@@ -113,7 +111,6 @@ class VolumeRecord(InPool, frozen=True, kw_only=True):
         return frozenset({*self.published, *self.staged, *(target.node for target in self.targets)})
 
     def without_users(self, nodes: frozenset[str]) -> VolumeRecord:
-        """The same volume, no longer used on these nodes."""
         return msgspec.structs.replace(
             self,
             published={node: known for node, known in self.published.items() if node not in nodes},
@@ -203,8 +200,6 @@ _log = logs.logger(__name__)
 
 
 class Intent(InPool, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One thing that a call is about to do to contents."""
-
     token: str
     action: Action
     id: str
@@ -215,7 +210,6 @@ class Intent(InPool, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def intent_of(action: Action, record: VolumeRecord | SnapshotRecord) -> Intent:
-    """An intent about a record's contents, with a new token."""
     return Intent(
         token=secrets.token_hex(_TOKEN_BYTES),
         action=action,

@@ -170,7 +170,6 @@ def volume_bytes(required_bytes: int, limit_bytes: int, *, at_least_bytes: int =
 
 
 def lies_within(capacity_bytes: int, required_bytes: int, limit_bytes: int) -> bool:
-    """True if a volume of this size meets the range."""
     return capacity_bytes >= required_bytes and (not limit_bytes or capacity_bytes <= limit_bytes)
 
 

@@ -1,4 +1,4 @@
-"""Where a node keeps its mounts, below the node's root, and the record (vol_data.json) beside each mount.
+"""Where a node keeps its mounts, below the node's root, and the record (vol_data.json) beside every mount.
 
     plugins/kubernetes.io/csi/<driver>/<sha256 of handle>/{globalmount,vol_data.json}        staged, once a volume
     pods/<uid>/volumes/kubernetes.io~csi/<volume>/{mount,vol_data.json}                      published, once a pod
@@ -10,8 +10,8 @@ and for block volumes
     plugins/kubernetes.io/csi/volumeDevices/<volume>/data/{vol_data,<uid>}.json
     pods/<uid>/volumeDevices/kubernetes.io~csi/<volume>                   a link to where it is published
 
-A record is written before the driver is asked to mount and removed after it has unmounted: after `kill -9` everything
-that may be mounted has one.
+A record is written before the driver mounts and removed after it has unmounted: after `kill -9` every possible mount
+has one.
 """
 
 from __future__ import annotations

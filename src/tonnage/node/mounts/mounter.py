@@ -1,12 +1,12 @@
-"""The mounts of one node: staged once a volume, published once a pod, each with its record on disk.
+"""The mounts of one node: staged once per volume, published once per pod, with a record on disk.
 
                 stage                publish
-    (nothing) ────────► staged ─────────────────► published, once for each pod
+    (nothing) ────────► staged ─────────────────► published, once per pod
         ▲                 │ ▲                         │
         └── unstage ──────┘ └──── unpublish ──────────┘
 
-What was found on disk at the start is taken to be mounted and not yet checked: it is mounted again, or unmounted when
-its pod is gone. One volume is worked on by one at a time.
+A mount recorded on disk at the start counts as mounted but unchecked: it is mounted again, or unmounted if its pod is
+gone. A lock per volume keeps its steps apart.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Mounting the volumes of one pod: reported in use, attached, staged, published, or the reason why not.
+"""Mounts the volumes of one pod: reports them in use, waits for the attachment, stages and publishes, or says why not.
 
-    for each volume:  waiting for its attachment ──► attached ──► mounted
-                              ├─► no slot left (KEP-4876)  ◄── a driver without attaching says so when it stages
-                              └─► confined to other nodes (KEP-5381)
+    every volume:  waiting for its attachment ──► attached ──► mounted
+                           ├─► no slot left (KEP-4876)  ◄── a driver without attaching says so when it stages
+                           └─► confined to other nodes (KEP-5381)
 
-No slot left, and the CSIDriver asks for updates: the limit in CSINode is corrected at once, and the pod is rejected if
-it is still so after the grace. A pod whose volume is confined elsewhere for a while is rejected, too, after the server
-was asked. Before a volume is first mounted for a pod, the server is asked for claim and volume: informers may still
-show a claim that is being deleted.
+If no slot is left and the CSIDriver asks for updates, the limit in CSINode is corrected at once, and the pod is
+rejected if there is still none after the grace. A pod whose volume stays confined elsewhere is rejected, too. Before
+the first mount of a volume for a pod, claim and volume are read from the server: informers may still show a deleted
+claim.
 """
 
 from __future__ import annotations

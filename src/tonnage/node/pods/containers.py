@@ -1,11 +1,11 @@
-"""When containers are ready and when they end: nothing runs here, so that a pod's own words decide.
+"""When containers are ready and when they end. Nothing runs here, so annotations and commands decide.
 
     tonnage.dev/run-seconds: "30"     on a Job's pod: how long its containers run
     tonnage.dev/exit-code: "1"        how they end
 
-Without these, plain commands are taken at their word (`sleep 30`, `false`, `sh -c "sleep 5; exit 3"`), the image
-`pause` runs for ever, and everything else runs for a second and ends well. Failed containers are restarted as a kubelet
-does. Probes succeed, after their delays. Pods that no Job controls run until they are deleted.
+Without these, plain commands are understood (`sleep 30`, `false`, `sh -c "sleep 5; exit 3"`), the image `pause` runs
+for ever, and everything else runs for a second and succeeds. Failed containers are restarted as by a kubelet. Probes
+succeed after their delays. Pods without a Job run until they are deleted.
 """
 
 from __future__ import annotations

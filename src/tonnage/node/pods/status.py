@@ -1,9 +1,9 @@
-"""A pod's status as its kubelet writes it: strategic patches of what differs, None when nothing does.
+"""A pod's status as its kubelet writes it: strategic patches of differences, None if there are none.
 
     creating ──► running ──► terminated            rejected: Failed at once, before anything ran
 
-Conditions of others are left as they are: a strategic patch merges by type. Ready and ContainersReady are the
-kubelet's: where somebody overwrote them, it says them again after ten seconds, as upstream's status manager does.
+Others' conditions stay: a strategic patch merges by type. Ready and ContainersReady are the kubelet's: if somebody
+overwrites them, it writes them again after ten seconds, as upstream's status manager does.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
                  └─ OutOfcpu, NodeAffinity  └─ VolumeAttachmentLimitExceeded, VolumeNodeAffinity
                     rejected: event, Failed, for its controller to make another
 
-`sync_pod` never waits for others: a pod whose volume is not attached is synced again when its VolumeAttachment changes.
+`sync_pod` never waits for an attachment: the pod is synced again when its VolumeAttachment changes.
 """
 
 from __future__ import annotations

@@ -32,8 +32,6 @@ MOST_POOLS = 10_000
 
 
 class InvalidOutput(TonnageError):
-    """A program's output is not a list of pools."""
-
     def __init__(self, problem: str) -> None:
         super().__init__(
             f"the output is no list of pools: {problem}",

@@ -49,8 +49,6 @@ _READ_ONLY: Final = 1
 
 
 class OpenEbsLvm(PoolSource):
-    """`--source openebs-lvm`."""
-
     name = "openebs-lvm"
     drivers = (DRIVER,)
     kind = LVM_NODES
@@ -118,8 +116,6 @@ NODE_ID: Final = "openebs.io/nodeid"
 
 
 class OpenEbsZfs(PoolSource):
-    """`--source openebs-zfs`."""
-
     name = "openebs-zfs"
     drivers = (ZFS_DRIVER,)
     kind = ZFS_NODES

@@ -23,8 +23,6 @@ DEFAULT: Final = "00default"
 
 
 class TopoLvm(PoolSource):
-    """`--source topolvm`."""
-
     name = "topolvm"
     drivers = DRIVERS
     has_agent = True

@@ -1,4 +1,4 @@
-"""The capacity controller: one CSIStorageCapacity for each topology segment and StorageClass of a driver, kept true.
+"""The capacity controller: keeps one CSIStorageCapacity per topology segment and StorageClass of a driver.
 
     CSINodes, Nodes ──► segments ─┐
                                   ├──► work items ──► GetCapacity ──► make, change, or leave as it is
@@ -6,8 +6,8 @@
        poll interval, refresh(), ──────────┘   └──► no longer wanted, or a second object: delete
        objects touched by others
 
-What is ours is found again by labels, topology and class. A driver that fails keeps its objects as they are. Mirrors
-external-provisioner's pkg/capacity, but what others did to an object is put right after a second.
+Our objects are found again by labels, topology and class. While a driver fails, its objects stay as they are. Mirrors
+external-provisioner's pkg/capacity, but others' changes of an object are corrected after a second.
 """
 
 from __future__ import annotations

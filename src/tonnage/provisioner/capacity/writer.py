@@ -78,8 +78,6 @@ _log = logs.logger("tonnage.provisioner")
 
 
 class NoNamespace(TonnageError):
-    """The namespace for capacity objects does not exist."""
-
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
         super().__init__(

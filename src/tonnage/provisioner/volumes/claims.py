@@ -1,10 +1,10 @@
-"""Which claims are ours to make volumes for, and the finalizers that hold claims while volumes are made or cloned.
+"""Which claims this driver provisions, and the finalizers that keep claims while volumes are created or cloned.
 
     protected ──► CreateVolume ──► PersistentVolume written ──► finalizer off, with the binding
                        └──► refused, and the claim is being deleted ──► finalizer off
 
-Without the finalizer a claim that goes while the provisioner is down leaves a volume that nobody finds, as upstream's
-does. Our binder takes it off with the binding; under another binder the provisioner does, after `BINDER_S`.
+Without the finalizer a claim deleted while the provisioner is down would leave a volume that nobody finds, as upstream.
+Our binder removes it with the binding; with another binder the provisioner does, after `BINDER_S`.
 """
 
 from __future__ import annotations

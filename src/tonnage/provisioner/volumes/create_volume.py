@@ -1,13 +1,13 @@
 """From a claim and its class to CreateVolume, and from the answer to a PersistentVolume.
 
-The volume's name is made of the claim's uid, so that a second try finds the first one's work. What a failure means:
+The volume's name contains the claim's uid, so a second try finds the first one's work. What an answer means:
 
-      asked ──► no clear answer ─► in doubt: the very same is asked again, whatever becomes of claim, class or node
-        ├─────► made ────────────► the PersistentVolume is written; if a server refuses that for good, it is deleted
-        ├─────► not made ────────► asked anew from the claim as it is then, after a pause
-        └─────► no room ─────────► with a selected node: the choice of that node is taken back (reschedule)
+      asked ──► no clear answer ─► in doubt: the same request is repeated, whatever happens to claim, class or node
+        ├─────► made ────────────► the PersistentVolume is written; if the server refuses it for good, it is deleted
+        ├─────► not made ────────► a new request from the claim as it is then, after a pause
+        └─────► no room ─────────► with a selected node: the selection is removed (reschedule)
 
-Mirrors external-provisioner's checkError. A volume that is no use (too small, or no copy) is deleted again.
+Mirrors external-provisioner's checkError. An unusable volume (too small, or not a copy) is deleted again.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class Ownership(ProvisionerPart):
         return True
 
     async def _has_room(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> bool:
-        """Ask the driver; last, because it is expensive. True for an invalid claim, so that an event reports it."""
+        """Ask the driver; last, because it is expensive. True if that fails: the attempt will report why."""
         try:
             asked = await self._preparation.request_for(claim, storage_class, self._deployment.node_name)
             size_bytes = asked.request.capacity_range.required_bytes

@@ -1,14 +1,14 @@
-"""external-resizer's work: claims that ask for more, or for another VolumeAttributesClass, have their volumes changed.
+"""external-resizer's work: expands volumes, and changes their VolumeAttributesClass, as their claims request.
 
     spec.volumeAttributesClassName != status.currentVolumeAttributesClassName
-        │ modifyVolumeStatus InProgress, condition ModifyingVolume (Pending while the class is not there)
+        │ modifyVolumeStatus InProgress, condition ModifyingVolume (Pending while the class is missing)
         ▼
     ControllerModifyVolume ──► PV spec.volumeAttributesClassName, claim's current class, status and conditions off
         │ refused
         ▼
     condition ModifyVolumeError; what can never work is Infeasible, and is tried rarely
 
-Expansion's steps stand in `expansion_steps`.
+The steps of an expansion are in `expansion_steps`.
 """
 
 from __future__ import annotations
