@@ -286,7 +286,7 @@ def stable(first: NodeInfo, second: NodeInfo | CallRefused) -> CheckVerdict:
 
 
 def is_a_total(before: NodeInfo, after: NodeInfo | CallRefused) -> CheckVerdict:
-    """A volume was attached in between."""
+    """Judge the limit before and after a volume was attached."""
     if isinstance(after, CallRefused):
         return failed(f"NodeGetInfo was refused: {after}")
     if before.limit == after.limit:

@@ -36,7 +36,7 @@ class CheckSettings:
     """Topologies to ask about; none: those of the nodes."""
     size_bytes: int = DEFAULT_SIZE_BYTES
     secrets: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
-    """By call."""
+    """Secrets by call."""
     cordoned_node: str = ""
     with_attach: bool = True
     """Whether ControllerPublishVolume is used; without it NodeStageVolume takes a slot and moves a volume."""

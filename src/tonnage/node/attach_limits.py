@@ -107,7 +107,7 @@ class AttachLimitUpdater(NodePart):
         self._write = write
         self._tickers: dict[str, tuple[int, asyncio.Task[None]]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
-        self._done_from_s: dict[str, float] = {}  # when the last update that went well began
+        self._done_from_s: dict[str, float] = {}  # when the last successful update began
         self._told: dict[str, str] = {}  # why a driver's last update failed
         self.refusals = AttachRefusals(self._clock)
 

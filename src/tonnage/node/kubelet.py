@@ -67,7 +67,7 @@ class Kubelet(NodePart):
         """The drivers' sockets have been polled once."""
 
     def enqueue_all(self) -> None:
-        """Reconcile the node and everything on it: at the start, and when a driver or a fault came or went."""
+        """Queue the node and everything on it: at the start, and when a driver or a fault came or went."""
         self.registration_queue.add(self.name)
         for pod in self._pods.on_node(self.name):
             self.pod_queue.add(pod.uid)

@@ -27,10 +27,10 @@ class NoRefresher:
     """Replaces the `CapacityController` in a provisioner that publishes no capacity."""
 
     def refresh(self, storage_class: str) -> None:
-        """Nobody wants to know."""
+        """Do nothing."""
 
     def refresh_volume(self, volume: PersistentVolume) -> None:
-        """Nobody wants to know."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -156,7 +156,7 @@ class StoreClosed(StoreError):
 
 
 class StoreNotADirectory(StoreError):
-    """The folder's path, or a part of it, is something else."""
+    """The folder's path, or a part of it, is not a directory."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(f"cannot keep a store in {folder}: it is not a directory", hint="name another folder")

@@ -89,7 +89,7 @@ class StoreHealth:
         return True
 
     def discarded(self, revisions: set[int]) -> None:
-        """These rows are no longer in the way."""
+        """Forget damaged rows that were deleted."""
         left = [each for each in self.damage if each.revision not in revisions]
         self.damage_count -= len(self.damage) - len(left)
         self.damage = left

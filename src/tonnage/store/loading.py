@@ -43,7 +43,7 @@ class HistoryBytes:
             newest[2] += size
 
     def forget(self, revision: int) -> None:
-        """Compaction has passed `revision`."""
+        """Drop the entries up to `revision`: they have been compacted."""
         while self._entries and self._entries[0][1] <= revision:
             self.total -= self._entries.popleft()[2]
 

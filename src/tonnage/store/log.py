@@ -135,9 +135,7 @@ class StoreLog:
         if nothing was kept or, for StoreIOError, if that is unknown."""
         if len(rows) <= _ROWS_A_STATEMENT:
             with in_our_words(self.path), suppress(sqlite3.IntegrityError):
-                self._insert(
-                    _signed(rows, self._last_row)
-                )  # a statement outside a transaction is one, and commits itself
+                self._insert(_signed(rows, self._last_row))  # a statement outside a transaction commits itself
                 self._advance(rows[-1][0])
                 return {}
         refused: dict[int, sqlite3.IntegrityError] = {}

@@ -184,7 +184,7 @@ class Watch:
             self._wake()
 
     def end(self, reason: StoreError) -> None:
-        """No more events; the first reason stands."""
+        """End the watch; the first reason stays."""
         self._feed.leave(self)
         if self._ended is None:
             self._ended = reason

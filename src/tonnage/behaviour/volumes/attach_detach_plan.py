@@ -69,7 +69,7 @@ class AttachDetachPlan:
 
     detach: tuple[Detachment, ...] = ()
     attach: tuple[str, ...] = ()
-    """Nodes."""
+    """Names of nodes."""
     attached_elsewhere: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Nodes that must wait (multi-attach), with the nodes that have the volume."""
     without_driver: tuple[str, ...] = ()

@@ -104,7 +104,6 @@ class ClaimInputs:
     """What the next step of a claim depends on, besides the claim."""
 
     volume: Callable[[str], PersistentVolume | None]
-    """A volume by name."""
     candidates: Iterable[PersistentVolume]
     """Volumes whose `claimRef` names the claim, and unbound ones."""
     storage_class: StorageClass | None

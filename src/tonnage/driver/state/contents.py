@@ -68,7 +68,7 @@ def grow(path: Path, access_type: AccessType, size_bytes: int) -> None:
 
 
 def require(path: Path, access_type: AccessType) -> None:
-    """Raises ForeignContents unless a folder (mount) or a plain file (block) is at the path, FileNotFoundError."""
+    """Raises ForeignContents unless the path is a folder (mount) or a plain file (block), and FileNotFoundError."""
     mode = path.lstat().st_mode
     if not (stat.S_ISREG(mode) if access_type == "block" else stat.S_ISDIR(mode)):
         expected = "a plain file" if access_type == "block" else "a folder"

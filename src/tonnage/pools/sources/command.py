@@ -117,7 +117,7 @@ _END_S: Final = 5.0
 
 
 class CommandFailed(TonnageError):
-    """A program that printed no pools; `reason` is a word for counting."""
+    """A program printed no pools; `reason` is a word for counting."""
 
     def __init__(self, command: Sequence[str], reason: str, problem: str) -> None:
         self.reason = reason
