@@ -53,7 +53,7 @@ STEPS = pytest.mark.parametrize("ahead_s", [-2 * HOUR_S, DAY_S], ids=["-2h", "+1
 
 
 @dataclass
-class Stage:
+class SteppedClocks:
     """A server and controllers on one virtual clock."""
 
     server: Server
@@ -106,7 +106,7 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+async def stage(tmp_path: Path) -> AsyncIterator[SteppedClocks]:
     clock = VirtualClock(datetime.now(UTC).replace(microsecond=0))  # OpenSSL has the machine's own
     async with (
         serve(ServerSettings(data_dir=tmp_path, port=0), clock=clock) as server,
@@ -114,11 +114,11 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
         Informers(client) as informers,
         Recorder(client, "tests", "tests") as recorder,
     ):
-        yield Stage(server, client, informers, recorder, clock)
+        yield SteppedClocks(server, client, informers, recorder, clock)
 
 
 @STEPS
-async def test_tokens_and_certificates_stay_good(stage: Stage, tmp_path: Path, ahead_s: float) -> None:
+async def test_tokens_and_certificates_stay_good(stage: SteppedClocks, tmp_path: Path, ahead_s: float) -> None:
     metadata = {"name": "app", "namespace": "default"}
     await stage.client.create_doc({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
     group = "authentication.k8s.io/v1"
@@ -137,7 +137,9 @@ async def test_tokens_and_certificates_stay_good(stage: Stage, tmp_path: Path, a
 
 
 @STEPS
-async def test_nodes_that_live_stay_ready_and_silent_ones_are_found_in_time(stage: Stage, ahead_s: float) -> None:
+async def test_nodes_that_live_stay_ready_and_silent_ones_are_found_in_time(
+    stage: SteppedClocks, ahead_s: float
+) -> None:
     for name in ("node-1", "node-2"):
         await stage.client.create_doc({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
         now = rfc3339(stage.clock.now())
@@ -181,7 +183,7 @@ async def test_nodes_that_live_stay_ready_and_silent_ones_are_found_in_time(stag
 
 
 @STEPS
-async def test_events_are_kept_for_their_hour_and_no_longer(stage: Stage, ahead_s: float) -> None:
+async def test_events_are_kept_for_their_hour_and_no_longer(stage: SteppedClocks, ahead_s: float) -> None:
     async def write(name: str) -> None:
         about = {"kind": "Pod", "namespace": "default", "name": "p"}
         metadata = {"name": name, "namespace": "default"}
@@ -207,7 +209,9 @@ async def test_events_are_kept_for_their_hour_and_no_longer(stage: Stage, ahead_
 
 
 @STEPS
-async def test_jobs_fail_pause_succeed_and_go_as_if_nobody_had_set_the_clock(stage: Stage, ahead_s: float) -> None:
+async def test_jobs_fail_pause_succeed_and_go_as_if_nobody_had_set_the_clock(
+    stage: SteppedClocks, ahead_s: float
+) -> None:
     async with stage.running(JobController, TTLAfterFinishedController):
         await stage.make_job("sum", ttlSecondsAfterFinished=100, activeDeadlineSeconds=1000)
         await stage.until(lambda: stage.pods_in("Pending"))
@@ -240,7 +244,7 @@ async def test_jobs_fail_pause_succeed_and_go_as_if_nobody_had_set_the_clock(sta
 
 
 @STEPS
-async def test_a_pod_is_available_when_it_was_ready_for_long_enough(stage: Stage, ahead_s: float) -> None:
+async def test_a_pod_is_available_when_it_was_ready_for_long_enough(stage: SteppedClocks, ahead_s: float) -> None:
     async def available() -> int:
         return (await stage.client.get(ReplicaSet, "default/web")).status.available_replicas
 

@@ -33,7 +33,7 @@ LOST = 1
 """How a program exits that has lost its lease."""
 
 
-class Stage:
+class DeposedLeaders:
     """An API server, and programs each behind its own proxy."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
@@ -111,9 +111,9 @@ def _ended(program: RunningProgram) -> None:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
+def stage(tmp_path: Path) -> Iterator[DeposedLeaders]:
     with ExitStack() as stack:
-        yield Stage(tmp_path, stack)
+        yield DeposedLeaders(tmp_path, stack)
 
 
 def test_a_scheduler_stopped_for_longer_than_its_lease_binds_nothing_when_it_wakes(stage):
@@ -181,7 +181,7 @@ def test_controllers_stopped_for_longer_than_their_lease_make_no_pods_when_they_
     assert stage.pods() == 40 and [each for each in seen if each.type in ("ADDED", "DELETED")] == []
 
 
-def conflicts(stage: Stage) -> int:
+def conflicts(stage: DeposedLeaders) -> int:
     """Bindings that the server has refused."""
     metrics = str(stage.server.get("/metrics").body)
     lines = [line for line in metrics.splitlines() if 'subresource="binding"' in line and 'code="409"' in line]

@@ -28,7 +28,7 @@ def bound_within_s() -> float:
     return BOUND_WITHIN_S * max(os.getloadavg()[0] / (os.cpu_count() or 1), 1.0)
 
 
-class Stage:
+class HopelessCluster:
     """A server with nodes that are nearly full, and a scheduler."""
 
     def __init__(self, folder: Path, *, nodes: int, configuration: dict[str, Any] | None = None) -> None:
@@ -100,8 +100,8 @@ def _pod(name: str, cpu: str, *, node: str = "") -> dict[str, Any]:
 
 
 @contextmanager
-def staged(folder: Path, *, nodes: int, configuration: dict[str, Any] | None = None) -> Iterator[Stage]:
-    stage = Stage(folder, nodes=nodes, configuration=configuration)
+def staged(folder: Path, *, nodes: int, configuration: dict[str, Any] | None = None) -> Iterator[HopelessCluster]:
+    stage = HopelessCluster(folder, nodes=nodes, configuration=configuration)
     try:
         yield stage
     finally:

@@ -43,7 +43,7 @@ class WatchedClock(VirtualClock):
         await super().sleep(seconds)
 
 
-class Stage:
+class CapacityStage:
     """One namespace, with a driver, classes and nodes of its own: all are named after it."""
 
     def __init__(self, client: Client, ns: str, driver: ScriptedDriver) -> None:
@@ -171,7 +171,7 @@ def said_by(found: CSIStorageCapacity) -> tuple[str, str]:
 
 
 @asynccontextmanager
-async def staged(url: str, token: str, ns: str) -> AsyncIterator[Stage]:
+async def staged(url: str, token: str, ns: str) -> AsyncIterator[CapacityStage]:
     """A stage on a server, with the driver's socket in a folder that is short enough."""
     config = {
         "clusters": [{"name": "c", "cluster": {"server": url, "insecure-skip-tls-verify": True}}],
@@ -184,4 +184,4 @@ async def staged(url: str, token: str, ns: str) -> AsyncIterator[Stage]:
         file.write_text(json.dumps(config))
         driver = ScriptedDriver(f"unix://{folder}/csi.sock", topology_key=TOPOLOGY_KEY)
         async with driver.served(), Client.connect(kubeconfig.load(file)) as client:
-            yield Stage(client, ns, driver)
+            yield CapacityStage(client, ns, driver)

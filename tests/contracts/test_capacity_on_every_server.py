@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
 import pytest
-from capacity_rig import TOPOLOGY_KEY, Stage, said_by, staged
+from capacity_rig import TOPOLOGY_KEY, CapacityStage, said_by, staged
 from prometheus_client import CollectorRegistry
 
 from support.api_servers import ServerApi
@@ -32,12 +32,12 @@ GI = 1 << 30
 
 
 @pytest.fixture
-async def stage(api: ServerApi, ns: str) -> AsyncIterator[Stage]:
+async def stage(api: ServerApi, ns: str) -> AsyncIterator[CapacityStage]:
     async with staged(api.url, api.token, ns) as ready:
         yield ready
 
 
-async def test_each_segment_and_class_has_an_object_with_pools_and_their_sum(stage: Stage, api: ServerApi):
+async def test_each_segment_and_class_has_an_object_with_pools_and_their_sum(stage: CapacityStage, api: ServerApi):
     gold, pools = await stage.storage_class("gold", kind="gold"), await stage.storage_class()
     await stage.storage_class("at-once", delayed=False)
     a, b = await stage.node("a"), await stage.node("b")
@@ -77,7 +77,7 @@ async def test_each_segment_and_class_has_an_object_with_pools_and_their_sum(sta
         assert not has_field and annotated == "100Gi,200Gi"
 
 
-async def test_a_poll_writes_what_changed_and_only_that(stage: Stage):
+async def test_a_poll_writes_what_changed_and_only_that(stage: CapacityStage):
     await stage.storage_class()
     a, b = await stage.node("a"), await stage.node("b")
     stage.driver.report(a, "100Gi", "200Gi")
@@ -106,7 +106,7 @@ async def test_a_poll_writes_what_changed_and_only_that(stage: Stage):
         await eventually_async(lambda: stage.have_pools(1))
 
 
-async def test_after_a_volume_was_made_its_segment_is_asked_at_once_about_all_classes(stage: Stage):
+async def test_after_a_volume_was_made_its_segment_is_asked_at_once_about_all_classes(stage: CapacityStage):
     pools, _ = await stage.storage_class(), await stage.storage_class("gold", kind="gold")
     a, b = await stage.node("a"), await stage.node("b")
     stage.driver.report(a, "100Gi")
@@ -127,7 +127,7 @@ async def test_after_a_volume_was_made_its_segment_is_asked_at_once_about_all_cl
         assert sorted(stage.asked) == [(a, ""), (b, "")]
 
 
-async def test_of_a_volume_that_says_no_place_all_classes_of_its_capacity_group_are_asked_about(stage: Stage):
+async def test_of_a_volume_that_says_no_place_all_classes_of_its_capacity_group_are_asked_about(stage: CapacityStage):
     """Its node was cordoned or gone when it was deleted or moved: the pools that it left are those of all of them."""
     pools = await stage.storage_class(group="disks")
     await stage.storage_class("gold", kind="gold", group="disks")
@@ -143,7 +143,7 @@ async def test_of_a_volume_that_says_no_place_all_classes_of_its_capacity_group_
         assert sorted(stage.asked) == [(a, ""), (a, "gold"), (b, ""), (b, "gold")]
 
 
-async def test_figures_say_whose_volumes_they_include(stage: Stage):
+async def test_figures_say_whose_volumes_they_include(stage: CapacityStage):
     pools, a, b = await stage.storage_class(), await stage.node("a"), await stage.node("b")
     stage.driver.report(a, "100Gi")
     stage.driver.report(b, "100Gi")
@@ -160,7 +160,7 @@ async def test_figures_say_whose_volumes_they_include(stage: Stage):
         assert told == ["", "u1"]
 
 
-async def test_figures_that_include_more_volumes_than_are_named_say_until_when(stage: Stage):
+async def test_figures_that_include_more_volumes_than_are_named_say_until_when(stage: CapacityStage):
     """The volumes whose objects the server stamped before the newest one that was known when the driver was asked."""
     pools, a = await stage.storage_class(), await stage.node("a")
     async with stage.controller() as capacities:
@@ -193,7 +193,9 @@ async def test_figures_that_include_more_volumes_than_are_named_say_until_when(s
         await stage.client.delete(PersistentVolume, name)
 
 
-async def test_a_controller_that_starts_says_that_its_figures_include_the_volumes_that_were_made_lately(stage: Stage):
+async def test_a_controller_that_starts_says_that_its_figures_include_the_volumes_that_were_made_lately(
+    stage: CapacityStage,
+):
     """The one before it was killed: a scheduler that is told nothing would keep their room back for a minute."""
     pools, a, b = await stage.storage_class(), await stage.node("a"), await stage.node("b")
     place = {"matchExpressions": [{"key": TOPOLOGY_KEY, "operator": "In", "values": [a]}]}
@@ -217,7 +219,7 @@ async def test_a_controller_that_starts_says_that_its_figures_include_the_volume
 
 
 async def test_after_a_volume_was_rebuilt_elsewhere_its_new_place_and_its_class_are_asked_at_once(
-    stage: Stage,
+    stage: CapacityStage,
 ):
     pools, a, b = await stage.storage_class(), await stage.node("a"), await stage.node("b")
     stage.driver.report(a, "100Gi")
@@ -248,7 +250,7 @@ async def test_after_a_volume_was_rebuilt_elsewhere_its_new_place_and_its_class_
         await stage.client.delete(PersistentVolume, name)
 
 
-async def test_objects_follow_nodes_and_drivers_as_they_come_and_go(stage: Stage):
+async def test_objects_follow_nodes_and_drivers_as_they_come_and_go(stage: CapacityStage):
     await stage.storage_class()
     a = await stage.node("a")
     stage.driver.report(a, "100Gi")
@@ -271,7 +273,7 @@ async def test_objects_follow_nodes_and_drivers_as_they_come_and_go(stage: Stage
         await stage.until_published((a, "100Gi"))
 
 
-async def test_a_class_that_was_touched_or_made_again_is_asked_about_anew(stage: Stage):
+async def test_a_class_that_was_touched_or_made_again_is_asked_about_anew(stage: CapacityStage):
     pools = await stage.storage_class()
     a = await stage.node("a")
     stage.driver.report(a, "100Gi")
@@ -289,7 +291,7 @@ async def test_a_class_that_was_touched_or_made_again_is_asked_about_anew(stage:
         await stage.until_published()
 
 
-async def test_what_others_do_to_an_object_is_put_right(stage: Stage):
+async def test_what_others_do_to_an_object_is_put_right(stage: CapacityStage):
     await stage.storage_class()
     a = await stage.node("a")
     stage.driver.report(a, "100Gi")
@@ -315,7 +317,7 @@ async def test_what_others_do_to_an_object_is_put_right(stage: Stage):
         await stage.until_published((a, "100Gi"), (a, "100Gi"))
 
 
-async def test_duplicates_and_leftovers_go_and_what_is_not_ours_stays(stage: Stage):
+async def test_duplicates_and_leftovers_go_and_what_is_not_ours_stays(stage: CapacityStage):
     pools = await stage.storage_class()
     a = await stage.node("a")
     stage.driver.report(a, "100Gi")
@@ -360,7 +362,7 @@ async def test_duplicates_and_leftovers_go_and_what_is_not_ours_stays(stage: Sta
     assert {each.name: each.metadata.resource_version for each in await stage.objects()} == before
 
 
-async def test_a_driver_that_fails_keeps_its_objects_and_is_asked_again_after_growing_pauses(stage: Stage):
+async def test_a_driver_that_fails_keeps_its_objects_and_is_asked_again_after_growing_pauses(stage: CapacityStage):
     await stage.storage_class()
     a = await stage.node("a")
     stage.driver.report(a, "100Gi")
@@ -386,7 +388,7 @@ async def test_a_driver_that_fails_keeps_its_objects_and_is_asked_again_after_gr
         assert len(stage.asked) == 4
 
 
-async def test_writes_are_rationed_and_an_answer_that_had_to_wait_is_asked_for_again(stage: Stage):
+async def test_writes_are_rationed_and_an_answer_that_had_to_wait_is_asked_for_again(stage: CapacityStage):
     await stage.storage_class()
     a = await stage.node("a")
     stage.driver.report(a, total="100Gi")
@@ -405,7 +407,7 @@ async def test_writes_are_rationed_and_an_answer_that_had_to_wait_is_asked_for_a
         assert len(stage.asked) == 2
 
 
-async def test_with_the_gate_off_pools_that_were_published_stay_and_new_objects_get_none(stage: Stage):
+async def test_with_the_gate_off_pools_that_were_published_stay_and_new_objects_get_none(stage: CapacityStage):
     await stage.storage_class()
     a = await stage.node("a")
     stage.driver.report(a, "100Gi", "200Gi", total="123Gi", maximum="100Gi")
@@ -422,7 +424,7 @@ async def test_with_the_gate_off_pools_that_were_published_stay_and_new_objects_
         assert listed_pools(found[b, "50Gi"]) == ()
 
 
-async def test_on_a_node_its_one_segment_is_published_under_a_manager_of_its_own(stage: Stage):
+async def test_on_a_node_its_one_segment_is_published_under_a_manager_of_its_own(stage: CapacityStage):
     await stage.storage_class()
     a, b = await stage.node("a"), await stage.node("b")
     stage.driver.report(a, "100Gi")
@@ -436,7 +438,7 @@ async def test_on_a_node_its_one_segment_is_published_under_a_manager_of_its_own
     assert managers == {f"external-provisioner-{a}", f"external-provisioner-{b}"}
 
 
-async def test_a_driver_without_topology_has_one_object_for_the_whole_cluster(stage: Stage):
+async def test_a_driver_without_topology_has_one_object_for_the_whole_cluster(stage: CapacityStage):
     await stage.storage_class(delayed=False)
     stage.driver.report("", total="7Gi")
     async with stage.controller(for_immediate_binding=True, more={"fixed_segment": Segment()}):
@@ -445,7 +447,9 @@ async def test_a_driver_without_topology_has_one_object_for_the_whole_cluster(st
         assert topology is not None and topology.is_empty
 
 
-async def test_without_its_namespace_it_says_so_and_waits_for_it(stage: Stage, caplog: pytest.LogCaptureFixture):
+async def test_without_its_namespace_it_says_so_and_waits_for_it(
+    stage: CapacityStage, caplog: pytest.LogCaptureFixture
+):
     await stage.storage_class()
     a = await stage.node("a")
     stage.driver.report(a, "100Gi")

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_scheduler_volumes_on_every_server import SELECTED_NODE, Stage, scheduler
+from test_scheduler_volumes_on_every_server import SELECTED_NODE, SchedulerOnServer, scheduler
 
 from support.api_servers import ServerApi
 from support.http import Doc
 
 
-class NominationStage(Stage):
+class NominationStage(SchedulerOnServer):
     """A namespace whose pods may be told apart by importance, and whose every write is seen."""
 
     def pod_of(self, name: str, cpu: str, priority: str = "", **spec: Any) -> None:

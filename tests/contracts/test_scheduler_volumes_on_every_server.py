@@ -51,7 +51,7 @@ def scheduler(api: ServerApi, folder: Path, name: str) -> Iterator[RunningProgra
         process.wait(timeout=30)
 
 
-class Stage:
+class SchedulerOnServer:
     """One namespace with a node, a class and a driver of its own."""
 
     def __init__(self, api: ServerApi, ns: str, folder: Path) -> None:
@@ -120,7 +120,7 @@ class Stage:
 
 
 def test_claims_are_packed_into_pools_reserved_for_and_waited_for(api: ServerApi, ns: str, tmp_path: Path) -> None:
-    stage = Stage(api, ns, tmp_path)
+    stage = SchedulerOnServer(api, ns, tmp_path)
     first, second = f"{ns}-a", f"{ns}-b"
     # Two claims of 50 Gi: only the pools tell that they fit, for the object says that 60 Gi are free.
     stage.node(first, "60Gi,60Gi")

@@ -36,7 +36,7 @@ MOUNT = csi.VolumeCapability(
 )
 
 
-class Stage:
+class RebuildingStage:
     """An API server with two nodes, and a driver with a pool of 20Gi on each; the test plays everybody else."""
 
     def __init__(self, client: Client, folder: Path, requests: list[str]) -> None:
@@ -168,7 +168,7 @@ async def detach(driver: CsiClient, volume_id: str, node: str) -> None:
 
 
 @asynccontextmanager
-async def a_stage(gates: str = "") -> AsyncIterator[Stage]:
+async def a_stage(gates: str = "") -> AsyncIterator[RebuildingStage]:
     with tempfile.TemporaryDirectory(prefix="t") as name:
         folder, requests = Path(name), list[str]()
 
@@ -179,19 +179,19 @@ async def a_stage(gates: str = "") -> AsyncIterator[Stage]:
             serve_api(ServerSettings(data_dir=folder / "api", port=0, gates=Gates.parse(gates))) as server,
             Client.connect(kubeconfig.load(server.kubeconfig), on_request=note) as client,
         ):
-            stage = Stage(client, folder, requests)
+            stage = RebuildingStage(client, folder, requests)
             for node in ("node-1", "node-2"):
                 await stage.node(node)
             yield stage
 
 
 @pytest.fixture
-async def stage() -> AsyncIterator[Stage]:
+async def stage() -> AsyncIterator[RebuildingStage]:
     async with a_stage() as made:
         yield made
 
 
-async def staged(stage: Stage, volume_id: str, node: str) -> Path:
+async def staged(stage: RebuildingStage, volume_id: str, node: str) -> Path:
     """The volume as the kubelet of that node stages it."""
     path = stage.folder / f"staging-{node}"
     path.mkdir(exist_ok=True)
@@ -202,7 +202,7 @@ async def staged(stage: Stage, volume_id: str, node: str) -> Path:
     return path / "volume"
 
 
-async def unstaged(stage: Stage, volume_id: str, node: str) -> None:
+async def unstaged(stage: RebuildingStage, volume_id: str, node: str) -> None:
     async with stage.on(node) as driver:
         asked = csi.NodeUnstageVolumeRequest(
             volume_id=volume_id, staging_target_path=str(stage.folder / f"staging-{node}")
@@ -210,7 +210,7 @@ async def unstaged(stage: Stage, volume_id: str, node: str) -> None:
         await driver.unstage(asked)
 
 
-async def test_a_drained_node_lets_its_volume_go_and_the_next_node_has_all_of_it(stage: Stage) -> None:
+async def test_a_drained_node_lets_its_volume_go_and_the_next_node_has_all_of_it(stage: RebuildingStage) -> None:
     async with stage.driver() as driver:
         volume_id = await stage.provision(driver, "data")
         await attach(driver, volume_id, "node-1")
@@ -243,7 +243,7 @@ async def test_a_drained_node_lets_its_volume_go_and_the_next_node_has_all_of_it
         assert await stage.until_events("data", "AffinityUnset", "VolumeRebuilt", "AffinitySet") == told
 
 
-async def test_without_attaching_staging_elsewhere_rebuilds(stage: Stage) -> None:
+async def test_without_attaching_staging_elsewhere_rebuilds(stage: RebuildingStage) -> None:
     async with stage.driver() as driver:
         volume_id = await stage.provision(driver, "data")
         seen = await staged(stage, volume_id, "node-1")
@@ -256,7 +256,7 @@ async def test_without_attaching_staging_elsewhere_rebuilds(stage: Stage) -> Non
         await stage.until_affinity("data", confined_to("node-2"))
 
 
-async def test_a_node_that_takes_pods_again_has_its_volumes_back(stage: Stage) -> None:
+async def test_a_node_that_takes_pods_again_has_its_volumes_back(stage: RebuildingStage) -> None:
     async with stage.driver() as driver:
         await stage.provision(driver, "data")
         await stage.provision(driver, "other", node="node-2")
@@ -269,7 +269,7 @@ async def test_a_node_that_takes_pods_again_has_its_volumes_back(stage: Stage) -
         assert told[1][1] == 'The volume is on node "node-1", and pods that use it go there'
 
 
-async def test_a_node_that_is_deleted_lets_go_of_a_volume_that_is_still_attached_there(stage: Stage) -> None:
+async def test_a_node_that_is_deleted_lets_go_of_a_volume_that_is_still_attached_there(stage: RebuildingStage) -> None:
     async with stage.driver() as driver:
         volume_id = await stage.provision(driver, "data")
         await attach(driver, volume_id, "node-1")
@@ -282,7 +282,7 @@ async def test_a_node_that_is_deleted_lets_go_of_a_volume_that_is_still_attached
         assert told[0][1] == 'Node "node-1" is gone; the volume may be rebuilt elsewhere'
 
 
-async def place(stage: Stage, pod: str, claim: str, node: str) -> None:
+async def place(stage: RebuildingStage, pod: str, claim: str, node: str) -> None:
     """What the scheduler does with a pod that takes its claim's volume along: it selects the node, then binds."""
     await stage.select(claim, node)
     await stage.client.create_doc(
@@ -300,7 +300,7 @@ async def place(stage: Stage, pod: str, claim: str, node: str) -> None:
     )
 
 
-async def test_a_pod_that_was_sent_elsewhere_before_the_uncordon_gets_its_volume_there(stage: Stage) -> None:
+async def test_a_pod_that_was_sent_elsewhere_before_the_uncordon_gets_its_volume_there(stage: RebuildingStage) -> None:
     async with stage.driver(VirtualClock()) as driver:  # no binding under way is waited for: time stands still
         volume_id = await stage.provision(driver, "data")
         await stage.cordon("node-1")
@@ -313,7 +313,9 @@ async def test_a_pod_that_was_sent_elsewhere_before_the_uncordon_gets_its_volume
         await stage.until_events("pv-data", "AffinityUnset", "VolumeRebuilt", "AffinitySet")
 
 
-async def test_a_volume_waits_for_the_pod_that_was_sent_elsewhere_and_goes_home_when_that_is_gone(stage: Stage) -> None:
+async def test_a_volume_waits_for_the_pod_that_was_sent_elsewhere_and_goes_home_when_that_is_gone(
+    stage: RebuildingStage,
+) -> None:
     clock = VirtualClock()
 
     async def looks() -> int:
@@ -335,7 +337,9 @@ async def test_a_volume_waits_for_the_pod_that_was_sent_elsewhere_and_goes_home_
         await stage.until_events("pv-data", "AffinityUnset", "AffinitySet")
 
 
-async def test_a_binding_that_may_still_be_under_way_is_waited_for_before_a_volume_goes_home(stage: Stage) -> None:
+async def test_a_binding_that_may_still_be_under_way_is_waited_for_before_a_volume_goes_home(
+    stage: RebuildingStage,
+) -> None:
     clock = VirtualClock()
     async with stage.driver(clock) as driver:
         await stage.provision(driver, "chosen")
@@ -357,7 +361,7 @@ async def test_a_binding_that_may_still_be_under_way_is_waited_for_before_a_volu
         )  # no pod came of it
 
 
-async def test_a_volume_stays_with_the_pod_at_home_when_another_was_sent_elsewhere(stage: Stage) -> None:
+async def test_a_volume_stays_with_the_pod_at_home_when_another_was_sent_elsewhere(stage: RebuildingStage) -> None:
     """The Node went and came back with its pod; meanwhile a pod that shares the claim was sent to another."""
     clock = VirtualClock()
 
@@ -377,7 +381,7 @@ async def test_a_volume_stays_with_the_pod_at_home_when_another_was_sent_elsewhe
         await stage.until_events("pv-data", "AffinityUnset", "AffinitySet")
 
 
-async def test_a_volume_goes_home_when_there_is_no_room_where_its_pod_was_sent(stage: Stage) -> None:
+async def test_a_volume_goes_home_when_there_is_no_room_where_its_pod_was_sent(stage: RebuildingStage) -> None:
     """Its home takes pods again, and needs no room for it: the pod is turned away, and the next goes home."""
     clock = VirtualClock()
 
@@ -401,7 +405,7 @@ async def test_a_volume_goes_home_when_there_is_no_room_where_its_pod_was_sent(s
         await eventually_async(after_two_more_seconds, holds=lambda found: found == confined_to("node-1"))
 
 
-async def test_what_a_driver_missed_while_it_was_dead_is_put_right_when_it_starts(stage: Stage) -> None:
+async def test_what_a_driver_missed_while_it_was_dead_is_put_right_when_it_starts(stage: RebuildingStage) -> None:
     async with stage.driver() as driver:
         first = await stage.provision(driver, "first")
         await stage.provision(driver, "second")
@@ -419,7 +423,7 @@ async def test_what_a_driver_missed_while_it_was_dead_is_put_right_when_it_start
         await stage.until_affinity("second", confined_to("node-1"))
 
 
-async def test_a_volume_of_another_driver_is_left_alone_whatever_its_handle(stage: Stage) -> None:
+async def test_a_volume_of_another_driver_is_left_alone_whatever_its_handle(stage: RebuildingStage) -> None:
     async with stage.driver() as driver:
         volume_id = await stage.provision(driver, "data")
         foreign: Doc = {

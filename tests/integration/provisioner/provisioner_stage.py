@@ -54,7 +54,7 @@ servers = pytest.mark.parametrize("name", ["embedded", pytest.param("kube-apiser
 """For a test that runs on a `server` of each name."""
 
 
-class Stage:
+class ProvisionerStage:
     """A cluster with nodes and a class, and what tests ask about it."""
 
     def __init__(self, client: Client, driver: ScriptedDriver, address: str) -> None:
@@ -188,7 +188,7 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(*, has_topology: bool = True) -> AsyncIterator[Stage]:
+async def stage(*, has_topology: bool = True) -> AsyncIterator[ProvisionerStage]:
     """A fresh cluster: two nodes with 100 Gi each, and a class that waits for a consumer."""
     with short_folder() as folder:
         async with (
@@ -199,7 +199,7 @@ async def stage(*, has_topology: bool = True) -> AsyncIterator[Stage]:
 
 
 @asynccontextmanager
-async def staged(connection: ServerConnection, *, has_topology: bool = True) -> AsyncIterator[Stage]:
+async def staged(connection: ServerConnection, *, has_topology: bool = True) -> AsyncIterator[ProvisionerStage]:
     """The same on a server that runs already. A driver without topology has 100 Gi everywhere."""
     with short_folder() as folder:
         address = f"unix://{folder}/csi.sock"
@@ -209,7 +209,7 @@ async def staged(connection: ServerConnection, *, has_topology: bool = True) -> 
         if not has_topology:
             driver.free_bytes[""] = Quantity.parse("100Gi").value()
         async with driver.served(), Client.connect(connection) as client:
-            found = Stage(client, driver, address)
+            found = ProvisionerStage(client, driver, address)
             await found.node("node-1", "100Gi")
             await found.node("node-2", "100Gi")
             await found.storage_class()
@@ -217,7 +217,7 @@ async def staged(connection: ServerConnection, *, has_topology: bool = True) -> 
 
 
 @asynccontextmanager
-async def server(name: str, folder: Path, *, has_topology: bool = True) -> AsyncIterator[Stage]:
+async def server(name: str, folder: Path, *, has_topology: bool = True) -> AsyncIterator[ProvisionerStage]:
     """The stage on our API server, or on Kubernetes' own."""
     if name == "embedded":
         async with stage(has_topology=has_topology) as on:

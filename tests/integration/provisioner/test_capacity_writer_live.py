@@ -23,7 +23,7 @@ GI = 1 << 30
 QUESTION = WorkItem("pools", Segment.of({"node": "node-1"}))
 
 
-class Rig:
+class CapacityWriterRig:
     """A writer whose informer never says a word."""
 
     def __init__(self, client: Client, limit: TokenBucket | None = None) -> None:
@@ -45,15 +45,15 @@ class Rig:
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+async def rig(tmp_path: Path) -> AsyncIterator[CapacityWriterRig]:
     async with (
         serve(ServerSettings(data_dir=tmp_path, port=0)) as server,
         Client.connect(kubeconfig.load(server.kubeconfig)) as client,
     ):
-        yield Rig(client)
+        yield CapacityWriterRig(client)
 
 
-async def test_what_was_written_is_known_at_once_and_changed_on_top_of_that(rig: Rig):
+async def test_what_was_written_is_known_at_once_and_changed_on_top_of_that(rig: CapacityWriterRig):
     await rig.write(None, 5)
     (known,) = rig.published.about(QUESTION.key)
     again = await rig.write(known, 4)
@@ -63,21 +63,21 @@ async def test_what_was_written_is_known_at_once_and_changed_on_top_of_that(rig:
         await rig.write(known, 3)  # on top of what it was before
 
 
-async def test_what_somebody_deleted_before_anyone_was_told_is_found_out(rig: Rig):
+async def test_what_somebody_deleted_before_anyone_was_told_is_found_out(rig: CapacityWriterRig):
     made = await rig.write(None, 5)
     await rig.client.delete(CSIStorageCapacity, made.key)
     assert await rig.writer.confirmed(made) is None
     assert rig.published.about(QUESTION.key) == []
 
 
-async def test_what_is_already_gone_needs_no_deleting(rig: Rig):
+async def test_what_is_already_gone_needs_no_deleting(rig: CapacityWriterRig):
     made = await rig.write(None, 5)
     await rig.writer.delete(made)
     await rig.writer.delete(made)
     assert rig.published.about(QUESTION.key) == []
 
 
-async def test_a_later_object_of_the_same_name_is_not_deleted_for_its_predecessor(rig: Rig):
+async def test_a_later_object_of_the_same_name_is_not_deleted_for_its_predecessor(rig: CapacityWriterRig):
     made = await rig.write(None, 5)
     await rig.client.delete(CSIStorageCapacity, made.key)
     metadata = {"name": made.name, "namespace": "default"}
@@ -88,6 +88,6 @@ async def test_a_later_object_of_the_same_name_is_not_deleted_for_its_predecesso
     assert (await rig.client.get(CSIStorageCapacity, made.key)).uid != made.uid
 
 
-async def test_an_unchanged_answer_is_not_sent(rig: Rig):
+async def test_an_unchanged_answer_is_not_sent(rig: CapacityWriterRig):
     made = await rig.write(None, 5)
     assert await rig.write(made, 5) is made

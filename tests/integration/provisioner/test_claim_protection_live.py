@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 
 import pytest
-from provisioner_stage import KEY, Code, Stage, stage
+from provisioner_stage import KEY, Code, ProvisionerStage, stage
 
 from support.eventually import eventually_async
 from tonnage.client.http import Client
@@ -155,19 +155,19 @@ async def test_a_node_that_stays_away_is_taken_back_though_a_volume_may_have_bee
             await eventually_async(lambda: is_sent_nowhere(on, "data"))
 
 
-async def is_sent_nowhere(on: Stage, name: str) -> bool:
+async def is_sent_nowhere(on: ProvisionerStage, name: str) -> bool:
     return not (await on.get_claim(name)).selected_node
 
 
-async def asked_for(on: Stage, count: int) -> bool:
+async def asked_for(on: ProvisionerStage, count: int) -> bool:
     return len(on.driver.asked("CreateVolume")) >= count
 
 
-async def has_no_volumes(on: Stage) -> bool:
+async def has_no_volumes(on: ProvisionerStage) -> bool:
     return not on.driver.volumes
 
 
-async def is_let_go(on: Stage, name: str) -> bool:
+async def is_let_go(on: ProvisionerStage, name: str) -> bool:
     return FINALIZER not in (await on.get_claim(name)).metadata.finalizers
 
 

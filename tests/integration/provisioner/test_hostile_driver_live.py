@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from provisioner_stage import DRIVER, KEY, Code, Stage, server, servers, stage
+from provisioner_stage import DRIVER, KEY, Code, ProvisionerStage, server, servers, stage
 
 from support.eventually import eventually_async
 from tonnage.csi import csi_pb2 as csi
@@ -234,15 +234,15 @@ async def test_a_volume_that_is_said_to_have_grown_to_less_than_asked_keeps_its_
         await on.told("data", "VolumeResizeSuccessful")
 
 
-async def asked_times(on: Stage, times: int) -> bool:
+async def asked_times(on: ProvisionerStage, times: int) -> bool:
     return len(on.driver.asked("CreateVolume")) >= times
 
 
-async def is_deleted(on: Stage) -> bool:
+async def is_deleted(on: ProvisionerStage) -> bool:
     return bool(on.driver.asked("DeleteVolume")) and not on.driver.volumes
 
 
-async def is_gone(on: Stage, claim: str) -> bool:
+async def is_gone(on: ProvisionerStage, claim: str) -> bool:
     try:
         await on.get_claim(claim)
     except NotFound:

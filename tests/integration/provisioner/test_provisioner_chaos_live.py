@@ -7,7 +7,7 @@ import random
 from contextlib import suppress
 
 import pytest
-from provisioner_stage import Code, Stage, stage
+from provisioner_stage import Code, ProvisionerStage, stage
 
 from support.eventually import eventually_async
 from tonnage.csi import csi_pb2 as csi
@@ -66,7 +66,7 @@ async def test_every_claim_gets_one_volume_and_every_deleted_one_leaves_nothing(
             assert volume.spec.csi.volume_handle == on.driver.volumes[volume.name].volume_id
 
 
-async def play_scheduler_and_binder(on: Stage, rng: random.Random) -> None:
+async def play_scheduler_and_binder(on: ProvisionerStage, rng: random.Random) -> None:
     """Send every claim somewhere, again when that was taken back; bind what was made."""
     while True:
         for claim in (await on.client.list(PersistentVolumeClaim)).items:
@@ -79,7 +79,7 @@ async def play_scheduler_and_binder(on: Stage, rng: random.Random) -> None:
         await asyncio.sleep(0.02)
 
 
-async def volumes(on: Stage, count: int) -> None:
+async def volumes(on: ProvisionerStage, count: int) -> None:
     """Return when there are so many."""
 
     async def are_there() -> bool:
@@ -88,5 +88,5 @@ async def volumes(on: Stage, count: int) -> None:
     await eventually_async(are_there, within_s=60.0)
 
 
-async def is_count(on: Stage, count: int) -> bool:
+async def is_count(on: ProvisionerStage, count: int) -> bool:
     return len((await on.client.list(PersistentVolume)).items) == count

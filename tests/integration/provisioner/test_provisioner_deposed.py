@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from provisioner_stage import Stage, short_folder, staged
+from provisioner_stage import ProvisionerStage, short_folder, staged
 
 from support.eventually import eventually_async
 from tonnage.apiserver.server import ServerSettings, serve
@@ -33,7 +33,7 @@ class Stoppable(SystemClock):
         return super().monotonic() + self.ahead_s
 
 
-def changes(on: Stage) -> int:
+def changes(on: ProvisionerStage) -> int:
     return sum(len(on.driver.asked(call)) for call in CHANGES)
 
 

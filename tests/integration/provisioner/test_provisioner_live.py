@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from provisioner_stage import DRIVER, KEY, Code, Stage, stage
+from provisioner_stage import DRIVER, KEY, Code, ProvisionerStage, stage
 
 from support.eventually import eventually_async
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
@@ -288,14 +288,14 @@ def _is(holds: Callable[[], object]) -> Callable[[], Awaitable[object]]:
     return look
 
 
-def _claim_deleted(on: Stage, name: str) -> Callable[[], Awaitable[bool]]:
+def _claim_deleted(on: ProvisionerStage, name: str) -> Callable[[], Awaitable[bool]]:
     async def look() -> bool:
         return all(each.name != name for each in (await on.client.list(PersistentVolume)).items)
 
     return look
 
 
-async def _ask(on: Stage, claim: PersistentVolumeClaim, size: str) -> None:
+async def _ask(on: ProvisionerStage, claim: PersistentVolumeClaim, size: str) -> None:
     """Somebody edits the claim."""
     wanted = {"spec": {"resources": {"requests": {"storage": size}}}}
     await on.client.patch(PersistentVolumeClaim, claim.key, wanted)

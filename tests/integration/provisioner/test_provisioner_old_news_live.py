@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from provisioner_stage import DRIVER, KEY, Code, Stage, stage
+from provisioner_stage import DRIVER, KEY, Code, ProvisionerStage, stage
 
 from tonnage.client.cache import Cache
 from tonnage.client.recorder import Recorder
@@ -32,12 +32,12 @@ from tonnage.provisioner.volumes.resizer import ExpansionController
 GI = 1 << 30
 
 
-class Rig:
+class OldNewsRig:
     """The loops of a provisioner, moved by hand. `look` brings the caches up to date."""
 
     def __init__(
         self,
-        on: Stage,
+        on: ProvisionerStage,
         driver: CsiClient,
         driver_info: DriverInfo,
         recorder: Recorder,
@@ -73,9 +73,9 @@ class Rig:
         deployment = NodeDeployment(node_name="node-1", base_delay_s=0.0, max_delay_s=0.0)
         self.ownership = Ownership(context, deployment, self.preparation)
 
-    def restarted(self) -> Rig:
+    def restarted(self) -> OldNewsRig:
         """Another run of the program, which remembers nothing."""
-        return Rig(*self._parts)
+        return OldNewsRig(*self._parts)
 
     async def look(self) -> None:
         caches: tuple[Cache[Any], ...] = (self.classes, self.nodes, self.csi_nodes, self.volumes, self.claims)
@@ -91,12 +91,12 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig(options: ProvisionerOptions | None = None) -> AsyncIterator[Rig]:
+async def rig(options: ProvisionerOptions | None = None) -> AsyncIterator[OldNewsRig]:
     clock, rng = SystemClock(), random.Random(1)
     async with stage() as on, CsiClient(on.address, clock=clock, rng=rng) as driver:
         driver_info = await wait_for_driver(driver, with_node=False, clock=clock, rng=rng)
         async with Recorder(on.client, DRIVER, "test") as recorder:
-            yield Rig(on, driver, driver_info, recorder, options or ProvisionerOptions())
+            yield OldNewsRig(on, driver, driver_info, recorder, options or ProvisionerOptions())
 
 
 async def test_a_claim_whose_node_was_taken_back_is_not_tried_from_an_old_picture() -> None:
@@ -287,7 +287,7 @@ async def test_a_provisioner_of_a_full_node_does_not_take_a_claim() -> None:
         assert on.driver.asked("GetCapacity")[0].accessible_topology.segments[KEY] == "node-1"
 
 
-async def bound(by_hand: Rig) -> None:
+async def bound(by_hand: OldNewsRig) -> None:
     """A claim of 20 Gi that has its volume."""
     claim = await by_hand.on.claim("data", "20Gi", "node-1")
     await by_hand.look()

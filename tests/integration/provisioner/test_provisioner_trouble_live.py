@@ -9,7 +9,7 @@ from collections import deque
 from pathlib import Path
 
 import pytest
-from provisioner_stage import Code, Stage, short_folder, stage, staged
+from provisioner_stage import Code, ProvisionerStage, short_folder, stage, staged
 
 from support.eventually import eventually_async
 from support.http import free_port
@@ -157,7 +157,7 @@ async def test_the_command_says_ready_survives_a_kill_and_stops_in_order() -> No
             assert on.driver.free_bytes["node-1"] == 80 * GI
 
 
-async def command(on: Stage, path: Path) -> asyncio.subprocess.Process:
+async def command(on: ProvisionerStage, path: Path) -> asyncio.subprocess.Process:
     """`tonnage provisioner` as a process, once it is ready."""
     flags = ["--csi-address", on.address, "--kubeconfig", str(path), "--retry-interval-start=50ms"]
     process = await asyncio.create_subprocess_exec(
@@ -168,7 +168,7 @@ async def command(on: Stage, path: Path) -> asyncio.subprocess.Process:
     return process
 
 
-async def calls(on: Stage, count: int) -> None:
+async def calls(on: ProvisionerStage, count: int) -> None:
     """Return when the driver was asked so often for a volume."""
 
     async def are_made() -> bool:

@@ -10,7 +10,7 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
-from provisioner_stage import DRIVER, KEY, Stage, server, servers
+from provisioner_stage import DRIVER, KEY, ProvisionerStage, server, servers
 
 from support.eventually import eventually_async
 from tonnage.csi import csi_pb2 as csi
@@ -173,7 +173,7 @@ def told_as(places: list[dict[str, str]]) -> Callable[[csi.Volume], None]:
     return alter
 
 
-async def until_no_volume(on: Stage) -> None:
+async def until_no_volume(on: ProvisionerStage) -> None:
     async def are_gone() -> bool:
         return not (await on.client.list(PersistentVolume)).items
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from test_scheduler_volumes_live import CLAIMS, PODS, SELECTED_NODE, Doc, Stage
+from test_scheduler_volumes_live import CLAIMS, PODS, SELECTED_NODE, Doc, LiveScheduler
 
 from support.eventually import eventually
 from support.programs import RunningProgram, spawn
@@ -23,7 +23,7 @@ ELECTION = {
 }
 
 
-class NominationStage(Stage):
+class NominationStage(LiveScheduler):
     @contextmanager
     def placing(self, *flags: str, elects: bool = False, name: str = "scheduler") -> Iterator[RunningProgram]:
         """A `tonnage scheduler` process with these flags; ended at the end, if it still runs."""

@@ -43,7 +43,7 @@ leaderElection: {leaderElect: true, resourceName: tonnage}
 """
 
 
-class Stage:
+class TwoSchedulers:
     """A server with one node, and schedulers that are started on it."""
 
     def __init__(self, api: ApiClient, kubeconfig: Path, folder: Path, stack: ExitStack) -> None:
@@ -99,12 +99,12 @@ def _end(process: subprocess.Popen[bytes] | RunningProgram) -> None:
 
 
 @pytest.fixture(params=["embedded", "kube-apiserver"])
-def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TwoSchedulers]:
     with ExitStack() as stack:
         if request.param == "embedded":
             cluster = start_cluster(tmp_path / "data")
             stack.callback(cluster.stop)
-            yield Stage(cluster, cluster.kubeconfig, tmp_path, stack)
+            yield TwoSchedulers(cluster, cluster.kubeconfig, tmp_path, stack)
             return
         if not (ASSETS / "kube-apiserver").exists():
             pytest.skip("KUBEBUILDER_ASSETS names no folder with kube-apiserver")
@@ -123,10 +123,10 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
             )
         )
         kubeconfig.chmod(0o600)
-        yield Stage(api, kubeconfig, tmp_path, stack)
+        yield TwoSchedulers(api, kubeconfig, tmp_path, stack)
 
 
-def test_side_by_side_each_has_its_lease_and_its_pods(stage: Stage) -> None:
+def test_side_by_side_each_has_its_lease_and_its_pods(stage: TwoSchedulers) -> None:
     config = stage.folder / "beside.yaml"
     config.write_text(BESIDE)
     stage.kube_scheduler()
@@ -144,7 +144,9 @@ def test_side_by_side_each_has_its_lease_and_its_pods(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("ends_by", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
-def test_one_waits_for_the_lease_of_the_other_and_goes_on_from_there(stage: Stage, ends_by: signal.Signals) -> None:
+def test_one_waits_for_the_lease_of_the_other_and_goes_on_from_there(
+    stage: TwoSchedulers, ends_by: signal.Signals
+) -> None:
     first = stage.kube_scheduler(*QUICK)
     theirs = stage.wait(lambda: stage.holder("kube-scheduler"), "kube-scheduler to lead")
     second = stage.tonnage(*QUICK)

@@ -34,7 +34,7 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 HOSTNAME = "kubernetes.io/hostname"
 
 
-class Stage:
+class LiveScheduler:
     """A fresh server with a class, its driver, and whatever a test puts there."""
 
     def __init__(self, folder: Path, *, rebuilding: bool = False) -> None:
@@ -194,8 +194,8 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    stage = Stage(tmp_path)
+def stage(tmp_path: Path) -> Iterator[LiveScheduler]:
+    stage = LiveScheduler(tmp_path)
     yield stage
     stage.server.stop()
 
@@ -377,7 +377,7 @@ def test_the_ledger_admits_at_once_what_fits_and_is_rebuilt_after_a_restart(stag
 
 
 def test_a_volume_whose_node_is_gone_is_rebuilt_where_there_is_room(tmp_path):
-    stage = Stage(tmp_path, rebuilding=True)
+    stage = LiveScheduler(tmp_path, rebuilding=True)
     stage.node("a", "100Gi")
     stage.claim("data")
     stage.pod("before", "data")

@@ -23,7 +23,7 @@ NODES = ("n0", "n1", "n2")
 DELETED_AT = parse_rfc3339("2026-11-15T00:00:00Z")
 
 
-class World:
+class RacingAttachments:
     def __init__(self, pv: PersistentVolume) -> None:
         self.pv = pv
         self.name = unique_volume_name(DRIVER, "h")
@@ -79,7 +79,7 @@ class World:
 @given(st.integers(0, 2**32))
 def test_a_volume_of_one_node_is_published_on_one_and_arrives_where_it_is_needed(seed: int) -> None:
     rng = random.Random(seed)
-    world = World(volume("pv", handle="h"))
+    world = RacingAttachments(volume("pv", handle="h"))
     for _ in range(80):
         node = rng.choice(NODES)
         match rng.randrange(9):
@@ -116,7 +116,7 @@ def test_a_volume_of_one_node_is_published_on_one_and_arrives_where_it_is_needed
 @given(st.integers(0, 2**32))
 def test_a_volume_of_many_nodes_is_published_wherever_it_is_needed(seed: int) -> None:
     rng = random.Random(seed)
-    world = World(volume("pv", handle="h", modes=["ReadWriteMany"]))
+    world = RacingAttachments(volume("pv", handle="h", modes=["ReadWriteMany"]))
     for _ in range(40):
         world.pods = rng.sample(NODES, rng.randrange(len(NODES) + 1))
         node = rng.choice(NODES)

@@ -40,7 +40,7 @@ class Objects:
         return VolumeLookup(claim=lambda _: self.claim, volume=self.volumes.get, driver=lambda _: None)
 
 
-class World:
+class DeletedClaims:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.server = Objects({}, None, {})
@@ -172,7 +172,7 @@ class World:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_no_pod_has_a_volume_whose_claim_is_gone(seed: int):
-    world = World(seed)
+    world = DeletedClaims(seed)
     for _ in range(20_000):
         world.step()
         world.check()

@@ -40,7 +40,7 @@ ages_s = st.sampled_from([0, 20, 70, None])
 seldom = st.sampled_from([False] * 7 + [True])  # for what would undo most of what went before
 
 
-class World(RuleBasedStateMachine):
+class ReservationMachine(RuleBasedStateMachine):
     """Everything that can happen to claims, volumes, objects and nodes; those who watch are told by `happened`."""
 
     nodes_go = True

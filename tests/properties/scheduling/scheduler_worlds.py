@@ -201,7 +201,7 @@ class Maker:
 
 
 @dataclass
-class World:
+class DocumentedCluster:
     """The same cluster twice: as documents, and as columns."""
 
     make: Maker
@@ -233,8 +233,8 @@ class World:
         }
 
 
-def _made(seed: int, nodes: int, residents: int, holes: int) -> World:
-    world = World(Maker(seed))
+def _made(seed: int, nodes: int, residents: int, holes: int) -> DocumentedCluster:
+    world = DocumentedCluster(Maker(seed))
     names = [f"n{i}" for i in range(nodes)]
     for name in names:
         world.put_node(name)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scheduler_worlds import Maker, World, info_of
+from scheduler_worlds import DocumentedCluster, Maker, info_of
 
 from examples_tried import tries
 from tonnage.scheduling.cluster.columns import Ints, Rows, row_numbers
@@ -94,7 +94,7 @@ class Story:
     """A cluster and what happens to it."""
 
     def __init__(self, seed: int, nodes: int, *, plain: bool = False) -> None:
-        self.world = World(Maker(seed))
+        self.world = DocumentedCluster(Maker(seed))
         self.rng = self.world.make.rng
         self.lots = random.Random()
         self.plain = plain

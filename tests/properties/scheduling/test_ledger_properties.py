@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from ledger_model import LedgerModel
-from reservation_world import CLASS_OF, TIMEOUT_S, TOPOLOGIES, World, pod_names, seldom
+from reservation_world import CLASS_OF, TIMEOUT_S, TOPOLOGIES, ReservationMachine, pod_names, seldom
 
 from examples_tried import tries
 from tonnage.objects.core_v1 import Event, ObjectReference
@@ -23,7 +23,7 @@ from tonnage.testing.builders import pod
 from tonnage.testing.storage_builders import capacity, driver, storage_class
 
 
-class LedgerMachine(World):
+class LedgerMachine(ReservationMachine):
     def watch(self) -> None:
         self.ledger = add_indexes(self.cluster).index(Ledger)
         self.model = LedgerModel(self.cluster)

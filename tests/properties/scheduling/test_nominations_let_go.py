@@ -30,7 +30,7 @@ ZONES = ("", "1", "2")
 
 
 @dataclass(repr=False)
-class World:
+class NominatedEngine:
     """A cluster, its waiting pods, and who was bound where."""
 
     engine: Engine
@@ -84,7 +84,7 @@ class World:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> World:
+def worlds(draw: st.DrawFn) -> NominatedEngine:
     clock = VirtualClock()
     engine = Engine(default_configuration().profiles, clock=clock, rng=random.Random(draw(st.integers(0, 99))))
     count = draw(st.integers(1, 3))
@@ -92,7 +92,7 @@ def worlds(draw: st.DrawFn) -> World:
         node(f"n{i}", cpu=str(draw(st.integers(3, 6))), labels={"zone": draw(st.sampled_from("12"))})
         for i in range(count)
     ]
-    world = World(engine, clock, nodes, {}, {})
+    world = NominatedEngine(engine, clock, nodes, {}, {})
     made: list[Any] = list(nodes)
     for i in range(draw(st.integers(0, 3))):
         resident = pod(f"resident-{i}", cpu="1", on=f"n{draw(st.integers(0, count - 1))}")
@@ -116,7 +116,7 @@ def worlds(draw: st.DrawFn) -> World:
     return world
 
 
-def free_for(world: World, waiting: Pod, on: Node) -> int:
+def free_for(world: NominatedEngine, waiting: Pod, on: Node) -> int:
     """The CPUs of a node less those of pods there, and of gated pods that are nominated to it and go first."""
     whole = on.status.allocatable["cpu"].value()
     entitled = sum(
@@ -132,7 +132,7 @@ def free_for(world: World, waiting: Pod, on: Node) -> int:
     return whole - world.used(on.name) - entitled
 
 
-def fits_by_hand(world: World, waiting: Pod) -> list[str]:
+def fits_by_hand(world: NominatedEngine, waiting: Pod) -> list[str]:
     wanted = waiting.spec.node_selector.get("zone", "")
     return [
         each.name
@@ -142,7 +142,7 @@ def fits_by_hand(world: World, waiting: Pod) -> list[str]:
     ]
 
 
-def check(world: World) -> None:
+def check(world: NominatedEngine) -> None:
     for each in world.nodes:
         assert world.used(each.name) <= each.status.allocatable["cpu"].value()
     for waiting in world.pods.values():

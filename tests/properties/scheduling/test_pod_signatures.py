@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduler_twins import Doc
-from scheduler_worlds import World, info_of, worlds
+from scheduler_worlds import DocumentedCluster, info_of, worlds
 
 from examples_tried import tries
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -34,7 +34,7 @@ PLUGINS: tuple[Plugin, ...] = (
 )
 
 
-def answers(plugin: Plugin, pod: PodInfo, world: World) -> Any:
+def answers(plugin: Plugin, pod: PodInfo, world: DocumentedCluster) -> Any:
     """Everything a plugin says to a pod about the nodes of a world."""
     cycle, rows = Cycle(pod, world.cluster), world.cluster.all_rows
     told: list[Any] = []
@@ -82,7 +82,7 @@ PARTS = (
 
 @settings(max_examples=tries(300), deadline=None)
 @given(worlds, st.sampled_from(PARTS))
-def test_who_is_told_apart_has_another_signature(world: World, part: str) -> None:
+def test_who_is_told_apart_has_another_signature(world: DocumentedCluster, part: str) -> None:
     one, other = world.make.pod("one"), world.make.pod("other")
     other["spec"]["nodeName"] = world.make.rng.choice(("", "n0", "ghost"))
     before, after = info_of(one), info_of(exchanged(one, other, part))
@@ -95,6 +95,6 @@ def test_who_is_told_apart_has_another_signature(world: World, part: str) -> Non
 
 @settings(max_examples=tries(50), deadline=None)
 @given(worlds)
-def test_an_image_tells_nobody_apart(world: World) -> None:
+def test_an_image_tells_nobody_apart(world: DocumentedCluster) -> None:
     one, other = world.make.pod("one"), world.make.pod("other")
     assert info_of(one).signature == info_of(exchanged(one, other, "image")).signature

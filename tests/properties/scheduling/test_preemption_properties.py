@@ -50,7 +50,7 @@ def preemptions() -> tuple[Decider, Preemption, Preemption]:
     return deciders[0], quick, slow
 
 
-class World:
+class CrowdedCluster:
     """A cluster to which things happen by lot, and the facts behind it."""
 
     def __init__(self, seed: int, nodes: int, pods: int) -> None:
@@ -220,7 +220,7 @@ def picture(cluster: Cluster) -> Any:
 @settings(max_examples=tries(250), deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 5), st.integers(0, 25))
 def test_by_sums_by_trying_and_by_the_twin_the_same_pods_have_to_go(seed: int, nodes: int, pods: int) -> None:
-    world = World(seed, nodes, pods)
+    world = CrowdedCluster(seed, nodes, pods)
     decider, quick, slow = preemptions()
     for number in range(6):
         asking = world.asking(number)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
-from reservation_world import CLASS_OF, TIMEOUT_S, World, pod_names
+from reservation_world import CLASS_OF, TIMEOUT_S, ReservationMachine, pod_names
 
 from examples_tried import tries
 from tonnage.objects.core_v1 import PersistentVolumeClaim
@@ -109,7 +109,7 @@ def _is_bound(now: PersistentVolumeClaim | None) -> bool:
     return now is not None and now.is_bound
 
 
-class ReservationsMachine(World):
+class ReservationsMachine(ReservationMachine):
     nodes_go = (
         False  # only where a volume that is rebuilt has arrived depends on them, and that is another test's affair
     )

@@ -14,7 +14,7 @@ import pytest
 import scheduler_twins as twins
 from hypothesis import given, settings
 from scheduler_twins import Doc, NodeInfo, Refusal
-from scheduler_worlds import FPGA, GPU, HUGE, World, info_of, worlds
+from scheduler_worlds import FPGA, GPU, HUGE, DocumentedCluster, info_of, worlds
 
 from examples_tried import tries
 from tonnage.objects.codec import convert
@@ -49,7 +49,7 @@ RESOURCES = ("cpu", "memory", "ephemeral-storage", GPU, HUGE, "nobody.example/ha
 # -- asking -----------------------------------------------------------------------------------------------------------
 
 
-def some_rows(world: World) -> list[Rows]:
+def some_rows(world: DocumentedCluster) -> list[Rows]:
     """All rows; one as a slice; some in any order, holes among them."""
     size, rng = world.cluster.size, world.make.rng
     row = rng.randrange(size)
@@ -67,7 +67,7 @@ def told(judgement: Judgement | None, place: int) -> tuple[set[str], bool] | Non
 
 
 def assert_same_verdicts(
-    plugin: FilterPlugin, twin: Callable[[Doc, NodeInfo], Refusal | None], world: World, pod: Doc
+    plugin: FilterPlugin, twin: Callable[[Doc, NodeInfo], Refusal | None], world: DocumentedCluster, pod: Doc
 ) -> None:
     cycle = Cycle(info_of(pod), world.cluster)
     expected = {name: twin(pod, info) for name, info in world.infos().items()}
@@ -83,7 +83,7 @@ def assert_same_verdicts(
                 assert told(judgement, place) == (refusal and (set(refusal[0]), refusal[1])), name
 
 
-def scored(plugin: ScorePlugin, world: World, pod: Doc) -> tuple[list[str], list[int], list[int]] | None:
+def scored(plugin: ScorePlugin, world: DocumentedCluster, pod: Doc) -> tuple[list[str], list[int], list[int]] | None:
     """(nodes, scores, normalised scores) of some feasible nodes; None when PreScore skips."""
     rng, cluster = world.make.rng, world.cluster
     feasible = rng.sample(sorted(world.nodes), rng.randint(1, len(world.nodes)))
@@ -119,7 +119,7 @@ def scored(plugin: ScorePlugin, world: World, pod: Doc) -> tuple[list[str], list
 )
 @modest
 @given(world=worlds)
-def test_verdicts_equal_those_of_the_twin(plugin: FilterPlugin, twin: Any, world: World) -> None:
+def test_verdicts_equal_those_of_the_twin(plugin: FilterPlugin, twin: Any, world: DocumentedCluster) -> None:
     pod = world.make.pod("incoming")
     pod["spec"]["nodeName"] = world.make.rng.choice(("", "n0", "n1", "ghost"))
     assert_same_verdicts(plugin, twin, world, pod)
@@ -127,7 +127,7 @@ def test_verdicts_equal_those_of_the_twin(plugin: FilterPlugin, twin: Any, world
 
 @modest
 @given(worlds)
-def test_ignored_resources_are_not_guarded_if_they_are_extended(world: World) -> None:
+def test_ignored_resources_are_not_guarded_if_they_are_extended(world: DocumentedCluster) -> None:
     rng = world.make.rng
     ignored = frozenset(rng.sample((GPU, FPGA, HUGE, "cpu"), rng.randint(0, 2)))
     groups = frozenset(rng.sample(("example.com", "other.example", HUGE), rng.randint(0, 2)))
@@ -138,7 +138,7 @@ def test_ignored_resources_are_not_guarded_if_they_are_extended(world: World) ->
 
 @modest
 @given(worlds)
-def test_the_operators_affinity_comes_before_the_pods(world: World) -> None:
+def test_the_operators_affinity_comes_before_the_pods(world: DocumentedCluster) -> None:
     added, pod = world.make.node_affinity(), world.make.pod("incoming")
     plugin = NodeAffinity(convert(Affinity, added))
     assert_same_verdicts(plugin, lambda pod, info: twins.node_affinity(pod, info, added), world, pod)
@@ -146,7 +146,7 @@ def test_the_operators_affinity_comes_before_the_pods(world: World) -> None:
 
 @modest
 @given(worlds)
-def test_names_in_the_required_terms_narrow_the_race(world: World) -> None:
+def test_names_in_the_required_terms_narrow_the_race(world: DocumentedCluster) -> None:
     pod = world.make.pod("incoming")
     answer = NodeAffinity().pre_filter(Cycle(info_of(pod), world.cluster))
     names = twins.names_asked_for(pod)
@@ -165,7 +165,7 @@ def test_names_in_the_required_terms_narrow_the_race(world: World) -> None:
 
 @modest
 @given(worlds)
-def test_preferences_are_weighed_as_the_twin_weighs_them(world: World) -> None:
+def test_preferences_are_weighed_as_the_twin_weighs_them(world: DocumentedCluster) -> None:
     added, pod = world.make.node_affinity(), world.make.pod("incoming")
     found = scored(NodeAffinity(convert(Affinity, added)), world, pod)
     infos = world.infos()
@@ -180,7 +180,7 @@ def test_preferences_are_weighed_as_the_twin_weighs_them(world: World) -> None:
 
 @modest
 @given(worlds)
-def test_soft_taints_cost_what_they_cost_the_twin(world: World) -> None:
+def test_soft_taints_cost_what_they_cost_the_twin(world: DocumentedCluster) -> None:
     pod = world.make.pod("incoming")
     found = scored(TaintToleration(), world, pod)
     assert found is not None
@@ -191,7 +191,7 @@ def test_soft_taints_cost_what_they_cost_the_twin(world: World) -> None:
     assert final == twins.default_normalize(expected, reverse=True)
 
 
-def chosen_resources(world: World) -> tuple[tuple[str, int], ...]:
+def chosen_resources(world: DocumentedCluster) -> tuple[tuple[str, int], ...]:
     rng = world.make.rng
     if rng.random() < 0.4:
         return CPU_AND_MEMORY
@@ -201,7 +201,7 @@ def chosen_resources(world: World) -> tuple[tuple[str, int], ...]:
 @pytest.mark.parametrize("strategy", ["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"])
 @modest
 @given(world=worlds)
-def test_allocation_scores_equal_those_of_the_twin(strategy: str, world: World) -> None:
+def test_allocation_scores_equal_those_of_the_twin(strategy: str, world: DocumentedCluster) -> None:
     rng, pod, resources = world.make.rng, world.make.pod("incoming"), chosen_resources(world)
     points = sorted(rng.sample(range(101), rng.randint(1, 4)))
     shape = tuple((point, rng.randint(0, 10)) for point in points)
@@ -217,7 +217,7 @@ def test_allocation_scores_equal_those_of_the_twin(strategy: str, world: World) 
 
 @modest
 @given(worlds)
-def test_balance_equals_that_of_the_twin(world: World) -> None:
+def test_balance_equals_that_of_the_twin(world: DocumentedCluster) -> None:
     pod, resources = world.make.pod("incoming"), chosen_resources(world)
     found = scored(NodeResourcesBalancedAllocation(resources), world, pod)
     infos = world.infos()
@@ -230,7 +230,7 @@ def test_balance_equals_that_of_the_twin(world: World) -> None:
 
 @modest
 @given(worlds)
-def test_image_scores_equal_those_of_the_twin(world: World) -> None:
+def test_image_scores_equal_those_of_the_twin(world: DocumentedCluster) -> None:
     plugin, pod = ImageLocality(), world.make.pod("incoming")
     for _ in range(3):  # from the second time on the scores lie ready, unless the nodes have changed
         found = scored(plugin, world, pod)

@@ -116,7 +116,7 @@ def twin(claims: list[PersistentVolumeClaim], volumes: list[PersistentVolume], o
 # -- worlds -----------------------------------------------------------------------------------------------------------
 
 
-class World:
+class StaticVolumesCluster:
     """A cluster to which things happen, by lot."""
 
     def __init__(self, seed: int) -> None:
@@ -235,7 +235,7 @@ class World:
 @modest
 @given(seed=st.integers(0, 2**32))
 def test_every_node_gives_the_claims_what_it_would_give_them_alone(seed: int) -> None:
-    world = World(seed)
+    world = StaticVolumesCluster(seed)
     cluster = world.cluster
     static = cluster.index(StaticVolumes)
     for _ in range(10):
@@ -262,7 +262,7 @@ def test_every_node_gives_the_claims_what_it_would_give_them_alone(seed: int) ->
 @given(seed=st.integers(0, 2**32))
 def test_a_match_names_volumes_as_decisions_see_them_now(seed: int) -> None:
     """Not an older version of one, which could not be assumed."""
-    world = World(seed)
+    world = StaticVolumesCluster(seed)
     static = world.cluster.index(StaticVolumes)
     for _ in range(5):
         world.happen()

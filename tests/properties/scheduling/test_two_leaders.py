@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from two_leaders_world import World
+from two_leaders_world import TwoLeaders
 
 from examples_tried import tries
 
@@ -15,8 +15,8 @@ ACTS = ("stop", "go on", "cut", "mend", "deafen", "stick", "unstick", "hold", "r
 STEPS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(ACTS), st.integers(0, 25)), min_size=3, max_size=12)
 
 
-async def live_through(acts: list[tuple[str, str, int]], *, fences: bool, may_hold: bool) -> World:
-    world = World(fences=fences)
+async def live_through(acts: list[tuple[str, str, int]], *, fences: bool, may_hold: bool) -> TwoLeaders:
+    world = TwoLeaders(fences=fences)
     machines = {name: world.machine(name) for name in "ab"}
     world.add_pods(16, priority=0, with_volume=False)
     world.add_pods(6, priority=0, with_volume=True)

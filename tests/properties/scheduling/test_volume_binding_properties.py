@@ -69,7 +69,7 @@ PROVISIONERS = {
 HOST = "kubernetes.io/hostname"
 
 
-class World:
+class StorageCluster:
     """A cluster to which things happen by lot, and a plugin that judges it."""
 
     def __init__(self, seed: int) -> None:
@@ -534,7 +534,7 @@ def as_judged(outcome: Outcome) -> tuple[Any, ...]:
     )
 
 
-def ask(world: World, pod: PodInfo) -> tuple[Cycle, dict[str, Outcome]]:
+def ask(world: StorageCluster, pod: PodInfo) -> tuple[Cycle, dict[str, Outcome]]:
     """Ask the plugin in every form and compare with the twin."""
     cluster, plugin = world.cluster, world.plugin
     cycle = Cycle(pod, cluster)
@@ -558,7 +558,7 @@ def ask(world: World, pod: PodInfo) -> tuple[Cycle, dict[str, Outcome]]:
     return cycle, outcomes
 
 
-def compare_scores(world: World, cycle: Cycle, seen: Seen, outcomes: dict[str, Outcome]) -> None:
+def compare_scores(world: StorageCluster, cycle: Cycle, seen: Seen, outcomes: dict[str, Outcome]) -> None:
     plugin, rows = world.plugin, np.array([world.cluster.row_of[name] for name in outcomes], dtype=np.intp)
     cycle.feasible = rows
     shape = tuple((at, 10 * score) for at, score in world.shape)
@@ -584,7 +584,7 @@ def test_every_node_is_judged_and_scored_as_the_twin_does(seed: int) -> None:
 
 def tell(seed: int, steps: int = 12) -> set[str]:
     """A story; what happened in it that is worth having happened."""
-    world = World(seed)
+    world = StorageCluster(seed)
     met = {str(world.mode) if world.rules.is_joint else "gate off"}
     for step in range(steps):
         world.happen()
@@ -619,7 +619,7 @@ def test_the_stories_are_worth_telling() -> None:
 
 def tell_of_bound_claims(seed: int, steps: int = 12) -> Counter[str]:
     """No driver rebuilds: a pod whose claims are all bound fits the same nodes with and without the gate."""
-    world = World(seed)
+    world = StorageCluster(seed)
     letter = VolumeBinding(Gates().with_(CSIStorageCapacityV2=False), VolumeBindingArgs(), StorageCapacityArgs())
     ours = VolumeBinding(Gates(), VolumeBindingArgs(), StorageCapacityArgs(reservation=Reservation.LEDGER))
     storage, met = world.cluster.storage, Counter[str]()
@@ -656,7 +656,7 @@ def test_the_stories_of_bound_claims_are_worth_telling() -> None:
 
 def tell_of_groups(seed: int, steps: int = 10) -> Counter[str]:
     """Pods come with claims of two classes, which share their pools mostly; by what became of them."""
-    world = World(seed)
+    world = StorageCluster(seed)
     rng, met = world.rng, Counter[str]()
     for step in range(steps):
         world.happen()
@@ -747,7 +747,7 @@ def decider(plugin: VolumeBinding, lots: random.Random) -> Decider:
 @given(seed=st.integers(0, 2**32))
 def test_a_decider_that_remembers_decides_as_a_fresh_one(seed: int) -> None:
     """Pods come with claims of their own, of few kinds, so that many of them are alike."""
-    world = World(seed)
+    world = StorageCluster(seed)
     rng = world.rng
     lots = random.Random()
     remembering = decider(world.plugin, lots)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from test_waking_strands_nobody import EVENTS, NODES, OFTEN, World, play_in
+from test_waking_strands_nobody import EVENTS, NODES, OFTEN, WokenEngine, play_in
 
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
@@ -20,7 +20,7 @@ from tonnage.testing.storage_builders import capacity, claim, pod_with, storage_
 GATED: Mapping[str, Any] = {"schedulingGates": [{"name": "wait"}]}
 
 
-class NominatedWorld(World):
+class NominatedWorld(WokenEngine):
     def waiting(self) -> list[Pod]:
         return [each for each in self.of(Pod) if not each.spec.node_name]
 

@@ -56,7 +56,7 @@ def _spread(app: str) -> dict[str, Any]:
     return {"topologySpreadConstraints": [constraint]}
 
 
-class World(InformedEngine):
+class WokenEngine(InformedEngine):
     """A small cluster, and what may happen in it."""
 
     def __init__(self, seed: int, reservation: str, *, binds_later: bool = False) -> None:
@@ -314,8 +314,8 @@ class World(InformedEngine):
         return [each.name for each in waiting if self.engine.explain(each).schedulable]
 
 
-EVENTS: dict[str, Callable[[World], None]] = {
-    name: getattr(World, name)
+EVENTS: dict[str, Callable[[WokenEngine], None]] = {
+    name: getattr(WokenEngine, name)
     for name in (
         "node_changes",
         "node_goes",
@@ -356,11 +356,11 @@ VOLUMES = (
 )
 
 
-def play(seed: int, reservation: str, steps: int, often: tuple[str, ...] = OFTEN) -> World:
-    return play_in(World(seed, reservation), seed, steps, (*EVENTS, *often))
+def play(seed: int, reservation: str, steps: int, often: tuple[str, ...] = OFTEN) -> WokenEngine:
+    return play_in(WokenEngine(seed, reservation), seed, steps, (*EVENTS, *often))
 
 
-def play_in(world: World, seed: int, steps: int, events: tuple[str, ...]) -> World:
+def play_in(world: WokenEngine, seed: int, steps: int, events: tuple[str, ...]) -> WokenEngine:
     rng = random.Random(seed)
     told: list[str] = []
     for _ in range(steps):
@@ -388,13 +388,13 @@ def test_nobody_waits_among_pods_that_are_all_different(seed: int, reservation: 
 @pytest.mark.parametrize("binds_later", [False, True])
 @pytest.mark.parametrize("seed", (*range(6), 17, 24))
 def test_nobody_waits_for_a_slot_or_a_label_that_is_there(seed: int, binds_later: bool) -> None:
-    world = World(seed, ("Object", "Ledger", "None")[seed % 3], binds_later=binds_later)
+    world = WokenEngine(seed, ("Object", "Ledger", "None")[seed % 3], binds_later=binds_later)
     play_in(world, seed, 40, VOLUMES)
 
 
 @pytest.mark.parametrize("reservation", ["Object", "Ledger", "None"])
 def test_capacity_that_grows_wakes_whoever_it_is_enough_for(reservation: str) -> None:
-    world = World(1, reservation)
+    world = WokenEngine(1, reservation)
     for name in NODES[:3]:
         world.put(node(name, cpu="64"), csi_node(name, {DRIVER: 100}), capacity("fast", name, "0"))
     for gi in range(1, 13):
@@ -412,7 +412,7 @@ def test_capacity_that_grows_wakes_whoever_it_is_enough_for(reservation: str) ->
 @pytest.mark.parametrize("copies", [1, 3])
 def test_a_class_that_became_another_drivers_is_looked_at_for_that_ones_slots(copies: int, is_seen_to_go: bool) -> None:
     """It goes and comes back before anybody is tried, and the pods that wait are as many and as alike as before."""
-    world = World(1, "None")
+    world = WokenEngine(1, "None")
     for name in NODES[:3]:
         world.put(node(name, cpu="64"), csi_node(name, {DRIVER: 0, SLOW: 0}), capacity("slow", name, "100Gi"))
     for number in range(copies):
@@ -430,7 +430,7 @@ def test_a_class_that_became_another_drivers_is_looked_at_for_that_ones_slots(co
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(300, 360))
 def test_nobody_waits_for_a_slot_or_a_label_that_is_there_at_length(seed: int) -> None:
-    world = World(seed, ("Object", "Ledger", "None")[seed % 3], binds_later=seed % 2 == 0)
+    world = WokenEngine(seed, ("Object", "Ledger", "None")[seed % 3], binds_later=seed % 2 == 0)
     play_in(world, seed, 80, VOLUMES)
 
 

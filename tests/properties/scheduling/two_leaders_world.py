@@ -59,7 +59,7 @@ class Gone(NamedTuple):
     key: str
 
 
-class World:
+class TwoLeaders:
     """The server, and what is true. `fences` is whether it looks at the lease a write was made under."""
 
     def __init__(self, *, fences: bool = True) -> None:
@@ -201,7 +201,7 @@ class World:
 class Machine:
     """One process after another on one machine: who loses the lease ends, and is started again."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: TwoLeaders, name: str) -> None:
         self.world = world
         self.name = name
         self.is_cut = False

@@ -24,7 +24,7 @@ from tonnage.objects.document import encode
 
 
 @dataclass
-class World:
+class InformerRig:
     """A server, a client on virtual time, an informer of ConfigMaps, and what its handlers heard."""
 
     server: MemoryServer = field(default_factory=MemoryServer)
@@ -74,8 +74,8 @@ def word(found: ConfigMap) -> str:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    world = World()
+async def world() -> AsyncIterator[InformerRig]:
+    world = InformerRig()
     yield world
     await world.informer.stop()
 
@@ -376,7 +376,7 @@ async def test_selection_and_namespace_are_asked_of_the_server():
 
 
 async def test_informers_are_shared_and_live_together():
-    world = World()
+    world = InformerRig()
     world.put("a")
     informers = Informers(world.client)
     config_maps, nodes = informers.of(ConfigMap), informers.of(Node)
@@ -391,7 +391,7 @@ async def test_informers_are_shared_and_live_together():
 
 
 async def test_who_waits_too_long_is_told_what_is_in_the_way():
-    world = World()
+    world = InformerRig()
     world.server.is_away = True
     informers = Informers(world.client)
     informers.of(ConfigMap)
@@ -444,7 +444,7 @@ ACTS = st.lists(
 @given(ACTS, st.integers(0, 2**16), st.booleans())
 def test_whatever_happens_handlers_hear_a_true_story(acts, seed, watch_list):
     async def run() -> None:
-        world = World()
+        world = InformerRig()
         server = world.server
         world.client.rng.seed(seed)
         server.watch_list = "yes" if watch_list else "refused"

@@ -26,7 +26,7 @@ LEASE = "kube-system/tonnage"
 class Candidate:
     """A program that wants to lead, with its own way to the server, which can be cut off."""
 
-    world: World
+    world: LeaderRig
     name: str
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -80,7 +80,7 @@ class Wire:
     async def close(self) -> None: ...
 
 
-class World:
+class LeaderRig:
     def __init__(self) -> None:
         self.server = MemoryServer()
         self.clock = VirtualClock()
@@ -108,7 +108,7 @@ class World:
 
 @pytest.fixture
 async def world():
-    world = World()
+    world = LeaderRig()
     yield world
     await world.end()
 
@@ -342,7 +342,7 @@ def test_times_that_cannot_work_are_refused(options, told):
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["cut", "mend", "kill", "end"]), st.integers(0, 20))))
 def test_whatever_happens_two_never_lead_at_once(acts):
     async def run() -> None:
-        world = World()
+        world = LeaderRig()
         for name in "abc":
             world.candidate(name)
         for name, act, seconds in acts:

@@ -21,7 +21,7 @@ POD = Pod(metadata=PodMeta(namespace="shop", name="db-0", uid="u1", resource_ver
 NODE = Node(metadata=ObjectMeta(name="n1", uid="u2", resource_version="9"))
 
 
-class World:
+class RecorderRig:
     def __init__(self) -> None:
         self.server = MemoryServer()
         self.clock = VirtualClock()
@@ -45,7 +45,7 @@ class World:
 
 @pytest.fixture
 async def world():
-    world = World()
+    world = RecorderRig()
     yield world
     world.server.is_away = False
     await world.recorder.stop()

@@ -20,7 +20,7 @@ PROM = {"username": "prom", "uid": "u1", "groups": ["system:authenticated"], "ex
 CUT = Disconnected("POST", "https://scripted", "cut", in_doubt=True)
 
 
-class Rig:
+class ReviewsRig:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.server = ScriptedServer()
@@ -32,7 +32,7 @@ class Rig:
 
 
 async def test_a_token_review_tells_the_user():
-    rig = Rig()
+    rig = ReviewsRig()
     assert await rig.reviews.user_of("good") == User("prom", "u1", ("system:authenticated",), {"scope": ("a",)})
     assert await rig.reviews.user_of("bad") is None
     assert rig.server.asked[0]["spec"] == {"token": "good"}
@@ -43,7 +43,7 @@ async def test_a_token_review_tells_the_user():
     [CUT, answer(500, {}), answer(504, {}), answer(429, {}), answer(503, {}, retry_after="1")],
 )
 async def test_what_is_likely_to_pass_is_asked_again(trouble):
-    rig = Rig()
+    rig = ReviewsRig()
     rig.server.next_answers = [trouble, trouble]
     asking = asyncio.create_task(rig.reviews.user_of("good"))
     await rig.clock.run_for(5.0)
@@ -52,7 +52,7 @@ async def test_what_is_likely_to_pass_is_asked_again(trouble):
 
 
 async def test_it_is_asked_five_times_and_not_more():
-    rig = Rig()
+    rig = ReviewsRig()
     rig.server.next_answers = [answer(500, {"message": "etcd is slow"})] * 9
     asking = asyncio.create_task(rig.reviews.user_of("good"))
     await rig.clock.run_for(30.0)
@@ -70,7 +70,7 @@ async def test_it_is_asked_five_times_and_not_more():
     ],
 )
 async def test_a_refusal_is_told_at_once(trouble, told):
-    rig = Rig()
+    rig = ReviewsRig()
     rig.server.next_answers = [trouble]
     with pytest.raises(ReviewFailed, match=told):
         await rig.reviews.user_of("good")
@@ -78,14 +78,14 @@ async def test_a_refusal_is_told_at_once(trouble, told):
 
 
 async def test_a_server_that_is_away_is_not_waited_for():
-    rig = Rig()
+    rig = ReviewsRig()
     rig.server.is_away = True
     with pytest.raises(ReviewFailed, match="connection refused"):
         await rig.reviews.user_of("good")
 
 
 async def test_answers_about_tokens_count_for_a_while_good_or_bad():
-    rig = Rig()
+    rig = ReviewsRig()
     for _ in range(3):
         assert (await rig.tokens.user_of("good")) is not None
         assert await rig.tokens.user_of("bad") is None
@@ -98,7 +98,7 @@ async def test_answers_about_tokens_count_for_a_while_good_or_bad():
 
 
 async def test_failures_are_not_remembered_and_tokens_are_not_kept():
-    rig = Rig()
+    rig = ReviewsRig()
     rig.server.is_away = True
     with pytest.raises(ReviewFailed):
         await rig.tokens.user_of("good")
@@ -109,14 +109,14 @@ async def test_failures_are_not_remembered_and_tokens_are_not_kept():
 
 
 async def test_requests_with_one_token_wait_for_one_question():
-    rig = Rig()
+    rig = ReviewsRig()
     found = await asyncio.gather(*(rig.tokens.user_of("good") for _ in range(20)))
     assert len(rig.server.asked) == 1
     assert {each.name for each in found if each is not None} == {"prom"}
 
 
 async def test_a_status_with_an_error_is_a_failure():
-    rig = Rig()
+    rig = ReviewsRig()
     rig.server.next_answers = [answer(201, {"status": {"error": "[invalid bearer token]"}})]
     with pytest.raises(ReviewFailed, match="invalid bearer token"):
         await rig.tokens.user_of("x")
@@ -124,7 +124,7 @@ async def test_a_status_with_an_error_is_a_failure():
 
 
 async def test_who_may_read_is_asked_with_path_and_verb_and_remembered():
-    rig = Rig()
+    rig = ReviewsRig()
     user = User("prom", "u1", ("g",), {"scope": ("a",)})
     for _ in range(3):
         assert (await rig.authorizer.may(user, "get", "/metrics")).allowed
@@ -146,20 +146,20 @@ async def test_who_may_read_is_asked_with_path_and_verb_and_remembered():
 
 
 async def test_administrators_are_not_asked_about():
-    rig = Rig()
+    rig = ReviewsRig()
     assert (await rig.authorizer.may(User("root", groups=("system:masters",)), "get", "/x")).allowed
     assert rig.server.asked == []
 
 
 async def test_both_yes_and_no_is_an_error():
-    rig = Rig()
+    rig = ReviewsRig()
     rig.server.next_answers = [answer(201, {"status": {"allowed": True, "denied": True}})]
     with pytest.raises(ReviewFailed, match="both allow and deny"):
         await rig.authorizer.may(NOBODY, "get", "/metrics")
 
 
 async def test_long_questions_are_not_kept():
-    rig = Rig()
+    rig = ReviewsRig()
     await rig.authorizer.may(NOBODY, "get", "/" + "x" * 20_000)
     assert len(rig.authorizer._known) == 0
 

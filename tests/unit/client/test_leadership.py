@@ -76,7 +76,7 @@ class Leader:
         return await self.client.create(node(name))
 
 
-class Stage:
+class LeadershipRig:
     def __init__(self) -> None:
         self.server, self.clock = MemoryServer(), VirtualClock()
         self.leaders: list[Leader] = []
@@ -96,7 +96,7 @@ class Stage:
 
 @pytest.fixture
 async def stage():
-    stage = Stage()
+    stage = LeadershipRig()
     yield stage
     for leader in stage.leaders:
         leader.task.cancel()

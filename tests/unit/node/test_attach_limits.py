@@ -33,7 +33,7 @@ class Idleness(NodeFaults):
         return self.idle
 
 
-class Rig:
+class AttachLimitsRig:
     """One node with one driver; `written` is every count that went into its CSINode."""
 
     def __init__(self, folder: Path, *, gate_on: bool = True) -> None:
@@ -89,10 +89,10 @@ class Rig:
         return self.registry.get_sample_value(name, {"driver_name": DRIVER, "trigger": trigger})
 
 
-def play(story: Callable[[Rig], Awaitable[None]], *, gate_on: bool = True) -> None:
+def play(story: Callable[[AttachLimitsRig], Awaitable[None]], *, gate_on: bool = True) -> None:
     async def stage() -> None:
         folder = Path(tempfile.mkdtemp(prefix="t"))
-        rig = Rig(folder, gate_on=gate_on)
+        rig = AttachLimitsRig(folder, gate_on=gate_on)
         try:
             async with rig.plugin.served():
                 await rig.drivers.poll()
@@ -106,7 +106,7 @@ def play(story: Callable[[Rig], Awaitable[None]], *, gate_on: bool = True) -> No
 
 
 def test_when_the_period_is_modified_the_updater_is_reconfigured():
-    async def story(rig: Rig) -> None:
+    async def story(rig: AttachLimitsRig) -> None:
         rig.period(60)
         await rig.advance(59.0)
         assert (rig.updater.running, rig.written) == ({DRIVER: 60}, [])
@@ -125,7 +125,7 @@ def test_when_the_period_is_modified_the_updater_is_reconfigured():
 
 
 def test_with_a_nil_period_the_updater_is_terminated():
-    async def story(rig: Rig) -> None:
+    async def story(rig: AttachLimitsRig) -> None:
         rig.period(10)
         await rig.advance(10.0)
         rig.period(None)
@@ -139,7 +139,7 @@ def test_with_a_nil_period_the_updater_is_terminated():
 
 
 def test_when_the_driver_is_not_installed_the_updater_is_terminated():
-    async def story(rig: Rig) -> None:
+    async def story(rig: AttachLimitsRig) -> None:
         rig.period(10)
         assert rig.updater.running == {DRIVER: 10}
         rig.remove_socket()
@@ -152,7 +152,7 @@ def test_when_the_driver_is_not_installed_the_updater_is_terminated():
 
 
 def test_when_the_driver_is_not_found_in_the_informer_the_updater_is_terminated():
-    async def story(rig: Rig) -> None:
+    async def story(rig: AttachLimitsRig) -> None:
         rig.period(10)
         rig.known.remove(DRIVER)
         await rig.advance(100.0)
@@ -162,7 +162,7 @@ def test_when_the_driver_is_not_found_in_the_informer_the_updater_is_terminated(
 
 
 def test_without_the_gate_there_are_no_updates():
-    async def story(rig: Rig) -> None:
+    async def story(rig: AttachLimitsRig) -> None:
         rig.period(10)
         await rig.advance(100.0)
         assert (rig.updater.running, rig.written) == ({}, [])
@@ -171,7 +171,7 @@ def test_without_the_gate_there_are_no_updates():
 
 
 def test_a_csi_driver_that_changes_in_other_ways_does_not_disturb_the_rhythm():
-    async def story(rig: Rig) -> None:
+    async def story(rig: AttachLimitsRig) -> None:
         rig.period(10)
         await rig.advance(6.0)
         rig.known.put(driver(nodeAllocatableUpdatePeriodSeconds=10, podInfoOnMount=True))
@@ -182,7 +182,7 @@ def test_a_csi_driver_that_changes_in_other_ways_does_not_disturb_the_rhythm():
 
 
 def test_a_driver_that_does_not_answer_keeps_its_last_value_and_is_asked_again_in_time():
-    async def story(rig: Rig) -> None:
+    async def story(rig: AttachLimitsRig) -> None:
         rig.period(10)
         rig.plugin.refuse("NodeGetInfo", grpc.StatusCode.INTERNAL, "not now")
         await rig.advance(10.0)
@@ -199,7 +199,7 @@ def test_a_driver_that_does_not_answer_keeps_its_last_value_and_is_asked_again_i
 
 
 def test_a_node_that_is_stopped_asks_nobody():
-    async def story(rig: Rig) -> None:
+    async def story(rig: AttachLimitsRig) -> None:
         rig.period(10)
         rig.faults.idle = True
         await rig.advance(20.0)
@@ -212,7 +212,7 @@ def test_a_node_that_is_stopped_asks_nobody():
 
 
 def test_an_attach_without_a_slot_updates_at_once_and_tries_again_after_a_pause_that_grows():
-    async def story(rig: Rig) -> None:
+    async def story(rig: AttachLimitsRig) -> None:
         rig.period(600)
         rig.plugin.max_volumes = 2
         rig.refusals = 2
@@ -231,7 +231,7 @@ def test_an_attach_without_a_slot_updates_at_once_and_tries_again_after_a_pause_
 
 
 def test_an_update_that_fails_for_good_is_given_up():
-    async def story(rig: Rig) -> None:
+    async def story(rig: AttachLimitsRig) -> None:
         rig.period(600)
         rig.plugin.refuse("NodeGetInfo", grpc.StatusCode.INTERNAL, "not now")
         asking = asyncio.create_task(rig.updater.update_now(DRIVER))
@@ -244,7 +244,7 @@ def test_an_update_that_fails_for_good_is_given_up():
 
 
 def test_an_update_that_the_server_does_not_take_is_not_pressed_and_is_told_once(caplog: pytest.LogCaptureFixture):
-    async def story(rig: Rig) -> None:
+    async def story(rig: AttachLimitsRig) -> None:
         rig.refusals, rig.refusal = 100, Invalid("spec.drivers: field is immutable")
         rig.period(10)
         assert await rig.updater.update_now(DRIVER) is False
@@ -262,7 +262,7 @@ def test_an_update_that_the_server_does_not_take_is_not_pressed_and_is_told_once
 
 
 def test_many_who_notice_together_ask_the_driver_once():
-    async def story(rig: Rig) -> None:
+    async def story(rig: AttachLimitsRig) -> None:
         rig.period(600)
         asked = len(rig.plugin.asked("NodeGetInfo"))
         await rig.clock.run_for(1.0)
@@ -276,7 +276,7 @@ def test_many_who_notice_together_ask_the_driver_once():
 
 
 def test_a_limit_that_cannot_be_written_leaves_the_node_out_of_step_until_it_is():
-    async def story(rig: Rig) -> None:
+    async def story(rig: AttachLimitsRig) -> None:
         def mismatched() -> float | None:
             return rig.registry.get_sample_value("tonnage_attach_limit_mismatch_nodes", {"driver_name": DRIVER})
 

@@ -8,7 +8,7 @@ from tonnage.node.attach_limits import FORGET_S, MAX_S, AttachRefusals
 DRIVER = "csi.example"
 
 
-class Rig:
+class AttachRefusalsRig:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.refusals = AttachRefusals(self.clock)
@@ -28,13 +28,13 @@ class Rig:
 
 
 def test_intervals_double_from_one_second_to_two_minutes() -> None:
-    rig = Rig()
+    rig = AttachRefusalsRig()
     waits_s = [rig.next_interval_s() for _ in range(10)]
     assert [round(each) for each in waits_s] == [0, 1, 2, 4, 8, 16, 32, 64, 120, 120]
 
 
 def test_pods_that_came_together_are_failed_together() -> None:
-    rig = Rig()
+    rig = AttachRefusalsRig()
     rig.advance(1.0)
     came_s = rig.clock.monotonic()
     rig.advance(1.0)
@@ -47,7 +47,7 @@ def test_pods_that_came_together_are_failed_together() -> None:
 
 
 def test_drivers_do_not_wait_for_each_other() -> None:
-    rig = Rig()
+    rig = AttachRefusalsRig()
     for _ in range(5):
         rig.next_interval_s()
     rig.advance(0.1)
@@ -55,7 +55,7 @@ def test_drivers_do_not_wait_for_each_other() -> None:
 
 
 def test_an_attach_that_succeeds_begins_anew() -> None:
-    rig = Rig()
+    rig = AttachRefusalsRig()
     for _ in range(5):
         rig.next_interval_s()
     rig.refusals.succeeded(DRIVER)
@@ -63,7 +63,7 @@ def test_an_attach_that_succeeds_begins_anew() -> None:
 
 
 def test_a_limit_that_changes_begins_anew_and_the_same_one_does_not() -> None:
-    rig = Rig()
+    rig = AttachRefusalsRig()
     rig.refusals.limit_is(DRIVER, 8)
     rig.next_interval_s()
     rig.refusals.limit_is(DRIVER, 8)
@@ -73,7 +73,7 @@ def test_a_limit_that_changes_begins_anew_and_the_same_one_does_not() -> None:
 
 
 def test_a_quiet_spell_begins_anew() -> None:
-    rig = Rig()
+    rig = AttachRefusalsRig()
     for _ in range(9):
         rig.next_interval_s()
     rig.advance(MAX_S + FORGET_S - 1)

@@ -28,7 +28,7 @@ from tonnage.objects.node_selectors import NOT_READY
 from tonnage.testing.builders import node
 
 
-class Stage:
+class NodeScalerRig:
     """A server, a clock that is moved by hand, and scalers that do what they are told."""
 
     def __init__(self, client: Client, clock: VirtualClock) -> None:
@@ -83,16 +83,16 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+async def stage(tmp_path: Path) -> AsyncIterator[NodeScalerRig]:
     clock = VirtualClock(datetime.now(UTC).replace(microsecond=0))
     async with (
         serve(ServerSettings(data_dir=tmp_path, port=0), clock=clock) as server,
         Client.connect(kubeconfig.load(server.kubeconfig)) as client,
     ):
-        yield Stage(client, clock)
+        yield NodeScalerRig(client, clock)
 
 
-async def test_a_node_comes_after_its_delay_and_is_ready_after_another(stage: Stage) -> None:
+async def test_a_node_comes_after_its_delay_and_is_ready_after_another(stage: NodeScalerRig) -> None:
     await stage.stuck("p")
 
     async def is_proposed() -> bool:
@@ -118,7 +118,9 @@ async def test_a_node_comes_after_its_delay_and_is_ready_after_another(stage: St
         assert await stage.nominated("p") == "burst-1"
 
 
-async def test_a_nomination_that_came_a_moment_ago_is_not_written_over_and_no_node_is_made(stage: Stage) -> None:
+async def test_a_nomination_that_came_a_moment_ago_is_not_written_over_and_no_node_is_made(
+    stage: NodeScalerRig,
+) -> None:
     await stage.stuck("p")
     async with stage.scaler() as scaler:
         await scaler.informers.stop()  # what it knows is old from now on
@@ -128,7 +130,7 @@ async def test_a_nomination_that_came_a_moment_ago_is_not_written_over_and_no_no
     assert await stage.nodes() == []
 
 
-async def test_a_pod_that_was_made_anew_is_another_pod(stage: Stage) -> None:
+async def test_a_pod_that_was_made_anew_is_another_pod(stage: NodeScalerRig) -> None:
     await stage.stuck("p")
     async with stage.scaler() as scaler:
         await scaler.informers.stop()
@@ -138,7 +140,7 @@ async def test_a_pod_that_was_made_anew_is_another_pod(stage: Stage) -> None:
     assert (await stage.nominated("p"), await stage.nodes()) == ("", [])
 
 
-async def test_two_scalers_of_one_pool_make_each_node_once(stage: Stage) -> None:
+async def test_two_scalers_of_one_pool_make_each_node_once(stage: NodeScalerRig) -> None:
     for name in ("a", "b", "c"):
         await stage.stuck(name)
     async with stage.scaler() as one, stage.scaler() as other:
@@ -147,7 +149,7 @@ async def test_two_scalers_of_one_pool_make_each_node_once(stage: Stage) -> None
         assert await stage.nodes() == ["burst-1", "burst-2"]
 
 
-async def test_when_no_node_can_be_made_proposals_are_taken_back_until_it_is_tried_again(stage: Stage) -> None:
+async def test_when_no_node_can_be_made_proposals_are_taken_back_until_it_is_tried_again(stage: NodeScalerRig) -> None:
     await stage.stuck("p")
     refused = template()
     refused["metadata"]["labels"] = {"disk": "no label's value!"}
@@ -171,7 +173,7 @@ async def test_when_no_node_can_be_made_proposals_are_taken_back_until_it_is_tri
         assert await stage.nodes() == []
 
 
-async def test_a_node_is_not_removed_when_somebody_was_nominated_to_it_a_moment_ago(stage: Stage) -> None:
+async def test_a_node_is_not_removed_when_somebody_was_nominated_to_it_a_moment_ago(stage: NodeScalerRig) -> None:
     await stage.stuck("p", cpu="5")
     async with stage.scaler(min_nodes=1, ready_s=0.0) as scaler:
 
@@ -192,7 +194,7 @@ async def test_a_node_is_not_removed_when_somebody_was_nominated_to_it_a_moment_
         assert await stage.taints("burst-1") == []
 
 
-async def test_a_node_is_not_removed_when_a_pod_got_its_volume_there_a_moment_ago(stage: Stage) -> None:
+async def test_a_node_is_not_removed_when_a_pod_got_its_volume_there_a_moment_ago(stage: NodeScalerRig) -> None:
     """The claim has its node, the pod was not nominated, and no informer knows of either."""
     nodes = PoolNodes(stage.client, NodePool(template=template(), max_nodes=2), stage.clock)
     assert await nodes.is_free("burst-1")
@@ -210,7 +212,7 @@ async def test_a_node_is_not_removed_when_a_pod_got_its_volume_there_a_moment_ag
     assert not await nodes.is_free("burst-1")
 
 
-async def test_a_node_that_changed_since_it_was_looked_at_is_not_removed(stage: Stage) -> None:
+async def test_a_node_that_changed_since_it_was_looked_at_is_not_removed(stage: NodeScalerRig) -> None:
     marked = NodePool(template=template(), max_nodes=1).manifest("burst-1")
     marked["spec"]["taints"] = [{"key": TO_BE_DELETED, "effect": "NoSchedule", "value": "0"}]
     await stage.client.create_doc(marked)
@@ -221,7 +223,7 @@ async def test_a_node_that_changed_since_it_was_looked_at_is_not_removed(stage: 
         assert await stage.nodes() == ["burst-1"]
 
 
-async def test_a_restarted_scaler_goes_on_with_a_removal(stage: Stage) -> None:
+async def test_a_restarted_scaler_goes_on_with_a_removal(stage: NodeScalerRig) -> None:
     marked = NodePool(template=template(), max_nodes=1).manifest("burst-1")
     since = str(int(stage.clock.now().timestamp()))
     marked["spec"]["taints"] = [{"key": TO_BE_DELETED, "effect": "NoSchedule", "value": since}]
@@ -234,7 +236,7 @@ async def test_a_restarted_scaler_goes_on_with_a_removal(stage: Stage) -> None:
             await stage.client.get(Node, "burst-1")
 
 
-async def test_nodes_of_others_are_let_be(stage: Stage) -> None:
+async def test_nodes_of_others_are_let_be(stage: NodeScalerRig) -> None:
     await stage.client.create(node("burst-1"))
     async with stage.scaler(unneeded_s=0.0) as scaler:
         await scaler.reconcile()
@@ -243,7 +245,7 @@ async def test_nodes_of_others_are_let_be(stage: Stage) -> None:
     assert await stage.taints("burst-1") == []
 
 
-async def test_the_loop_scales_until_it_is_cancelled(stage: Stage) -> None:
+async def test_the_loop_scales_until_it_is_cancelled(stage: NodeScalerRig) -> None:
     await stage.stuck("p")
     async with stage.scaler() as scaler:
         running = asyncio.create_task(scaler.run())

@@ -52,7 +52,7 @@ profiles:
 """
 
 
-class Rig:
+class SchedulerRig:
     """`refuse` are failures that the next patches and bindings meet; `refuse_status` and `refuse_delete` those of
     writes to a pod's status and of deletions. `calls` are all writes, in order, and `at_call` is what happens when one
     comes in. `hold` lets bindings hang until it is set. With `is_graceful`, deleted pods that have a node go on
@@ -233,7 +233,7 @@ class Rig:
 class _Client:
     """What is written to pods beside bindings."""
 
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, rig: SchedulerRig) -> None:
         self._rig = rig
 
     async def patch(self, cls: type[Pod], key: str, patch: Any, *, patch_type: Any, subresource: str) -> Pod:
@@ -278,7 +278,7 @@ class _Client:
 class _Api:
     """What bindings do to the server."""
 
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, rig: SchedulerRig) -> None:
         self._rig = rig
 
     async def pod(self, key: str) -> Pod | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from scheduler_volume_rig import Rig
+from scheduler_volume_rig import SchedulerRig
 
 from tonnage.scheduler import program
 from tonnage.scheduling.volumes.explain.volume_account import VolumeAccount
@@ -31,8 +31,8 @@ def lines(caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
     yield found
 
 
-async def attempted(*objects: Any) -> Rig:
-    rig = Rig(*CLASS, *objects)
+async def attempted(*objects: Any) -> SchedulerRig:
+    rig = SchedulerRig(*CLASS, *objects)
     async with rig.running():
         await rig.settle()
     return rig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler_volume_rig import Rig
+from scheduler_volume_rig import SchedulerRig
 
 from tonnage.objects.core_v1 import Pod
 from tonnage.testing.builders import node, pod
@@ -34,9 +34,11 @@ def job(**options: Any) -> Pod:
     return pod("job", cpu="1", priority=5, spec=GATED, status={"nominatedNodeName": "a"}, **options)
 
 
-def held_room() -> Rig:
+def held_room() -> SchedulerRig:
     """a is held for job; b is full: nobody holds it."""
-    return Rig(node("a", cpu="1"), node("b", cpu="1"), pod("r", cpu="1", priority=9, on="b"), job(metadata=BY_KUEUE))
+    return SchedulerRig(
+        node("a", cpu="1"), node("b", cpu="1"), pod("r", cpu="1", priority=9, on="b"), job(metadata=BY_KUEUE)
+    )
 
 
 async def test_the_pods_condition_and_event_name_the_holder_beside_upstreams_words():
@@ -49,7 +51,9 @@ async def test_the_pods_condition_and_event_name_the_holder_beside_upstreams_wor
 
 
 async def test_nothing_is_said_of_holders_where_the_node_refuses_anyway():
-    rig = Rig(node("a", cpu="1"), job(metadata=BY_KUEUE), pod("web", cpu="2", spec={"preemptionPolicy": "Never"}))
+    rig = SchedulerRig(
+        node("a", cpu="1"), job(metadata=BY_KUEUE), pod("web", cpu="2", spec={"preemptionPolicy": "Never"})
+    )
     async with rig.running():
         await rig.settle()
         ((_, _, told),) = rig.conditions
@@ -92,7 +96,7 @@ async def test_nominations_are_listed_with_what_they_hold():
 
 
 async def test_what_the_scheduler_nominated_itself_and_is_not_in_the_api_yet_bears_its_name():
-    rig = Rig(node("a", cpu="1"), pod("low", cpu="1", on="a"), is_graceful=True)
+    rig = SchedulerRig(node("a", cpu="1"), pod("low", cpu="1", on="a"), is_graceful=True)
     rig.add(pod("web", cpu="1", priority=5))
     async with rig.running():
         await rig.settle()

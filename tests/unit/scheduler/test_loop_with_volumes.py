@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from scheduler_volume_rig import Rig
+from scheduler_volume_rig import SchedulerRig
 
 from tonnage.errors import Conflict
 from tonnage.objects import codec
@@ -24,7 +24,7 @@ def room(on: str, free: str = "100Gi") -> CSIStorageCapacity:
     return capacity("fast", on, free)
 
 
-def tidy(rig: Rig) -> bool:
+def tidy(rig: SchedulerRig) -> bool:
     """Nobody waits, and nothing is kept for anybody."""
     return not (len(rig.waits) or rig.slots.taken or rig.slots.resting or len(rig.assumed) or rig.holds.listed())
 
@@ -34,7 +34,7 @@ def failed(text: str, name: str = "default/web") -> tuple[str, str, str]:
 
 
 async def test_a_claim_gets_its_node_and_the_pod_is_bound_when_the_volume_is():
-    rig = Rig(*CLASS, node("a"), room("a"), claim("data", "20Gi"), pod_with("web", "data"))
+    rig = SchedulerRig(*CLASS, node("a"), room("a"), claim("data", "20Gi"), pod_with("web", "data"))
     async with rig.running():
         await rig.settle()
         assert rig.writes == [
@@ -47,7 +47,7 @@ async def test_a_claim_gets_its_node_and_the_pod_is_bound_when_the_volume_is():
 
 
 async def test_a_static_volume_is_given_to_the_claim():
-    rig = Rig(*CLASS, node("a"), node("b"), claim("data"), volume("pv-1", on="b"), pod_with("web", "data"))
+    rig = SchedulerRig(*CLASS, node("a"), node("b"), claim("data"), volume("pv-1", on="b"), pod_with("web", "data"))
     async with rig.running():
         await rig.settle()
         owner = rig.volume("pv-1").spec.claim_ref
@@ -58,7 +58,9 @@ async def test_a_static_volume_is_given_to_the_claim():
 
 
 async def test_a_claim_that_its_provisioner_gives_back_goes_to_another_node():
-    rig = Rig(*CLASS, node("a"), node("b"), room("a"), room("b"), claim("data", "20Gi"), pod_with("web", "data"))
+    rig = SchedulerRig(
+        *CLASS, node("a"), node("b"), room("a"), room("b"), claim("data", "20Gi"), pod_with("web", "data")
+    )
     async with rig.running():
         await rig.settle()
         first = rig.claim("data").selected_node
@@ -82,7 +84,7 @@ async def test_a_claim_that_its_provisioner_gives_back_goes_to_another_node():
 
 async def test_a_node_that_gave_a_claim_back_is_not_tried_first_again_though_its_figures_still_say_room():
     proposed = pod_with("web", "data", status={"nominatedNodeName": "b"})
-    rig = Rig(*CLASS, node("a"), node("b"), room("a"), room("b", "50Gi"), claim("data", "20Gi"), proposed)
+    rig = SchedulerRig(*CLASS, node("a"), node("b"), room("a"), room("b", "50Gi"), claim("data", "20Gi"), proposed)
     async with rig.running():
         await rig.settle()
         assert rig.claim("data").selected_node == "b"  # as proposed, though a has more
@@ -100,7 +102,7 @@ async def test_a_node_that_gave_a_claim_back_is_not_tried_first_again_though_its
 
 
 async def test_a_volume_that_never_comes_ends_the_wait_after_the_bind_timeout():
-    rig = Rig(*CLASS, node("a"), room("a"), claim("data"), pod_with("web", "data"), timeout_s=600)
+    rig = SchedulerRig(*CLASS, node("a"), room("a"), claim("data"), pod_with("web", "data"), timeout_s=600)
     async with rig.running():
         await rig.settle(599.0)
         assert rig.conditions == []
@@ -119,7 +121,7 @@ async def test_a_volume_that_never_comes_ends_the_wait_after_the_bind_timeout():
 async def test_pods_that_wait_for_volumes_do_not_hold_up_those_that_do_not():
     claims = [claim(f"data-{i}", "1Gi", class_name="slow") for i in range(20)]
     pods = [pod_with(f"db-{i}", f"data-{i}") for i in range(20)]
-    rig = Rig(storage_class("slow"), node("a"), *claims, *pods, slots=2)
+    rig = SchedulerRig(storage_class("slow"), node("a"), *claims, *pods, slots=2)
     async with rig.running():
         await rig.settle()
         assert rig.slots.resting == 20
@@ -133,7 +135,7 @@ async def test_pods_that_wait_for_volumes_do_not_hold_up_those_that_do_not():
 
 
 async def test_somebody_elses_change_to_the_claim_fails_the_attempt_and_the_next_succeeds():
-    rig = Rig(*CLASS, node("a"), room("a"), claim("data"), pod_with("web", "data"))
+    rig = SchedulerRig(*CLASS, node("a"), room("a"), claim("data"), pod_with("web", "data"))
     rig.refuse.append(Conflict('Operation cannot be fulfilled on persistentvolumeclaims "data"'))
     async with rig.running():
         await rig.settle()
@@ -146,7 +148,7 @@ async def test_somebody_elses_change_to_the_claim_fails_the_attempt_and_the_next
 
 
 async def test_a_refused_binding_keeps_the_volume_where_it_was_made():
-    rig = Rig(*CLASS, node("a"), node("b"), room("a"), room("b"), claim("data"), pod_with("web", "data"))
+    rig = SchedulerRig(*CLASS, node("a"), node("b"), room("a"), room("b"), claim("data"), pod_with("web", "data"))
     async with rig.running():
         await rig.settle()
         chosen = rig.claim("data").selected_node
@@ -160,7 +162,7 @@ async def test_a_refused_binding_keeps_the_volume_where_it_was_made():
 
 
 async def test_a_pod_deleted_while_it_waits_leaves_nothing_behind():
-    rig = Rig(*CLASS, node("a"), room("a"), claim("data"), pod_with("web", "data"))
+    rig = SchedulerRig(*CLASS, node("a"), room("a"), claim("data"), pod_with("web", "data"))
     async with rig.running():
         await rig.settle()
         rig.delete(Pod, "default/web")
@@ -170,7 +172,7 @@ async def test_a_pod_deleted_while_it_waits_leaves_nothing_behind():
 
 
 async def test_a_node_deleted_meanwhile_ends_the_wait():
-    rig = Rig(*CLASS, node("a"), room("a"), claim("data"), pod_with("web", "data"))
+    rig = SchedulerRig(*CLASS, node("a"), room("a"), claim("data"), pod_with("web", "data"))
     async with rig.running():
         await rig.settle()
         rig.delete(Node, "a")
@@ -203,7 +205,7 @@ async def test_a_plugin_that_breaks_before_the_binding_fails_the_attempt_and_not
                     raise RuntimeError("boom")
             return SUCCESS
 
-    rig = Rig(node("a"), pod("web"), plugins=[Broken])
+    rig = SchedulerRig(node("a"), pod("web"), plugins=[Broken])
     async with rig.running():
         await rig.settle()
         told = "a plugin failed; see the scheduler's log"
@@ -220,7 +222,7 @@ async def test_a_volume_that_is_free_again_is_offered_to_those_who_went_without(
     claims = [claim(name, class_name="local") for name in ("one", "two")]
     disk = volume("disk", on="a", class_name="local")
     pods = [pod_with("first", "one"), pod_with("second", "two")]
-    rig = Rig(static, node("a"), disk, *claims, *pods, is_shown=is_shown)
+    rig = SchedulerRig(static, node("a"), disk, *claims, *pods, is_shown=is_shown)
     rig.refuse.append(Conflict("disk was changed"))
     async with rig.running():
         await rig.settle()
@@ -246,7 +248,7 @@ async def test_a_volume_that_is_free_again_is_offered_to_those_who_went_without(
 
 
 async def test_told_to_stop_it_does_not_wait_for_volumes():
-    rig = Rig(*CLASS, node("a"), room("a"), claim("data"), pod_with("web", "data"))
+    rig = SchedulerRig(*CLASS, node("a"), room("a"), claim("data"), pod_with("web", "data"))
     async with rig.running() as task:
         await rig.settle()
         assert rig.slots.resting == 1
@@ -265,7 +267,7 @@ async def test_told_to_stop_it_does_not_wait_for_volumes():
 
 
 async def test_told_to_stop_it_lets_bindings_under_way_finish():
-    rig = Rig(node("a"), pod("web"))
+    rig = SchedulerRig(node("a"), pod("web"))
     rig.hold = asyncio.Event()
     async with rig.running() as task:
         await rig.settle()
@@ -289,7 +291,7 @@ NO_ROOM = "0/1 nodes are available: 1 node(s) did not have enough free storage."
 
 
 async def test_a_reserved_object_is_shown_and_its_refresh_lets_the_next_pod_in():
-    rig = Rig(*two_pods())
+    rig = SchedulerRig(*two_pods())
     async with rig.running():
         await rig.settle()
         assert [(key, reason, text.startswith(NO_ROOM)) for key, reason, text in rig.conditions] == [
@@ -320,7 +322,7 @@ async def test_a_reserved_object_is_shown_and_its_refresh_lets_the_next_pod_in()
 
 @pytest.mark.parametrize("ending", ["failure", "deletion"])
 async def test_a_reservation_that_ends_without_a_refresh_lets_the_next_pod_in(ending):
-    rig = Rig(*two_pods())
+    rig = SchedulerRig(*two_pods())
     async with rig.running():
         await rig.settle()
         if ending == "failure":
@@ -333,7 +335,7 @@ async def test_a_reservation_that_ends_without_a_refresh_lets_the_next_pod_in(en
 
 
 async def test_a_bound_pod_that_is_deleted_before_the_refresh_gives_its_reservation_up():
-    rig = Rig(*two_pods())
+    rig = SchedulerRig(*two_pods())
     async with rig.running():
         await rig.settle()
         rig.provision("one")
@@ -346,7 +348,7 @@ async def test_a_bound_pod_that_is_deleted_before_the_refresh_gives_its_reservat
 
 
 async def test_a_reservation_that_is_never_refreshed_ends_by_the_clock():
-    rig = Rig(*two_pods())
+    rig = SchedulerRig(*two_pods())
     async with rig.running():
         await rig.settle()
         rig.provision("one")
@@ -359,7 +361,7 @@ async def test_a_reservation_that_is_never_refreshed_ends_by_the_clock():
 
 async def test_the_ledger_lets_in_what_fits_beside_what_is_promised():
     # 60 Gi + 20 Gi <= 100 Gi, and 30 Gi more is not.
-    rig = Rig(*two_pods(), claim("three", "30Gi"), pod_with("third", "three"), reservation="Ledger")
+    rig = SchedulerRig(*two_pods(), claim("three", "30Gi"), pod_with("third", "three"), reservation="Ledger")
     async with rig.running():
         await rig.settle()
         assert rig.claim("one").selected_node == rig.claim("two").selected_node == "a"
@@ -373,7 +375,7 @@ async def test_the_ledger_lets_in_what_fits_beside_what_is_promised():
 
 
 async def test_without_reservation_nothing_is_kept_back():
-    rig = Rig(*two_pods(), reservation="None")
+    rig = SchedulerRig(*two_pods(), reservation="None")
     async with rig.running():
         await rig.settle()
         assert rig.claim("one").selected_node == rig.claim("two").selected_node == "a"
@@ -382,7 +384,7 @@ async def test_without_reservation_nothing_is_kept_back():
 
 @pytest.mark.parametrize("reservation", ["Object", "Ledger"])
 async def test_a_volume_that_is_rebuilt_elsewhere_is_told_of_and_reserved_for(reservation):
-    rig = Rig(
+    rig = SchedulerRig(
         storage_class(),
         driver(rebuilding=True),
         node("b"),
@@ -416,7 +418,7 @@ BASES = ("static", "dynamic")
 
 
 async def test_a_reclassified_claim_is_told_of_once_though_its_pod_fits_nowhere():
-    rig = Rig(
+    rig = SchedulerRig(
         storage_class(),
         driver(rebuilding=True),
         node("b"),
@@ -439,7 +441,7 @@ async def test_a_reclassified_claim_is_told_of_once_though_its_pod_fits_nowhere(
 
 
 async def test_pods_are_counted_by_what_their_node_was_scored_by():
-    rig = Rig(
+    rig = SchedulerRig(
         storage_class(),
         driver(),
         node("a"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from scheduler_volume_rig import Rig
+from scheduler_volume_rig import SchedulerRig
 
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Pod
@@ -15,12 +15,12 @@ from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 
 
-def asked(rig: Rig, key: str = "default/p") -> int:
+def asked(rig: SchedulerRig, key: str = "default/p") -> int:
     return rig.calls.count(("get", key))
 
 
 async def test_a_binding_that_was_answered_and_did_not_happen_is_made_again_soon() -> None:
-    rig = Rig(node("a", cpu="1"), pod("p", cpu="700m"))
+    rig = SchedulerRig(node("a", cpu="1"), pod("p", cpu="700m"))
     rig.lies = 1
     async with rig.running():
         await rig.settle(CONFIRMED_WITHIN_S - 0.5)
@@ -33,7 +33,7 @@ async def test_a_binding_that_was_answered_and_did_not_happen_is_made_again_soon
 
 
 async def test_its_room_is_free_for_others_once_the_api_has_said_so_and_not_before() -> None:
-    rig = Rig(node("a", cpu="1"), pod("p", cpu="700m"))
+    rig = SchedulerRig(node("a", cpu="1"), pod("p", cpu="700m"))
     rig.lies = 1
     async with rig.running():
         await rig.settle(1.0)
@@ -45,7 +45,7 @@ async def test_its_room_is_free_for_others_once_the_api_has_said_so_and_not_befo
 
 
 async def test_a_watch_that_is_behind_gives_no_room_away() -> None:
-    rig = Rig(node("a", cpu="1"), pod("p", cpu="700m"))
+    rig = SchedulerRig(node("a", cpu="1"), pod("p", cpu="700m"))
     rig.is_blind = True
     async with rig.running():
         await rig.settle(1.0)
@@ -64,7 +64,7 @@ async def test_a_watch_that_is_behind_gives_no_room_away() -> None:
 
 
 async def test_a_server_that_does_not_answer_is_asked_again() -> None:
-    rig = Rig(node("a", cpu="1"), pod("p", cpu="700m"))
+    rig = SchedulerRig(node("a", cpu="1"), pod("p", cpu="700m"))
     rig.lies = 1
     rig.refuse_read = [TonnageError("no answer"), TonnageError("not now")]
     async with rig.running():
@@ -76,7 +76,7 @@ async def test_a_server_that_does_not_answer_is_asked_again() -> None:
 
 async def test_a_binding_that_happens_after_all_while_the_pod_is_tried_again_places_it_once() -> None:
     """The server said that the pod has no node, it was sent elsewhere, and then the first binding shows."""
-    rig = Rig(node("a", cpu="1"), pod("p", cpu="700m"))
+    rig = SchedulerRig(node("a", cpu="1"), pod("p", cpu="700m"))
     rig.lies = 1
     async with rig.running():
         await rig.settle(0.5)
@@ -101,7 +101,7 @@ async def test_a_binding_that_happens_after_all_while_the_pod_is_tried_again_pla
 
 
 async def test_a_pod_that_was_deleted_unseen_gives_its_room_back_and_is_not_tried_again() -> None:
-    rig = Rig(node("a", cpu="1"), pod("p", cpu="700m"))
+    rig = SchedulerRig(node("a", cpu="1"), pod("p", cpu="700m"))
     rig.lies = 1
     async with rig.running():
         await rig.settle(1.0)
@@ -113,7 +113,7 @@ async def test_a_pod_that_was_deleted_unseen_gives_its_room_back_and_is_not_trie
 
 @pytest.mark.parametrize("reservation", ["Ledger", "Object"])
 async def test_what_its_volumes_take_stays_kept_until_the_capacity_shows_it(reservation: str) -> None:
-    rig = Rig(
+    rig = SchedulerRig(
         *(storage_class(), driver(), node("a"), capacity("fast", "a", "100Gi"), claim("data", "60Gi")),
         pod_with("web", "data"),
         reservation=reservation,

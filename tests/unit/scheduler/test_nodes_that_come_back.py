@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from scheduler_volume_rig import Rig
+from scheduler_volume_rig import SchedulerRig
 
 from tonnage.objects.core_v1 import Node, PersistentVolume, Pod
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET
@@ -19,11 +19,11 @@ from tonnage.testing.storage_builders import attachment, capacity, claim, driver
 TWIN = "default/twin"
 
 
-def play(story: Callable[[Rig], Awaitable[None]]) -> None:
+def play(story: Callable[[SchedulerRig], Awaitable[None]]) -> None:
     """A pod runs on a with its volume; a is gone, its driver has freed the volume, and a twin of the pod has come."""
 
     async def run() -> None:
-        rig = Rig(
+        rig = SchedulerRig(
             storage_class(), driver(rebuilding=True), node("a"), node("b"),
             capacity("fast", "a", "100Gi"), capacity("fast", "b", "100Gi"),
             claim("data", "20Gi", volume="pv-data", selected_node="a"),
@@ -46,7 +46,7 @@ def play(story: Callable[[Rig], Awaitable[None]]) -> None:
 
 
 def test_a_pod_that_waited_goes_to_the_node_when_it_is_back() -> None:
-    async def story(rig: Rig) -> None:
+    async def story(rig: SchedulerRig) -> None:
         rig.add(node("a"))
         await rig.settle(20.0)
         assert rig.bound == {TWIN: "a"}
@@ -56,7 +56,7 @@ def test_a_pod_that_waited_goes_to_the_node_when_it_is_back() -> None:
 
 
 def test_a_pod_that_waited_takes_the_volume_along_when_the_other_is_deleted() -> None:
-    async def story(rig: Rig) -> None:
+    async def story(rig: SchedulerRig) -> None:
         rig.delete(Pod, "default/first")
         rig.delete(VolumeAttachment, "va")
         await rig.settle(20.0)
@@ -68,8 +68,8 @@ def test_a_pod_that_waited_takes_the_volume_along_when_the_other_is_deleted() ->
 
 
 def test_after_a_restart_of_the_scheduler_it_waits_all_the_same() -> None:
-    async def story(rig: Rig) -> None:
-        again = Rig(reservation="Ledger")
+    async def story(rig: SchedulerRig) -> None:
+        again = SchedulerRig(reservation="Ledger")
         again.add(*rig.objects.values())
         async with again.running():
             await again.settle(30.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler_volume_rig import Rig
+from scheduler_volume_rig import SchedulerRig
 
 from tonnage.errors import Conflict
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
@@ -22,7 +22,7 @@ from tonnage.testing.storage_builders import (
 STORAGE = (storage_class(), driver())
 
 
-def give_back(rig: Rig, name: str) -> str:
+def give_back(rig: SchedulerRig, name: str) -> str:
     """The provisioner finds no room, whatever the figures say, and takes its hands off the claim; where that was."""
     node_name = rig.claim(name).selected_node
     annotations = {"volume.kubernetes.io/selected-node": None, "tried": str(len(rig.calls))}
@@ -30,7 +30,7 @@ def give_back(rig: Rig, name: str) -> str:
     return node_name
 
 
-async def where_it_goes(rig: Rig, name: str = "data", *, within_s: int = 30) -> str:
+async def where_it_goes(rig: SchedulerRig, name: str = "data", *, within_s: int = 30) -> str:
     for _ in range(within_s):
         if rig.claim(name).selected_node:
             break
@@ -40,7 +40,7 @@ async def where_it_goes(rig: Rig, name: str = "data", *, within_s: int = 30) -> 
 
 async def test_the_best_scored_liar_does_not_keep_the_pod_for_ever():
     rooms = (capacity("fast", "liar", "1000Gi"), capacity("fast", "true", "100Gi"))
-    rig = Rig(*STORAGE, node("liar"), node("true"), *rooms, claim("data", "60Gi"), pod_with("web", "data"))
+    rig = SchedulerRig(*STORAGE, node("liar"), node("true"), *rooms, claim("data", "60Gi"), pod_with("web", "data"))
     async with rig.running():
         await rig.settle()
         assert give_back(rig, "data") == "liar"  # the most free of all, by its own figures
@@ -52,7 +52,9 @@ async def test_the_best_scored_liar_does_not_keep_the_pod_for_ever():
 
 
 async def test_where_nothing_else_fits_it_is_tried_again():
-    rig = Rig(*STORAGE, node("only"), capacity("fast", "only", "100Gi"), claim("data"), pod_with("web", "data"))
+    rig = SchedulerRig(
+        *STORAGE, node("only"), capacity("fast", "only", "100Gi"), claim("data"), pod_with("web", "data")
+    )
     async with rig.running():
         await rig.settle()
         for _ in range(3):
@@ -65,7 +67,7 @@ async def test_where_nothing_else_fits_it_is_tried_again():
 
 
 async def test_the_while_grows_with_every_failure_and_ends():
-    rig = Rig(node("a"), pod("web"))
+    rig = SchedulerRig(node("a"), pod("web"))
     failed, web = rig.engine.queue.nominator.failed_nodes, pod("web")
     while_s = []
     for _ in range(6):
@@ -84,7 +86,7 @@ async def test_the_while_grows_with_every_failure_and_ends():
 
 
 async def test_explain_of_the_same_engine_says_which_node_is_passed_over_and_why():
-    rig = Rig(node("a", cpu="8"), node("b", cpu="4"), pod("web", cpu="1"))
+    rig = SchedulerRig(node("a", cpu="8"), node("b", cpu="4"), pod("web", cpu="1"))
     rig.refuse.append(Conflict("somebody was faster"))
     async with rig.running():
         await rig.settle()
@@ -102,7 +104,7 @@ async def test_explain_of_the_same_engine_says_which_node_is_passed_over_and_why
 
 
 async def test_a_nominated_node_that_failed_is_not_tried_first():
-    rig = Rig(node("a"), node("b"), pod("web", status={"nominatedNodeName": "b"}))
+    rig = SchedulerRig(node("a"), node("b"), pod("web", status={"nominatedNodeName": "b"}))
     rig.refuse.append(Conflict("somebody was faster"))
     async with rig.running():
         await rig.settle(3.0)
@@ -110,7 +112,7 @@ async def test_a_nominated_node_that_failed_is_not_tried_first():
 
 
 async def test_with_the_gate_off_no_node_is_passed_over():
-    rig = Rig(node("a"), node("b"), pod("web"), is_shown=False)
+    rig = SchedulerRig(node("a"), node("b"), pod("web"), is_shown=False)
     rig.refuse.append(Conflict("somebody was faster"))
     async with rig.running():
         await rig.settle()
@@ -121,7 +123,9 @@ async def test_the_successor_of_a_pod_whose_volume_could_not_be_attached_goes_el
     owner = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs-1", "controller": True}]
     data = (claim("data", volume="pv-1"), volume("pv-1", claim="default/data"))
     name = attachment_name("pv-1", DRIVER, "a")
-    rig = Rig(*STORAGE, node("a", cpu="8"), node("b", cpu="4"), *data, attachment(name, "pv-1", "a", attached=False))
+    rig = SchedulerRig(
+        *STORAGE, node("a", cpu="8"), node("b", cpu="4"), *data, attachment(name, "pv-1", "a", attached=False)
+    )
     rig.change(VolumeAttachment, name, {"status": {"attachError": {"message": "no slot is left", "errorCode": 8}}})
     rig.add(pod_with("web-1", "data", on="a", metadata={"ownerReferences": owner}))
     rig.delete(Pod, "default/web-1")  # it was failed by its node; to the scheduler it is gone

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scheduler_volume_rig import Rig
+from scheduler_volume_rig import SchedulerRig
 
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.scheduling.framework import SKIP, SUCCESS, Api, Code, Cycle, PermitPlugin, PreBindPlugin, Status
@@ -23,7 +23,7 @@ def nominated(name: str, node_name: str, **options: Any) -> Pod:
     return pod(name, status={"nominatedNodeName": node_name}, **options)
 
 
-def nominated_to(rig: Rig, name: str) -> str:
+def nominated_to(rig: SchedulerRig, name: str) -> str:
     found = rig.pod(f"default/{name}")
     assert found is not None
     return found.status.nominated_node_name
@@ -64,7 +64,7 @@ PLUGINS = [Patient, Busy]
 
 
 async def test_a_pod_that_is_bound_at_once_costs_one_call():
-    rig = Rig(node("a"), pod("web"), plugins=PLUGINS)
+    rig = SchedulerRig(node("a"), pod("web"), plugins=PLUGINS)
     async with rig.running():
         await rig.settle()
     assert rig.calls == [("bind", "default/web")]
@@ -72,7 +72,7 @@ async def test_a_pod_that_is_bound_at_once_costs_one_call():
 
 async def test_a_pod_whose_claims_are_bound_costs_one_call():
     bound = claim("data", "20Gi", volume="pv-1"), volume("pv-1", "20Gi", on="a", claim="default/data")
-    rig = Rig(*STORAGE, node("a"), *bound, pod_with("web", "data"))
+    rig = SchedulerRig(*STORAGE, node("a"), *bound, pod_with("web", "data"))
     async with rig.running():
         await rig.settle()
     assert rig.calls == [("bind", "default/web")]
@@ -80,7 +80,7 @@ async def test_a_pod_whose_claims_are_bound_costs_one_call():
 
 @pytest.mark.parametrize("is_shown", [True, False])
 async def test_a_pod_that_waits_for_its_volumes_shows_where_it_goes(is_shown):
-    rig = Rig(
+    rig = SchedulerRig(
         *STORAGE, node("a"), capacity("fast", "a", "100Gi"), claim("data"), pod_with("web", "data"), is_shown=is_shown
     )
     async with rig.running():
@@ -97,7 +97,7 @@ async def test_a_pod_that_waits_for_its_volumes_shows_where_it_goes(is_shown):
 
 @pytest.mark.parametrize("is_shown", [True, False])
 async def test_a_pod_that_a_permit_plugin_holds_shows_where_it_goes(is_shown):
-    rig = Rig(node("a"), pod("web", labels={"hold": ""}), plugins=PLUGINS, is_shown=is_shown)
+    rig = SchedulerRig(node("a"), pod("web", labels={"hold": ""}), plugins=PLUGINS, is_shown=is_shown)
     async with rig.running():
         await rig.settle()
         assert nominated_to(rig, "web") == ("a" if is_shown else "") and rig.bound == {}
@@ -110,7 +110,7 @@ async def test_a_pod_that_a_permit_plugin_holds_shows_where_it_goes(is_shown):
 
 
 async def test_a_pod_deleted_while_a_permit_plugin_holds_it_leaves_nothing_behind():
-    rig = Rig(node("a"), pod("web", cpu="1", labels={"hold": ""}), plugins=PLUGINS)
+    rig = SchedulerRig(node("a"), pod("web", cpu="1", labels={"hold": ""}), plugins=PLUGINS)
     async with rig.running():
         await rig.settle()
         rig.delete(Pod, "default/web")
@@ -119,7 +119,7 @@ async def test_a_pod_deleted_while_a_permit_plugin_holds_it_leaves_nothing_behin
 
 
 async def test_a_pod_that_is_held_and_prepared_shows_it_once():
-    rig = Rig(node("a"), pod("web", labels={"hold": "", "busy": ""}), plugins=PLUGINS)
+    rig = SchedulerRig(node("a"), pod("web", labels={"hold": "", "busy": ""}), plugins=PLUGINS)
     # It is let go while the nomination is being written.
     rig.at_call["patch status", "default/web"] = lambda: rig.waiting.get("default-web").allow("Patient")
     async with rig.running():
@@ -128,7 +128,7 @@ async def test_a_pod_that_is_held_and_prepared_shows_it_once():
 
 
 async def test_a_nomination_that_says_so_already_is_not_written_again():
-    rig = Rig(node("a"), node("b"), nominated("web", "b", labels={"busy": ""}), plugins=PLUGINS)
+    rig = SchedulerRig(node("a"), node("b"), nominated("web", "b", labels={"busy": ""}), plugins=PLUGINS)
     async with rig.running():
         await rig.settle()
     assert rig.calls == [("bind", "default/web")] and rig.bound == {"default/web": "b"}
@@ -146,7 +146,7 @@ async def test_a_plugin_that_breaks_in_pre_flight_leaves_nobody_waiting():
         async def pre_bind(self, cycle: Cycle, node_name: str, api: Api) -> Status:
             return SUCCESS
 
-    rig = Rig(node("a"), pod("web", labels={"hold": ""}), plugins=[Patient, Broken])
+    rig = SchedulerRig(node("a"), pod("web", labels={"hold": ""}), plugins=[Patient, Broken])
     async with rig.running():
         await rig.settle()
         assert rig.conditions == [("default/web", "SchedulerError", 'running PreBindPreFlight "Broken": no')]
@@ -154,15 +154,17 @@ async def test_a_plugin_that_breaks_in_pre_flight_leaves_nobody_waiting():
 
 
 async def test_another_node_than_the_proposed_one_is_written_over_it():
-    rig = Rig(node("a", cpu="1"), node("b"), nominated("web", "a", cpu="2", labels={"busy": "", "forever": ""}))
-    rig = Rig(*rig.objects.values(), plugins=PLUGINS)
+    rig = SchedulerRig(
+        node("a", cpu="1"), node("b"), nominated("web", "a", cpu="2", labels={"busy": "", "forever": ""})
+    )
+    rig = SchedulerRig(*rig.objects.values(), plugins=PLUGINS)
     async with rig.running():
         await rig.settle()
         assert nominated_to(rig, "web") == "b"
 
 
 async def test_pods_that_left_room_where_it_does_not_go_are_tried_at_once():
-    rig = Rig(
+    rig = SchedulerRig(
         node("a", cpu="1", labels={"zone": "1"}),
         node("b", cpu="4", labels={"zone": "2"}),
         nominated("wanderer", "a", cpu="1", priority=5, spec={"schedulingGates": [{"name": "wait"}]}),
@@ -181,7 +183,7 @@ async def test_pods_that_left_room_where_it_does_not_go_are_tried_at_once():
 
 @pytest.mark.parametrize("is_shown", [True, False])
 async def test_upstream_4_a_preemption_overwrites_a_proposal(is_shown):
-    rig = Rig(node("a", cpu="1"), node("b", cpu="1"), is_shown=is_shown, is_graceful=True)
+    rig = SchedulerRig(node("a", cpu="1"), node("b", cpu="1"), is_shown=is_shown, is_graceful=True)
     rig.add(*(pod(name, cpu="500m", on="a", priority=1) for name in ("one", "two")))
     rig.add(pod("three", cpu="1", on="b", priority=1))
     rig.add(nominated("web", "a", cpu="1", priority=10))
@@ -196,7 +198,7 @@ async def test_upstream_4_a_preemption_overwrites_a_proposal(is_shown):
 
 @pytest.mark.parametrize("is_shown", [True, False])
 async def test_upstream_5_a_proposal_that_never_fits_is_kept_or_cleared(is_shown):
-    rig = Rig(node("a", cpu="1"), nominated("large", "a", cpu="2"), is_shown=is_shown)
+    rig = SchedulerRig(node("a", cpu="1"), nominated("large", "a", cpu="2"), is_shown=is_shown)
     async with rig.running():
         await rig.settle()
         assert nominated_to(rig, "large") == ("a" if is_shown else "")
@@ -207,7 +209,7 @@ async def test_upstream_5_a_proposal_that_never_fits_is_kept_or_cleared(is_shown
 
 @pytest.mark.parametrize("is_shown", [True, False])
 async def test_upstream_6_a_higher_pod_does_not_mind_a_lower_ones_nomination(is_shown):
-    rig = Rig(node("a", cpu="1"), is_shown=is_shown)
+    rig = SchedulerRig(node("a", cpu="1"), is_shown=is_shown)
     rig.add(nominated("low", "a", cpu="1", priority=1), pod("high", cpu="1", priority=10))
     async with rig.running():
         await rig.settle(2.0)
@@ -216,7 +218,7 @@ async def test_upstream_6_a_higher_pod_does_not_mind_a_lower_ones_nomination(is_
 
 
 async def test_upstream_7_a_proposal_with_room_is_taken():
-    rig = Rig(*(node(name) for name in "abcdef"), nominated("web", "e"))
+    rig = SchedulerRig(*(node(name) for name in "abcdef"), nominated("web", "e"))
     async with rig.running():
         await rig.settle()
     assert rig.bound == {"default/web": "e"} and nominated_to(rig, "web") == ""
@@ -224,7 +226,7 @@ async def test_upstream_7_a_proposal_with_room_is_taken():
 
 @pytest.mark.parametrize("is_shown", [True, False])
 async def test_upstream_9_a_higher_pod_takes_the_room_that_was_made(is_shown):
-    rig = Rig(node("a", cpu="1"), pod("low", cpu="1", on="a"), is_shown=is_shown, is_graceful=True)
+    rig = SchedulerRig(node("a", cpu="1"), pod("low", cpu="1", on="a"), is_shown=is_shown, is_graceful=True)
     rig.add(pod("medium", cpu="1", priority=5))
     async with rig.running():
         await rig.settle()
@@ -238,7 +240,7 @@ async def test_upstream_9_a_higher_pod_takes_the_room_that_was_made(is_shown):
 @pytest.mark.parametrize("is_shown", [True, False])
 @pytest.mark.parametrize("left", [[], [node("tainted", taints=["dedicated=db:NoSchedule"])]])
 async def test_upstream_10_the_nominated_node_is_deleted(is_shown, left):
-    rig = Rig(node("a", cpu="1"), *left, pod("low", cpu="1", on="a"), is_shown=is_shown, is_graceful=True)
+    rig = SchedulerRig(node("a", cpu="1"), *left, pod("low", cpu="1", on="a"), is_shown=is_shown, is_graceful=True)
     rig.add(pod("medium", cpu="1", priority=5))
     async with rig.running():
         await rig.settle()
@@ -259,7 +261,7 @@ async def test_upstream_10_the_nominated_node_is_deleted(is_shown, left):
 
 @pytest.mark.parametrize("is_shown", [True, False])
 async def test_upstream_11_a_nominated_pod_fails_in_pre_bind(is_shown):
-    rig = Rig(node("a", cpu="1"), pod("low", cpu="1", on="a"), is_shown=is_shown, plugins=PLUGINS)
+    rig = SchedulerRig(node("a", cpu="1"), pod("low", cpu="1", on="a"), is_shown=is_shown, plugins=PLUGINS)
     rig.add(pod("medium", cpu="1", priority=5, labels={"busy": "", "unlucky": ""}))
     async with rig.running():
         await rig.settle()
@@ -274,14 +276,14 @@ async def test_upstream_11_a_nominated_pod_fails_in_pre_bind(is_shown):
 
 
 async def test_upstream_12_a_nominated_node_that_fails_is_no_obstacle():
-    rig = Rig(node("a", cpu="1", unschedulable=True), node("b", cpu="1"), nominated("web", "a", cpu="1"))
+    rig = SchedulerRig(node("a", cpu="1", unschedulable=True), node("b", cpu="1"), nominated("web", "a", cpu="1"))
     async with rig.running():
         await rig.settle()
     assert rig.bound == {"default/web": "b"} and rig.calls == [("bind", "default/web")]
 
 
 async def test_what_is_left_alone_with_the_gate_off():
-    rig = Rig(node("a", cpu="1"), is_shown=False)
+    rig = SchedulerRig(node("a", cpu="1"), is_shown=False)
     rig.add(nominated("web", "gone", cpu="2", spec={"preemptionPolicy": "Never"}))
     async with rig.running():
         await rig.settle()
@@ -292,7 +294,7 @@ async def test_what_is_left_alone_with_the_gate_off():
 
 @pytest.mark.parametrize("is_shown", [True, False])
 async def test_a_pod_that_permit_lets_wait_in_vain_keeps_its_nomination_or_loses_it(is_shown):
-    rig = Rig(node("a"), pod("web", labels={"hold": ""}), plugins=PLUGINS, is_shown=is_shown)
+    rig = SchedulerRig(node("a"), pod("web", labels={"hold": ""}), plugins=PLUGINS, is_shown=is_shown)
     async with rig.running():
         await rig.settle(601.0)
         told = "rejected due to timeout after waiting 600s at plugin Patient"

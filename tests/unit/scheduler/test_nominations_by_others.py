@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from scheduler_volume_rig import Rig
+from scheduler_volume_rig import SchedulerRig
 
 from tonnage.errors import Conflict
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
@@ -26,7 +26,7 @@ def nominated(name: str, node_name: str, **options: Any) -> Pod:
     return pod(name, status=proposal(node_name), **options)
 
 
-def nominated_to(rig: Rig, name: str) -> str:
+def nominated_to(rig: SchedulerRig, name: str) -> str:
     found = rig.pod(f"default/{name}")
     assert found is not None
     return found.status.nominated_node_name
@@ -36,7 +36,7 @@ def nominated_to(rig: Rig, name: str) -> str:
 
 
 async def test_a_node_that_does_not_exist_yet_is_remembered_and_used_ahead_of_other_pending_pods():
-    rig = Rig(node("full", cpu="1"), pod("resident", cpu="1", on="full"))
+    rig = SchedulerRig(node("full", cpu="1"), pod("resident", cpu="1", on="full"))
     rig.add(*(pod(f"older-{i}", cpu="1") for i in range(5)))
     async with rig.running():
         await rig.settle(1.0)
@@ -52,7 +52,7 @@ async def test_a_node_that_does_not_exist_yet_is_remembered_and_used_ahead_of_ot
 
 
 async def test_a_node_that_is_not_ready_yet_is_waited_for():
-    rig = Rig(node("full", cpu="1"), pod("resident", cpu="1", on="full"))
+    rig = SchedulerRig(node("full", cpu="1"), pod("resident", cpu="1", on="full"))
     rig.add(*(pod(f"older-{i}", cpu="1") for i in range(5)), nominated("web", "new", cpu="1"))
     async with rig.running():
         await rig.settle(1.0)
@@ -67,7 +67,7 @@ async def test_a_node_that_is_not_ready_yet_is_waited_for():
 
 
 async def test_nodes_that_never_come_leave_nothing_behind():
-    rig = Rig(node("a", cpu="1"), pod("resident", cpu="1", on="a"))
+    rig = SchedulerRig(node("a", cpu="1"), pod("resident", cpu="1", on="a"))
     async with rig.running():
         for i in range(50):
             rig.add(nominated(f"web-{i}", f"never-{i}", cpu="1"))
@@ -81,7 +81,7 @@ async def test_nodes_that_never_come_leave_nothing_behind():
 
 
 async def test_a_proposal_that_fails_again_and_again_costs_one_write():
-    rig = Rig(node("a", cpu="1"), nominated("web", "never", cpu="2"))
+    rig = SchedulerRig(node("a", cpu="1"), nominated("web", "never", cpu="2"))
     async with rig.running():
         for _ in range(5):
             await rig.settle(20.0)
@@ -95,7 +95,7 @@ async def test_a_proposal_that_fails_again_and_again_costs_one_write():
 
 @pytest.mark.parametrize(("priority", "fits"), [(4, False), (5, False), (6, True)])
 async def test_a_gated_pod_holds_its_room_against_its_equals(priority, fits):
-    rig = Rig(node("a", cpu="1"), nominated("job", "a", cpu="1", priority=5, spec=GATED))
+    rig = SchedulerRig(node("a", cpu="1"), nominated("job", "a", cpu="1", priority=5, spec=GATED))
     rig.add(pod("web", cpu="1", priority=priority))
     async with rig.running():
         await rig.settle(2.0)
@@ -108,7 +108,7 @@ async def test_a_gated_pod_holds_its_room_against_its_equals(priority, fits):
 
 @pytest.mark.parametrize(("priority", "fits"), [(5, False), (6, True)])
 async def test_the_capacity_its_volumes_need_is_held_too(priority, fits):
-    rig = Rig(*STORAGE, node("a"), capacity("fast", "a", "100Gi"), claim("one", "60Gi"), claim("two", "60Gi"))
+    rig = SchedulerRig(*STORAGE, node("a"), capacity("fast", "a", "100Gi"), claim("one", "60Gi"), claim("two", "60Gi"))
     rig.add(pod_with("job", "one", priority=5, status=proposal("a"), spec=GATED))
     rig.add(pod_with("web", "two", priority=priority))
     async with rig.running():
@@ -119,7 +119,7 @@ async def test_the_capacity_its_volumes_need_is_held_too(priority, fits):
 
 @pytest.mark.parametrize(("priority", "fits"), [(5, False), (6, True)])
 async def test_the_slots_its_volumes_need_are_held_too(priority, fits):
-    rig = Rig(*STORAGE, node("a"), capacity("fast", "a", "100Gi"), csi_node("a", {"csi.example": 1}))
+    rig = SchedulerRig(*STORAGE, node("a"), capacity("fast", "a", "100Gi"), csi_node("a", {"csi.example": 1}))
     rig.add(claim("one", class_name="fast"), claim("two", class_name="fast"))
     rig.add(pod_with("job", "one", priority=5, status=proposal("a"), spec=GATED))
     rig.add(pod_with("web", "two", priority=priority))
@@ -131,8 +131,8 @@ async def test_the_slots_its_volumes_need_are_held_too(priority, fits):
 # -- proposals that change --------------------------------------------------------------------------------------------
 
 
-def held_back() -> Rig:
-    return Rig(node("a", cpu="1"), nominated("job", "a", cpu="1", priority=5, spec=GATED), pod("web", cpu="1"))
+def held_back() -> SchedulerRig:
+    return SchedulerRig(node("a", cpu="1"), nominated("job", "a", cpu="1", priority=5, spec=GATED), pod("web", cpu="1"))
 
 
 @pytest.mark.parametrize("ending", ["changed", "withdrawn", "deleted"])
@@ -153,7 +153,7 @@ async def test_pods_that_were_held_back_are_tried_again_at_once(ending):
 
 
 async def test_a_proposal_for_a_gated_pod_counts_when_it_comes():
-    rig = Rig(node("a", cpu="1"), pod("job", cpu="1", priority=5, spec=GATED))
+    rig = SchedulerRig(node("a", cpu="1"), pod("job", cpu="1", priority=5, spec=GATED))
     async with rig.running():
         await rig.settle()
         rig.change(Pod, "default/job", {"status": proposal("a")})
@@ -163,7 +163,7 @@ async def test_a_proposal_for_a_gated_pod_counts_when_it_comes():
 
 
 async def test_a_proposal_for_a_pod_that_backs_off_is_followed():
-    rig = Rig(*(node(name) for name in "abcdef"), pod("web"))
+    rig = SchedulerRig(*(node(name) for name in "abcdef"), pod("web"))
     rig.hold = asyncio.Event()
     async with rig.running():
         await rig.settle()
@@ -177,7 +177,7 @@ async def test_a_proposal_for_a_pod_that_backs_off_is_followed():
 
 
 async def test_a_proposal_that_comes_in_flight_holds_its_room_at_once():
-    rig = Rig(node("a", cpu="1"), pod("web", cpu="1", priority=5))
+    rig = SchedulerRig(node("a", cpu="1"), pod("web", cpu="1", priority=5))
     popped = rig.queue.pop_nowait()
     assert popped is not None  # decided about in a moment, when a slot is free
     rig.change(Pod, "default/web", {"status": proposal("a")})
@@ -192,7 +192,7 @@ async def test_a_proposal_that_comes_in_flight_holds_its_room_at_once():
 
 async def test_a_proposal_for_a_pod_that_waits_in_its_binding_counts_when_that_fails():
     storage = (*STORAGE, capacity("fast", "a", "100Gi"), capacity("fast", "b", "100Gi"), claim("data"))
-    rig = Rig(*storage, node("a"), pod_with("web", "data"), timeout_s=10)
+    rig = SchedulerRig(*storage, node("a"), pod_with("web", "data"), timeout_s=10)
     async with rig.running():
         await rig.settle()
         assert nominated_to(rig, "web") == "a"
@@ -207,9 +207,9 @@ async def test_a_proposal_for_a_pod_that_waits_in_its_binding_counts_when_that_f
 # -- restart ----------------------------------------------------------------------------------------------------------
 
 
-def restarted(rig: Rig, **options: Any) -> Rig:
+def restarted(rig: SchedulerRig, **options: Any) -> SchedulerRig:
     """Another scheduler finds what the first has left in the API."""
-    again = Rig(*rig.objects.values(), **options)
+    again = SchedulerRig(*rig.objects.values(), **options)
     again._version = rig._version
     return again
 
@@ -217,7 +217,7 @@ def restarted(rig: Rig, **options: Any) -> Rig:
 async def test_a_scheduler_that_takes_over_goes_on_where_the_first_ended():
     nodes = [node(name) for name in "abcdef"]
     rooms = [capacity("fast", name, "100Gi") for name in "abcdef"]
-    first = Rig(*STORAGE, *nodes, *rooms, claim("data"), pod_with("web", "data"))
+    first = SchedulerRig(*STORAGE, *nodes, *rooms, claim("data"), pod_with("web", "data"))
     async with first.running():
         await first.settle()
     chosen = first.claim("data").selected_node
@@ -234,14 +234,14 @@ async def test_a_scheduler_that_takes_over_goes_on_where_the_first_ended():
 async def test_a_scheduler_that_takes_over_between_nomination_and_selected_node_takes_the_same_node():
     nodes = [node(name) for name in "abcdef"]
     rooms = [capacity("fast", name, "100Gi") for name in "abcdef"]
-    rig = Rig(*STORAGE, *nodes, *rooms, claim("data"), pod_with("web", "data", status=proposal("e")))
+    rig = SchedulerRig(*STORAGE, *nodes, *rooms, claim("data"), pod_with("web", "data", status=proposal("e")))
     async with rig.running():
         await rig.settle()
         assert rig.claim("data").selected_node == "e" and rig.calls == [("patch", "default/data")]
 
 
 async def test_a_scheduler_that_takes_over_waits_for_the_victims_of_the_first():
-    first = Rig(node("a", cpu="1"), node("b", cpu="1"), pod("one", cpu="1", on="a"), is_graceful=True)
+    first = SchedulerRig(node("a", cpu="1"), node("b", cpu="1"), pod("one", cpu="1", on="a"), is_graceful=True)
     first.add(pod("two", cpu="1", on="b", priority=5), pod("web", cpu="1", priority=10))
     async with first.running():
         await first.settle()

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from scheduler_volume_rig import Rig
+from scheduler_volume_rig import SchedulerRig
 
 from tonnage.client.errors import Disconnected
 from tonnage.client.leadership import NotLeading
@@ -33,21 +33,21 @@ MANY = 24
 NAMES = [f"db-{number:02}" for number in range(MANY)]
 
 
-def burst(*names: str, is_shown: bool = True, slots: int = 256) -> Rig:
+def burst(*names: str, is_shown: bool = True, slots: int = 256) -> SchedulerRig:
     """As many nodes as pods, and each pod has a claim that is provisioned where it goes."""
-    rig = Rig(storage_class(), driver(), is_shown=is_shown, slots=slots)
+    rig = SchedulerRig(storage_class(), driver(), is_shown=is_shown, slots=slots)
     for name in names:
         rig.add(node(name), capacity("fast", name, "100Gi"), claim(name))
     rig.add(*(pod_with(name, name) for name in names))
     return rig
 
 
-def nominated_to(rig: Rig, name: str) -> str:
+def nominated_to(rig: SchedulerRig, name: str) -> str:
     found = rig.pod(f"default/{name}")
     return found.status.nominated_node_name if found is not None else "gone"
 
 
-def place_of(rig: Rig, verb: str, name: str) -> int:
+def place_of(rig: SchedulerRig, verb: str, name: str) -> int:
     return rig.calls.index((verb, f"default/{name}"))
 
 
@@ -91,7 +91,7 @@ async def test_pods_whose_volumes_come_quickly_are_nominated_all_the_same():
 
 async def test_a_volume_that_is_given_to_a_pod_is_written_after_the_nomination():
     local = storage_class("local", provisioner="kubernetes.io/no-provisioner")
-    rig = Rig(local)
+    rig = SchedulerRig(local)
     for name in NAMES:
         rig.add(node(name), claim(name, class_name="local"), volume(f"disk-{name}", on=name, class_name="local"))
     rig.add(*(pod_with(name, name) for name in NAMES))
@@ -115,7 +115,7 @@ async def test_whatever_a_plugin_prepares_comes_after_the_nomination():
             prepared.append(nominated_to(rig, cycle.pod.pod.name))
             return SUCCESS
 
-    rig = Rig(node("a", cpu="100"), *(pod(name) for name in NAMES), plugins=[Other])
+    rig = SchedulerRig(node("a", cpu="100"), *(pod(name) for name in NAMES), plugins=[Other])
     async with rig.running():
         await rig.settle()
     assert prepared == ["a"] * MANY

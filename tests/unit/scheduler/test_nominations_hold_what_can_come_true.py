@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scheduler_volume_rig import Rig
+from scheduler_volume_rig import SchedulerRig
 
 from tonnage.errors import Conflict
 from tonnage.objects.core_v1 import Node, Pod
@@ -24,7 +24,7 @@ def nominated(name: str, node_name: str, **options: Any) -> Pod:
     return pod(name, status={"nominatedNodeName": node_name}, **options)
 
 
-def holders(rig: Rig, node_name: str) -> list[str]:
+def holders(rig: SchedulerRig, node_name: str) -> list[str]:
     return [each.info.pod.name for each in rig.queue.nominator.on(node_name) if each.holds]
 
 
@@ -32,7 +32,7 @@ def holders(rig: Rig, node_name: str) -> list[str]:
 
 
 async def test_of_ten_pods_nominated_to_a_node_of_nine_cpus_nine_are_bound():
-    rig = Rig(node("a", cpu="9"), *(nominated(f"web-{i}", "a", cpu="1") for i in range(10)))
+    rig = SchedulerRig(node("a", cpu="9"), *(nominated(f"web-{i}", "a", cpu="1") for i in range(10)))
     async with rig.running():
         await rig.settle(30.0)
         assert sorted(rig.bound) == [f"default/web-{i}" for i in range(9)], "the first nine; the last gives way"
@@ -42,7 +42,7 @@ async def test_of_ten_pods_nominated_to_a_node_of_nine_cpus_nine_are_bound():
 
 
 async def test_of_four_pods_on_a_node_of_which_a_higher_one_took_a_part_three_are_bound():
-    rig = Rig(node("a", cpu="4"), pod("high", cpu="1", priority=10, on="a"))
+    rig = SchedulerRig(node("a", cpu="4"), pod("high", cpu="1", priority=10, on="a"))
     rig.add(*(nominated(f"web-{i}", "a", cpu="1") for i in range(4)))
     async with rig.running():
         await rig.settle(30.0)
@@ -51,7 +51,7 @@ async def test_of_four_pods_on_a_node_of_which_a_higher_one_took_a_part_three_ar
 
 async def test_pods_that_hold_what_the_other_needs_are_not_stuck():
     # Each is nominated to a node that its selector refuses, and fits on the other's alone.
-    rig = Rig(node("a", cpu="1", labels={"zone": "1"}), node("b", cpu="1", labels={"zone": "2"}))
+    rig = SchedulerRig(node("a", cpu="1", labels={"zone": "1"}), node("b", cpu="1", labels={"zone": "2"}))
     rig.add(nominated("left", "a", cpu="1", node_selector={"zone": "2"}))
     rig.add(nominated("right", "b", cpu="1", node_selector={"zone": "1"}))
     async with rig.running():
@@ -60,7 +60,7 @@ async def test_pods_that_hold_what_the_other_needs_are_not_stuck():
 
 
 async def test_a_pod_nominated_later_gives_way_though_it_is_tried_first():
-    rig = Rig(node("a", cpu="1"))
+    rig = SchedulerRig(node("a", cpu="1"))
     rig.add(nominated("early", "a", cpu="1", spec=GATED), nominated("late", "a", cpu="1"))
     async with rig.running():
         await rig.settle(2.0)
@@ -71,7 +71,7 @@ async def test_a_pod_nominated_later_gives_way_though_it_is_tried_first():
 
 
 async def test_what_is_written_about_a_pod_does_not_cost_it_its_place_among_equals():
-    rig = Rig(node("a", cpu="1"))
+    rig = SchedulerRig(node("a", cpu="1"))
     rig.add(nominated("early", "a", cpu="1", spec=GATED), nominated("late", "a", cpu="1", spec=GATED))
     rig.change(Pod, "default/early", {"metadata": {"labels": {"seen": "yes"}}})
     rig.change(Pod, "default/late", {"spec": {"schedulingGates": []}})
@@ -84,7 +84,7 @@ async def test_what_is_written_about_a_pod_does_not_cost_it_its_place_among_equa
 
 
 async def test_a_pod_refused_for_capacity_on_its_nominated_node_does_not_starve_an_equal():
-    rig = Rig(*STORAGE, node("a", cpu="4"), capacity("fast", "a", "10Gi"), claim("data", "60Gi"))
+    rig = SchedulerRig(*STORAGE, node("a", cpu="4"), capacity("fast", "a", "10Gi"), claim("data", "60Gi"))
     rig.add(pod_with("big", "data", cpu="4", status={"nominatedNodeName": "a"}), pod("web", cpu="4"))
     async with rig.running():
         await rig.settle(30.0)
@@ -92,7 +92,7 @@ async def test_a_pod_refused_for_capacity_on_its_nominated_node_does_not_starve_
 
 
 async def test_a_pod_that_was_turned_away_before_the_holder_was_tried_is_tried_again():
-    rig = Rig(node("a", cpu="4"), pod("resident", cpu="1", on="a"))
+    rig = SchedulerRig(node("a", cpu="4"), pod("resident", cpu="1", on="a"))
     rig.add(pod("web", cpu="3"), nominated("big", "a", cpu="4"))
     async with rig.running():
         await rig.settle(30.0)
@@ -100,7 +100,7 @@ async def test_a_pod_that_was_turned_away_before_the_holder_was_tried_is_tried_a
 
 
 async def test_a_released_holder_holds_again_once_its_node_can_take_it():
-    rig = Rig(node("a", cpu="4", taints=["node.kubernetes.io/not-ready:NoSchedule"]))
+    rig = SchedulerRig(node("a", cpu="4", taints=["node.kubernetes.io/not-ready:NoSchedule"]))
     rig.add(*(pod(f"older-{i}", cpu="4") for i in range(3)), nominated("web", "a", cpu="4"))
     async with rig.running():
         await rig.settle(12.0)
@@ -112,7 +112,7 @@ async def test_a_released_holder_holds_again_once_its_node_can_take_it():
 
 
 async def test_events_that_do_not_make_it_fit_do_not_make_it_hold():
-    rig = Rig(node("a", cpu="4"), node("b", cpu="1"), pod("resident", cpu="1", on="a"))
+    rig = SchedulerRig(node("a", cpu="4"), node("b", cpu="1"), pod("resident", cpu="1", on="a"))
     rig.add(nominated("big", "a", cpu="4", spec={"nodeName": ""}))
     async with rig.running():
         await rig.settle(12.0)
@@ -127,7 +127,7 @@ async def test_events_that_do_not_make_it_fit_do_not_make_it_hold():
 
 
 async def test_a_released_holder_that_is_nominated_elsewhere_holds_there():
-    rig = Rig(node("a", cpu="1"), nominated("big", "a", cpu="2", spec=GATED))
+    rig = SchedulerRig(node("a", cpu="1"), nominated("big", "a", cpu="2", spec=GATED))
     rig.change(Pod, "default/big", {"spec": {"schedulingGates": []}})
     async with rig.running():
         await rig.settle(12.0)
@@ -137,7 +137,7 @@ async def test_a_released_holder_that_is_nominated_elsewhere_holds_there():
 
 
 async def test_a_node_that_does_not_exist_is_held_until_it_was_tried():
-    rig = Rig(node("full", cpu="1"), pod("resident", cpu="1", on="full"), nominated("web", "new", cpu="1"))
+    rig = SchedulerRig(node("full", cpu="1"), pod("resident", cpu="1", on="full"), nominated("web", "new", cpu="1"))
     async with rig.running():
         await rig.settle(12.0)
         assert holders(rig, "new") == ["web"], "it was not refused there: it was not there"
@@ -147,7 +147,7 @@ async def test_a_node_that_does_not_exist_is_held_until_it_was_tried():
 
 
 async def test_a_pod_whose_victims_are_going_holds_on():
-    rig = Rig(node("a", cpu="2"), pod("low", cpu="1", on="a"), pod("other", cpu="1", on="a"), is_graceful=True)
+    rig = SchedulerRig(node("a", cpu="2"), pod("low", cpu="1", on="a"), pod("other", cpu="1", on="a"), is_graceful=True)
     rig.add(pod("web", cpu="1", priority=5))
     async with rig.running():
         await rig.settle()
@@ -162,7 +162,7 @@ async def test_a_pod_whose_victims_are_going_holds_on():
 
 
 async def test_going_pods_that_would_not_help_are_no_reason_to_hold():
-    rig = Rig(node("a", cpu="4"), pod("stays", cpu="2", on="a"), pod("goes", cpu="1", on="a"))
+    rig = SchedulerRig(node("a", cpu="4"), pod("stays", cpu="2", on="a"), pod("goes", cpu="1", on="a"))
     rig.change(Pod, "default/goes", {"metadata": {"deletionTimestamp": "2000-01-01T00:00:00Z"}})
     # 4 - 2 = 2 < 3 even when the one that goes is gone; web needs the 1 that is free now.
     rig.add(nominated("big", "a", cpu="3"), pod("web", cpu="1"))
@@ -175,7 +175,7 @@ async def test_going_pods_that_would_not_help_are_no_reason_to_hold():
 
 
 async def test_a_pod_whose_binding_failed_once_keeps_its_room_and_from_the_second_time_on_it_does_not():
-    rig = Rig(node("a", cpu="1"), nominated("web", "a", cpu="1"))
+    rig = SchedulerRig(node("a", cpu="1"), nominated("web", "a", cpu="1"))
     rig.refuse += [Conflict("somebody was faster"), Conflict("and again")]
     async with rig.running():
         await rig.settle()
@@ -188,7 +188,7 @@ async def test_a_pod_whose_binding_failed_once_keeps_its_room_and_from_the_secon
 
 async def test_a_pod_that_fails_on_its_node_for_ever_does_not_starve_an_equal():
     storage = (*STORAGE, capacity("fast", "a", "100Gi"), claim("data", "60Gi"))
-    rig = Rig(*storage, node("a", cpu="1"), pod_with("liar", "data", cpu="1"), timeout_s=3)
+    rig = SchedulerRig(*storage, node("a", cpu="1"), pod_with("liar", "data", cpu="1"), timeout_s=3)
     async with rig.running():
         await rig.settle(1.0)
         rig.add(pod("web", cpu="1"))
@@ -203,7 +203,7 @@ async def test_after_a_restart_the_first_try_decides():
     objects = [node("a", cpu="4"), pod("resident", cpu="1", on="a"), nominated("big", "a", cpu="4")]
     condition = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}]
     objects[2] = nominated("big", "a", cpu="4", priority=0)
-    rig = Rig(*objects, pod("web", cpu="3", status={"conditions": condition}))
+    rig = SchedulerRig(*objects, pod("web", cpu="3", status={"conditions": condition}))
     assert holders(rig, "a") == ["big"]
     async with rig.running():
         await rig.settle(12.0)
@@ -213,7 +213,7 @@ async def test_after_a_restart_the_first_try_decides():
 @pytest.mark.parametrize("never", [True, False])
 async def test_with_the_gate_off_nominations_hold_as_upstream_has_them(never):
     policy = {"preemptionPolicy": "Never"} if never else {}
-    rig = Rig(
+    rig = SchedulerRig(
         node("a", cpu="4"),
         pod("resident", cpu="1", on="a"),
         nominated("big", "a", cpu="4", spec=policy),
@@ -227,7 +227,7 @@ async def test_with_the_gate_off_nominations_hold_as_upstream_has_them(never):
 
 
 async def test_capacity_that_comes_back_lets_the_nominated_pod_in_first():
-    rig = Rig(*STORAGE, node("a"), capacity("fast", "a", "10Gi"), claim("one", "60Gi"), claim("two", "60Gi"))
+    rig = SchedulerRig(*STORAGE, node("a"), capacity("fast", "a", "10Gi"), claim("one", "60Gi"), claim("two", "60Gi"))
     rig.add(pod_with("other", "two"), pod_with("job", "one", status={"nominatedNodeName": "a"}))
     async with rig.running():
         await rig.settle(12.0)

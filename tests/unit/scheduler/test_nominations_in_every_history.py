@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import pytest
-from scheduler_volume_rig import Rig
+from scheduler_volume_rig import SchedulerRig
 
 from tonnage.client.errors import Disconnected
 from tonnage.errors import Conflict, InternalError, ServiceUnavailable, TonnageError, TooManyRequests
@@ -30,7 +30,7 @@ NODES = 6
 CPUS = 2
 
 
-class Watched(Rig):
+class Watched(SchedulerRig):
     """A server that looks at each write of the scheduler's."""
 
     is_dead = False
@@ -134,7 +134,9 @@ class History:
 
     def refuse_a_volume(self) -> None:
         for each in self.claims()[:1]:
-            Rig.change(self.rig, PersistentVolumeClaim, each.key, {"metadata": {"annotations": {SELECTED: None}}})
+            SchedulerRig.change(
+                self.rig, PersistentVolumeClaim, each.key, {"metadata": {"annotations": {SELECTED: None}}}
+            )
 
     def remake(self) -> None:
         """A pod is deleted and made again; its claim stays as it is."""

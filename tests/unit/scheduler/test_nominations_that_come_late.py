@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scheduler_volume_rig import Rig
+from scheduler_volume_rig import SchedulerRig
 
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.scheduling.framework import Code, Cycle, PermitPlugin, Status
@@ -17,11 +17,11 @@ from tonnage.testing.builders import node, pod
 GATED = {"schedulingGates": [{"name": "kueue.x-k8s.io/topology"}]}
 
 
-def nominate(rig: Rig, name: str, node_name: str | None) -> None:
+def nominate(rig: SchedulerRig, name: str, node_name: str | None) -> None:
     rig.change(Pod, f"default/{name}", {"status": {"nominatedNodeName": node_name}})
 
 
-def holders(rig: Rig, node_name: str) -> list[str]:
+def holders(rig: SchedulerRig, node_name: str) -> list[str]:
     return [each.info.pod.name for each in rig.queue.nominator.on(node_name) if each.holds]
 
 
@@ -36,7 +36,7 @@ WRONG_IDS = [name for name, _, _ in WRONG]
 @pytest.mark.parametrize(("what", "of_node", "of_pod"), WRONG, ids=WRONG_IDS)
 async def test_a_nomination_after_the_refusal_keeps_nobody_else_out(what, of_node, of_pod):
     tolerant = {"tolerations": [{"key": "dedicated", "operator": "Exists"}]} if what == "taint" else {}
-    rig = Rig(node("p", cpu="1", **of_node), pod("wrong", **{"cpu": "1", **of_pod}))
+    rig = SchedulerRig(node("p", cpu="1", **of_node), pod("wrong", **{"cpu": "1", **of_pod}))
     async with rig.running():
         await rig.settle(1.0)
         nominate(rig, "wrong", "p")
@@ -47,7 +47,7 @@ async def test_a_nomination_after_the_refusal_keeps_nobody_else_out(what, of_nod
 
 async def test_a_nomination_after_the_refusal_is_tried_and_taken_where_it_fits():
     """It was refused for its backoff's time; the node came meanwhile, and no event told."""
-    rig = Rig(node("a", cpu="1"), pod("web", cpu="2"))
+    rig = SchedulerRig(node("a", cpu="1"), pod("web", cpu="2"))
     async with rig.running():
         await rig.settle()
         rig.cluster.put_node(node("p", cpu="2"))  # no event: nobody wakes the pod but its nomination
@@ -57,7 +57,7 @@ async def test_a_nomination_after_the_refusal_is_tried_and_taken_where_it_fits()
 
 
 async def test_a_nomination_that_goes_and_comes_back_is_tried_each_time():
-    rig = Rig(node("p", cpu="1"), node("q", cpu="1"), pod("wrong", cpu="2"))
+    rig = SchedulerRig(node("p", cpu="1"), node("q", cpu="1"), pod("wrong", cpu="2"))
     async with rig.running():
         for name in ("p", "q", "p", "q", "p"):
             nominate(rig, "wrong", name)
@@ -69,7 +69,7 @@ async def test_a_nomination_that_goes_and_comes_back_is_tried_each_time():
 
 
 async def test_a_nomination_in_the_middle_of_a_backoff_is_tried_at_once():
-    rig = Rig(node("p", cpu="1"), node("q", cpu="1"), pod("wrong", cpu="2", node_selector={"zone": "2"}))
+    rig = SchedulerRig(node("p", cpu="1"), node("q", cpu="1"), pod("wrong", cpu="2", node_selector={"zone": "2"}))
     async with rig.running():
         await rig.settle()
         rig.change(Node, "q", {"metadata": {"labels": {"zone": "2"}}})  # worth a try, after a backoff
@@ -79,7 +79,7 @@ async def test_a_nomination_in_the_middle_of_a_backoff_is_tried_at_once():
 
 
 async def test_a_node_that_comes_after_the_nomination_and_refuses_it_is_not_held():
-    rig = Rig(node("a", cpu="1"), pod("wrong", cpu="2", node_selector={"zone": "2"}))
+    rig = SchedulerRig(node("a", cpu="1"), pod("wrong", cpu="2", node_selector={"zone": "2"}))
     async with rig.running():
         await rig.settle()
         nominate(rig, "wrong", "p")
@@ -91,7 +91,7 @@ async def test_a_node_that_comes_after_the_nomination_and_refuses_it_is_not_held
 
 
 async def test_a_node_that_comes_after_the_nomination_and_takes_it_goes_to_the_nominated_pod():
-    rig = Rig(node("a", cpu="1"), pod("web", cpu="2"))
+    rig = SchedulerRig(node("a", cpu="1"), pod("web", cpu="2"))
     async with rig.running():
         await rig.settle()
         nominate(rig, "web", "p")
@@ -112,7 +112,7 @@ async def test_a_nomination_that_is_written_while_the_pod_waits_for_permission_i
             return (Status(Code.WAIT), 5.0) if cycle.pod.pod.name == "wrong" else (Status(), 0.0)
 
     zone = {"zone": "2"}
-    rig = Rig(node("a", cpu="1", labels=zone), node("p", cpu="1"), plugins=[Strict])
+    rig = SchedulerRig(node("a", cpu="1", labels=zone), node("p", cpu="1"), plugins=[Strict])
     rig.add(pod("wrong", cpu="1", node_selector=zone))
     async with rig.running():
         await rig.settle(1.0)
@@ -154,7 +154,7 @@ IMPOSSIBLE: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 @pytest.mark.parametrize("is_late", [False, True])
 async def test_a_gated_pod_holds_nothing_where_it_may_never_run(what, of_node, of_pod, is_late):
     of_pod = {**of_pod, "spec": {**of_pod.get("spec", {}), **GATED}}
-    rig = Rig(node("p", cpu="1", **of_node))
+    rig = SchedulerRig(node("p", cpu="1", **of_node))
     rig.add(pod("gated", cpu="1", status={} if is_late else {"nominatedNodeName": "p"}, **of_pod))
     if is_late:
         nominate(rig, "gated", "p")
@@ -168,7 +168,7 @@ async def test_a_gated_pod_holds_nothing_where_it_may_never_run(what, of_node, o
 
 @pytest.mark.parametrize("other", [{"taints": ["dedicated=db:NoSchedule"]}, {"unschedulable": True}])
 async def test_a_gated_pod_holds_its_room_whatever_other_nodes_are_like(other: dict[str, Any]):
-    rig = Rig(node("other", **other), node("p", cpu="1"))
+    rig = SchedulerRig(node("other", **other), node("p", cpu="1"))
     rig.add(pod("gated", cpu="1", status={"nominatedNodeName": "p"}, spec=GATED), pod("rival", cpu="1"))
     async with rig.running():
         await rig.settle(5.0)
@@ -176,7 +176,7 @@ async def test_a_gated_pod_holds_its_room_whatever_other_nodes_are_like(other: d
 
 
 async def test_a_gated_pod_holds_again_when_its_node_or_its_selector_changes():
-    rig = Rig(node("p", cpu="1", labels={"zone": "1"}))
+    rig = SchedulerRig(node("p", cpu="1", labels={"zone": "1"}))
     rig.add(pod("gated", cpu="1", status={"nominatedNodeName": "p"}, node_selector={"zone": "2"}, spec=GATED))
     assert holders(rig, "p") == []
     rig.change(Node, "p", {"metadata": {"labels": {"zone": "2"}}})
@@ -190,7 +190,7 @@ async def test_a_gated_pod_holds_again_when_its_node_or_its_selector_changes():
 
 
 async def test_those_that_left_room_for_a_gated_pod_are_tried_when_it_may_not_run_there_any_more():
-    rig = Rig(node("p", cpu="1"), pod("gated", cpu="1", status={"nominatedNodeName": "p"}, spec=GATED))
+    rig = SchedulerRig(node("p", cpu="1"), pod("gated", cpu="1", status={"nominatedNodeName": "p"}, spec=GATED))
     rig.add(pod("right", cpu="1"))
     async with rig.running():
         await rig.settle(5.0)
@@ -201,7 +201,7 @@ async def test_those_that_left_room_for_a_gated_pod_are_tried_when_it_may_not_ru
 
 
 async def test_a_gated_pod_holds_its_room_on_a_full_node_and_on_one_that_comes():
-    rig = Rig(node("full", cpu="1"), pod("there", cpu="1", on="full"))
+    rig = SchedulerRig(node("full", cpu="1"), pod("there", cpu="1", on="full"))
     rig.add(pod("one", cpu="1", status={"nominatedNodeName": "full"}, spec=GATED))
     rig.add(pod("two", cpu="1", status={"nominatedNodeName": "late"}, spec=GATED))
     assert holders(rig, "full") == ["one"] and holders(rig, "late") == ["two"]

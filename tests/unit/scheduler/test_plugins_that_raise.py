@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from scheduler_volume_rig import Rig
+from scheduler_volume_rig import SchedulerRig
 
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import EVERY_EVENT, QUEUE
@@ -250,7 +250,9 @@ async def plays(case: str, nonsense: Any) -> None:
     method = case.partition(" ")[0]
     Raising.breaking, Raising.refusing, Raising.nonsense = {method}, {CASES[case]}, nonsense
     Raising.preempting = method.startswith("preemption")
-    rig = Rig(node("a", cpu="4"), node("b", cpu="4"), plugins=(Keeper, Raising, KeeperBehind), points=ASKED_FIRST)
+    rig = SchedulerRig(
+        node("a", cpu="4"), node("b", cpu="4"), plugins=(Keeper, Raising, KeeperBehind), points=ASKED_FIRST
+    )
     async with rig.running() as loop:
         rig.add(pod("first", cpu="1"))
         await rig.settle(1.0)
@@ -281,7 +283,7 @@ async def plays(case: str, nonsense: Any) -> None:
 
 async def test_people_are_told_that_a_plugin_failed():
     Raising.breaking = {"permit"}
-    rig = Rig(node("a"), plugins=(Raising,))
+    rig = SchedulerRig(node("a"), plugins=(Raising,))
     async with rig.running():
         rig.add(pod("bad", labels={"bad": ""}))
         await rig.settle()
@@ -305,7 +307,7 @@ class BySize(QueueSortPlugin):
 
 async def test_pods_whose_sort_key_raises_are_tried_after_the_others():
     points = "queueSort: {disabled: [{name: '*'}], enabled: [{name: BySize}]}"
-    rig = Rig(plugins=(BySize,), points=points)
+    rig = SchedulerRig(plugins=(BySize,), points=points)
     bad = [pod(f"bad-{number}", labels={"bad": ""}) for number in range(2)]
     sized = [pod(f"sized-{size}", labels={"size": str(size)}) for size in (3, 1, 2)]
     rig.add(*bad, *sized, node("a"))
@@ -316,7 +318,7 @@ async def test_pods_whose_sort_key_raises_are_tried_after_the_others():
 
 async def test_pods_whose_sort_keys_cannot_be_compared_are_all_tried():
     points = "queueSort: {disabled: [{name: '*'}], enabled: [{name: BySize}]}"
-    rig = Rig(plugins=(BySize,), points=points)
+    rig = SchedulerRig(plugins=(BySize,), points=points)
     odd = [pod(f"odd-{number}", labels={"odd": ""}) for number in range(3)]
     sized = [pod(f"sized-{size}", labels={"size": str(size)}) for size in (3, 1, 2)]
     rig.add(*(each for pair in zip(odd, sized, strict=True) for each in pair), node("a"))
@@ -327,7 +329,7 @@ async def test_pods_whose_sort_keys_cannot_be_compared_are_all_tried():
 
 def test_an_attempt_that_cannot_be_explained_has_failed():
     Raising.breaking = {"account"}
-    rig = Rig(node("a"), pod("bad", labels={"bad": ""}), plugins=(Raising,))
+    rig = SchedulerRig(node("a"), pod("bad", labels={"bad": ""}), plugins=(Raising,))
     queued = rig.engine.pop()
     assert queued is not None
     attempt = rig.engine.attempt(queued, explains=True)

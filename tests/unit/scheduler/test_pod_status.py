@@ -42,7 +42,7 @@ class Server:
         return [patch["status"]["conditions"][0]["message"] for _, patch in self.written]
 
 
-class Stage:
+class PodStatusRig:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.work, self.telling = Server(), Server()
@@ -61,11 +61,11 @@ class Stage:
 
 
 @pytest.fixture
-def stage() -> Stage:
-    return Stage()
+def stage() -> PodStatusRig:
+    return PodStatusRig()
 
 
-async def test_a_condition_that_waits_is_replaced_by_a_newer_one(stage: Stage) -> None:
+async def test_a_condition_that_waits_is_replaced_by_a_newer_one(stage: PodStatusRig) -> None:
     stage.telling.gate.clear()
     for number in range(WRITERS):
         stage.failed(stage.add(pod(f"busy-{number}")), "x")
@@ -80,7 +80,7 @@ async def test_a_condition_that_waits_is_replaced_by_a_newer_one(stage: Stage) -
     assert [message for message in stage.telling.messages() if message != "x"] == ["attempt 99"]
 
 
-async def test_thousands_of_conditions_are_written_a_few_at_a_time(stage: Stage, monkeypatch) -> None:
+async def test_thousands_of_conditions_are_written_a_few_at_a_time(stage: PodStatusRig, monkeypatch) -> None:
     monkeypatch.setattr(pod_status, "MAX_PENDING", 50)
     stage.telling.gate.clear()
     for number in range(60):
@@ -98,7 +98,7 @@ async def test_thousands_of_conditions_are_written_a_few_at_a_time(stage: Stage,
     assert stage.telling.written[-1][0] == "default/p59"
 
 
-async def test_a_nomination_is_written_at_once_among_the_bindings(stage: Stage) -> None:
+async def test_a_nomination_is_written_at_once_among_the_bindings(stage: PodStatusRig) -> None:
     stage.telling.gate.clear()
     for number in range(WRITERS + 1):
         stage.failed(stage.add(pod(f"p{number}")), "no room")
@@ -113,7 +113,7 @@ async def test_a_nomination_is_written_at_once_among_the_bindings(stage: Stage) 
     assert chosen.key not in [key for key, _ in stage.telling.written]  # it has been said
 
 
-async def test_a_pod_that_is_placed_or_gone_or_bound_is_not_told_about(stage: Stage) -> None:
+async def test_a_pod_that_is_placed_or_gone_or_bound_is_not_told_about(stage: PodStatusRig) -> None:
     stage.telling.gate.clear()
     for number in range(WRITERS):
         stage.failed(stage.add(pod(f"busy-{number}")), "x")
@@ -129,7 +129,7 @@ async def test_a_pod_that_is_placed_or_gone_or_bound_is_not_told_about(stage: St
     assert stage.telling.messages() == ["x"] * WRITERS
 
 
-async def test_a_write_is_locked_so_that_it_cannot_reach_a_pod_that_was_bound_meanwhile(stage: Stage) -> None:
+async def test_a_write_is_locked_so_that_it_cannot_reach_a_pod_that_was_bound_meanwhile(stage: PodStatusRig) -> None:
     made = stage.add(pod("racing", metadata={"resourceVersion": "7"}))
     stage.telling.refuse = [Conflict("the object has been modified")]
     stage.failed(made, "no room")
@@ -146,7 +146,7 @@ async def test_a_write_is_locked_so_that_it_cannot_reach_a_pod_that_was_bound_me
     assert patch["metadata"]["resourceVersion"] == "8"
 
 
-async def test_at_the_end_what_was_not_written_is_forgotten(stage: Stage) -> None:
+async def test_at_the_end_what_was_not_written_is_forgotten(stage: PodStatusRig) -> None:
     stage.telling.gate.clear()
     for number in range(20):
         stage.failed(stage.add(pod(f"p{number}")), "no room")
@@ -157,7 +157,7 @@ async def test_at_the_end_what_was_not_written_is_forgotten(stage: Stage) -> Non
     assert len(stage.telling.written) == WRITERS and stage.writer.dropped == 20 - WRITERS
 
 
-async def test_what_could_not_be_written_is_said_again_until_it_is(stage: Stage) -> None:
+async def test_what_could_not_be_written_is_said_again_until_it_is(stage: PodStatusRig) -> None:
     stage.telling.refuse += [
         TonnageError("the server is away"),
         Conflict("changed"),
@@ -169,7 +169,7 @@ async def test_what_could_not_be_written_is_said_again_until_it_is(stage: Stage)
     assert stage.telling.messages() == ["no room"]
 
 
-async def test_a_newer_word_or_a_node_ends_the_repeats_of_an_older_one(stage: Stage) -> None:
+async def test_a_newer_word_or_a_node_ends_the_repeats_of_an_older_one(stage: PodStatusRig) -> None:
     first, second = stage.add(pod("first")), stage.add(pod("second"))
     stage.telling.refuse += [Conflict("changed"), Conflict("changed")]
     stage.failed(first, "old")
@@ -181,7 +181,7 @@ async def test_a_newer_word_or_a_node_ends_the_repeats_of_an_older_one(stage: St
     assert stage.telling.messages() == ["new"]
 
 
-async def test_of_two_words_about_a_pod_the_newer_is_written_last_and_alone_repeated(stage: Stage) -> None:
+async def test_of_two_words_about_a_pod_the_newer_is_written_last_and_alone_repeated(stage: PodStatusRig) -> None:
     made = stage.add(pod("a"))
     stage.telling.gate.clear()
     stage.failed(made, "older")
@@ -197,7 +197,7 @@ async def test_of_two_words_about_a_pod_the_newer_is_written_last_and_alone_repe
     assert stage.telling.messages() == ["newer"]
 
 
-async def test_a_pod_that_was_placed_while_its_word_was_refused_is_not_told_about(stage: Stage) -> None:
+async def test_a_pod_that_was_placed_while_its_word_was_refused_is_not_told_about(stage: PodStatusRig) -> None:
     made = stage.add(pod("a"))
     stage.telling.gate.clear()
     stage.failed(made, "no room")
@@ -211,7 +211,7 @@ async def test_a_pod_that_was_placed_while_its_word_was_refused_is_not_told_abou
     assert stage.telling.messages() == []
 
 
-async def test_a_word_that_nobody_takes_is_dropped_in_the_end(stage: Stage) -> None:
+async def test_a_word_that_nobody_takes_is_dropped_in_the_end(stage: PodStatusRig) -> None:
     stage.telling.refuse += [TonnageError("never") for _ in range(100)]
     stage.failed(stage.add(pod("web")), "no room")
     await stage.clock.run_for(3600.0)

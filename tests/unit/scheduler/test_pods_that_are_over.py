@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from scheduler_volume_rig import Rig
+from scheduler_volume_rig import SchedulerRig
 
 from tonnage.errors import Timeout
 from tonnage.objects.core_v1 import Pod
@@ -35,38 +35,40 @@ class Waits(PermitPlugin):
         return (Status(Code.WAIT), 600.0) if cycle.pod.pod.claim_names() else (Status(), 0.0)
 
 
-def deleted(rig: Rig, key: str = WEB) -> None:
+def deleted(rig: SchedulerRig, key: str = WEB) -> None:
     rig.delete(Pod, key)
 
 
-def going(rig: Rig, key: str = WEB) -> None:
+def going(rig: SchedulerRig, key: str = WEB) -> None:
     """Its finalizer keeps it."""
     rig.change(Pod, key, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"]}})
 
 
-def bound_by_another(rig: Rig, key: str = WEB) -> None:
+def bound_by_another(rig: SchedulerRig, key: str = WEB) -> None:
     rig.change(Pod, key, {"spec": {"nodeName": "elsewhere"}})
 
 
 ENDS = pytest.mark.parametrize("ends", [deleted, going, bound_by_another])
-End = Callable[[Rig], None]
+End = Callable[[SchedulerRig], None]
 
 
 def room(on: str) -> CSIStorageCapacity:
     return capacity("fast", on, "100Gi")
 
 
-def rig_of(*plugins: type[PermitPlugin], **options: Any) -> Rig:
+def rig_of(*plugins: type[PermitPlugin], **options: Any) -> SchedulerRig:
     """Two claims, written one by one, on the one node that has room for them."""
     claims = (claim("data", "20Gi"), claim("log", "20Gi"))
-    return Rig(*CLASS, node("a", cpu="4"), node("elsewhere", cpu="4"), room("a"), *claims, plugins=plugins, **options)
+    return SchedulerRig(
+        *CLASS, node("a", cpu="4"), node("elsewhere", cpu="4"), room("a"), *claims, plugins=plugins, **options
+    )
 
 
 def web() -> Pod:
     return pod_with("web", "data", "log")
 
 
-def assert_quiet(rig: Rig, *, claims_written: int = 0) -> None:
+def assert_quiet(rig: SchedulerRig, *, claims_written: int = 0) -> None:
     """Nobody was told anything, and nothing is kept for the pod."""
     assert [key for key, _ in rig.writes] == ["default/data", "default/log"][:claims_written]
     assert rig.bound == {} and rig.conditions == [] and rig.events == []
@@ -197,7 +199,7 @@ async def test_a_pod_that_ends_between_claims_that_are_sent_one_after_the_other(
     # 80 goes first: 40 might be put into the 100, and 60 does not hold 80.
     pools = capacity("fast", "a", "160Gi", pools=["100Gi", "60Gi"])
     nodes = (node("a", cpu="4"), node("elsewhere", cpu="4"))
-    rig = Rig(*CLASS, *nodes, pools, claim("data", "80Gi"), claim("log", "40Gi"))
+    rig = SchedulerRig(*CLASS, *nodes, pools, claim("data", "80Gi"), claim("log", "40Gi"))
     async with rig.running():
         rig.add(web())
         await rig.settle(1.0)

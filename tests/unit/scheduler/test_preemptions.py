@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from scheduler_volume_rig import Rig
+from scheduler_volume_rig import SchedulerRig
 
 from tonnage.errors import Forbidden, InternalError, NotFound, TonnageError
 from tonnage.objects.codec import convert
@@ -28,7 +28,7 @@ def big(name: str, **options: Any) -> Pod:
     return pod(name, cpu="1", **options)
 
 
-def nominated_to(rig: Rig, name: str) -> str:
+def nominated_to(rig: SchedulerRig, name: str) -> str:
     found = rig.pod(f"default/{name}")
     assert found is not None
     return found.status.nominated_node_name
@@ -38,7 +38,7 @@ NO_ROOM = "0/1 nodes are available: 1 Insufficient cpu."
 
 
 async def test_a_victim_goes_and_the_pod_takes_its_place():
-    rig = Rig(node("a", cpu="1"), big("victim", on="a"), big("web", priority=10))
+    rig = SchedulerRig(node("a", cpu="1"), big("victim", on="a"), big("web", priority=10))
     async with rig.running():
         await rig.settle(2.0)
         # One write tells the condition and the nomination; the victim is told why, then deleted; then the binding.
@@ -57,7 +57,7 @@ async def test_a_victim_goes_and_the_pod_takes_its_place():
 
 
 async def test_a_victims_own_status_says_why_it_goes():
-    rig = Rig(node("a", cpu="1"), big("victim", on="a"), big("web", priority=10), is_graceful=True)
+    rig = SchedulerRig(node("a", cpu="1"), big("victim", on="a"), big("web", priority=10), is_graceful=True)
     async with rig.running():
         await rig.settle()
         victim = rig.pod("default/victim")
@@ -69,7 +69,7 @@ async def test_a_victims_own_status_says_why_it_goes():
 
 
 async def test_a_victim_that_takes_its_time_is_waited_for():
-    rig = Rig(
+    rig = SchedulerRig(
         node("a", cpu="1"), node("b", cpu="1"), big("one", on="a"), big("two", on="b", priority=5), is_graceful=True
     )
     rig.add(big("web", priority=10))
@@ -89,7 +89,7 @@ async def test_a_victim_that_takes_its_time_is_waited_for():
 
 async def test_the_last_victim_is_deleted_when_all_others_are():
     pods = [small("lesser", on="a", priority=1), small("greater", on="a", priority=2)]
-    rig = Rig(node("a", cpu="1"), *pods, big("web", priority=10))
+    rig = SchedulerRig(node("a", cpu="1"), *pods, big("web", priority=10))
     async with rig.running():
         await rig.settle(2.0)
         assert [name for verb, name in rig.calls if verb == "delete"] == ["default/greater", "default/lesser"]
@@ -99,7 +99,7 @@ async def test_the_last_victim_is_deleted_when_all_others_are():
 
 
 async def test_while_its_victims_are_being_deleted_the_pod_is_held_back():
-    rig = Rig(node("a", cpu="1"), big("victim", on="a"), big("web", priority=10))
+    rig = SchedulerRig(node("a", cpu="1"), big("victim", on="a"), big("web", priority=10))
     held: list[int] = []
 
     def room_comes_by_itself() -> None:
@@ -115,7 +115,7 @@ async def test_while_its_victims_are_being_deleted_the_pod_is_held_back():
 
 @pytest.mark.parametrize("trouble", [InternalError("etcd is away"), Forbidden("pods may not be deleted by you")])
 async def test_a_victim_that_cannot_be_deleted_does_not_cost_the_pod_its_chance(trouble: TonnageError):
-    rig = Rig(node("a", cpu="1"), big("victim", on="a"), big("web", priority=10))
+    rig = SchedulerRig(node("a", cpu="1"), big("victim", on="a"), big("web", priority=10))
     rig.refuse_delete += [trouble, trouble]
     async with rig.running():
         await rig.settle()
@@ -127,7 +127,9 @@ async def test_a_victim_that_cannot_be_deleted_does_not_cost_the_pod_its_chance(
 
 
 async def test_a_failure_spares_the_last_victim():
-    rig = Rig(node("a", cpu="1"), small("one", on="a"), small("two", on="a", priority=1), big("web", priority=10))
+    rig = SchedulerRig(
+        node("a", cpu="1"), small("one", on="a"), small("two", on="a", priority=1), big("web", priority=10)
+    )
     rig.refuse_delete.append(InternalError("etcd is away"))
     async with rig.running():
         await rig.settle()
@@ -138,7 +140,7 @@ async def test_a_failure_spares_the_last_victim():
 
 
 async def test_a_victim_that_went_by_itself_is_as_good():
-    rig = Rig(node("a", cpu="1"), big("victim", on="a"), big("web", priority=10))
+    rig = SchedulerRig(node("a", cpu="1"), big("victim", on="a"), big("web", priority=10))
     rig.refuse_delete.append(NotFound('pods "victim" not found'))
     async with rig.running():
         await rig.settle()
@@ -149,7 +151,7 @@ async def test_a_victim_that_went_by_itself_is_as_good():
 
 
 async def test_another_pod_of_the_victims_name_is_spared():
-    rig = Rig(node("a", cpu="1"), big("victim", on="a"), big("web", priority=10))
+    rig = SchedulerRig(node("a", cpu="1"), big("victim", on="a"), big("web", priority=10))
 
     def made_again() -> None:
         rig.delete(Pod, "default/victim")
@@ -164,7 +166,9 @@ async def test_another_pod_of_the_victims_name_is_spared():
 
 
 async def test_a_nomination_that_cannot_be_written_is_kept_in_memory_and_followed():
-    rig = Rig(node("a", cpu="1"), node("b", cpu="1"), big("one", on="a", priority=1), big("two", on="b", priority=5))
+    rig = SchedulerRig(
+        node("a", cpu="1"), node("b", cpu="1"), big("one", on="a", priority=1), big("two", on="b", priority=5)
+    )
     rig.refuse_status.append(InternalError("etcd is away"))
     rig.is_graceful = True
     rig.add(big("web", priority=10))
@@ -183,7 +187,7 @@ async def test_a_nomination_that_cannot_be_written_is_kept_in_memory_and_followe
 
 
 async def test_whoever_waits_for_a_pod_to_go_is_told_when_it_begins_to():
-    rig = Rig(node("a"), big("victim", on="a"))
+    rig = SchedulerRig(node("a"), big("victim", on="a"))
 
     def is_going() -> Status | None:
         found = rig.pod("default/victim")
@@ -197,7 +201,7 @@ async def test_whoever_waits_for_a_pod_to_go_is_told_when_it_begins_to():
 
 
 async def test_a_pod_deleted_before_its_victims_are_told_spares_them():
-    rig = Rig(node("a", cpu="1"), big("victim", on="a"), big("web", priority=10))
+    rig = SchedulerRig(node("a", cpu="1"), big("victim", on="a"), big("web", priority=10))
     rig.at_call["patch status", "default/web"] = lambda: rig.delete(Pod, "default/web")
     async with rig.running():
         await rig.settle(2.0)
@@ -207,7 +211,7 @@ async def test_a_pod_deleted_before_its_victims_are_told_spares_them():
 
 async def test_victims_that_are_going_already_cost_no_call():
     going = big("victim", on="a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
-    rig = Rig(node("a", cpu="1"), going, big("web", priority=10))
+    rig = SchedulerRig(node("a", cpu="1"), going, big("web", priority=10))
     async with rig.running():
         await rig.settle()
         assert rig.calls == [("patch status", "default/web")] and nominated_to(rig, "web") == "a"
@@ -226,7 +230,7 @@ async def test_budgets_are_minded_where_there_is_a_choice():
             "status": {"disruptionsAllowed": 0},
         },
     )
-    rig = Rig(node("a", cpu="1"), node("b", cpu="1"), budget)
+    rig = SchedulerRig(node("a", cpu="1"), node("b", cpu="1"), budget)
     rig.add(big("guarded", on="a", labels={"app": "db"}), big("plain", on="b", priority=5), big("web", priority=10))
     async with rig.running():
         await rig.settle(2.0)
@@ -234,7 +238,9 @@ async def test_budgets_are_minded_where_there_is_a_choice():
 
 
 async def test_told_to_stop_it_finishes_what_it_began():
-    rig = Rig(node("a", cpu="1"), small("one", on="a"), small("two", on="a"), big("web", priority=10), is_graceful=True)
+    rig = SchedulerRig(
+        node("a", cpu="1"), small("one", on="a"), small("two", on="a"), big("web", priority=10), is_graceful=True
+    )
     async with rig.running() as task:
         rig.at_call["patch status", "default/web"] = task.cancel
         await rig.settle()
@@ -257,7 +263,7 @@ class Patient(PermitPlugin):
 
 
 async def test_a_victim_that_waits_for_permission_is_sent_back_and_not_deleted():
-    rig = Rig(node("a", cpu="1"), big("held", labels={"hold": ""}), plugins=[Patient])
+    rig = SchedulerRig(node("a", cpu="1"), big("held", labels={"hold": ""}), plugins=[Patient])
     async with rig.running():
         await rig.settle()
         rig.add(big("web", priority=10))
@@ -275,7 +281,7 @@ async def test_a_victim_that_waits_for_permission_is_sent_back_and_not_deleted()
 
 async def test_a_victim_that_waits_for_its_volumes_is_sent_back_and_not_deleted():
     storage = (storage_class(), driver(), capacity("fast", "a", "100Gi"), claim("data", "20Gi"))
-    rig = Rig(node("a", cpu="1"), *storage, pod_with("db", "data", cpu="1"))
+    rig = SchedulerRig(node("a", cpu="1"), *storage, pod_with("db", "data", cpu="1"))
     async with rig.running():
         await rig.settle()
         assert rig.slots.resting == 1
@@ -293,7 +299,7 @@ async def test_a_victim_that_waits_for_its_volumes_is_sent_back_and_not_deleted(
 @pytest.mark.parametrize("is_shown", [True, False])
 async def test_lesser_pods_that_were_expected_there_are_released(is_shown):
     # Upstream: medium preempts low, then high takes the node by another preemption.
-    rig = Rig(node("a", cpu="1"), big("low", on="a"), is_shown=is_shown, is_graceful=True)
+    rig = SchedulerRig(node("a", cpu="1"), big("low", on="a"), is_shown=is_shown, is_graceful=True)
     rig.add(small("medium", priority=5))
     async with rig.running():
         await rig.settle(1.0)
@@ -307,7 +313,7 @@ async def test_lesser_pods_that_were_expected_there_are_released(is_shown):
 
 @pytest.mark.parametrize("is_shown", [True, False])
 async def test_a_second_preemption_takes_the_node_from_a_lesser_pod_that_waits_for_it(is_shown):
-    rig = Rig(node("a", cpu="1"), small("one", on="a"), small("two", on="a", priority=1), is_shown=is_shown)
+    rig = SchedulerRig(node("a", cpu="1"), small("one", on="a"), small("two", on="a", priority=1), is_shown=is_shown)
     rig.is_graceful = True
     rig.add(small("medium", priority=5))
     async with rig.running():

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scheduler_volume_rig import Rig
+from scheduler_volume_rig import SchedulerRig
 
 from examples_tried import tries
 from tonnage.errors import Conflict, Forbidden, InternalError, NotFound, TonnageError
@@ -57,7 +57,7 @@ def test_the_most_important_pods_have_the_nodes_in_the_end(
 ) -> None:
     async def run() -> None:
         # Every pod fills a node, so that who is there can be counted by hand.
-        rig = Rig(plugins=[Sometimes], is_shown=is_shown, is_graceful=is_graceful)
+        rig = SchedulerRig(plugins=[Sometimes], is_shown=is_shown, is_graceful=is_graceful)
         for i, priority in enumerate(residents):
             rig.add(node(f"n{i}", cpu="1"), pod(f"resident-{i}", cpu="1", on=f"n{i}", priority=priority))
         rig.refuse_status, rig.refuse_delete = list(status), list(delete)

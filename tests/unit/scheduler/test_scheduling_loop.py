@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
-from scheduler_volume_rig import Rig
+from scheduler_volume_rig import SchedulerRig
 
 from tonnage.errors import Conflict
 from tonnage.objects.core_v1 import Pod
@@ -54,21 +54,21 @@ class MakesRoom(PostFilterPlugin):
 POINTS = "postFilter: {disabled: [{name: DefaultPreemption}]}"
 
 
-async def step(rig: Rig) -> None:
+async def step(rig: SchedulerRig) -> None:
     """Everything that can be decided now is, and its bindings are carried out."""
     while (queued := rig.queue.pop_nowait()) is not None:
         rig.loop.schedule_one(queued)
     await rig.loop.settle()
 
 
-def messages(rig: Rig) -> list[tuple[str, str]]:
+def messages(rig: SchedulerRig) -> list[tuple[str, str]]:
     """The conditions that were written: the pod's key, the message."""
     return [(key, message) for key, _, message in rig.conditions]
 
 
 @pytest.fixture
-def rig() -> Rig:
-    return Rig(plugins=(HeldBack, MakesRoom), points=POINTS)
+def rig() -> SchedulerRig:
+    return SchedulerRig(plugins=(HeldBack, MakesRoom), points=POINTS)
 
 
 async def test_a_decided_pod_is_counted_before_the_api_knows(rig):

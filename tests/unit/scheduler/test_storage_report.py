@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from prometheus_client import CollectorRegistry
-from scheduler_volume_rig import Rig
+from scheduler_volume_rig import SchedulerRig
 
 from tonnage.clock import VirtualClock
 from tonnage.objects.storage_v1 import VolumeAttachment
@@ -25,14 +25,14 @@ from tonnage.testing.storage_builders import (
 GI = 1 << 30
 
 
-def storage_values(rig: Rig) -> CollectorRegistry:
+def storage_values(rig: SchedulerRig) -> CollectorRegistry:
     registry = CollectorRegistry()
     SchedulerMetrics(registry, VirtualClock()).watch(StorageReport(rig.engine).families)
     return registry
 
 
 async def test_a_reservation_older_than_its_timeout_is_overdue() -> None:
-    rig = Rig(
+    rig = SchedulerRig(
         driver(), storage_class(), node("a"), capacity(node="a", free="100Gi"), timeout_s=600, reservation="Object"
     )
     rig.add(claim("data", "20Gi"), pod_with("web", "data"))
@@ -47,13 +47,13 @@ async def test_a_reservation_older_than_its_timeout_is_overdue() -> None:
 
 
 async def test_without_reservations_nothing_is_overdue() -> None:
-    rig = Rig(driver(), storage_class(), node("a"), reservation="Ledger")
+    rig = SchedulerRig(driver(), storage_class(), node("a"), reservation="Ledger")
     assert rig.metric("tonnage_reservations_overdue", mode="Ledger") == 0.0
     assert rig.metric("tonnage_reservation_oldest_age_seconds", mode="Ledger") == 0.0
 
 
 def test_free_capacity_is_told_by_class() -> None:
-    rig = Rig(driver(), storage_class(), node("a"), node("b"))
+    rig = SchedulerRig(driver(), storage_class(), node("a"), node("b"))
     rig.add(capacity(node="a", pools=["60Gi", "100Gi"]), capacity(node="b", free="30Gi"))
     values = storage_values(rig)
     of = {"storage_class": "fast"}
@@ -63,7 +63,9 @@ def test_free_capacity_is_told_by_class() -> None:
 
 
 def test_a_node_with_more_volumes_than_its_csi_node_allows_is_out_of_step() -> None:
-    rig = Rig(driver(), storage_class(), node("a"), node("b"), csi_node("a", {DRIVER: 1}), csi_node("b", {DRIVER: 2}))
+    rig = SchedulerRig(
+        driver(), storage_class(), node("a"), node("b"), csi_node("a", {DRIVER: 1}), csi_node("b", {DRIVER: 2})
+    )
     for name, on in (("one", "a"), ("two", "a"), ("three", "b")):
         rig.add(claim(name, volume=f"pv-{name}"), volume(f"pv-{name}", claim=f"default/{name}"))
         rig.add(pod_with(f"pod-{name}", name, on=on))
@@ -76,7 +78,7 @@ def test_a_node_with_more_volumes_than_its_csi_node_allows_is_out_of_step() -> N
 
 
 def test_attachments_that_are_refused_for_want_of_a_slot_are_counted() -> None:
-    rig = Rig(driver(), node("a"))
+    rig = SchedulerRig(driver(), node("a"))
     rig.add(attachment("one", "pv-1", "a"), attachment("two", "pv-2", "a", error="not found"))
     of = {"driver_name": DRIVER}
     assert storage_values(rig).get_sample_value("tonnage_attach_refused_volumes", of) == 0.0
@@ -85,7 +87,7 @@ def test_attachments_that_are_refused_for_want_of_a_slot_are_counted() -> None:
 
 
 async def test_nominations_that_cannot_come_true_are_counted_by_cause() -> None:
-    rig = Rig(node("a", cpu="1"), pod("low", cpu="1", priority=9, on="a"))
+    rig = SchedulerRig(node("a", cpu="1"), pod("low", cpu="1", priority=9, on="a"))
     rig.add(pod("early", spec={"schedulingGates": [{"name": "wait"}]}, status={"nominatedNodeName": "new"}))
     rig.add(pod("big", cpu="1", status={"nominatedNodeName": "a"}))
     async with rig.running():

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from scheduler_volume_rig import Rig
+from scheduler_volume_rig import SchedulerRig
 
 from tonnage.testing.builders import node, pod
 
@@ -25,7 +25,7 @@ class Breaks:
         return self._work(*given, **options)
 
 
-def assert_tidy(rig: Rig) -> None:
+def assert_tidy(rig: SchedulerRig) -> None:
     untidy = (len(rig.assumed), len(rig.waiting), rig.slots.taken, rig.slots.resting, rig.queue.in_flight())
     assert untidy == (0, 0, 0, 0, [])
 
@@ -45,7 +45,7 @@ def assert_tidy(rig: Rig) -> None:
 async def test_an_exception_is_counted_and_every_pod_is_bound(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, part: str, method: str, where: str
 ):
-    rig = Rig(node("a"))
+    rig = SchedulerRig(node("a"))
     owner: Any = rig
     for name in part.split("."):
         owner = getattr(owner, name)
@@ -63,7 +63,7 @@ async def test_an_exception_is_counted_and_every_pod_is_bound(
 
 
 async def test_a_pod_without_a_node_that_nobody_can_be_told_of_is_tried_again(monkeypatch: pytest.MonkeyPatch):
-    rig = Rig(node("a", cpu="1"))
+    rig = SchedulerRig(node("a", cpu="1"))
     monkeypatch.setattr(rig.loop.pod_status, "failed", Breaks(rig.loop.pod_status.failed, times=2))
     async with rig.running() as loop:
         rig.add(pod("large", cpu="2"))
@@ -76,7 +76,7 @@ async def test_a_pod_without_a_node_that_nobody_can_be_told_of_is_tried_again(mo
 
 
 async def test_an_overdue_binding_that_cannot_be_asked_about_is_asked_about_again():
-    rig = Rig(node("a"))
+    rig = SchedulerRig(node("a"))
     rig.lies = 1
     rig.refuse_read.append(RuntimeError("not an answer"))  # type: ignore[arg-type]
     async with rig.running():

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from scheduler_volume_rig import Rig
+from scheduler_volume_rig import SchedulerRig
 
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
@@ -44,7 +44,7 @@ class Driver:
         return POOL_GI - sum(size for home, size in self.volumes.values() if home == where)
 
 
-class World:
+class PromisedCluster:
     """A cluster, its driver, its workload controller, and a scheduler that may be restarted."""
 
     def __init__(self, seed: int, reservation: str) -> None:
@@ -56,7 +56,7 @@ class World:
         """Times that a node was sent a volume it had no room for."""
         self.at_rest: list[str] = []
         """Pods that waited for nothing when all had come to rest, some nodes still cordoned."""
-        self.rig = Rig(
+        self.rig = SchedulerRig(
             storage_class(), driver(rebuilding=True), *(node(name) for name in NODES),
             *(capacity("fast", name, f"{POOL_GI}Gi", pools=[f"{POOL_GI}Gi"]) for name in NODES),
             reservation=reservation,
@@ -227,7 +227,7 @@ class World:
     def restart(self) -> None:
         """The scheduler loses its memory; the objects stay."""
         before = self.rig
-        self.rig = Rig(reservation=self.reservation)
+        self.rig = SchedulerRig(reservation=self.reservation)
         self.rig.clock.advance(before.clock.monotonic() - self.rig.clock.monotonic())
         self.rig._version = before._version + 1
         self.rig.bound.update(before.bound)
@@ -273,7 +273,7 @@ def test_no_volume_is_sent_where_it_cannot_be_held_however_long_one_looks(seed: 
 
 
 def check(seed: int, reservation: str) -> None:
-    world = World(seed, reservation)
+    world = PromisedCluster(seed, reservation)
     asyncio.run(world.run())
     if reservation == "Ledger":  # the KEP's letter lets any refresh of an object end its reservation
         assert world.broken == []

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scheduler_volume_rig import Rig
+from scheduler_volume_rig import SchedulerRig
 
 from tonnage.errors import Conflict
 from tonnage.objects.core_v1 import Pod
@@ -74,9 +74,9 @@ class KeptTraces:
         return [each for each in self.story if each.path == path]
 
 
-def traced(*objects: Any, **options: Any) -> tuple[Rig, KeptTraces, PodTraces]:
+def traced(*objects: Any, **options: Any) -> tuple[SchedulerRig, KeptTraces, PodTraces]:
     tracer = KeptTraces()
-    rig = Rig(*objects, traces_of=lambda clock: PodTraces(tracer, clock), **options)
+    rig = SchedulerRig(*objects, traces_of=lambda clock: PodTraces(tracer, clock), **options)
     assert rig.traces is not None
     return rig, tracer, rig.traces
 

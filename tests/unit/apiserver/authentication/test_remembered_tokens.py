@@ -26,7 +26,7 @@ def account(uid: str = "u-1") -> Doc:
 
 
 @dataclass
-class Rig:
+class TokensRig:
     """A store with an account and a pod of it, and the token that the pod has shown already."""
 
     store: Store
@@ -41,7 +41,7 @@ class Rig:
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+async def rig(tmp_path: Path) -> AsyncIterator[TokensRig]:
     store, clock = await Store.open(tmp_path / "store"), VirtualClock()
     try:
         pod = {"metadata": {"name": "db-0", "namespace": "shop", "uid": "u-2"}}
@@ -61,14 +61,14 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
             issuer=AUDIENCES[0],
         )
         token = key.signed(msgspec.json.encode(claims)).encode()
-        rig = Rig(store, clock, tokens, records[0], records[1], token)
+        rig = TokensRig(store, clock, tokens, records[0], records[1], token)
         assert rig.user() == rig.user() == "system:serviceaccount:shop:db"
         yield rig
     finally:
         await store.close()
 
 
-async def test_it_ends_by_the_clock(rig: Rig) -> None:
+async def test_it_ends_by_the_clock(rig: TokensRig) -> None:
     rig.clock.advance(599)
     assert rig.user()
     rig.clock.advance(1)
@@ -76,27 +76,27 @@ async def test_it_ends_by_the_clock(rig: Rig) -> None:
         rig.user()
 
 
-async def test_it_ends_with_its_account(rig: Rig) -> None:
+async def test_it_ends_with_its_account(rig: TokensRig) -> None:
     await rig.store.delete(rig.account.key, lambda revision: encode(account()), expected=rig.account.revision)
     with pytest.raises(InvalidToken, match="not found"):
         rig.user()
 
 
-async def test_another_account_of_that_name_is_another(rig: Rig) -> None:
+async def test_another_account_of_that_name_is_another(rig: TokensRig) -> None:
     other = encode(account("u-9"))
     await rig.store.update(rig.account.key, lambda revision: other, expected=rig.account.revision)
     with pytest.raises(InvalidToken, match="does not match claim"):
         rig.user()
 
 
-async def test_a_change_of_its_objects_does_no_harm(rig: Rig) -> None:
+async def test_a_change_of_its_objects_does_no_harm(rig: TokensRig) -> None:
     labelled = account()
     labelled["metadata"]["labels"] = {"a": "b"}
     await rig.store.update(rig.account.key, lambda revision: encode(labelled), expected=rig.account.revision)
     assert rig.user() == rig.user() == "system:serviceaccount:shop:db"
 
 
-async def test_it_ends_some_time_after_its_pod_was_to_be_gone(rig: Rig) -> None:
+async def test_it_ends_some_time_after_its_pod_was_to_be_gone(rig: TokensRig) -> None:
     going = {"metadata": {"name": "db-0", "namespace": "shop", "uid": "u-2"}}
     going["metadata"]["deletionTimestamp"] = rfc3339(rig.clock.now())
     await rig.store.update(rig.pod.key, lambda revision: encode(going), expected=rig.pod.revision)
@@ -106,7 +106,7 @@ async def test_it_ends_some_time_after_its_pod_was_to_be_gone(rig: Rig) -> None:
         rig.user()
 
 
-async def test_for_whom_it_is_is_asked_each_time(rig: Rig) -> None:
+async def test_for_whom_it_is_is_asked_each_time(rig: TokensRig) -> None:
     with pytest.raises(InvalidToken, match="is invalid for the target audiences"):
         rig.user(("https://elsewhere",))
     assert rig.user()

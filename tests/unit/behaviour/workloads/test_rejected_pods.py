@@ -15,7 +15,7 @@ from tonnage.testing.builders import pod
 OWNER = "default/web"
 
 
-class Rig:
+class RejectedPodsRig:
     """An owner whose every pod is sent to a node and rejected there."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Rig:
 
 
 def test_the_first_is_made_again_at_once_and_the_next_after_intervals_that_double() -> None:
-    rig = Rig()
+    rig = RejectedPodsRig()
     assert [rig.reject() for _ in range(10)] == [0, 1, 2, 4, 8, 16, 32, 64, 120, 120]
 
 
@@ -64,13 +64,13 @@ def test_the_interval_is_bounded(rejections: int, seconds: float) -> None:
 
 
 def test_another_node_is_tried_at_once() -> None:
-    rig = Rig()
+    rig = RejectedPodsRig()
     waits_s = [rig.reject(node) for node in ("node-1", "node-2", "node-3", "node-1", "node-2", "node-1")]
     assert waits_s == [0, 0, 0, 1, 1, 2]
 
 
 def test_a_node_that_took_its_time_before_it_failed_the_pod_is_not_waited_for_twice() -> None:
-    rig = Rig()
+    rig = RejectedPodsRig()
     for _ in range(4):
         rig.reject()
     # The fifth comes 8 s after the fourth at the earliest; its node held it for 6 of them.
@@ -80,7 +80,7 @@ def test_a_node_that_took_its_time_before_it_failed_the_pod_is_not_waited_for_tw
 
 
 def test_pods_that_are_rejected_together_lengthen_the_interval_once() -> None:
-    rig = Rig()
+    rig = RejectedPodsRig()
     for _ in range(10):
         rig.make()
     rig.observe()
@@ -94,7 +94,7 @@ def test_pods_that_are_rejected_together_lengthen_the_interval_once() -> None:
 
 
 def test_one_that_was_there_before_is_of_the_same_round_whenever_it_is_rejected() -> None:
-    rig = Rig()
+    rig = RejectedPodsRig()
     late = rig.make(running=True)
     rig.reject()
     rig.pods[0] = msgspec.structs.replace(late, status=rig.pods[1].status)
@@ -103,7 +103,7 @@ def test_one_that_was_there_before_is_of_the_same_round_whenever_it_is_rejected(
 
 
 def test_one_that_runs_on_the_node_begins_anew_and_one_that_ran_before_does_not() -> None:
-    rig = Rig()
+    rig = RejectedPodsRig()
     rig.make(running=True)
     assert [rig.reject() for _ in range(4)] == [0, 1, 2, 4]
     rig.make(running=True)
@@ -112,7 +112,7 @@ def test_one_that_runs_on_the_node_begins_anew_and_one_that_ran_before_does_not(
 
 
 def test_a_quiet_spell_begins_anew() -> None:
-    rig = Rig()
+    rig = RejectedPodsRig()
     assert [rig.reject() for _ in range(4)] == [0, 1, 2, 4]
     rig.clock.advance(FORGET_S + 1)
     rig.observe()
@@ -120,7 +120,7 @@ def test_a_quiet_spell_begins_anew() -> None:
 
 
 def test_the_last_one_stays_for_a_minute_and_the_others_go_at_once() -> None:
-    rig = Rig()
+    rig = RejectedPodsRig()
     for _ in range(3):
         rig.reject()
     assert [each.name for each in rig.pods] == ["web-3"]
@@ -130,7 +130,7 @@ def test_the_last_one_stays_for_a_minute_and_the_others_go_at_once() -> None:
 
 
 def test_pods_that_failed_for_other_reasons_are_left_as_they_are() -> None:
-    rig = Rig()
+    rig = RejectedPodsRig()
     for _ in range(3):
         rig.pods.append(pod(f"other-{len(rig.pods)}", on="node-1", status={"phase": "Failed", "reason": "Evicted"}))
         rig.observe()
@@ -138,7 +138,7 @@ def test_pods_that_failed_for_other_reasons_are_left_as_they_are() -> None:
 
 
 def test_an_owner_that_is_gone_is_forgotten() -> None:
-    rig = Rig()
+    rig = RejectedPodsRig()
     for _ in range(3):
         rig.reject()
     rig.make()
@@ -148,9 +148,9 @@ def test_an_owner_that_is_gone_is_forgotten() -> None:
 
 
 def test_whatever_a_kubelet_rejects_a_pod_for_counts_and_pods_that_ran_do_not() -> None:
-    rig = Rig()
+    rig = RejectedPodsRig()
     rig.why = {"reason": "OutOfcpu", "message": "Pod was rejected: Node didn't have enough resource: cpu"}
     assert [rig.reject() for _ in range(4)] == [0, 1, 2, 4]
-    rig = Rig()
+    rig = RejectedPodsRig()
     rig.why = {"reason": "Preempting", "message": "Preempted in order to admit critical pod"}
     assert [rig.reject() for _ in range(4)] == [0, 0, 0, 0]

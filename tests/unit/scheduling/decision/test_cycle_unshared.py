@@ -77,7 +77,7 @@ def asking(name: str, colour: str = "", *, alone: bool = False) -> PodInfo:
     return PodInfo(pod(name, metadata={"annotations": annotations} if colour else {}))
 
 
-class Bench:
+class CycleBench:
     def __init__(self) -> None:
         self.cluster = cluster_of(*(node(name, labels={"colour": colour}) for name, colour in COLOURS.items()))
         self.plugin = Claims()
@@ -95,7 +95,7 @@ class Bench:
 
 
 def test_pods_that_are_told_apart_do_not_share_answers_and_those_that_are_not_do():
-    bench = Bench()
+    bench = CycleBench()
     assert bench.nodes("one", "red") == ["n0", "n2"] and bench.nodes("two", "blue") == ["n1"]
     assert bench.plugin.asked == [4, 4]
     assert bench.nodes("three", "red") == ["n0", "n2"] and bench.nodes("four", "blue") == ["n1"]
@@ -103,7 +103,7 @@ def test_pods_that_are_told_apart_do_not_share_answers_and_those_that_are_not_do
 
 
 def test_only_rows_that_changed_are_asked_about_again():
-    bench = Bench()
+    bench = CycleBench()
     bench.nodes("one", "red")
     bench.cluster.put_node(node("n1", labels={"colour": "red"}))
     assert bench.nodes("two", "red") == ["n0", "n1", "n2"]
@@ -111,7 +111,7 @@ def test_only_rows_that_changed_are_asked_about_again():
 
 
 def test_rows_that_something_else_changed_are_asked_about_again_when_it_says_so():
-    bench = Bench()
+    bench = CycleBench()
     bench.nodes("one", "red")
     bench.cluster.note_rows(np.array([3], dtype=np.intp))
     assert bench.nodes("two", "red") == ["n0", "n2"]
@@ -123,7 +123,7 @@ def test_rows_that_something_else_changed_are_asked_about_again_when_it_says_so(
 
 
 def test_a_pod_unlike_others_is_asked_about_every_time_and_leaves_nothing_behind():
-    bench = Bench()
+    bench = CycleBench()
     for name in ("one", "two"):
         assert bench.nodes(name, "red", alone=True) == ["n0", "n2"]
     assert bench.plugin.asked == [4, 4]
@@ -133,7 +133,7 @@ def test_a_pod_unlike_others_is_asked_about_every_time_and_leaves_nothing_behind
 
 
 def test_a_pod_that_the_plugin_has_nothing_to_say_about_does_not_meet_others_answers():
-    bench = Bench()
+    bench = CycleBench()
     for _ in range(2):
         assert bench.nodes("red", "red") == ["n0", "n2"]
         assert bench.nodes("alone", "blue", alone=True) == ["n1"]
@@ -141,7 +141,7 @@ def test_a_pod_that_the_plugin_has_nothing_to_say_about_does_not_meet_others_ans
 
 
 def test_the_best_node_is_the_same_for_pods_that_share_and_for_those_that_do_not():
-    bench = Bench()
+    bench = CycleBench()
     for _ in range(2):
         assert bench.decide("shared", "red").node == "n2"
         assert bench.decide("alone", "red", alone=True).node == "n2"
@@ -150,7 +150,7 @@ def test_the_best_node_is_the_same_for_pods_that_share_and_for_those_that_do_not
 
 
 def test_a_refusal_names_the_plugin_that_this_pod_is_alone_with():
-    bench = Bench()
+    bench = CycleBench()
     decision = bench.decide("alone", "purple", alone=True)
     assert decision.diagnosis is not None
     assert decision.diagnosis.message() == "0/4 nodes are available: 4 node(s) had another colour."
@@ -158,7 +158,7 @@ def test_a_refusal_names_the_plugin_that_this_pod_is_alone_with():
 
 
 def test_a_filter_before_it_is_heard_first_although_it_is_asked_later():
-    bench = Bench()
+    bench = CycleBench()
     bench.cluster.put_node(node("n0", labels={"colour": "red"}, unschedulable=True))
     decision = bench.decider.decide(bench.cluster, asking("alone", "blue", alone=True), diagnose=True)
     assert decision.diagnosis is not None

@@ -42,7 +42,7 @@ class Gate(PreEnqueuePlugin):
         return unresolvable("held") if pod.pod.name in self.holds else SUCCESS
 
 
-class Rig:
+class QueueRig:
     """A queue, its clock, and a diary of what it did."""
 
     def __init__(

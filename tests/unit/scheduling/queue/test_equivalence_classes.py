@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from queue_rig import NODE_LABEL, Rig
+from queue_rig import NODE_LABEL, QueueRig
 
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -23,7 +23,7 @@ class Alike(WakingRules):
     def __init__(self, **kinds: str) -> None:
         self.signs = {"Labels": "kind", "Other": "other"}
         self.on_sign: Callable[[str], None] = lambda name: None
-        self.rig = Rig(HINTS, rules=self)
+        self.rig = QueueRig(HINTS, rules=self)
         for name, kind in kinds.items():
             self.rig.add(pod(name, labels={"kind": kind[:1], "other": kind[1:]}))
             self.end(self.rig.pop(), "Labels")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from queue_rig import NODE_LABEL, NODE_TAINT, Rig
+from queue_rig import NODE_LABEL, NODE_TAINT, QueueRig
 
 from tonnage.scheduling.queue.queues import QueueName
 from tonnage.testing.builders import node, pod
@@ -12,7 +12,7 @@ from tonnage.testing.builders import node, pod
 
 
 def test_the_most_important_pod_comes_first_and_equals_in_the_order_they_came() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"), pod("b", priority=5))
     rig.clock.advance(1)
     rig.add(pod("c", priority=5), pod("d"))
@@ -20,7 +20,7 @@ def test_the_most_important_pod_comes_first_and_equals_in_the_order_they_came() 
 
 
 def test_a_pod_that_failed_stands_behind_those_that_came_meanwhile() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     first = rig.pop()
     rig.clock.advance(1)
@@ -32,24 +32,24 @@ def test_a_pod_that_failed_stands_behind_those_that_came_meanwhile() -> None:
 
 
 def test_another_order_may_be_handed_in() -> None:
-    rig = Rig(sort_key=lambda pod, queued_at: pod.pod.name)
+    rig = QueueRig(sort_key=lambda pod, queued_at: pod.pod.name)
     rig.add(pod("c"), pod("a", priority=1), pod("b", priority=9))
     assert rig.pop_names() == ["a", "b", "c"]
 
 
 def test_equals_of_another_order_keep_the_order_they_came_in() -> None:
-    rig = Rig(sort_key=lambda pod, queued_at: 0)
+    rig = QueueRig(sort_key=lambda pod, queued_at: 0)
     rig.add(pod("c"), pod("a"), pod("b"))
     rig.queue.update(pod("c"), pod("c", labels={"app": "c"}))  # an update keeps its place
     assert rig.pop_names() == ["c", "a", "b"]
 
 
 def test_an_empty_queue_has_nothing_to_pop() -> None:
-    assert Rig().queue.pop_nowait() is None
+    assert QueueRig().queue.pop_nowait() is None
 
 
 def test_whoever_waits_for_a_pod_is_woken_when_there_is_one() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     assert rig.wakes == 1
     rig.refuse("Labels")
@@ -62,7 +62,7 @@ def test_whoever_waits_for_a_pod_is_woken_when_there_is_one() -> None:
 
 
 def test_an_update_that_its_refuser_cares_for_wakes_the_pod_itself_and_no_other() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.park(pod("a"), "Labels")
     rig.park(pod("b"), "Labels")
     rig.queue.update(pod("a"), pod("a", labels={"app": "a"}))
@@ -71,7 +71,7 @@ def test_an_update_that_its_refuser_cares_for_wakes_the_pod_itself_and_no_other(
 
 
 def test_an_update_that_changes_nothing_that_matters_leaves_the_pod_where_it_is() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.park(pod("a"), "Labels")
     newer = pod("a", metadata={"resourceVersion": "2"})
     rig.queue.update(pod("a"), newer)
@@ -80,27 +80,27 @@ def test_an_update_that_changes_nothing_that_matters_leaves_the_pod_where_it_is(
 
 
 def test_an_update_reorders_the_active_queue() -> None:
-    rig = Rig(sort_key=lambda pod, queued_at: pod.labels.get("rank", "9"))
+    rig = QueueRig(sort_key=lambda pod, queued_at: pod.labels.get("rank", "9"))
     rig.add(pod("a", labels={"rank": "1"}), pod("b", labels={"rank": "2"}))
     rig.queue.update(pod("a", labels={"rank": "1"}), pod("a", labels={"rank": "3"}))
     assert rig.pop_names() == ["b", "a"]
 
 
 def test_a_pod_that_is_not_known_is_added_by_its_update() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.queue.update(pod("a"), pod("a", labels={"app": "a"}))
     assert rig.diary == [("a", "active", "UnschedulablePodUpdate")]
 
 
 def test_a_pod_added_twice_is_there_once() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"), pod("a", labels={"app": "a"}))
     assert rig.pop().info.labels == {"app": "a"}
     assert rig.pop_names() == []
 
 
 def test_a_pod_made_again_under_its_name_is_another_pod() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.park(pod("a"), "Labels")
     again = pod("a", metadata={"uid": "second"})
     rig.queue.update(pod("a"), again)
@@ -111,7 +111,7 @@ def test_a_pod_made_again_under_its_name_is_another_pod() -> None:
 
 @pytest.mark.parametrize("place", ["active", "backoff", "unschedulable"])
 def test_a_deleted_pod_is_gone_from_wherever_it_was(place: str) -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     if place != "active":
         rig.refuse("Labels")
@@ -128,7 +128,7 @@ def test_a_deleted_pod_is_gone_from_wherever_it_was(place: str) -> None:
 
 
 def test_activated_pods_are_tried_whatever_they_wait_for() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"), pod("b"), pod("c"))
     rig.refuse("Labels")
     rig.refuse("Taints")
@@ -141,7 +141,7 @@ def test_activated_pods_are_tried_whatever_they_wait_for() -> None:
 
 
 def test_after_five_minutes_a_pod_is_tried_without_an_event() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     rig.refuse("Labels")
     rig.clock.advance(300)
@@ -157,7 +157,7 @@ def test_after_five_minutes_a_pod_is_tried_without_an_event() -> None:
 
 
 def test_how_long_a_pod_may_wait_is_an_option() -> None:
-    rig = Rig(max_unschedulable_s=60)
+    rig = QueueRig(max_unschedulable_s=60)
     rig.add(pod("a"))
     rig.refuse("Labels")
     rig.queue.flush_unschedulable_leftover(rig.clock.monotonic() + 61)
@@ -165,7 +165,7 @@ def test_how_long_a_pod_may_wait_is_an_option() -> None:
 
 
 def test_a_flush_is_no_event_for_pods_in_flight() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.park(pod("old"), "Labels")
     rig.add(pod("a"))
     popped = rig.pop()
@@ -180,7 +180,7 @@ def test_a_flush_is_no_event_for_pods_in_flight() -> None:
 
 
 def test_pending_pods_are_counted_by_queue() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"), pod("b"), pod("c"), pod("d"))
     rig.refuse("Labels")
     rig.refuse("Taints")
@@ -191,7 +191,7 @@ def test_pending_pods_are_counted_by_queue() -> None:
 
 
 def test_refusals_are_counted_while_a_pod_waits() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"), pod("b"))
     rig.refuse("Labels", "Taints")
     rig.refuse("Labels")
@@ -205,7 +205,7 @@ def test_refusals_are_counted_while_a_pod_waits() -> None:
 
 
 def test_the_diary_says_where_a_pod_was_put_and_why() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     rig.refuse("Labels")
     rig.queue.move_all_to_active_or_backoff(NODE_LABEL, None, None)
@@ -220,7 +220,7 @@ def test_the_diary_says_where_a_pod_was_put_and_why() -> None:
 
 
 def test_attempts_and_failures_are_counted_apart() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     rig.refuse("Labels")
     rig.queue.activate([pod("a")])
@@ -235,7 +235,7 @@ def test_attempts_and_failures_are_counted_apart() -> None:
 
 
 def test_the_time_of_the_first_attempt_stays() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.clock.advance(5)
     rig.park(pod("a"), "Room")  # and 60 s later
     rig.queue.cluster_changed(None, node("n"))

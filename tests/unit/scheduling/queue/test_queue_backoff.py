@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from queue_rig import NODE_LABEL, Rig
+from queue_rig import NODE_LABEL, QueueRig
 
 from tonnage.scheduling.queue.queued_pod import QueuedPod, by_priority
 from tonnage.scheduling.queue.queues import BackoffQueue, QueueName
@@ -81,7 +81,7 @@ def test_a_pod_that_met_an_error_waits_its_time_out() -> None:
 
 
 def test_a_refused_pod_is_taken_early_when_nobody_is_active() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"), pod("b"))
     rig.refuse("Labels")
     rig.queue.move_all_to_active_or_backoff(NODE_LABEL, None, None)
@@ -91,7 +91,7 @@ def test_a_refused_pod_is_taken_early_when_nobody_is_active() -> None:
 
 
 def test_after_an_error_a_pod_backs_off_and_is_not_taken_early() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     assert rig.refuse() is QueueName.BACKOFF
     assert rig.queue.pop_nowait() is None
@@ -101,7 +101,7 @@ def test_after_an_error_a_pod_backs_off_and_is_not_taken_early() -> None:
 
 
 def test_a_flush_leaves_those_alone_whose_backoff_is_not_over() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"), pod("b"))
     rig.refuse()
     rig.clock.advance(1)
@@ -115,14 +115,14 @@ def test_a_flush_leaves_those_alone_whose_backoff_is_not_over() -> None:
 
 
 def test_a_backoff_may_end_while_a_pod_is_unschedulable() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.park(pod("a"), "Labels")
     rig.queue.move_all_to_active_or_backoff(NODE_LABEL, None, None)
     assert rig.names(QueueName.ACTIVE) == ["a"]
 
 
 def test_a_pod_that_backs_off_is_updated_in_its_place() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     rig.refuse()
     rig.queue.update(pod("a"), pod("a", labels={"app": "a"}))
@@ -133,7 +133,7 @@ def test_a_pod_that_backs_off_is_updated_in_its_place() -> None:
 
 
 def test_flushing_wakes_only_when_something_became_active() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     rig.refuse()
     wakes = rig.wakes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from queue_rig import NODE_LABEL, NODE_TAINT, Gate, Rig
+from queue_rig import NODE_LABEL, NODE_TAINT, Gate, QueueRig
 
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource
@@ -15,7 +15,7 @@ HINTS = {"Quota": ((NODE_LABEL, None),), "Taints": ((NODE_TAINT, None),)}
 
 
 def test_a_held_pod_is_gated_and_not_tried() -> None:
-    rig = Rig(HINTS, [Gate("Quota", holds=["a"])])
+    rig = QueueRig(HINTS, [Gate("Quota", holds=["a"])])
     rig.add(pod("a"), pod("b"))
     assert rig.pop_names() == ["b"]
     assert rig.queue.pending_pods() == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 1}
@@ -28,7 +28,7 @@ def test_a_held_pod_is_gated_and_not_tried() -> None:
 
 def test_the_holding_plugins_events_ask_it_again() -> None:
     quota = Gate("Quota", holds=["a"])
-    rig = Rig(HINTS, [quota])
+    rig = QueueRig(HINTS, [quota])
     rig.add(pod("a"))
     rig.queue.move_all_to_active_or_backoff(NODE_LABEL, None, None)
     assert quota.asked == ["a", "a"]
@@ -41,7 +41,7 @@ def test_the_holding_plugins_events_ask_it_again() -> None:
 
 def test_events_that_only_others_care_for_do_not_ask_it() -> None:
     quota = Gate("Quota", holds=["a"])
-    rig = Rig(HINTS, [quota])
+    rig = QueueRig(HINTS, [quota])
     rig.add(pod("a"))
     rig.queue.move_all_to_active_or_backoff(NODE_TAINT, None, None)
     assert quota.asked == ["a"]
@@ -49,7 +49,7 @@ def test_events_that_only_others_care_for_do_not_ask_it() -> None:
 
 def test_a_pod_refused_before_and_held_now_hears_only_of_its_gate() -> None:
     quota = Gate("Quota")
-    rig = Rig(HINTS, [quota])
+    rig = QueueRig(HINTS, [quota])
     rig.park(pod("a"), "Taints")
     quota.holds.add("a")
     rig.queue.move_all_to_active_or_backoff(NODE_TAINT, None, None)
@@ -63,7 +63,7 @@ def test_a_pod_refused_before_and_held_now_hears_only_of_its_gate() -> None:
 
 def test_the_plugin_that_holds_a_pod_is_asked_first() -> None:
     first, second = Gate("First"), Gate("Second", holds=["a"])
-    rig = Rig({"Second": ((NODE_LABEL, None),)}, [first, second])
+    rig = QueueRig({"Second": ((NODE_LABEL, None),)}, [first, second])
     rig.add(pod("a"))
     assert (first.asked, second.asked) == (["a"], ["a"])
     rig.queue.move_all_to_active_or_backoff(NODE_LABEL, None, None)
@@ -75,7 +75,7 @@ def test_the_plugin_that_holds_a_pod_is_asked_first() -> None:
 
 def test_another_gate_may_take_over() -> None:
     first, second = Gate("First", holds=["a"]), Gate("Second", holds=["a"])
-    rig = Rig({"First": ((NODE_LABEL, None),), "Second": ((NODE_TAINT, None),)}, [first, second])
+    rig = QueueRig({"First": ((NODE_LABEL, None),), "Second": ((NODE_TAINT, None),)}, [first, second])
     rig.add(pod("a"))
     first.holds.clear()
     rig.queue.move_all_to_active_or_backoff(NODE_LABEL, None, None)
@@ -89,7 +89,7 @@ def test_another_gate_may_take_over() -> None:
 
 def test_gates_are_asked_on_the_way_into_backoff_and_not_again_on_the_way_out() -> None:
     quota = Gate("Quota")
-    rig = Rig(HINTS, [quota])
+    rig = QueueRig(HINTS, [quota])
     rig.add(pod("a"))
     assert rig.refuse() is QueueName.BACKOFF
     assert quota.asked == ["a", "a"]
@@ -101,14 +101,14 @@ def test_gates_are_asked_on_the_way_into_backoff_and_not_again_on_the_way_out() 
 
 def test_a_pod_may_be_held_when_it_comes_back_from_an_error() -> None:
     quota = Gate("Quota")
-    rig = Rig(HINTS, [quota])
+    rig = QueueRig(HINTS, [quota])
     rig.add(pod("a"))
     quota.holds.add("a")
     assert rig.refuse() is QueueName.GATED
 
 
 def test_activation_does_not_open_a_gate() -> None:
-    rig = Rig(HINTS, [Gate("Quota", holds=["a"])])
+    rig = QueueRig(HINTS, [Gate("Quota", holds=["a"])])
     rig.add(pod("a"))
     rig.queue.activate([pod("a")])
     assert rig.names(QueueName.GATED) == ["a"]
@@ -116,7 +116,7 @@ def test_activation_does_not_open_a_gate() -> None:
 
 def test_the_flush_asks_gates_again_but_not_every_time() -> None:
     quota = Gate("Quota", holds=["a"])
-    rig = Rig(HINTS, [quota])
+    rig = QueueRig(HINTS, [quota])
     rig.add(pod("a"))
     rig.clock.advance(301)
     rig.queue.flush_unschedulable_leftover(rig.clock.monotonic())
@@ -135,7 +135,7 @@ def test_a_gate_that_raises_holds_the_pod_and_is_told() -> None:
         def pre_enqueue(self, pod: PodInfo) -> Status:
             raise ConnectionError("quota service is away")
 
-    rig = Rig({}, [Broken("Quota")])
+    rig = QueueRig({}, [Broken("Quota")])
     rig.add(pod("a"))
     assert rig.names(QueueName.GATED) == ["a"]
     assert rig.errors == [("Quota", "a", "quota service is away")]
@@ -143,7 +143,7 @@ def test_a_gate_that_raises_holds_the_pod_and_is_told() -> None:
 
 def test_a_pod_whose_scheduling_gates_are_all_removed_is_tried() -> None:
     plugin = SchedulingGates()
-    rig = Rig({plugin.name: tuple(plugin.events())}, (plugin,))
+    rig = QueueRig({plugin.name: tuple(plugin.events())}, (plugin,))
     two = pod("a", spec={"schedulingGates": [{"name": "quota"}, {"name": "budget"}]})
     one = pod("a", spec={"schedulingGates": [{"name": "budget"}]})
     rig.add(two)
@@ -163,7 +163,7 @@ def test_gates_that_are_gone_are_what_scheduling_gates_wait_for() -> None:
 
 def test_a_pod_that_a_gate_kept_from_an_event_is_tried_when_the_gate_opens() -> None:
     gate = Gate("Quota")
-    rig = Rig(HINTS, [gate])
+    rig = QueueRig(HINTS, [gate])
     rig.park(pod("a"), "Taints")
     gate.holds.add("a")
     rig.queue.move_all_to_active_or_backoff(NODE_TAINT, None, None)
@@ -176,14 +176,14 @@ def test_a_pod_that_a_gate_kept_from_an_event_is_tried_when_the_gate_opens() -> 
 
 
 def test_a_pod_that_waits_for_an_event_goes_on_waiting_when_a_gate_opens() -> None:
-    rig = Rig(HINTS, [Gate("Quota")])
+    rig = QueueRig(HINTS, [Gate("Quota")])
     rig.park(pod("a"), "Taints")
     rig.queue.gate_opened(pod("a"), "Quota")
     assert rig.where(pod("a")) == "unschedulable"
 
 
 def test_a_pod_that_was_let_down_is_tried_after_a_backoff_and_not_early() -> None:
-    rig = Rig(HINTS)
+    rig = QueueRig(HINTS)
     rig.park(pod("a"), "Taints")
     rig.queue.preemption_failed(pod("a"))
     rig.queue.preemption_failed(pod("stranger"))

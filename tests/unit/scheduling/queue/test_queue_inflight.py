@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from queue_rig import NODE_LABEL, NODE_TAINT, Rig
+from queue_rig import NODE_LABEL, NODE_TAINT, QueueRig
 
 from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource
 from tonnage.scheduling.queue.queued_pod import QueuedPod
@@ -10,12 +10,12 @@ from tonnage.scheduling.queue.queues import QueueName
 from tonnage.testing.builders import node, pod
 
 
-def refuse(rig: Rig, popped: QueuedPod, *plugins: str) -> QueueName | None:
+def refuse(rig: QueueRig, popped: QueuedPod, *plugins: str) -> QueueName | None:
     return rig.queue.add_unschedulable_if_not_present(popped, unschedulable_plugins=plugins)
 
 
 def test_an_event_that_came_meanwhile_counts() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     popped = rig.pop()
     rig.queue.cluster_changed(node("n"), node("n", labels={"zone": "z1"}))
@@ -24,7 +24,7 @@ def test_an_event_that_came_meanwhile_counts() -> None:
 
 
 def test_an_event_its_refuser_does_not_care_for_does_not() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     popped = rig.pop()
     rig.queue.cluster_changed(node("n"), node("n", labels={"zone": "z1"}))
@@ -32,7 +32,7 @@ def test_an_event_its_refuser_does_not_care_for_does_not() -> None:
 
 
 def test_an_event_from_before_the_pop_does_not_count() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"), pod("b"))
     first = rig.pop()
     rig.queue.move_all_to_active_or_backoff(NODE_LABEL, None, None)
@@ -42,7 +42,7 @@ def test_an_event_from_before_the_pop_does_not_count() -> None:
 
 
 def test_events_are_kept_as_long_as_a_pod_may_ask_for_them() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"), pod("b"))
     rig.queue.move_all_to_active_or_backoff(NODE_LABEL, None, None)
     assert rig.queue.in_flight_events == 0  # nobody in flight, nobody to keep it for
@@ -58,7 +58,7 @@ def test_events_are_kept_as_long_as_a_pod_may_ask_for_them() -> None:
 
 
 def test_a_younger_pod_that_lands_first_leaves_the_elders_events_alone() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"), pod("b"))
     first, second = rig.pop(), rig.pop()
     rig.queue.move_all_to_active_or_backoff(NODE_LABEL, None, None)
@@ -68,7 +68,7 @@ def test_a_younger_pod_that_lands_first_leaves_the_elders_events_alone() -> None
 
 
 def test_events_nobody_registered_for_are_not_kept() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     rig.pop()
     rig.queue.move_all_to_active_or_backoff(ClusterEvent(EventResource.CSI_NODE, ActionType.ADD), None, None)
@@ -76,7 +76,7 @@ def test_events_nobody_registered_for_are_not_kept() -> None:
 
 
 def test_a_pre_check_holds_for_pods_in_flight_as_well() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"), pod("b"))
     first, second = rig.pop(), rig.pop()
     rig.queue.move_all_to_active_or_backoff(NODE_LABEL, None, None, pre_check=lambda each: each.name != "a")
@@ -85,7 +85,7 @@ def test_a_pre_check_holds_for_pods_in_flight_as_well() -> None:
 
 
 def test_a_pending_plugin_satisfied_meanwhile_sends_the_pod_straight_back() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     popped = rig.pop()
     rig.queue.move_all_to_active_or_backoff(NODE_TAINT, None, None)
@@ -97,7 +97,7 @@ def test_a_pending_plugin_satisfied_meanwhile_sends_the_pod_straight_back() -> N
 
 
 def test_a_pod_activated_in_flight_is_tried_again_and_no_other() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"), pod("b"))
     first, second = rig.pop(), rig.pop()
     rig.queue.activate([pod("a")])
@@ -109,7 +109,7 @@ def test_a_pod_activated_in_flight_is_tried_again_and_no_other() -> None:
 
 
 def test_a_pod_updated_in_flight_keeps_its_version_and_comes_back_with_the_newest() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     popped = rig.pop()
     rig.queue.update(pod("a"), pod("a", labels={"app": "a"}))
@@ -119,7 +119,7 @@ def test_a_pod_updated_in_flight_keeps_its_version_and_comes_back_with_the_newes
 
 
 def test_a_pods_own_update_is_no_event_for_others_in_flight() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"), pod("b"))
     _, second = rig.pop(), rig.pop()
     rig.queue.update(pod("a"), pod("a", labels={"app": "a"}))
@@ -127,7 +127,7 @@ def test_a_pods_own_update_is_no_event_for_others_in_flight() -> None:
 
 
 def test_a_pod_deleted_in_flight_does_not_come_back() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     popped = rig.pop()
     rig.queue.delete(pod("a"))
@@ -137,7 +137,7 @@ def test_a_pod_deleted_in_flight_does_not_come_back() -> None:
 
 
 def test_a_pod_bound_in_flight_does_not_come_back_even_if_binding_reported_an_error() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     popped = rig.pop()
     rig.queue.delete(pod("a"), bound_to="n")
@@ -146,7 +146,7 @@ def test_a_pod_bound_in_flight_does_not_come_back_even_if_binding_reported_an_er
 
 
 def test_a_pod_made_again_while_its_namesake_is_in_flight_is_tried_once() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     popped = rig.pop()
     again = pod("a", metadata={"uid": "second"})
@@ -158,7 +158,7 @@ def test_a_pod_made_again_while_its_namesake_is_in_flight_is_tried_once() -> Non
 
 
 def test_a_pod_seen_again_in_flight_is_not_queued_twice() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     popped = rig.pop()
     rig.queue.add(pod("a"))
@@ -170,7 +170,7 @@ def test_a_pod_seen_again_in_flight_is_not_queued_twice() -> None:
 
 
 def test_a_binding_that_failed_after_done_brings_the_pod_back_to_backoff() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     popped = rig.pop()
     rig.queue.done(popped.pod)
@@ -181,7 +181,7 @@ def test_a_binding_that_failed_after_done_brings_the_pod_back_to_backoff() -> No
 
 
 def test_after_done_a_pod_of_which_there_is_no_newest_version_is_gone() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     popped = rig.pop()
     rig.queue.done(popped.pod)
@@ -191,7 +191,7 @@ def test_after_done_a_pod_of_which_there_is_no_newest_version_is_gone() -> None:
 
 
 def test_refused_after_done_a_pod_is_tried_again_because_nothing_was_kept() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     popped = rig.pop()
     rig.queue.done(popped.pod)
@@ -200,7 +200,7 @@ def test_refused_after_done_a_pod_is_tried_again_because_nothing_was_kept() -> N
 
 
 def test_a_pod_handed_back_twice_is_there_once() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     popped = rig.pop()
     assert refuse(rig, popped, "Labels") is QueueName.UNSCHEDULABLE

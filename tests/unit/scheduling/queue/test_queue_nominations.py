@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from queue_rig import Gate, Rig
+from queue_rig import Gate, QueueRig
 
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -15,11 +15,11 @@ def nominated(name: str, node_name: str, *, priority: int = 0) -> Pod:
     return pod(name, priority=priority, status={"nominatedNodeName": node_name})
 
 
-def expected(rig: Rig, node_name: str) -> list[str]:
+def expected(rig: QueueRig, node_name: str) -> list[str]:
     return [each.pod.name for each in rig.queue.nominator.pods_on(node_name)]
 
 
-def is_empty(rig: Rig) -> bool:
+def is_empty(rig: QueueRig) -> bool:
     return not rig.queue.nominator._node_of and not rig.queue.nominator._by_node
 
 
@@ -27,7 +27,7 @@ def is_empty(rig: Rig) -> bool:
 
 
 def test_a_pod_that_comes_with_a_nomination_is_expected_there() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(nominated("a", "no-such-node"))
     assert expected(rig, "no-such-node") == ["a"]
     rig.queue.delete(nominated("a", "no-such-node"))
@@ -35,14 +35,14 @@ def test_a_pod_that_comes_with_a_nomination_is_expected_there() -> None:
 
 
 def test_a_gated_pod_is_expected_as_well() -> None:
-    rig = Rig(gates=[Gate("Quota", holds=["a"])])
+    rig = QueueRig(gates=[Gate("Quota", holds=["a"])])
     rig.add(nominated("a", "n"))
     assert rig.where(pod("a")) == "gated"
     assert expected(rig, "n") == ["a"]
 
 
 def test_updates_of_waiting_pods_move_their_nomination() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.park(pod("waiting"), "Labels")
     rig.queue.update(pod("waiting"), nominated("waiting", "n"))
     rig.add(pod("active"))
@@ -54,7 +54,7 @@ def test_updates_of_waiting_pods_move_their_nomination() -> None:
 
 
 def test_preemption_nominates_a_pod_in_flight_and_it_stays_so() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     popped = rig.pop()
     rig.queue.nominator.expect(popped.pod, "n")
@@ -65,7 +65,7 @@ def test_preemption_nominates_a_pod_in_flight_and_it_stays_so() -> None:
 
 
 def test_a_nomination_that_comes_in_flight_counts_at_once_and_when_the_pod_is_back() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     popped = rig.pop()
     rig.queue.update(pod("a"), nominated("a", "n"))
@@ -75,7 +75,7 @@ def test_a_nomination_that_comes_in_flight_counts_at_once_and_when_the_pod_is_ba
 
 
 def test_a_pod_that_was_assumed_and_failed_is_expected_again_where_its_status_says() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(nominated("a", "n"))
     popped = rig.pop()
     rig.queue.nominator.remove(popped.pod)  # assumed
@@ -85,14 +85,14 @@ def test_a_pod_that_was_assumed_and_failed_is_expected_again_where_its_status_sa
 
 
 def test_a_nomination_can_be_taken_back_whatever_the_status_says() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(nominated("a", "n"))
     rig.queue.nominator.expect(nominated("a", "n"), "")
     assert is_empty(rig)
 
 
 def test_a_pod_that_is_gone_or_bound_is_not_nominated_any_more() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("gone"), pod("bound"))
     gone, bound = rig.pop(), rig.pop()
     rig.queue.delete(pod("gone"))
@@ -106,7 +106,7 @@ def test_a_pod_that_is_gone_or_bound_is_not_nominated_any_more() -> None:
 
 
 def test_a_pod_nominated_in_flight_and_deleted_leaves_nothing() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     popped = rig.pop()
     rig.queue.nominator.expect(popped.pod, "n")
@@ -118,9 +118,9 @@ def test_a_pod_nominated_in_flight_and_deleted_leaves_nothing() -> None:
 # -- room given up ----------------------------------------------------------------------------------------------------
 
 
-def parked(*priorities: int) -> Rig:
+def parked(*priorities: int) -> QueueRig:
     """Pods refused for lack of room, named by their priority."""
-    rig = Rig()
+    rig = QueueRig()
     for priority in priorities:
         rig.park(pod(f"p{priority}", priority=priority), "Room")
     return rig
@@ -161,7 +161,7 @@ def test_a_nomination_the_api_does_not_know_yet_gives_room_too_and_hints_see_its
         seen.append(old.status.nominated_node_name)
         return Hint.QUEUE
 
-    rig = Rig({"Room": ((ClusterEvent(EventResource.POD, ActionType.DELETE), look),)})
+    rig = QueueRig({"Room": ((ClusterEvent(EventResource.POD, ActionType.DELETE), look),)})
     rig.park(pod("p"), "Room")
     rig.add(pod("a"))
     rig.queue.nominator.expect(pod("a"), "n")
@@ -180,7 +180,7 @@ def test_a_pod_bound_where_it_was_expected_gives_no_room_and_elsewhere_it_does()
 
 
 def test_room_given_up_counts_for_pods_in_flight_of_its_priority_or_lower() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("low", priority=1), pod("high", priority=9), nominated("a", "n", priority=5))
     high, a, low = rig.pop(), rig.pop(), rig.pop()
     rig.queue.delete(a.pod)
@@ -215,7 +215,7 @@ def test_a_nomination_taken_back_in_flight_gives_room_that_is_free_by_then() -> 
 
 
 def test_lesser_pods_are_released_from_a_node_and_tried_at_once() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.park(nominated("low", "n", priority=1), "Room")
     rig.park(nominated("equal", "n", priority=5), "Room")
     rig.park(nominated("elsewhere", "m", priority=1), "Room")
@@ -230,14 +230,14 @@ def test_lesser_pods_are_released_from_a_node_and_tried_at_once() -> None:
 
 
 def test_a_lesser_pod_that_is_gated_stays_expected_because_nobody_would_try_it() -> None:
-    rig = Rig(gates=[Gate("Quota", holds=["low"])])
+    rig = QueueRig(gates=[Gate("Quota", holds=["low"])])
     rig.add(nominated("low", "n", priority=1))
     assert [each.pod.name for each in rig.queue.nominator.release("n", below=5)] == ["low"]
     assert expected(rig, "n") == ["low"]
 
 
 def test_a_pod_that_fails_comes_back_as_the_informer_knows_it() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     popped = rig.pop()
     rig.queue.pod_assumed(popped.pod, "n")  # it waits for permission, and its updates are not handed in

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from queue_rig import NODE_LABEL, NODE_TAINT, PLAIN, Rig
+from queue_rig import NODE_LABEL, NODE_TAINT, PLAIN, QueueRig
 
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Pod
@@ -27,7 +27,7 @@ from tonnage.testing.builders import node, pod
 
 
 def test_a_pod_is_woken_by_an_event_that_its_refuser_cares_for() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.park(pod("a"), "Labels")
     rig.park(pod("b"), "Taints")
     rig.queue.move_all_to_active_or_backoff(NODE_LABEL, None, None)
@@ -36,21 +36,21 @@ def test_a_pod_is_woken_by_an_event_that_its_refuser_cares_for() -> None:
 
 
 def test_an_event_nobody_cares_for_moves_nobody() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.park(pod("a"), "Labels", "Taints", "Room")
     rig.queue.move_all_to_active_or_backoff(ClusterEvent(EventResource.CSI_NODE, ActionType.ADD), None, None)
     assert rig.names(QueueName.UNSCHEDULABLE) == ["a"]
 
 
 def test_one_refuser_of_two_is_enough() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.park(pod("a"), "Labels", "Taints")
     rig.queue.move_all_to_active_or_backoff(NODE_TAINT, None, None)
     assert rig.names(QueueName.ACTIVE) == ["a"]
 
 
 def test_a_plugin_that_registered_nothing_wakes_nobody() -> None:
-    rig = Rig({**PLAIN, "Mute": ()})
+    rig = QueueRig({**PLAIN, "Mute": ()})
     rig.park(pod("a"), "Mute")
     rig.park(pod("b"), "NeverHeardOf")
     rig.queue.move_all_to_active_or_backoff(NODE_LABEL, None, None)
@@ -67,7 +67,7 @@ def answering(hint: Hint, heard: list[tuple[str, str, object, object]]) -> HintF
 
 def test_a_hint_sees_the_pod_the_event_and_both_objects() -> None:
     heard: list[tuple[str, str, object, object]] = []
-    rig = Rig({"Labels": ((NODE_LABEL, answering(SKIP, heard)),)})
+    rig = QueueRig({"Labels": ((NODE_LABEL, answering(SKIP, heard)),)})
     rig.park(pod("a"), "Labels")
     before, after = node("n"), node("n", labels={"zone": "z1"})
     rig.queue.cluster_changed(before, after)
@@ -77,7 +77,7 @@ def test_a_hint_sees_the_pod_the_event_and_both_objects() -> None:
 
 def test_hints_of_plugins_that_did_not_refuse_the_pod_are_not_asked() -> None:
     heard: list[tuple[str, str, object, object]] = []
-    rig = Rig({"Labels": ((NODE_LABEL, answering(QUEUE, heard)),), "Taints": ((NODE_LABEL, None),)})
+    rig = QueueRig({"Labels": ((NODE_LABEL, answering(QUEUE, heard)),), "Taints": ((NODE_LABEL, None),)})
     rig.park(pod("a"), "Taints")
     rig.queue.move_all_to_active_or_backoff(NODE_LABEL, None, None)
     assert heard == []
@@ -87,7 +87,7 @@ def test_hints_of_plugins_that_did_not_refuse_the_pod_are_not_asked() -> None:
 def test_of_several_hints_of_a_plugin_one_is_enough() -> None:
     heard: list[tuple[str, str, object, object]] = []
     wide = ClusterEvent(EventResource.NODE, ActionType.UPDATE)
-    rig = Rig({"Labels": ((NODE_LABEL, answering(SKIP, heard)), (wide, answering(QUEUE, heard)))})
+    rig = QueueRig({"Labels": ((NODE_LABEL, answering(SKIP, heard)), (wide, answering(QUEUE, heard)))})
     rig.park(pod("a"), "Labels")
     rig.queue.move_all_to_active_or_backoff(NODE_LABEL, None, None)
     assert len(heard) == 2
@@ -98,7 +98,7 @@ def test_a_hint_that_raises_counts_as_worth_a_try_and_is_told() -> None:
     def broken(waiting: PodInfo, event: ClusterEvent, old: object, new: object) -> Hint:
         raise ValueError("no such label")
 
-    rig = Rig({"Labels": ((NODE_LABEL, broken),)})
+    rig = QueueRig({"Labels": ((NODE_LABEL, broken),)})
     rig.park(pod("a"), "Labels")
     rig.queue.move_all_to_active_or_backoff(NODE_LABEL, None, None)
     assert rig.names(QueueName.ACTIVE) == ["a"]
@@ -106,7 +106,7 @@ def test_a_hint_that_raises_counts_as_worth_a_try_and_is_told() -> None:
 
 
 def test_a_pod_that_waits_for_somebody_to_act_skips_its_backoff() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"), pod("b"))
     rig.refuse("Labels")
     rig.refuse(pending=["Labels"])
@@ -117,7 +117,7 @@ def test_a_pod_that_waits_for_somebody_to_act_skips_its_backoff() -> None:
 
 
 def test_with_something_pending_another_refusers_word_still_means_backoff() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.add(pod("a"))
     rig.refuse("Taints", pending=["Labels"])
     rig.queue.move_all_to_active_or_backoff(NODE_TAINT, None, None)
@@ -125,7 +125,7 @@ def test_with_something_pending_another_refusers_word_still_means_backoff() -> N
 
 
 def test_a_wildcard_moves_everybody_and_asks_nobody() -> None:
-    rig = Rig({"Mute": ()})
+    rig = QueueRig({"Mute": ()})
     rig.park(pod("a"), "Mute")
     rig.park(pod("b", spec={"schedulerName": "other"}), "NeverHeardOf")
     rig.queue.move_all_to_active_or_backoff(EVERY_EVENT, None, None)
@@ -133,7 +133,7 @@ def test_a_wildcard_moves_everybody_and_asks_nobody() -> None:
 
 
 def test_a_pre_check_leaves_pods_out() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.park(pod("a"), "Labels")
     rig.park(pod("b"), "Labels")
     rig.queue.move_all_to_active_or_backoff(NODE_LABEL, None, None, pre_check=lambda each: each.name != "a")
@@ -141,7 +141,7 @@ def test_a_pre_check_leaves_pods_out() -> None:
 
 
 def test_assigned_pods_wake_those_that_wait_for_them() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.park(pod("a"), "Room")
     rig.park(pod("b"), "Labels")
     resident = pod("old", on="n")
@@ -155,7 +155,7 @@ def test_assigned_pods_wake_those_that_wait_for_them() -> None:
 
 def test_a_pod_that_was_only_assumed_gives_up_its_room_where_it_was_assumed() -> None:
     fit = NodeResourcesFit()
-    rig = Rig({fit.name: tuple(fit.events())})
+    rig = QueueRig({fit.name: tuple(fit.events())})
     rig.park(pod("a", cpu="1"), "NodeResourcesFit")
     failed_to_bind = pod("b", cpu="1")
     rig.queue.assigned_pod_deleted(failed_to_bind)  # without a node it took no room, says the plugin
@@ -165,14 +165,14 @@ def test_a_pod_that_was_only_assumed_gives_up_its_room_where_it_was_assumed() ->
 
 
 def test_an_assigned_pod_that_ends_gives_up_its_room() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.park(pod("a"), "Room")
     rig.queue.cluster_changed(pod("old", on="n"), pod("old", on="n", status={"phase": "Failed"}))
     assert rig.names(QueueName.ACTIVE) == ["a"]
 
 
 def test_a_pod_of_a_profile_without_rules_waits_for_the_flush() -> None:
-    rig = Rig()
+    rig = QueueRig()
     rig.park(pod("a", spec={"schedulerName": "other"}), "Labels")
     rig.queue.move_all_to_active_or_backoff(NODE_LABEL, None, None)
     assert rig.names(QueueName.UNSCHEDULABLE) == ["a"]
@@ -180,7 +180,7 @@ def test_a_pod_of_a_profile_without_rules_waits_for_the_flush() -> None:
 
 def test_an_event_is_told_only_to_the_plugins_own_pods_however_many_others_wait() -> None:
     heard: list[tuple[str, str, object, object]] = []
-    rig = Rig({"Labels": ((NODE_LABEL, answering(SKIP, heard)),), "Taints": ((NODE_TAINT, None),)})
+    rig = QueueRig({"Labels": ((NODE_LABEL, answering(SKIP, heard)),), "Taints": ((NODE_TAINT, None),)})
     for number in range(1000):
         rig.add(pod(f"p{number}"))
         rig.refuse("Labels" if number % 500 == 0 else "Taints")

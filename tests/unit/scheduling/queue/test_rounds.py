@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from queue_rig import NODE_LABEL, PLAIN, Rig
+from queue_rig import NODE_LABEL, PLAIN, QueueRig
 
 from tonnage.objects.core_v1 import Node
 from tonnage.scheduling.queue.queued_pod import QueuedPod
@@ -16,13 +16,13 @@ from tonnage.testing.builders import node, pod
 HINTS = {**PLAIN, "Other": ((NODE_LABEL, None),)}
 
 
-class Stage(WakingRules):
+class RoundsStage(WakingRules):
     """Plugin "Labels" knows where its events happen: they may help the pods that `helped` says."""
 
     def __init__(self, **helped: bool) -> None:
         self.helped = helped
         self.asked: list[str] = []
-        self.rig = Rig(HINTS, rules=self)
+        self.rig = QueueRig(HINTS, rules=self)
 
     def reach(self, profile: str, plugin: str, event: Any, changed: Node) -> MayHelp | None:
         def may_help(queued: QueuedPod) -> bool:
@@ -58,7 +58,7 @@ class Stage(WakingRules):
 
 
 def test_one_is_let_out_and_the_next_when_it_was_tried():
-    stage = Stage(a=True, b=True, c=True)
+    stage = RoundsStage(a=True, b=True, c=True)
     stage.refuse("a", "b", "c")
     stage.event()
     assert stage.waiting == ["b", "c"]
@@ -68,7 +68,7 @@ def test_one_is_let_out_and_the_next_when_it_was_tried():
 
 
 def test_a_pop_asks_nobody():
-    stage = Stage(a=False, b=True)
+    stage = RoundsStage(a=False, b=True)
     stage.refuse("a", "b")
     stage.event()
     assert stage.asked == ["a", "b"]
@@ -76,7 +76,7 @@ def test_a_pop_asks_nobody():
 
 
 def test_a_pod_that_is_refused_all_the_same_is_left_alone_and_holds_nobody_up():
-    stage = Stage(a=False, b=True, c=False, d=True)
+    stage = RoundsStage(a=False, b=True, c=False, d=True)
     stage.refuse("a", "b", "c", "d")
     stage.event()
     assert [stage.fails(), stage.fails()] == ["b", "d"]
@@ -87,7 +87,7 @@ def test_a_pod_that_is_refused_all_the_same_is_left_alone_and_holds_nobody_up():
 
 
 def test_the_most_important_pod_has_its_turn_first():
-    stage = Stage(low=True, high=True)
+    stage = RoundsStage(low=True, high=True)
     stage.refuse("low")
     stage.rig.add(pod("high", priority=9))
     stage.rig.refuse("Labels")
@@ -96,7 +96,7 @@ def test_the_most_important_pod_has_its_turn_first():
 
 
 def test_a_pod_that_is_deleted_makes_way_for_the_next():
-    stage = Stage(a=True, b=True)
+    stage = RoundsStage(a=True, b=True)
     stage.refuse("a", "b")
     stage.event()
     stage.rig.queue.delete(stage.rig.pop().pod)
@@ -104,7 +104,7 @@ def test_a_pod_that_is_deleted_makes_way_for_the_next():
 
 
 def test_after_a_second_the_one_who_is_out_does_not_count_any_more():
-    stage = Stage(a=True, b=True)
+    stage = RoundsStage(a=True, b=True)
     stage.refuse("a", "b")
     stage.event()
     assert stage.rig.pop().pod.name == "a"  # and its attempt takes long
@@ -115,7 +115,7 @@ def test_after_a_second_the_one_who_is_out_does_not_count_any_more():
 
 
 def test_two_objects_help_two_pods_at_a_time():
-    stage = Stage(a=True, b=True, c=True)
+    stage = RoundsStage(a=True, b=True, c=True)
     stage.refuse("a", "b", "c")
     stage.event("first")
     stage.event("second")
@@ -124,7 +124,7 @@ def test_two_objects_help_two_pods_at_a_time():
 
 
 def test_a_pod_that_another_plugin_wants_tried_is_woken_at_once():
-    stage = Stage(a=False, b=False)
+    stage = RoundsStage(a=False, b=False)
     stage.refuse("a", by="Other")
     stage.rig.add(pod("b"))
     stage.rig.refuse("Labels", "Other")
@@ -133,7 +133,7 @@ def test_a_pod_that_another_plugin_wants_tried_is_woken_at_once():
 
 
 def test_a_plugin_that_breaks_loses_nobody():
-    stage = Stage(b=True)
+    stage = RoundsStage(b=True)
     stage.refuse("a", "b")
     stage.event()
     assert stage.places() == "a" and stage.places() == "b"
@@ -141,7 +141,7 @@ def test_a_plugin_that_breaks_loses_nobody():
 
 
 def test_whoever_waits_for_work_is_told():
-    stage = Stage(a=True, b=True)
+    stage = RoundsStage(a=True, b=True)
     stage.refuse("a", "b")
     before = stage.rig.wakes
     stage.event()

@@ -22,7 +22,7 @@ NODE_2 = "kube-system-fast-node-2"
 ZONE = "kube-system-fast-shared"
 
 
-class Rig:
+class LedgerRig:
     """Two nodes with room of one class each, a clock that is moved by hand, and everything that was told.
 
     `is_down`: the scheduler is not running yet; it starts when the ledger is first asked for, and reads what is there.
@@ -113,7 +113,7 @@ def marked(name: str, node_name: str, size: str = "20Gi") -> PersistentVolumeCla
     return asking_for(bound(name, size, "another"), node_name)
 
 
-def made(name: str, rig: Rig, age_s: float, on: str | None = "node-1") -> PersistentVolume:
+def made(name: str, rig: LedgerRig, age_s: float, on: str | None = "node-1") -> PersistentVolume:
     """The volume of a claim, created so long ago, as the server's clock tells: it is the same as ours."""
     rig.server_shows()
     created_at = rfc3339(rig.clock.now() - timedelta(seconds=age_s))

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from ledger_rig import NODE_1, Rig, bound, written
+from ledger_rig import NODE_1, LedgerRig, bound, written
 
 from tonnage.clock import rfc3339
 from tonnage.objects.storage_v1 import (
@@ -26,7 +26,7 @@ class Skewed:
     """Node-1 of the rig, with a server whose clock differs from the scheduler's."""
 
     def __init__(self, skew_s: float, *, is_down: bool = False) -> None:
-        self.rig = Rig(is_down=is_down)
+        self.rig = LedgerRig(is_down=is_down)
         self.rig.clock.advance(100_000)
         self.skew_s = skew_s
 

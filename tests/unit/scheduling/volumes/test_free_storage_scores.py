@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from volume_rig import GI, Rig
+from volume_rig import GI, VolumeRig
 
 from tonnage.scheduling.volumes.volume_scores import class_score, class_scores, mean, mean_of
 from tonnage.testing.builders import node
@@ -20,7 +20,7 @@ LOCAL = storage_class("local", provisioner="kubernetes.io/no-provisioner")
 
 
 def test_scores_for_dynamic_provisioning_are_appropriate_for_the_amount_of_free_space():
-    rig = Rig(*(node(name) for name in "abcd"), reservation="Object")
+    rig = VolumeRig(*(node(name) for name in "abcd"), reservation="Object")
     rig.put(
         *(capacity("fast", name, free) for name, free in (("a", "10Gi"), ("b", "20Gi"), ("c", "100Gi"), ("d", "7Ti")))
     )
@@ -34,7 +34,7 @@ def test_scores_for_dynamic_provisioning_are_appropriate_for_the_amount_of_free_
 
 
 def test_free_space_and_static_bindings_are_both_scored():
-    rig = Rig(*(node(name) for name in "abc"), volume("disk-a", "20Gi", on="a"), volume("disk-b", "80Gi", on="b"))
+    rig = VolumeRig(*(node(name) for name in "abc"), volume("disk-a", "20Gi", on="a"), volume("disk-b", "80Gi", on="b"))
     rig.put(capacity("fast", "c", "40Gi"), capacity("fast", "a", "10Ti"))
     # a takes a disk that exists, 20 of 20 Gi, and its free space is not looked at; b 20 of 80; c is made, 20 of 40.
     assert rig.scores(rig.pod("web", "20Gi")) == {"a": 0, "b": 75, "c": 50}
@@ -45,19 +45,21 @@ def test_free_space_and_static_bindings_are_both_scored():
 
 def test_requests_of_a_class_add_up_and_its_capacity_is_counted_once():
     for gates in ({}, {"CSIStorageCapacityV2": False}):
-        rig = Rig(node("a"), node("b"), capacity("fast", "a", "100Gi"), capacity("fast", "b", "200Gi"), gates=gates)
+        rig = VolumeRig(
+            node("a"), node("b"), capacity("fast", "a", "100Gi"), capacity("fast", "b", "200Gi"), gates=gates
+        )
         # 60 of 100 and of 200.
         assert rig.scores(rig.pod("web", "20Gi", "40Gi")) == {"a": 40, "b": 70}
 
 
 def test_without_the_gate_of_pools_more_may_be_requested_than_there_is():
-    rig = Rig(node("a"), node("b"), gates={"CSIStorageCapacityV2": False})
+    rig = VolumeRig(node("a"), node("b"), gates={"CSIStorageCapacityV2": False})
     rig.put(capacity("fast", "a", "50Gi"), capacity("fast", "b", "200Gi"))
     assert rig.scores(rig.pod("web", "50Gi", "50Gi")) == {"a": 0, "b": 50}
 
 
 def test_a_node_scores_the_mean_over_its_classes_halves_rounded_up():
-    rig = Rig(node("a"), node("b"), storage_class("slow"))
+    rig = VolumeRig(node("a"), node("b"), storage_class("slow"))
     rig.put(*(capacity(name, "a", "100Gi") for name in ("fast", "slow")))
     rig.put(*(capacity(name, "b", "1000Gi") for name in ("fast", "slow")))
     rig.put(claim("one", "10Gi"), claim("two", "5Gi", class_name="slow"))
@@ -67,20 +69,20 @@ def test_a_node_scores_the_mean_over_its_classes_halves_rounded_up():
 
 def test_classes_that_nobody_keeps_count_of_are_left_out():
     quiet = (storage_class("quiet", provisioner="quiet.example"), driver("quiet.example", capacity=False))
-    rig = Rig(node("a"), node("b"), *quiet, capacity("fast", "a", "100Gi"), capacity("fast", "b", "50Gi"))
+    rig = VolumeRig(node("a"), node("b"), *quiet, capacity("fast", "a", "100Gi"), capacity("fast", "b", "50Gi"))
     rig.put(claim("one", "10Gi"), claim("two", "10Gi", class_name="quiet"))
     assert rig.scores(pod_with("web", "one", "two")) == {"a": 90, "b": 80}
     assert rig.scores(pod_with("web", "two")) == {"a": 0, "b": 0}
 
 
 def test_pools_count_by_their_sum_when_no_capacity_is_told():
-    rig = Rig(node("a"), node("b"))
+    rig = VolumeRig(node("a"), node("b"))
     rig.put(capacity("fast", "a", pools=["50Gi", "50Gi"]), capacity("fast", "b", "1000Gi", pools=["50Gi", "50Gi"]))
     assert rig.scores(rig.pod("web", "50Gi")) == {"a": 50, "b": 95}
 
 
 def test_the_basis_is_chosen_node_by_node_and_one_static_binding_makes_it_static():
-    rig = Rig(node("a"), node("b"), LOCAL, volume("disk", "40Gi", class_name="local", on=["a"]))
+    rig = VolumeRig(node("a"), node("b"), LOCAL, volume("disk", "40Gi", class_name="local", on=["a"]))
     rig.put(volume("other", "10Gi", class_name="local", on=["b"]))
     rig.put(claim("old", "10Gi", class_name="local"), claim("new", "10Gi"))
     rig.put(*(capacity("fast", name, "20Gi") for name in "ab"))
@@ -89,7 +91,7 @@ def test_the_basis_is_chosen_node_by_node_and_one_static_binding_makes_it_static
 
 
 def test_static_volumes_of_a_class_add_up_on_both_sides():
-    rig = Rig(node("a"), node("b"), LOCAL)
+    rig = VolumeRig(node("a"), node("b"), LOCAL)
     for name, sizes in (("a", ("10Gi", "30Gi")), ("b", ("20Gi", "20Gi"))):
         rig.put(*(volume(f"disk-{name}-{size}-{n}", size, class_name="local", on=name) for n, size in enumerate(sizes)))
     rig.put(claim("one", "5Gi", class_name="local"), claim("two", "15Gi", class_name="local"))
@@ -98,12 +100,12 @@ def test_static_volumes_of_a_class_add_up_on_both_sides():
 
 
 def test_a_pod_whose_volumes_are_all_there_is_not_scored():
-    rig = Rig(node("a"), node("b"), volume("pv", claim="default/data"), claim("data", volume="pv"))
+    rig = VolumeRig(node("a"), node("b"), volume("pv", claim="default/data"), claim("data", volume="pv"))
     assert rig.scores(pod_with("web", "data")) == {}
 
 
 def test_a_single_node_that_fits_is_taken_unscored():
-    rig = Rig(node("a"), node("b"), capacity("fast", "b", "10Gi"))
+    rig = VolumeRig(node("a"), node("b"), capacity("fast", "b", "10Gi"))
     assert rig.place(rig.pod("web", "10Gi")) == "b"
 
 
@@ -111,7 +113,7 @@ def test_a_single_node_that_fits_is_taken_unscored():
 
 
 def test_what_is_promised_is_not_free():
-    rig = Rig(*(node(name) for name in "ab"), capacity("fast", "a", "100Gi"), capacity("fast", "b", "90Gi"))
+    rig = VolumeRig(*(node(name) for name in "ab"), capacity("fast", "a", "100Gi"), capacity("fast", "b", "90Gi"))
     rig.use(reservation="Ledger")
     assert rig.scores(rig.pod("first", "9Gi")) == {"a": 91, "b": 90}
     rig.put(claim("other", "40Gi", selected_node="a"))
@@ -123,13 +125,13 @@ def test_what_is_promised_is_not_free():
 
 
 def test_pods_with_claims_spread_over_equal_nodes_though_no_figure_is_refreshed():
-    rig = Rig(*(node(name) for name in "abc"), reservation="Ledger")
+    rig = VolumeRig(*(node(name) for name in "abc"), reservation="Ledger")
     rig.put(*(capacity("fast", name, pools=["50Gi", "50Gi"]) for name in "abc"))
     assert sorted(rig.place(rig.pod(f"web-{number}", "10Gi")) for number in range(6)) == list("aabbcc")
 
 
 def test_of_several_objects_for_a_node_the_one_with_most_free_is_scored():
-    rig = Rig(node("a"), node("b"), capacity("fast", "b", "100Gi"))
+    rig = VolumeRig(node("a"), node("b"), capacity("fast", "b", "100Gi"))
     rig.put(capacity("fast", "a", "20Gi", name="a-1"), capacity("fast", "a", "200Gi", name="z-1"))
     # a: 10 of 200, not of 20.
     assert rig.scores(rig.pod("web", "10Gi")) == {"a": 95, "b": 90}
@@ -139,7 +141,7 @@ def test_of_several_objects_for_a_node_the_one_with_most_free_is_scored():
 
 
 def test_without_the_gate_the_first_of_several_objects_is_scored_as_upstream_does():
-    rig = Rig(node("a"), node("b"), capacity("fast", "b", "100Gi"), gates={"CSIStorageCapacityV2": False})
+    rig = VolumeRig(node("a"), node("b"), capacity("fast", "b", "100Gi"), gates={"CSIStorageCapacityV2": False})
     rig.put(capacity("fast", "a", "20Gi", name="a-1"), capacity("fast", "a", "200Gi", name="z-1"))
     assert rig.scores(rig.pod("web", "10Gi")) == {"a": 50, "b": 90}
 
@@ -193,6 +195,6 @@ def test_the_mean_leaves_out_classes_that_do_not_count_on_a_row():
 
 
 def test_a_score_of_bytes_beyond_counting_is_no_accident():
-    rig = Rig(node("a"), node("b"), gates={"CSIStorageCapacityV2": False})
+    rig = VolumeRig(node("a"), node("b"), gates={"CSIStorageCapacityV2": False})
     rig.put(capacity("fast", "a", "8Ei"), capacity("fast", "b", f"{GI}Gi"))
     assert rig.scores(rig.pod("web", "1Ei")) == {"a": 88, "b": 0}

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
-from volume_rig import ELSEWHERE, FULL, Rig, refused
+from volume_rig import ELSEWHERE, FULL, VolumeRig, refused
 
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
@@ -27,7 +27,7 @@ def at(each: Any, when: datetime) -> Any:
 
 def stuck(*more: Object, made_after_s: float = 5) -> str:
     """What is told of a pod whose data is on a, where its log has no room, and b has room for both."""
-    rig = Rig(
+    rig = VolumeRig(
         *(node("a"), node("b"), capacity("fast", "a", pools=["10Gi"]), capacity("fast", "b", pools=["100Gi"])),
         claim("data", "40Gi", volume="pv", selected_node="a"),
         at(volume("pv", "40Gi", on="a", claim="default/data"), NOON + timedelta(seconds=made_after_s)),
@@ -57,7 +57,7 @@ def test_nothing_is_said_of_a_volume_that_is_attached_or_that_another_pod_has() 
 
 
 def test_a_pod_none_of_whose_volumes_is_made_is_not_half_made() -> None:
-    rig = Rig(node("a"), capacity("fast", "a", pools=["10Gi"]))
+    rig = VolumeRig(node("a"), capacity("fast", "a", pools=["10Gi"]))
     decision = rig.decide(at(rig.pod("web", "40Gi", "20Gi"), NOON))
     assert decision.diagnosis is not None and decision.diagnosis.told() == refused({FULL: 1}, 1)
 

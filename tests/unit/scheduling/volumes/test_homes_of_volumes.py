@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from volume_rig import ELSEWHERE, FULL, Rig, Server
+from volume_rig import ELSEWHERE, FULL, Server, VolumeRig
 
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET, SELECTED_NODE, VOLUME_HOME
@@ -36,15 +36,15 @@ def freed_from(home: str) -> PersistentVolume:
     return pv(metadata={"annotations": {VOLUME_HOME: home}})
 
 
-def rig_with(*objects: Object, selected_node: str = "home", **settings: Any) -> Rig:
+def rig_with(*objects: Object, selected_node: str = "home", **settings: Any) -> VolumeRig:
     rooms = (capacity("fast", name, free) for name, free in (("home", "0"), ("large", "20Gi"), ("small", "10Gi")))
-    rig = Rig(*map(node, ("home", "large", "small")), *rooms, **settings)
+    rig = VolumeRig(*map(node, ("home", "large", "small")), *rooms, **settings)
     rig.put(driver(rebuilding=True), pv(), claim("data", "20Gi", volume="pv-data", selected_node=selected_node))
     rig.put(*objects)
     return rig
 
 
-def take_out_of_use(rig: Rig, home: Node | None) -> None:
+def take_out_of_use(rig: VolumeRig, home: Node | None) -> None:
     if home is None:
         rig.remove(Node, "home")
     else:
@@ -91,7 +91,7 @@ def test_a_pod_that_waits_is_tried_when_its_home_goes_out_of_use_and_when_it_is_
     assert place_next(rig) == "home"
 
 
-def place_next(rig: Rig) -> str:
+def place_next(rig: VolumeRig) -> str:
     """Try the pod that is woken; the node, empty if it fits nowhere and waits again."""
     queued = rig.engine.pop()
     assert queued is not None, "nobody was woken"
@@ -103,7 +103,7 @@ def place_next(rig: Rig) -> str:
     return ""
 
 
-def refuse(rig: Rig) -> None:
+def refuse(rig: VolumeRig) -> None:
     assert place_next(rig) == ""
 
 

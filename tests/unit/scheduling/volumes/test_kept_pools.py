@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from ledger_rig import GI, Rig, bound, made, written
+from ledger_rig import GI, LedgerRig, bound, made, written
 
 from tonnage.clock import VirtualClock, rfc3339
 from tonnage.objects.storage_v1 import (
@@ -24,7 +24,7 @@ from tonnage.scheduling.volumes.reservations.object_reservations import Reservat
 from tonnage.testing.storage_builders import capacity, claim, pod_with
 
 
-def kept(free: str, pools: str, at_s: float, rig: Rig | None = None, **annotations: str) -> CSIStorageCapacity:
+def kept(free: str, pools: str, at_s: float, rig: LedgerRig | None = None, **annotations: str) -> CSIStorageCapacity:
     """What both have written: `free` by the provisioner, `pools` as a source told them at this second of the clock.
 
     The object itself is written just now, by whichever of them.
@@ -42,9 +42,9 @@ def kept(free: str, pools: str, at_s: float, rig: Rig | None = None, **annotatio
 
 
 @pytest.fixture
-def rig() -> Rig:
+def rig() -> LedgerRig:
     """A pod of one 20Gi claim was sent to node-1, with pools of 100Gi and 100Gi, and its volume was made at 60 s."""
-    rig = Rig()
+    rig = LedgerRig()
     rig.put(kept("100Gi", "100Gi,100Gi", 0, rig))
     rig.clock.advance(50)
     rig.reserve(rig.pod("web", "data"))
@@ -55,20 +55,20 @@ def rig() -> Rig:
     return rig
 
 
-def test_writes_of_capacity_alone_end_no_promise_however_many(rig: Rig) -> None:
+def test_writes_of_capacity_alone_end_no_promise_however_many(rig: LedgerRig) -> None:
     for free in ("80Gi", "81Gi", "80Gi", "79Gi"):
         rig.clock.advance(5)
         rig.put(kept(free, "100Gi,100Gi", 0, rig))
         assert rig.gibs() == [20]
 
 
-def test_pools_that_fell_by_the_volume_end_it(rig: Rig) -> None:
+def test_pools_that_fell_by_the_volume_end_it(rig: LedgerRig) -> None:
     rig.clock.advance(5)
     rig.put(kept("100Gi", "100Gi,80Gi", 62, rig))
     assert rig.gibs() == []
 
 
-def test_pools_that_were_told_before_the_decision_and_come_after_the_volume_end_nothing(rig: Rig) -> None:
+def test_pools_that_were_told_before_the_decision_and_come_after_the_volume_end_nothing(rig: LedgerRig) -> None:
     """Another volume made the pools fall by as much before; they are copied late."""
     rig.clock.advance(5)
     rig.put(kept("100Gi", "100Gi,80Gi", 45, rig))
@@ -77,14 +77,14 @@ def test_pools_that_were_told_before_the_decision_and_come_after_the_volume_end_
     assert rig.gibs() == [20]
 
 
-def test_pools_that_fell_between_the_decision_and_the_volumes_object_end_it(rig: Rig) -> None:
+def test_pools_that_fell_between_the_decision_and_the_volumes_object_end_it(rig: LedgerRig) -> None:
     """A source tells of a volume when it is made; its object is written after that."""
     rig.clock.advance(5)
     rig.put(kept("100Gi", "100Gi,80Gi", 57, rig))
     assert rig.gibs() == []
 
 
-def test_pools_that_are_confirmed_twice_after_the_volume_end_it(rig: Rig) -> None:
+def test_pools_that_are_confirmed_twice_after_the_volume_end_it(rig: LedgerRig) -> None:
     """A volume that takes less than its size: the source was read, written, and read again since it was made."""
     rig.clock.advance(5)
     rig.put(kept("100Gi", "100Gi,100Gi", 62, rig))
@@ -93,7 +93,7 @@ def test_pools_that_are_confirmed_twice_after_the_volume_end_it(rig: Rig) -> Non
     assert rig.gibs() == []
 
 
-def test_what_the_provisioner_says_it_includes_is_said_of_capacity_and_not_of_the_pools(rig: Rig) -> None:
+def test_what_the_provisioner_says_it_includes_is_said_of_capacity_and_not_of_the_pools(rig: LedgerRig) -> None:
     rig.clock.advance(5)
     rig.put(kept("80Gi", "100Gi,100Gi", 0, rig, **{INCLUDED_CLAIMS: "default-data"}))
     assert rig.gibs() == [20]
@@ -101,7 +101,7 @@ def test_what_the_provisioner_says_it_includes_is_said_of_capacity_and_not_of_th
     assert rig.gibs() == []
 
 
-def test_when_the_pools_are_taken_away_the_sum_has_not_fallen(rig: Rig) -> None:
+def test_when_the_pools_are_taken_away_the_sum_has_not_fallen(rig: LedgerRig) -> None:
     """200Gi of pools become a capacity of 100Gi; nothing says that it was measured after the volume was made."""
     rig.clock.advance(5)
     rig.put(capacity("fast", "node-1", "100Gi", metadata={"managedFields": [{"time": rfc3339(rig.clock.now())}]}))
@@ -115,7 +115,7 @@ def test_when_the_pools_are_taken_away_the_sum_has_not_fallen(rig: Rig) -> None:
 
 
 def test_when_pools_come_the_figure_has_not_fallen() -> None:
-    rig = Rig()
+    rig = LedgerRig()
     rig.put(capacity("fast", "node-1", "300Gi"))
     rig.reserve(rig.pod("web", "data"))
     rig.put(written("data"))
@@ -126,7 +126,7 @@ def test_when_pools_come_the_figure_has_not_fallen() -> None:
     assert rig.gibs() == [20]
 
 
-def test_an_object_made_anew_shows_a_volume_only_if_its_pools_were_told_after_it(rig: Rig) -> None:
+def test_an_object_made_anew_shows_a_volume_only_if_its_pools_were_told_after_it(rig: LedgerRig) -> None:
     rig.storage.remove(rig.storage.capacities["kube-system/fast-node-1"])
     rig.clock.advance(5)
     for at_s, promised in ((30, [20]), (64, [])):
@@ -140,14 +140,14 @@ def test_an_object_made_anew_shows_a_volume_only_if_its_pools_were_told_after_it
         assert rig.gibs(f"anew-{at_s}") == promised
 
 
-def test_the_clock_ends_it_all_the_same(rig: Rig) -> None:
+def test_the_clock_ends_it_all_the_same(rig: LedgerRig) -> None:
     rig.wait(61)
     assert rig.gibs() == []
 
 
 def test_five_pods_that_come_together_are_not_all_sent_to_the_same_pool() -> None:
     """Whatever the provisioner writes meanwhile, all that is promised counts until the pools show it."""
-    rig = Rig()
+    rig = LedgerRig()
     rig.put(kept("100Gi", "100Gi,100Gi", 0, rig))
     for number in range(5):
         rig.reserve(rig.pod(f"web-{number}", f"data-{number}"))
@@ -164,12 +164,12 @@ def test_five_pods_that_come_together_are_not_all_sent_to_the_same_pool() -> Non
 # -- a program that is gone -------------------------------------------------------------------------------------------
 
 
-def checked(rig: Rig, at_s: float) -> dict[str, str]:
+def checked(rig: LedgerRig, at_s: float) -> dict[str, str]:
     start = rig.clock.now() - timedelta(seconds=rig.clock.monotonic())
     return {POOLS_CHECKED_AT: rfc3339(start + timedelta(seconds=at_s))}
 
 
-def test_the_clock_ends_nothing_while_nobody_looks_at_the_source_of_the_pools(rig: Rig) -> None:
+def test_the_clock_ends_nothing_while_nobody_looks_at_the_source_of_the_pools(rig: LedgerRig) -> None:
     """The program that keeps them was killed: they would show the room of the volume for ever."""
     rig.put(kept("100Gi", "100Gi,100Gi", 0, rig, **checked(rig, 40)))
     for _ in range(5):
@@ -182,7 +182,7 @@ def test_the_clock_ends_nothing_while_nobody_looks_at_the_source_of_the_pools(ri
 
 
 def test_a_scheduler_that_starts_while_nobody_looks_at_the_source_counts_what_was_made_since() -> None:
-    rig = Rig(is_down=True)
+    rig = LedgerRig(is_down=True)
     rig.clock.advance(10)
     rig.put(kept("100Gi", "100Gi,100Gi", 0, rig, **checked(rig, 10)))
     rig.clock.advance(390)
@@ -190,7 +190,7 @@ def test_a_scheduler_that_starts_while_nobody_looks_at_the_source_counts_what_wa
     assert rig.gibs() == [20]
 
 
-def test_a_timeout_of_nothing_does_not_look_without_a_pause(rig: Rig) -> None:
+def test_a_timeout_of_nothing_does_not_look_without_a_pause(rig: LedgerRig) -> None:
     rig.put(kept("100Gi", "100Gi,100Gi", 0, rig, **checked(rig, 40)))
     rig.ledger.reserve(rig.storage.capacities["kube-system/fast-node-1"], rig.pod("web", "data"), [], 0.0)
     rig.wait(70)
@@ -199,7 +199,7 @@ def test_a_timeout_of_nothing_does_not_look_without_a_pause(rig: Rig) -> None:
     assert next_s > rig.clock.monotonic()
 
 
-def test_a_time_that_is_ahead_of_the_server_is_when_it_was_written(rig: Rig) -> None:
+def test_a_time_that_is_ahead_of_the_server_is_when_it_was_written(rig: LedgerRig) -> None:
     """A program on a node whose clock is an hour ahead: what it told before the decision is not told after it."""
     before = rig.clock.now() - timedelta(seconds=15)
     told = {
@@ -246,7 +246,7 @@ def test_an_object_stays_reserved_while_its_pools_are_the_same() -> None:
     assert not is_reserved()
 
 
-class ObjectRig(Rig):
+class ObjectRig(LedgerRig):
     """The same cluster, in mode Object, and a pod with two claims of 20Gi on its way to node-1."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from ledger_rig import GI, NODE_1, NODE_2, ZONE, Rig, bound, written
+from ledger_rig import GI, NODE_1, NODE_2, ZONE, LedgerRig, bound, written
 
 from tonnage.clock import VirtualClock
 from tonnage.scheduling.volumes.bind_volumes import asking_for
@@ -16,27 +16,27 @@ from tonnage.testing.storage_builders import capacity, claim, driver, storage_cl
 
 
 @pytest.fixture
-def rig() -> Rig:
-    return Rig()
+def rig() -> LedgerRig:
+    return LedgerRig()
 
 
 @pytest.fixture
-def down() -> Rig:
+def down() -> LedgerRig:
     """A cluster whose scheduler is not running yet."""
-    return Rig(is_down=True)
+    return LedgerRig(is_down=True)
 
 
 # -- promises ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_assumed_claim_is_a_promise_before_the_api_knows(rig: Rig) -> None:
+def test_an_assumed_claim_is_a_promise_before_the_api_knows(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     assert rig.gibs() == [20]
     assert rig.gibs(NODE_2) == []
     assert set(rig.changed) == {NODE_1}
 
 
-def test_a_claim_that_could_not_be_sent_elsewhere_is_promised_where_it_was(rig: Rig) -> None:
+def test_a_claim_that_could_not_be_sent_elsewhere_is_promised_where_it_was(rig: LedgerRig) -> None:
     """Another claim of its pod had changed meanwhile: what was assumed is taken back while `reserve` is awaited."""
     rig.put(written("data", node_name="node-1"))
     assert rig.gibs() == [20]
@@ -46,7 +46,7 @@ def test_a_claim_that_could_not_be_sent_elsewhere_is_promised_where_it_was(rig: 
     assert (rig.gibs(), rig.gibs(NODE_2)) == ([20], [])
 
 
-def test_promises_are_told_largest_first_and_by_claim(rig: Rig) -> None:
+def test_promises_are_told_largest_first_and_by_claim(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("small", "a", size="5Gi"))
     rig.reserve(rig.pod("large", "b", size="50Gi"))
     assert rig.gibs() == [50, 5]
@@ -54,23 +54,23 @@ def test_promises_are_told_largest_first_and_by_claim(rig: Rig) -> None:
     assert rig.ledger.promises("unknown") == {}
 
 
-def test_five_pods_are_promised_at_once(rig: Rig) -> None:
+def test_five_pods_are_promised_at_once(rig: LedgerRig) -> None:
     for number in range(5):
         rig.reserve(rig.pod(f"web-{number}", f"data-{number}"))
     assert rig.gibs() == [20, 20, 20, 20, 20]
 
 
-def test_a_quantity_is_promised_in_whole_bytes_rounded_up(rig: Rig) -> None:
+def test_a_quantity_is_promised_in_whole_bytes_rounded_up(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data", size="1500m"))
     assert rig.ledger.promised(NODE_1) == (2,)
 
 
-def test_a_claim_that_does_not_say_how_much_promises_nothing(rig: Rig) -> None:
+def test_a_claim_that_does_not_say_how_much_promises_nothing(rig: LedgerRig) -> None:
     rig.put(claim("data", None, selected_node="node-1"))
     assert rig.gibs() == []
 
 
-def test_a_driver_that_does_not_publish_capacity_is_promised_nothing(rig: Rig) -> None:
+def test_a_driver_that_does_not_publish_capacity_is_promised_nothing(rig: LedgerRig) -> None:
     rig.put(driver(capacity=False))
     rig.put(written("data"))
     assert rig.gibs() == []
@@ -80,12 +80,12 @@ def test_a_driver_that_does_not_publish_capacity_is_promised_nothing(rig: Rig) -
     assert rig.gibs() == []
 
 
-def test_claims_of_other_classes_are_not_charged(rig: Rig) -> None:
+def test_claims_of_other_classes_are_not_charged(rig: LedgerRig) -> None:
     rig.put(storage_class("slow"), claim("data", "20Gi", class_name="slow", selected_node="node-1"))
     assert rig.gibs() == []
 
 
-def test_a_claim_without_a_node_promises_nothing(rig: Rig) -> None:
+def test_a_claim_without_a_node_promises_nothing(rig: LedgerRig) -> None:
     rig.put(claim("data", "20Gi"))
     assert rig.gibs() == []
 
@@ -93,7 +93,7 @@ def test_a_claim_without_a_node_promises_nothing(rig: Rig) -> None:
 # -- which object -----------------------------------------------------------------------------------------------------
 
 
-def test_a_claim_of_another_scheduler_is_charged_to_every_object_that_reaches_its_node(rig: Rig) -> None:
+def test_a_claim_of_another_scheduler_is_charged_to_every_object_that_reaches_its_node(rig: LedgerRig) -> None:
     rig.put(capacity("fast", topology={"matchLabels": {"zone": "z"}}))
     rig.put(written("data"))
     assert rig.gibs(NODE_1) == [20]
@@ -101,7 +101,7 @@ def test_a_claim_of_another_scheduler_is_charged_to_every_object_that_reaches_it
     assert rig.gibs(NODE_2) == []
 
 
-def test_a_reserved_claim_is_charged_to_the_object_that_was_named(rig: Rig) -> None:
+def test_a_reserved_claim_is_charged_to_the_object_that_was_named(rig: LedgerRig) -> None:
     shared = capacity("fast", topology={"matchLabels": {"zone": "z"}})
     rig.put(shared)
     rig.reserve(rig.pod("web", "data"), of=shared)
@@ -112,7 +112,7 @@ def test_a_reserved_claim_is_charged_to_the_object_that_was_named(rig: Rig) -> N
     assert rig.gibs(NODE_1) == []
 
 
-def test_when_the_named_object_goes_the_others_are_charged(rig: Rig) -> None:
+def test_when_the_named_object_goes_the_others_are_charged(rig: LedgerRig) -> None:
     shared = capacity("fast", topology={"matchLabels": {"zone": "z"}})
     rig.put(shared)
     rig.reserve(rig.pod("web", "data"), of=shared)
@@ -122,7 +122,7 @@ def test_when_the_named_object_goes_the_others_are_charged(rig: Rig) -> None:
     assert rig.released == [ZONE]
 
 
-def test_an_object_that_stops_reaching_the_node_is_not_charged(rig: Rig) -> None:
+def test_an_object_that_stops_reaching_the_node_is_not_charged(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.put(capacity("fast", name="fast-node-1", free="100Gi", topology={"matchLabels": {"zone": "elsewhere"}}))
     assert rig.gibs() == []
@@ -130,7 +130,7 @@ def test_an_object_that_stops_reaching_the_node_is_not_charged(rig: Rig) -> None
     assert rig.gibs() == [20]
 
 
-def test_a_figure_about_other_disks_shows_nothing_of_those_before(rig: Rig) -> None:
+def test_a_figure_about_other_disks_shows_nothing_of_those_before(rig: LedgerRig) -> None:
     """The object falls by as much as the volume takes, because it is about another node from now on."""
     rig.reserve(rig.pod("web", "data"))
     rig.put(bound("data"), capacity("fast", name="fast-node-1", free="80Gi", topology={"matchLabels": {"zone": "z"}}))
@@ -139,20 +139,20 @@ def test_a_figure_about_other_disks_shows_nothing_of_those_before(rig: Rig) -> N
     assert rig.gibs() == []
 
 
-def test_an_object_that_changes_its_class_takes_no_promise_along(rig: Rig) -> None:
+def test_an_object_that_changes_its_class_takes_no_promise_along(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.put(capacity("slow", "node-1", "100Gi", name="fast-node-1"))
     assert rig.gibs() == []
 
 
-def test_an_object_made_anew_under_its_name_is_charged(rig: Rig) -> None:
+def test_an_object_made_anew_under_its_name_is_charged(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.put(capacity("fast", "node-1", "100Gi", metadata={"uid": "second"}))
     assert rig.gibs("second") == [20]
     assert rig.gibs(NODE_1) == []
 
 
-def test_what_was_named_stays_charged_when_the_node_goes(rig: Rig) -> None:
+def test_what_was_named_stays_charged_when_the_node_goes(rig: LedgerRig) -> None:
     shared = capacity("fast", topology={"matchLabels": {"zone": "z"}})
     rig.put(shared)
     rig.reserve(rig.pod("web", "data"), of=shared)
@@ -160,7 +160,7 @@ def test_what_was_named_stays_charged_when_the_node_goes(rig: Rig) -> None:
     assert rig.gibs(ZONE) == [20]
 
 
-def test_what_was_not_named_is_charged_nowhere_while_its_node_is_not_known(rig: Rig) -> None:
+def test_what_was_not_named_is_charged_nowhere_while_its_node_is_not_known(rig: LedgerRig) -> None:
     rig.put(written("data"))
     rig.cluster.remove_node("node-1")
     assert rig.gibs() == []
@@ -168,7 +168,7 @@ def test_what_was_not_named_is_charged_nowhere_while_its_node_is_not_known(rig: 
     assert rig.gibs() == [20]
 
 
-def test_a_node_that_takes_the_place_of_another_is_not_taken_for_it(rig: Rig) -> None:
+def test_a_node_that_takes_the_place_of_another_is_not_taken_for_it(rig: LedgerRig) -> None:
     rig.put(written("data"))
     rig.cluster.remove_node("node-1")
     rig.cluster.put_node(node("node-3"))  # in the same row
@@ -180,7 +180,7 @@ def test_a_node_that_takes_the_place_of_another_is_not_taken_for_it(rig: Rig) ->
     assert rig.gibs() == []
 
 
-def test_a_node_that_came_late_and_goes_is_noticed(rig: Rig) -> None:
+def test_a_node_that_came_late_and_goes_is_noticed(rig: LedgerRig) -> None:
     rig.put(capacity("fast", "node-3", "100Gi"), written("data", node_name="node-3"))
     rig.cluster.put_node(node("node-3"))
     assert rig.gibs("kube-system-fast-node-3") == [20]
@@ -188,14 +188,14 @@ def test_a_node_that_came_late_and_goes_is_noticed(rig: Rig) -> None:
     assert rig.gibs("kube-system-fast-node-3") == []
 
 
-def test_an_object_that_was_named_for_another_class_is_not_charged_when_the_node_goes(rig: Rig) -> None:
+def test_an_object_that_was_named_for_another_class_is_not_charged_when_the_node_goes(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.cluster.remove_node("node-1")
     rig.put(capacity("slow", "node-1", "100Gi", name="fast-node-1"))
     assert rig.gibs() == []
 
 
-def test_a_class_that_changes_its_driver_takes_the_promises_along(rig: Rig) -> None:
+def test_a_class_that_changes_its_driver_takes_the_promises_along(rig: LedgerRig) -> None:
     rig.put(written("data"))
     rig.put(storage_class(provisioner="other.example"))
     assert rig.gibs() == []
@@ -203,7 +203,7 @@ def test_a_class_that_changes_its_driver_takes_the_promises_along(rig: Rig) -> N
     assert rig.gibs() == [20]
 
 
-def test_a_node_that_changes_its_labels_moves_the_charge(rig: Rig) -> None:
+def test_a_node_that_changes_its_labels_moves_the_charge(rig: LedgerRig) -> None:
     rig.put(capacity("fast", topology={"matchLabels": {"zone": "other"}}))
     rig.put(written("data"))
     assert rig.gibs(ZONE) == []
@@ -216,7 +216,7 @@ def test_a_node_that_changes_its_labels_moves_the_charge(rig: Rig) -> None:
 # -- who holds what ---------------------------------------------------------------------------------------------------
 
 
-def test_a_hold_says_who_since_when_and_why(rig: Rig) -> None:
+def test_a_hold_says_who_since_when_and_why(rig: LedgerRig) -> None:
     rig.clock.advance(90)
     rig.reserve(rig.pod("web", "a", "b"))
     rig.put(bound("b"))
@@ -235,7 +235,7 @@ def test_a_hold_says_who_since_when_and_why(rig: Rig) -> None:
     assert rig.ledger.holds_on(NODE_2) == []
 
 
-def test_listeners_find_the_change_made(rig: Rig) -> None:
+def test_listeners_find_the_change_made(rig: LedgerRig) -> None:
     seen: list[tuple[int, ...]] = []
     rig.ledger.on_change.append(lambda uid: seen.append(rig.ledger.promised(uid)))
     rig.put(written("data"))
@@ -243,7 +243,7 @@ def test_listeners_find_the_change_made(rig: Rig) -> None:
     assert seen == [(20 * GI,), ()]
 
 
-def test_nothing_is_kept_of_promises_that_ended(rig: Rig) -> None:
+def test_nothing_is_kept_of_promises_that_ended(rig: LedgerRig) -> None:
     for number in range(20):
         name = f"data-{number}"
         rig.reserve(rig.pod(f"web-{number}", name))
@@ -255,7 +255,7 @@ def test_nothing_is_kept_of_promises_that_ended(rig: Rig) -> None:
     assert not any(vars(ledger._promises).values())
 
 
-def test_reservations_and_what_a_refresh_ends_of_them_are_counted(rig: Rig) -> None:
+def test_reservations_and_what_a_refresh_ends_of_them_are_counted(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     assert (rig.ledger.reservations_total, rig.ledger.resets_total) == (1, 0)
     rig.put(bound("data"))

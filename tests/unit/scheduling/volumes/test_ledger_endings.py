@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import msgspec
 import pytest
-from ledger_rig import NODE_1, NODE_2, ZONE, Rig, bound, made, marked, written
+from ledger_rig import NODE_1, NODE_2, ZONE, LedgerRig, bound, made, marked, written
 
 from tonnage.clock import rfc3339
 from tonnage.objects.storage_v1 import CSIStorageCapacity
@@ -16,26 +16,26 @@ from tonnage.testing.storage_builders import attachment, capacity, claim, driver
 
 
 @pytest.fixture
-def rig() -> Rig:
-    return Rig()
+def rig() -> LedgerRig:
+    return LedgerRig()
 
 
 @pytest.fixture
-def down() -> Rig:
+def down() -> LedgerRig:
     """A cluster whose scheduler is not running yet."""
-    return Rig(is_down=True)
+    return LedgerRig(is_down=True)
 
 
 # -- the end of a promise ---------------------------------------------------------------------------------------------
 
 
-def test_a_refresh_before_the_claim_is_bound_ends_nothing(rig: Rig) -> None:
+def test_a_refresh_before_the_claim_is_bound_ends_nothing(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.refresh()
     assert rig.gibs() == [20]
 
 
-def test_a_promise_ends_when_the_object_is_refreshed_after_the_claim_was_bound(rig: Rig) -> None:
+def test_a_promise_ends_when_the_object_is_refreshed_after_the_claim_was_bound(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.put(written("data"))
     rig.put(bound("data"))
@@ -54,7 +54,7 @@ def including(*claims: str, node_name: str = "node-1") -> CSIStorageCapacity:
     return capacity("fast", node_name, "80Gi", metadata={"annotations": {"tonnage.dev/included-claims": uids}})
 
 
-def test_a_promise_ends_with_a_refresh_that_says_it_includes_the_claim_bound_or_not(rig: Rig) -> None:
+def test_a_promise_ends_with_a_refresh_that_says_it_includes_the_claim_bound_or_not(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.put(written("data"))
     assert rig.claim("default/data").uid == "default-data"
@@ -65,13 +65,13 @@ def test_a_promise_ends_with_a_refresh_that_says_it_includes_the_claim_bound_or_
     assert rig.gibs() == []
 
 
-def test_a_refresh_that_includes_other_claims_only_ends_nothing(rig: Rig) -> None:
+def test_a_refresh_that_includes_other_claims_only_ends_nothing(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.put(written("data"), including("other"))
     assert rig.gibs() == [20]
 
 
-def test_five_pods_are_promised_while_the_first_volumes_are_being_made(rig: Rig) -> None:
+def test_five_pods_are_promised_while_the_first_volumes_are_being_made(rig: LedgerRig) -> None:
     for number in range(3):
         rig.reserve(rig.pod(f"web-{number}", f"data-{number}"))
     # 100Gi - 20Gi are free, and two of the three promises are still to be taken from that.
@@ -79,14 +79,14 @@ def test_five_pods_are_promised_while_the_first_volumes_are_being_made(rig: Rig)
     assert rig.gibs() == [20, 20]
 
 
-def test_what_a_refresh_said_of_a_volume_when_it_was_made_says_nothing_of_where_it_is_rebuilt(rig: Rig) -> None:
+def test_what_a_refresh_said_of_a_volume_when_it_was_made_says_nothing_of_where_it_is_rebuilt(rig: LedgerRig) -> None:
     rig.put(bound("data"), made("data", rig, age_s=300, on=None))
     rig.put(including("data", node_name="node-2"))
     rig.reserve(rig.pod("web", "data"), "node-2")
     assert rig.gibs(NODE_2) == [20]
 
 
-def test_a_provisioner_that_names_claims_is_believed_in_what_it_leaves_out(rig: Rig) -> None:
+def test_a_provisioner_that_names_claims_is_believed_in_what_it_leaves_out(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.put(bound("data"))
     rig.put(including("other"), including("other"))
@@ -95,7 +95,7 @@ def test_a_provisioner_that_names_claims_is_believed_in_what_it_leaves_out(rig: 
     assert rig.gibs() == []
 
 
-def test_a_provisioner_that_cannot_name_all_claims_says_until_when_volumes_are_included(rig: Rig) -> None:
+def test_a_provisioner_that_cannot_name_all_claims_says_until_when_volumes_are_included(rig: LedgerRig) -> None:
     for name in ("early", "late"):
         rig.reserve(rig.pod(f"web-{name}", name))
     rig.put(made("early", rig, age_s=5), made("late", rig, age_s=2))
@@ -105,7 +105,7 @@ def test_a_provisioner_that_cannot_name_all_claims_says_until_when_volumes_are_i
     assert [each.claims for each in rig.ledger.holds()] == [("default/late",)]
 
 
-def test_nor_is_the_volume_itself_needed_before_the_figure(rig: Rig) -> None:
+def test_nor_is_the_volume_itself_needed_before_the_figure(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     room = including("other")
     until = {**room.metadata.annotations, "tonnage.dev/included-until": rfc3339(rig.clock.now())}
@@ -116,7 +116,7 @@ def test_nor_is_the_volume_itself_needed_before_the_figure(rig: Rig) -> None:
     assert rig.gibs() == []
 
 
-def test_when_a_volume_was_made_says_nothing_of_where_it_is_rebuilt(rig: Rig) -> None:
+def test_when_a_volume_was_made_says_nothing_of_where_it_is_rebuilt(rig: LedgerRig) -> None:
     rig.put(bound("data"), made("data", rig, age_s=300, on=None))
     room = including("other", node_name="node-2")
     until = {**room.metadata.annotations, "tonnage.dev/included-until": rfc3339(rig.clock.now())}
@@ -128,7 +128,7 @@ def test_when_a_volume_was_made_says_nothing_of_where_it_is_rebuilt(rig: Rig) ->
 # -- provisioners that do not say what their figures include ----------------------------------------------------------
 
 
-def test_a_figure_measured_before_the_volume_was_made_and_arriving_late_frees_nothing(rig: Rig) -> None:
+def test_a_figure_measured_before_the_volume_was_made_and_arriving_late_frees_nothing(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.put(bound("data"))
     rig.refresh(free="100Gi")  # written again, by whomever, or measured before: it does not show the 20Gi
@@ -137,7 +137,7 @@ def test_a_figure_measured_before_the_volume_was_made_and_arriving_late_frees_no
     assert rig.gibs() == []
 
 
-def test_a_figure_shows_as_many_volumes_as_it_fell_by_those_made_first(rig: Rig) -> None:
+def test_a_figure_shows_as_many_volumes_as_it_fell_by_those_made_first(rig: LedgerRig) -> None:
     for name in ("a", "b", "c"):
         rig.reserve(rig.pod(f"web-{name}", name))
     rig.put(bound("b"))
@@ -150,14 +150,14 @@ def test_a_figure_shows_as_many_volumes_as_it_fell_by_those_made_first(rig: Rig)
     assert rig.gibs() == []
 
 
-def test_a_figure_that_fell_by_less_than_the_volume_takes_does_not_show_it(rig: Rig) -> None:
+def test_a_figure_that_fell_by_less_than_the_volume_takes_does_not_show_it(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.put(bound("data"))
     rig.refresh(free="81Gi")
     assert rig.gibs() == [20]
 
 
-def test_pools_count_by_their_sum(rig: Rig) -> None:
+def test_pools_count_by_their_sum(rig: LedgerRig) -> None:
     rig.put(capacity("fast", "node-1", pools=["60Gi", "40Gi"]))
     rig.reserve(rig.pod("web", "data"))
     rig.put(bound("data"))
@@ -165,7 +165,7 @@ def test_pools_count_by_their_sum(rig: Rig) -> None:
     assert rig.gibs() == []
 
 
-def test_the_second_refresh_after_the_volume_shows_it_whatever_the_figures_say(rig: Rig) -> None:
+def test_the_second_refresh_after_the_volume_shows_it_whatever_the_figures_say(rig: LedgerRig) -> None:
     # Another volume was deleted meanwhile, or the driver is thin. The second was measured after the first was written.
     rig.reserve(rig.pod("web", "data"))
     rig.put(bound("data"))
@@ -174,14 +174,14 @@ def test_the_second_refresh_after_the_volume_shows_it_whatever_the_figures_say(r
     assert rig.gibs() == []
 
 
-def at(rig: Rig, seconds: float, free: str) -> CSIStorageCapacity:
+def at(rig: LedgerRig, seconds: float, free: str) -> CSIStorageCapacity:
     """The object of node-1 as it was written so many seconds from now, by the server's clock."""
     stamp = rfc3339(rig.clock.now() + timedelta(seconds=seconds))
     metadata = {"managedFields": [{"manager": "csi-provisioner", "operation": "Update", "time": stamp}]}
     return capacity("fast", "node-1", free, metadata=metadata)
 
 
-def test_a_figure_written_before_the_decision_was_frees_nothing_though_it_fell(rig: Rig) -> None:
+def test_a_figure_written_before_the_decision_was_frees_nothing_though_it_fell(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.put(written("data", at=rig.clock.now()))
     rig.put(made("data", rig, age_s=0), bound("data"))
@@ -194,7 +194,7 @@ def test_a_figure_written_before_the_decision_was_frees_nothing_though_it_fell(r
     assert rig.gibs() == []
 
 
-def test_a_figure_that_fell_and_was_written_after_the_volume_shows_it(rig: Rig) -> None:
+def test_a_figure_that_fell_and_was_written_after_the_volume_shows_it(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.put(made("data", rig, age_s=0), bound("data"))
     rig.put(at(rig, 0, "80Gi"))  # in the same second: the fall decides
@@ -204,7 +204,7 @@ def test_a_figure_that_fell_and_was_written_after_the_volume_shows_it(rig: Rig) 
 # -- what ends a promise besides --------------------------------------------------------------------------------------
 
 
-def test_a_promise_that_counts_for_nothing_ends_like_any_other(rig: Rig) -> None:
+def test_a_promise_that_counts_for_nothing_ends_like_any_other(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.put(driver(capacity=False), bound("data"))
     assert rig.gibs() == []
@@ -214,14 +214,14 @@ def test_a_promise_that_counts_for_nothing_ends_like_any_other(rig: Rig) -> None
     assert rig.ledger.next_expiry_at() is None
 
 
-def test_the_same_version_told_again_is_no_refresh(rig: Rig) -> None:
+def test_the_same_version_told_again_is_no_refresh(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.put(bound("data"))
     rig.put(rig.storage.capacities["kube-system/fast-node-1"])
     assert rig.gibs() == [20]
 
 
-def test_of_several_claims_each_refresh_ends_those_that_were_bound_before_it(rig: Rig) -> None:
+def test_of_several_claims_each_refresh_ends_those_that_were_bound_before_it(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "a", "b", size="30Gi"))
     rig.put(bound("a", "30Gi"))
     rig.refresh(free="70Gi")
@@ -232,7 +232,7 @@ def test_of_several_claims_each_refresh_ends_those_that_were_bound_before_it(rig
     assert rig.gibs() == []
 
 
-def test_without_a_refresh_a_promise_ends_a_timeout_after_it_was_bound(rig: Rig) -> None:
+def test_without_a_refresh_a_promise_ends_a_timeout_after_it_was_bound(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.wait(3600)
     assert rig.gibs() == [20]
@@ -246,7 +246,7 @@ def test_without_a_refresh_a_promise_ends_a_timeout_after_it_was_bound(rig: Rig)
     assert rig.ledger.next_expiry_at() is None
 
 
-def test_each_promise_lasts_as_long_as_the_profile_of_its_pod_has_it(rig: Rig) -> None:
+def test_each_promise_lasts_as_long_as_the_profile_of_its_pod_has_it(rig: LedgerRig) -> None:
     # Two profiles, whichever of them was made last.
     for timeouts in ((30.0, 300.0), (300.0, 30.0)):
         for each in timeouts:
@@ -265,7 +265,7 @@ def test_each_promise_lasts_as_long_as_the_profile_of_its_pod_has_it(rig: Rig) -
     assert rig.gibs() == []
 
 
-def test_objects_that_were_not_named_are_let_go_one_by_one(rig: Rig) -> None:
+def test_objects_that_were_not_named_are_let_go_one_by_one(rig: LedgerRig) -> None:
     rig.put(capacity("fast", topology={"matchLabels": {"zone": "z"}}))
     rig.put(written("data"))
     assert rig.gibs() == [20]
@@ -276,7 +276,7 @@ def test_objects_that_were_not_named_are_let_go_one_by_one(rig: Rig) -> None:
     assert (rig.gibs(NODE_1), rig.gibs(ZONE)) == ([], [])
 
 
-def test_a_promise_stands_though_the_attempt_failed_once_it_is_written(rig: Rig) -> None:
+def test_a_promise_stands_though_the_attempt_failed_once_it_is_written(rig: LedgerRig) -> None:
     web = rig.pod("web", "data")
     rig.reserve(web)
     rig.put(written("data"))
@@ -290,7 +290,7 @@ def test_a_promise_stands_though_the_attempt_failed_once_it_is_written(rig: Rig)
 
 
 @pytest.mark.parametrize("restored_first", [True, False])
-def test_an_attempt_that_failed_before_it_was_written_promises_nothing(rig: Rig, restored_first: bool) -> None:
+def test_an_attempt_that_failed_before_it_was_written_promises_nothing(rig: LedgerRig, restored_first: bool) -> None:
     web = rig.pod("web", "data")
     rig.reserve(web)
     if restored_first:
@@ -303,7 +303,7 @@ def test_an_attempt_that_failed_before_it_was_written_promises_nothing(rig: Rig,
     assert rig.released[-1:] == [NODE_1]
 
 
-def test_claims_that_were_never_assumed_are_let_go_with_the_attempt(rig: Rig) -> None:
+def test_claims_that_were_never_assumed_are_let_go_with_the_attempt(rig: LedgerRig) -> None:
     web = rig.pod("web", "data")
     rig.ledger.reserve(
         rig.storage.capacities["kube-system/fast-node-1"],
@@ -315,7 +315,7 @@ def test_claims_that_were_never_assumed_are_let_go_with_the_attempt(rig: Rig) ->
     assert rig.gibs() == []
 
 
-def test_a_late_failure_leaves_the_promise_to_the_pod_that_shares_the_claim(rig: Rig) -> None:
+def test_a_late_failure_leaves_the_promise_to_the_pod_that_shares_the_claim(rig: LedgerRig) -> None:
     first, second = rig.pod("first", "data"), rig.pod("second", "data")
     rig.reserve(first)
     rig.reserve(second)
@@ -324,7 +324,7 @@ def test_a_late_failure_leaves_the_promise_to_the_pod_that_shares_the_claim(rig:
     assert [hold.pod for hold in rig.ledger.holds()] == ["default/second"]
 
 
-def test_a_claim_that_the_provisioner_gives_back_promises_nothing(rig: Rig) -> None:
+def test_a_claim_that_the_provisioner_gives_back_promises_nothing(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.put(written("data"))
     rig.put(claim("data", "20Gi"))
@@ -332,26 +332,26 @@ def test_a_claim_that_the_provisioner_gives_back_promises_nothing(rig: Rig) -> N
     assert rig.released[-1:] == [NODE_1]
 
 
-def test_a_claim_that_is_sent_elsewhere_takes_its_promise_along(rig: Rig) -> None:
+def test_a_claim_that_is_sent_elsewhere_takes_its_promise_along(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.put(written("data", node_name="node-2"))
     assert (rig.gibs(NODE_1), rig.gibs(NODE_2)) == ([], [20])
 
 
-def test_a_deleted_claim_promises_nothing(rig: Rig) -> None:
+def test_a_deleted_claim_promises_nothing(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.storage.remove(rig.claim("default/data"))
     assert rig.gibs() == []
 
 
-def test_a_claim_made_anew_under_its_name_is_another_promise(rig: Rig) -> None:
+def test_a_claim_made_anew_under_its_name_is_another_promise(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.put(claim("data", "7Gi", selected_node="node-1", metadata={"uid": "second"}))
     assert rig.gibs() == [7]
     assert [hold.pod for hold in rig.ledger.holds()] == [""]
 
 
-def test_a_claim_bound_without_having_been_a_promise_is_none_if_its_volume_is_old(rig: Rig) -> None:
+def test_a_claim_bound_without_having_been_a_promise_is_none_if_its_volume_is_old(rig: LedgerRig) -> None:
     rig.put(claim("data", "20Gi"))
     rig.put(made("data", rig, age_s=3600))
     assert rig.gibs() == []
@@ -359,7 +359,7 @@ def test_a_claim_bound_without_having_been_a_promise_is_none_if_its_volume_is_ol
     assert rig.gibs() == []
 
 
-def test_a_claim_first_seen_bound_is_a_promise_if_its_volume_is_young(rig: Rig) -> None:
+def test_a_claim_first_seen_bound_is_a_promise_if_its_volume_is_young(rig: LedgerRig) -> None:
     # Selected-node and binding came between two looks of the informer.
     rig.put(claim("data", "20Gi"), made("data", rig, age_s=10))
     rig.put(bound("data"))
@@ -368,7 +368,7 @@ def test_a_claim_first_seen_bound_is_a_promise_if_its_volume_is_young(rig: Rig) 
     assert rig.ledger.next_expiry_at() == 50
 
 
-def test_a_bound_claim_is_not_promised_again_once_its_object_showed_it(rig: Rig) -> None:
+def test_a_bound_claim_is_not_promised_again_once_its_object_showed_it(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.put(made("data", rig, age_s=0), bound("data"))
     rig.refresh()
@@ -376,7 +376,7 @@ def test_a_bound_claim_is_not_promised_again_once_its_object_showed_it(rig: Rig)
     assert rig.gibs() == []
 
 
-def test_a_claim_that_is_bound_no_more_is_promised_anew(rig: Rig) -> None:
+def test_a_claim_that_is_bound_no_more_is_promised_anew(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.put(bound("data"))
     rig.put(written("data"))
@@ -385,7 +385,7 @@ def test_a_claim_that_is_bound_no_more_is_promised_anew(rig: Rig) -> None:
     assert rig.ledger.next_expiry_at() is None
 
 
-def test_a_claim_that_asks_for_more_promises_more_and_for_less_releases_something(rig: Rig) -> None:
+def test_a_claim_that_asks_for_more_promises_more_and_for_less_releases_something(rig: LedgerRig) -> None:
     rig.put(written("data", "20Gi"))
     rig.put(written("data", "30Gi"))
     assert rig.gibs() == [30]
@@ -398,9 +398,9 @@ def test_a_claim_that_asks_for_more_promises_more_and_for_less_releases_somethin
 # -- rebuilds ---------------------------------------------------------------------------------------------------------
 
 
-def rebuilt_rig() -> Rig:
+def rebuilt_rig() -> LedgerRig:
     """A claim bound long ago on node-2, whose driver has withdrawn the volume's affinity, reserved on node-1."""
-    rig = Rig()
+    rig = LedgerRig()
     rig.put(bound("data", node_name="node-2"), volume("pv-data", "20Gi", claim="default/data"))
     rig.reserve(rig.pod("web", "data"), "node-1")
     return rig
@@ -467,7 +467,7 @@ def test_no_clock_ends_a_rebuild_but_that_after_its_end() -> None:
 
 
 def test_a_rebuild_takes_the_volumes_size_of_its_object() -> None:
-    rig = Rig()
+    rig = LedgerRig()
     rig.put(bound("data", "20Gi", node_name="node-2"), volume("pv-data", "50Gi", claim="default/data"))
     rig.reserve(rig.pod("web", "data"), "node-1")
     assert rig.gibs() == [50]
@@ -486,7 +486,7 @@ def test_a_refused_rebuild_is_charged_only_where_it_would_fit() -> None:
 
 def test_whoever_marks_a_claim_the_ledger_keeps_its_room() -> None:
     """Another scheduler has decided, or this one before it was started anew."""
-    rig = Rig()
+    rig = LedgerRig()
     rig.put(bound("data", node_name="node-2"), volume("pv-data", "20Gi", claim="default/data"))
     rig.put(marked("data", "node-1"))
     assert (rig.gibs(NODE_1), rig.gibs(NODE_2)) == ([20], [])
@@ -507,7 +507,7 @@ def test_a_rebuild_that_was_written_stands_though_the_attempt_failed() -> None:
 
 
 def test_a_refresh_counts_after_what_nodes_did_before_it() -> None:
-    rig = Rig()
+    rig = LedgerRig()
     rig.put(bound("data", node_name="node-2"), volume("pv-data", "20Gi", claim="default/data"))
     rig.reserve(rig.pod("web", "data"), "node-1")
     affinity = {"key": "disk", "operator": "Exists"}
@@ -518,7 +518,7 @@ def test_a_refresh_counts_after_what_nodes_did_before_it() -> None:
 
 
 def test_a_volume_that_is_sent_elsewhere_before_its_object_shows_it_is_still_where_it_was_made() -> None:
-    rig = Rig()
+    rig = LedgerRig()
     rig.reserve(rig.pod("web", "data"))
     rig.put(bound("data"), volume("pv-data", "20Gi", claim="default/data"))
     rig.put(marked("data", "node-2"))
@@ -529,7 +529,7 @@ def test_a_volume_that_is_sent_elsewhere_before_its_object_shows_it_is_still_whe
 
 
 def test_what_is_left_behind_ends_by_the_clock_where_nothing_is_refreshed() -> None:
-    rig = Rig()
+    rig = LedgerRig()
     rig.reserve(rig.pod("web", "data"))
     rig.put(bound("data"), volume("pv-data", "20Gi", claim="default/data"))
     rig.put(marked("data", "node-2"))
@@ -537,7 +537,7 @@ def test_what_is_left_behind_ends_by_the_clock_where_nothing_is_refreshed() -> N
     assert (rig.gibs(NODE_1), rig.gibs(NODE_2)) == ([], [20])
 
 
-def test_what_was_left_behind_is_free_when_the_volume_has_gone_from_there(rig: Rig) -> None:
+def test_what_was_left_behind_is_free_when_the_volume_has_gone_from_there(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.put(made("data", rig, age_s=0), bound("data"))
     # The node is drained before its figure shows the volume: it is still there while it is sent to node-2.
@@ -546,7 +546,7 @@ def test_what_was_left_behind_is_free_when_the_volume_has_gone_from_there(rig: R
     assert rig.gibs(NODE_1) == [20]
     rig.put(including("other"), including("other"))  # nobody names it here any more; the second figure shows it
     assert rig.gibs(NODE_1) == []
-    rig = Rig()
+    rig = LedgerRig()
     rig.reserve(rig.pod("web", "data"))
     rig.put(made("data", rig, age_s=0), bound("data"), volume("pv-data", "20Gi", claim="default/data"))
     rig.reserve(rig.pod("web-again", "data"), "node-2")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from volume_rig import ALL_OFF, Rig
+from volume_rig import ALL_OFF, VolumeRig
 
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -13,14 +13,14 @@ from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, csi_node, pod_with, storage_class, volume
 
 
-def goes_to(rig: Rig, pod: Pod, *expected: Pod, on: str = "a") -> str:
+def goes_to(rig: VolumeRig, pod: Pod, *expected: Pod, on: str = "a") -> str:
     """Where a pod goes while others are expected on a node; empty for nowhere."""
     held = [(on, PodInfo(each)) for each in expected]
     return rig.profile.decider.decide(rig.cluster, PodInfo(pod), held).node
 
 
-def rig_of(free: str = "100Gi", **settings: Any) -> Rig:
-    return Rig(node("a"), capacity("fast", "a", pools=[free]), **settings)
+def rig_of(free: str = "100Gi", **settings: Any) -> VolumeRig:
+    return VolumeRig(node("a"), capacity("fast", "a", pools=[free]), **settings)
 
 
 @pytest.mark.parametrize("reservation", ["Object", "Ledger", "None"])
@@ -53,7 +53,7 @@ def test_volumes_of_other_classes_are_not_in_each_others_way():
 
 
 def test_a_volume_that_exists_is_held_too():
-    rig = Rig(node("a"), volume("disk", "1Gi", on="a"), capacity("fast", "a", pools=["0"]))
+    rig = VolumeRig(node("a"), volume("disk", "1Gi", on="a"), capacity("fast", "a", pools=["0"]))
     expected, other = rig.pod("expected", "1Gi"), rig.pod("other", "1Gi")
     assert goes_to(rig, other) == "a"
     assert goes_to(rig, other, expected) == ""
@@ -95,7 +95,7 @@ def test_one_whose_claim_is_missing_holds_its_resources_all_the_same():
 
 
 def test_without_the_gate_volumes_of_nominated_pods_are_not_looked_at_as_upstream_has_it():
-    rig = Rig(node("a"), capacity("fast", "a", "100Gi"), gates=ALL_OFF)
+    rig = VolumeRig(node("a"), capacity("fast", "a", "100Gi"), gates=ALL_OFF)
     assert goes_to(rig, rig.pod("other", "60Gi"), rig.pod("expected", "60Gi")) == "a"
 
 
@@ -153,10 +153,10 @@ def test_a_pod_that_brings_nothing_new_is_not_kept_out_by_volumes_to_be_made():
 # -- several objects --------------------------------------------------------------------------------------------------
 
 
-def rig_of_two(one: str, two: str, **settings: Any) -> Rig:
+def rig_of_two(one: str, two: str, **settings: Any) -> VolumeRig:
     on_a = {"matchLabels": {"kubernetes.io/hostname": "a"}}
     objects = [capacity("fast", name=name, pools=[free], topology=on_a) for name, free in (("one", one), ("two", two))]
-    return Rig(node("a"), *objects, **settings)
+    return VolumeRig(node("a"), *objects, **settings)
 
 
 @pytest.mark.parametrize("reservation", ["Object", "Ledger", "None"])

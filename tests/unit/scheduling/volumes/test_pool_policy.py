@@ -6,7 +6,7 @@ import io
 from typing import Any
 
 import pytest
-from volume_rig import FULL, Rig, refused
+from volume_rig import FULL, VolumeRig, refused
 
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -24,8 +24,8 @@ from tonnage.whatif.replay import Replay
 SURE: dict[str, Any] = {"poolFit": "Guaranteed"}
 
 
-def rig(policy: str, *pools: str, **settings: Any) -> Rig:
-    return Rig(node("a"), storage_class(pool_policy=policy), capacity("fast", "a", pools=pools), **settings)
+def rig(policy: str, *pools: str, **settings: Any) -> VolumeRig:
+    return VolumeRig(node("a"), storage_class(pool_policy=policy), capacity("fast", "a", pools=pools), **settings)
 
 
 # -- what is read -----------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def test_a_promise_that_is_certain_to_be_in_the_way_refuses_the_node():
     ids=["of the class", "of the driver"],
 )
 def test_pods_alike_are_judged_anew_when_the_policy_changes(after: Object):
-    made = Rig(node("a"), capacity("fast", "a", pools=["100Gi", "60Gi"]), **SURE)
+    made = VolumeRig(node("a"), capacity("fast", "a", pools=["100Gi", "60Gi"]), **SURE)
     assert made.nodes(made.pod("one", "60Gi", "100Gi")) == []
     made.put(after)
     assert made.nodes(made.pod("two", "60Gi", "100Gi")) == ["a"]
@@ -126,7 +126,7 @@ def test_pods_alike_are_judged_anew_when_the_policy_changes(after: Object):
 
 
 def test_pods_of_other_policies_are_unlike():
-    made = Rig(node("a"), capacity("fast", "a", pools=["100Gi", "60Gi"]))
+    made = VolumeRig(node("a"), capacity("fast", "a", pools=["100Gi", "60Gi"]))
     asked = PodInfo(made.pod("one", "60Gi", "100Gi"))
     before = made.profile.decider.decide(made.cluster, asked).cycle.apart
     made.put(storage_class(pool_policy="best-fit"))
@@ -134,7 +134,7 @@ def test_pods_of_other_policies_are_unlike():
 
 
 def test_a_change_of_policy_wakes_pods_that_wait():
-    made = Rig(node("a"), capacity("fast", "a", pools=["100Gi", "60Gi"]), **SURE)
+    made = VolumeRig(node("a"), capacity("fast", "a", pools=["100Gi", "60Gi"]), **SURE)
     waiting = made.pod("one", "60Gi", "100Gi")
     made.put(waiting)
     queued = made.engine.pop()
@@ -152,7 +152,7 @@ def test_a_change_of_policy_wakes_pods_that_wait():
 
 @pytest.mark.parametrize(("other", "fits"), [("best-fit", True), ("most-free", False), ("", False)])
 def test_classes_of_a_group_are_judged_by_the_policy_that_they_have_in_common(other: str, fits: bool):
-    made = Rig(
+    made = VolumeRig(
         node("a"),
         storage_class("fast", group="disks", pool_policy="best-fit"),
         storage_class("slow", group="disks", pool_policy=other),
@@ -169,7 +169,7 @@ def test_classes_of_a_group_are_judged_by_the_policy_that_they_have_in_common(ot
 
 def test_what_is_promised_to_a_class_of_another_policy_may_be_anywhere_in_the_pools_that_it_shares():
     # Best-fit would have put the 40 of "slow" into the 60; whatever its own driver does may have put it into the 100.
-    made = Rig(
+    made = VolumeRig(
         node("a"),
         storage_class("fast", group="disks", pool_policy="best-fit"),
         storage_class("slow", group="disks", pool_policy="random"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from ledger_rig import NODE_1, NODE_2, Rig, bound, made, written
+from ledger_rig import NODE_1, NODE_2, LedgerRig, bound, made, written
 
 from tonnage.clock import rfc3339
 from tonnage.objects.codec import convert
@@ -70,7 +70,7 @@ def test_what_a_provisioner_says_is_for_good_or_for_now(message: str, for_good: 
     assert is_for_good(message) is for_good
 
 
-def failed(name: str, message: str, rig: Rig, *, event: str = "e", after_s: float = 0.0, uid: str = "") -> Event:
+def failed(name: str, message: str, rig: LedgerRig, *, event: str = "e", after_s: float = 0.0, uid: str = "") -> Event:
     """The event of a provisioner that could not make a claim's volume, written so many seconds from now."""
     stamp = rfc3339(rig.clock.now() + timedelta(seconds=after_s))
     about = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": name, "uid": uid or f"default-{name}"}
@@ -98,16 +98,16 @@ def annotated(name: str, node_name: str = "node-1", told_for: str = "node-1") ->
 
 
 @pytest.fixture
-def rig() -> Rig:
+def rig() -> LedgerRig:
     """A pod's claim was sent to node-1 and is being made."""
-    rig = Rig()
+    rig = LedgerRig()
     rig.reserve(rig.pod("web", "data"))
     rig.put(written("data", at=rig.clock.now()))
     rig.changed.clear()
     return rig
 
 
-def test_a_promise_rests_when_its_claim_cannot_be_made_and_wakes_who_was_turned_away(rig: Rig) -> None:
+def test_a_promise_rests_when_its_claim_cannot_be_made_and_wakes_who_was_turned_away(rig: LedgerRig) -> None:
     rig.put(failed("data", INVALID, rig))
     assert rig.gibs() == []
     assert rig.released == [NODE_1]
@@ -118,12 +118,12 @@ def test_a_promise_rests_when_its_claim_cannot_be_made_and_wakes_who_was_turned_
     assert rig.ledger.ended["refusal"] == 1
 
 
-def test_a_failure_that_may_end_by_itself_keeps_the_promise(rig: Rig) -> None:
+def test_a_failure_that_may_end_by_itself_keeps_the_promise(rig: LedgerRig) -> None:
     rig.put(failed("data", AWAY, rig))
     assert rig.gibs() == [20]
 
 
-def test_the_last_word_counts(rig: Rig) -> None:
+def test_the_last_word_counts(rig: LedgerRig) -> None:
     rig.put(failed("data", INVALID, rig))
     rig.put(failed("data", AWAY, rig, event="later", after_s=5))
     assert rig.gibs() == [20]
@@ -132,7 +132,7 @@ def test_the_last_word_counts(rig: Rig) -> None:
     assert rig.ledger.ended["refusal"] == 2
 
 
-def test_a_promise_resumes_when_the_claim_is_sent_elsewhere(rig: Rig) -> None:
+def test_a_promise_resumes_when_the_claim_is_sent_elsewhere(rig: LedgerRig) -> None:
     rig.put(failed("data", INVALID, rig))
     rig.put(written("data", node_name="node-2", at=rig.clock.now() + timedelta(seconds=5)))
     assert (rig.gibs(NODE_1), rig.gibs(NODE_2)) == ([], [20])
@@ -140,7 +140,7 @@ def test_a_promise_resumes_when_the_claim_is_sent_elsewhere(rig: Rig) -> None:
     assert rig.gibs(NODE_2) == []
 
 
-def test_what_was_said_before_a_claim_was_sent_elsewhere_says_nothing_there(rig: Rig) -> None:
+def test_what_was_said_before_a_claim_was_sent_elsewhere_says_nothing_there(rig: LedgerRig) -> None:
     rig.put(failed("data", INVALID, rig))
     rig.clock.advance(5)
     rig.reserve(rig.pod("web", "data"), "node-2")
@@ -149,7 +149,7 @@ def test_what_was_said_before_a_claim_was_sent_elsewhere_says_nothing_there(rig:
     assert rig.gibs(NODE_2) == [20]
 
 
-def test_a_promise_resumes_when_its_volume_is_there_after_all(rig: Rig) -> None:
+def test_a_promise_resumes_when_its_volume_is_there_after_all(rig: LedgerRig) -> None:
     rig.put(failed("data", INVALID, rig))
     rig.put(made("data", rig, age_s=0))
     assert rig.gibs() == [20]
@@ -158,12 +158,12 @@ def test_a_promise_resumes_when_its_volume_is_there_after_all(rig: Rig) -> None:
     assert rig.gibs() == []
 
 
-def test_an_event_about_another_claim_of_that_name_says_nothing(rig: Rig) -> None:
+def test_an_event_about_another_claim_of_that_name_says_nothing(rig: LedgerRig) -> None:
     rig.put(failed("data", INVALID, rig, uid="an earlier one"))
     assert rig.gibs() == [20]
 
 
-def test_a_new_decision_is_not_refused_by_what_was_said_before_it(rig: Rig) -> None:
+def test_a_new_decision_is_not_refused_by_what_was_said_before_it(rig: LedgerRig) -> None:
     rig.put(failed("data", INVALID, rig))
     rig.put(claim("data", "20Gi"))  # the choice of the node was taken back
     rig.clock.advance(5)
@@ -173,7 +173,7 @@ def test_a_new_decision_is_not_refused_by_what_was_said_before_it(rig: Rig) -> N
     assert rig.gibs() == [20]
 
 
-def test_the_annotation_of_our_provisioner_says_the_same_for_the_node_it_names(rig: Rig) -> None:
+def test_the_annotation_of_our_provisioner_says_the_same_for_the_node_it_names(rig: LedgerRig) -> None:
     rig.put(annotated("data"))
     assert rig.gibs() == []
     rig.put(written("data"))  # another word was said
@@ -184,7 +184,7 @@ def test_the_annotation_of_our_provisioner_says_the_same_for_the_node_it_names(r
 
 @pytest.mark.parametrize("by_event", [True, False])
 def test_after_a_restart_a_promise_rests_as_before(by_event: bool) -> None:
-    rig = Rig(is_down=True)
+    rig = LedgerRig(is_down=True)
     rig.put(written("data", at=rig.clock.now()) if by_event else annotated("data"))
     if by_event:
         rig.put(failed("data", INVALID, rig))
@@ -192,14 +192,14 @@ def test_after_a_restart_a_promise_rests_as_before(by_event: bool) -> None:
     assert len(rig.ledger.resting()) == 1
 
 
-def test_a_claim_that_is_deleted_rests_no_more(rig: Rig) -> None:
+def test_a_claim_that_is_deleted_rests_no_more(rig: LedgerRig) -> None:
     rig.put(failed("data", INVALID, rig))
     rig.storage.remove(rig.claim("default/data"))
     assert rig.ledger.resting() == []
 
 
 def test_in_mode_object_the_object_is_free_when_none_of_its_claims_can_be_made() -> None:
-    rig = Rig()
+    rig = LedgerRig()
     kept = rig.cluster.index(Reservations)
     room = rig.storage.capacities["kube-system/fast-node-1"]
     rig.put(written("a"), written("b"))

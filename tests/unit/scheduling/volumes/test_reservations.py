@@ -25,7 +25,7 @@ from tonnage.testing.storage_builders import attachment, capacity, claim, pod_wi
 GI = 1 << 30
 
 
-class Rig:
+class ReservationsRig:
     """A cluster with two objects of room, a clock that is moved by hand, and everything that was told."""
 
     def __init__(self) -> None:
@@ -82,26 +82,26 @@ class Rig:
 
 
 @pytest.fixture
-def rig() -> Rig:
-    return Rig()
+def rig() -> ReservationsRig:
+    return ReservationsRig()
 
 
 # -- KEP-5925, unit tests, enhancement 2 ------------------------------------------------------------------------------
 
 
-def test_object_is_reserved_with_matching_resource_version(rig: Rig) -> None:
+def test_object_is_reserved_with_matching_resource_version(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     assert rig.reservations.is_reserved(rig.room)
     assert not rig.reservations.is_reserved(rig.other)
 
 
-def test_object_is_available_when_resource_version_has_changed(rig: Rig) -> None:
+def test_object_is_available_when_resource_version_has_changed(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     # A copy of another version, which the informer has not told of yet: the record is for the old one alone.
     assert not rig.reservations.is_reserved(capacity("fast", "node-1", "100Gi"))
 
 
-def test_reservation_is_recorded_in_reserve_phase(rig: Rig) -> None:
+def test_reservation_is_recorded_in_reserve_phase(rig: ReservationsRig) -> None:
     assert not rig.is_reserved
     rig.reserve(rig.pod("web", "data"))
     assert rig.is_reserved
@@ -109,7 +109,7 @@ def test_reservation_is_recorded_in_reserve_phase(rig: Rig) -> None:
     assert rig.changed == [rig.room.uid]
 
 
-def test_reservation_is_cleared_on_informer_update(rig: Rig) -> None:
+def test_reservation_is_cleared_on_informer_update(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     refreshed = rig.refresh()
     assert not rig.is_reserved
@@ -119,7 +119,7 @@ def test_reservation_is_cleared_on_informer_update(rig: Rig) -> None:
     assert rig.released == [refreshed.metadata.resource_version]
 
 
-def test_scheduler_restart_has_no_reservations(rig: Rig) -> None:
+def test_scheduler_restart_has_no_reservations(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     fresh = Reservations(rig.cluster)
     assert not fresh.is_reserved(rig.room)
@@ -127,7 +127,7 @@ def test_scheduler_restart_has_no_reservations(rig: Rig) -> None:
     assert fresh.next_expiry_at() is None
 
 
-def test_first_decision_reserves_and_second_sees_reserved(rig: Rig) -> None:
+def test_first_decision_reserves_and_second_sees_reserved(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("first", "a"))
     assert rig.is_reserved  # what the second decision finds
     rig.refresh()
@@ -139,7 +139,7 @@ def test_first_decision_reserves_and_second_sees_reserved(rig: Rig) -> None:
 # -- pods that share a claim ------------------------------------------------------------------------------------------
 
 
-def test_an_object_is_not_kept_from_the_claims_that_it_is_kept_for(rig: Rig) -> None:
+def test_an_object_is_not_kept_from_the_claims_that_it_is_kept_for(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("web", "data", "logs"))
     data, logs, other = "default/data", "default/logs", "default/other"
     for own in ([data], [logs], [data, logs], [data, logs, other]):
@@ -149,7 +149,9 @@ def test_an_object_is_not_kept_from_the_claims_that_it_is_kept_for(rig: Rig) -> 
         assert rig.reservations.is_reserved(rig.room, own)
 
 
-def test_an_object_stays_reserved_until_the_last_pod_that_shares_the_claim_is_done_with_it(rig: Rig) -> None:
+def test_an_object_stays_reserved_until_the_last_pod_that_shares_the_claim_is_done_with_it(
+    rig: ReservationsRig,
+) -> None:
     first, second = rig.pod("first", "data"), rig.pod("second", "data")
     rig.reserve(first)
     rig.reserve(second)
@@ -163,14 +165,14 @@ def test_an_object_stays_reserved_until_the_last_pod_that_shares_the_claim_is_do
     assert not rig.is_reserved and rig.causes() == {"failure": 1}
 
 
-def test_a_pod_that_shares_one_claim_and_brings_another_adds_it(rig: Rig) -> None:
+def test_a_pod_that_shares_one_claim_and_brings_another_adds_it(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("first", "data"))
     rig.reserve(rig.pod("second", "data", "more"))
     (hold,) = rig.reservations.holds()
     assert set(hold.claims) == {"default/data", "default/more"} and hold.bytes == 40 * GI
 
 
-def test_a_rebuild_of_the_first_pod_is_waited_for_though_the_second_shares_another_claim(rig: Rig) -> None:
+def test_a_rebuild_of_the_first_pod_is_waited_for_though_the_second_shares_another_claim(rig: ReservationsRig) -> None:
     """Whoever reserves for one of the claims, the first pod again or another, the rebuild of the other goes on."""
     web = rebuild(rig, "logs")
     for who in (web, rig.pod("second", "logs")):
@@ -185,14 +187,14 @@ def test_a_rebuild_of_the_first_pod_is_waited_for_though_the_second_shares_anoth
 # -- refreshes --------------------------------------------------------------------------------------------------------
 
 
-def test_a_capacity_that_shrank_frees_the_reservation_all_the_same(rig: Rig) -> None:
+def test_a_capacity_that_shrank_frees_the_reservation_all_the_same(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.refresh("1Gi")
     assert not rig.is_reserved
     assert len(rig.released) == 1
 
 
-def test_the_same_version_told_again_is_no_refresh(rig: Rig) -> None:
+def test_the_same_version_told_again_is_no_refresh(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.put(rig.room)
     assert rig.is_reserved
@@ -200,7 +202,7 @@ def test_the_same_version_told_again_is_no_refresh(rig: Rig) -> None:
 
 
 def test_an_object_without_versions_is_refreshed_by_being_handed_in_again() -> None:
-    rig = Rig()
+    rig = ReservationsRig()
     unversioned = rig.put(capacity("fast", "node-1", "100Gi", metadata={"resourceVersion": ""}))
     rig.reserve(rig.pod("web", "data"), unversioned)
     assert rig.is_reserved
@@ -208,14 +210,14 @@ def test_an_object_without_versions_is_refreshed_by_being_handed_in_again() -> N
     assert not rig.is_reserved
 
 
-def test_an_object_refreshed_since_the_decision_is_held_as_it_is_now(rig: Rig) -> None:
+def test_an_object_refreshed_since_the_decision_is_held_as_it_is_now(rig: ReservationsRig) -> None:
     stale = rig.room
     rig.refresh()
     rig.reserve(rig.pod("web", "data"), stale)
     assert rig.is_reserved
 
 
-def test_a_refresh_of_another_object_changes_nothing(rig: Rig) -> None:
+def test_a_refresh_of_another_object_changes_nothing(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.put(capacity("slow", "node-1", "1Gi"))
     assert rig.is_reserved
@@ -224,7 +226,7 @@ def test_a_refresh_of_another_object_changes_nothing(rig: Rig) -> None:
 # -- failures ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_failed_attempt_frees_all_objects_of_the_pod(rig: Rig) -> None:
+def test_a_failed_attempt_frees_all_objects_of_the_pod(rig: ReservationsRig) -> None:
     web = rig.pod("web", "data")
     rig.reserve(web)
     rig.reserve(web, rig.other)
@@ -234,7 +236,7 @@ def test_a_failed_attempt_frees_all_objects_of_the_pod(rig: Rig) -> None:
     assert rig.released == [rig.room.metadata.resource_version, rig.other.metadata.resource_version]
 
 
-def test_releasing_twice_does_no_harm(rig: Rig) -> None:
+def test_releasing_twice_does_no_harm(rig: ReservationsRig) -> None:
     web = rig.pod("web", "data")
     rig.reserve(web)
     rig.reservations.release(web.uid)
@@ -244,7 +246,7 @@ def test_releasing_twice_does_no_harm(rig: Rig) -> None:
     assert rig.changed == [rig.room.uid, rig.room.uid]
 
 
-def test_a_late_failure_does_not_free_what_another_pod_reserved_since(rig: Rig) -> None:
+def test_a_late_failure_does_not_free_what_another_pod_reserved_since(rig: ReservationsRig) -> None:
     first, second = rig.pod("first", "a"), rig.pod("second", "b")
     rig.reserve(first)
     rig.refresh()
@@ -256,7 +258,7 @@ def test_a_late_failure_does_not_free_what_another_pod_reserved_since(rig: Rig) 
     assert not rig.is_reserved
 
 
-def test_a_pod_that_takes_over_an_object_without_a_refresh_is_its_only_holder(rig: Rig) -> None:
+def test_a_pod_that_takes_over_an_object_without_a_refresh_is_its_only_holder(rig: ReservationsRig) -> None:
     first, second = rig.pod("first", "a"), rig.pod("second", "b")
     rig.reserve(first)
     rig.reserve(second)
@@ -267,14 +269,14 @@ def test_a_pod_that_takes_over_an_object_without_a_refresh_is_its_only_holder(ri
     assert rig.released == []
 
 
-def test_restored_claims_end_it_as_the_failure_they_are(rig: Rig) -> None:
+def test_restored_claims_end_it_as_the_failure_they_are(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.storage.claims.restore("default/data")
     assert not rig.is_reserved
     assert rig.causes() == {"failure": 1}
 
 
-def test_claims_that_the_provisioner_gives_back_free_the_object(rig: Rig) -> None:
+def test_claims_that_the_provisioner_gives_back_free_the_object(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.storage.put(claim("data", "20Gi", selected_node="node-1"))  # written by PreBind
     assert rig.is_reserved
@@ -283,13 +285,13 @@ def test_claims_that_the_provisioner_gives_back_free_the_object(rig: Rig) -> Non
     assert rig.causes() == {"failure": 1}
 
 
-def test_a_claim_sent_to_another_node_by_somebody_else_frees_the_object(rig: Rig) -> None:
+def test_a_claim_sent_to_another_node_by_somebody_else_frees_the_object(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.storage.put(claim("data", "20Gi", selected_node="node-2"))
     assert not rig.is_reserved
 
 
-def test_it_takes_the_loss_of_all_claims_to_free_the_object(rig: Rig) -> None:
+def test_it_takes_the_loss_of_all_claims_to_free_the_object(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("web", "a", "b"))
     rig.storage.put(claim("a", "20Gi"))
     assert rig.is_reserved
@@ -298,7 +300,7 @@ def test_it_takes_the_loss_of_all_claims_to_free_the_object(rig: Rig) -> None:
     assert rig.causes() == {"deletion": 1}
 
 
-def test_assumed_claims_count_before_the_api_knows_them(rig: Rig) -> None:
+def test_assumed_claims_count_before_the_api_knows_them(rig: ReservationsRig) -> None:
     web = rig.pod("web", "data")
     rig.reserve(web)
     # The informer repeats what it knew at Reserve: the assumption is newer, and stands.
@@ -308,7 +310,7 @@ def test_assumed_claims_count_before_the_api_knows_them(rig: Rig) -> None:
     assert rig.is_reserved
 
 
-def test_claims_handed_over_as_assumed_before_they_are_assumed_are_understood(rig: Rig) -> None:
+def test_claims_handed_over_as_assumed_before_they_are_assumed_are_understood(rig: ReservationsRig) -> None:
     web = rig.pod("web", "data")
     assumed = asking_for(rig.claim("default/data"), "node-1")
     rig.reservations.reserve(rig.room, web, [assumed])
@@ -321,7 +323,7 @@ def test_claims_handed_over_as_assumed_before_they_are_assumed_are_understood(ri
 # -- deletions --------------------------------------------------------------------------------------------------------
 
 
-def test_a_deleted_object_is_forgotten_with_its_reservation(rig: Rig) -> None:
+def test_a_deleted_object_is_forgotten_with_its_reservation(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.storage.remove(rig.room)
     assert rig.reservations.holds() == []
@@ -329,7 +331,7 @@ def test_a_deleted_object_is_forgotten_with_its_reservation(rig: Rig) -> None:
     assert rig.released == [rig.room.metadata.resource_version]
 
 
-def test_an_object_made_anew_under_its_name_is_free(rig: Rig) -> None:
+def test_an_object_made_anew_under_its_name_is_free(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     # The deletion was missed: the informer shows another object under the same name.
     rig.put(capacity("fast", "node-1", "100Gi", metadata={"uid": "second"}))
@@ -337,7 +339,7 @@ def test_an_object_made_anew_under_its_name_is_free(rig: Rig) -> None:
     assert rig.causes() == {"deletion": 1}
 
 
-def test_a_deleted_pod_frees_its_objects(rig: Rig) -> None:
+def test_a_deleted_pod_frees_its_objects(rig: ReservationsRig) -> None:
     web = rig.pod("web", "data")
     rig.reserve(web)
     rig.reservations.pod_gone(web.uid)
@@ -347,7 +349,7 @@ def test_a_deleted_pod_frees_its_objects(rig: Rig) -> None:
     assert rig.released == [rig.room.metadata.resource_version]
 
 
-def test_a_claim_made_anew_under_its_name_is_not_the_one_that_was_waited_for(rig: Rig) -> None:
+def test_a_claim_made_anew_under_its_name_is_not_the_one_that_was_waited_for(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.storage.put(claim("data", "20Gi", selected_node="node-1", metadata={"uid": "second"}))
     assert not rig.is_reserved
@@ -357,7 +359,7 @@ def test_a_claim_made_anew_under_its_name_is_not_the_one_that_was_waited_for(rig
 # -- time -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_reservation_does_not_expire_while_a_claim_is_unbound(rig: Rig) -> None:
+def test_a_reservation_does_not_expire_while_a_claim_is_unbound(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("web", "a", "b"))
     rig.bind("a")
     rig.wait(3600)
@@ -365,7 +367,7 @@ def test_a_reservation_does_not_expire_while_a_claim_is_unbound(rig: Rig) -> Non
     assert rig.reservations.next_expiry_at() is None
 
 
-def test_a_reservation_expires_a_timeout_after_the_last_claim_was_bound(rig: Rig) -> None:
+def test_a_reservation_expires_a_timeout_after_the_last_claim_was_bound(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("web", "a", "b"))
     rig.wait(10)
     rig.bind("a")
@@ -383,7 +385,7 @@ def test_a_reservation_expires_a_timeout_after_the_last_claim_was_bound(rig: Rig
     assert rig.reservations.next_expiry_at() is None
 
 
-def test_news_of_a_bound_claim_does_not_prolong_the_wait(rig: Rig) -> None:
+def test_news_of_a_bound_claim_does_not_prolong_the_wait(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.bind("data")
     rig.wait(30)
@@ -391,7 +393,7 @@ def test_news_of_a_bound_claim_does_not_prolong_the_wait(rig: Rig) -> None:
     assert rig.reservations.next_expiry_at() == 60
 
 
-def test_a_claim_that_is_bound_no_more_stops_the_wait(rig: Rig) -> None:
+def test_a_claim_that_is_bound_no_more_stops_the_wait(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.bind("data")
     rig.storage.put(claim("data", "20Gi", selected_node="node-1"))
@@ -401,7 +403,7 @@ def test_a_claim_that_is_bound_no_more_stops_the_wait(rig: Rig) -> None:
     assert rig.reservations.next_expiry_at() == 120
 
 
-def test_a_lost_claim_does_not_keep_the_others_from_expiring(rig: Rig) -> None:
+def test_a_lost_claim_does_not_keep_the_others_from_expiring(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("web", "a", "b"))
     rig.bind("a")
     rig.wait(5)
@@ -410,7 +412,7 @@ def test_a_lost_claim_does_not_keep_the_others_from_expiring(rig: Rig) -> None:
     assert rig.reservations.next_expiry_at() == 65
 
 
-def rebuild(rig: Rig, *others: str) -> PodInfo:
+def rebuild(rig: ReservationsRig, *others: str) -> PodInfo:
     """A pod whose volume may move, with room reserved on node-1 for it and for what the pod has besides."""
     rig.storage.put(volume("pv-data", "20Gi", claim="default/data"))
     rig.storage.put(claim("data", "20Gi", volume="pv-data", selected_node="node-0"))
@@ -420,7 +422,7 @@ def rebuild(rig: Rig, *others: str) -> PodInfo:
     return web
 
 
-def test_neither_the_clock_nor_a_refresh_ends_a_rebuild_under_way(rig: Rig) -> None:
+def test_neither_the_clock_nor_a_refresh_ends_a_rebuild_under_way(rig: ReservationsRig) -> None:
     rebuild(rig)
     rig.wait(86_400)
     assert rig.is_reserved and rig.reservations.next_expiry_at() is None
@@ -429,7 +431,7 @@ def test_neither_the_clock_nor_a_refresh_ends_a_rebuild_under_way(rig: Rig) -> N
     assert rig.is_reserved
 
 
-def test_after_a_rebuild_the_wait_for_a_refresh_begins(rig: Rig) -> None:
+def test_after_a_rebuild_the_wait_for_a_refresh_begins(rig: ReservationsRig) -> None:
     rebuild(rig)
     rig.wait(100)
     rig.storage.put(volume("pv-data", "20Gi", on="node-1", claim="default/data"))
@@ -442,7 +444,7 @@ def test_after_a_rebuild_the_wait_for_a_refresh_begins(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("ends", ["elsewhere", "claim", "volume"])
-def test_a_rebuild_that_comes_to_nothing_gives_the_object_back(rig: Rig, ends: str) -> None:
+def test_a_rebuild_that_comes_to_nothing_gives_the_object_back(rig: ReservationsRig, ends: str) -> None:
     rebuild(rig)
     if ends == "elsewhere":
         rig.storage.put(volume("pv-data", "20Gi", on="node-0", claim="default/data"))
@@ -453,7 +455,7 @@ def test_a_rebuild_that_comes_to_nothing_gives_the_object_back(rig: Rig, ends: s
     assert not rig.is_reserved
 
 
-def test_a_rebuild_that_was_written_outlives_its_pod(rig: Rig) -> None:
+def test_a_rebuild_that_was_written_outlives_its_pod(rig: ReservationsRig) -> None:
     web = rebuild(rig)
     rig.storage.put(asking_for(claim("data", "20Gi", volume="pv-data"), "node-1"))
     rig.reservations.release(web.uid)
@@ -463,7 +465,7 @@ def test_a_rebuild_that_was_written_outlives_its_pod(rig: Rig) -> None:
     assert not rig.is_reserved
 
 
-def test_a_refused_rebuild_holds_an_object_only_where_it_would_fit(rig: Rig) -> None:
+def test_a_refused_rebuild_holds_an_object_only_where_it_would_fit(rig: ReservationsRig) -> None:
     rebuild(rig)
     rig.storage.put(attachment("va", "pv-data", "node-1", error="busy"))
     assert rig.is_reserved
@@ -471,7 +473,7 @@ def test_a_refused_rebuild_holds_an_object_only_where_it_would_fit(rig: Rig) -> 
     assert rig.causes() == {"failure": 1}
 
 
-def test_a_rebuild_under_way_is_found_again_by_a_scheduler_that_starts(rig: Rig) -> None:
+def test_a_rebuild_under_way_is_found_again_by_a_scheduler_that_starts(rig: ReservationsRig) -> None:
     rebuild(rig)
     rig.storage.put(asking_for(claim("data", "20Gi", volume="pv-data"), "node-1"))
     fresh = Reservations(rig.cluster)
@@ -479,7 +481,7 @@ def test_a_rebuild_under_way_is_found_again_by_a_scheduler_that_starts(rig: Rig)
     assert [(hold.pod, hold.claims, hold.bytes) for hold in fresh.holds()] == [("", ("default/data",), 20 * GI)]
 
 
-def test_each_reservation_lasts_as_long_as_the_profile_of_its_pod_has_it(rig: Rig) -> None:
+def test_each_reservation_lasts_as_long_as_the_profile_of_its_pod_has_it(rig: ReservationsRig) -> None:
     for each in (30.0, 300.0, 30.0):
         rig.reservations.tell_timeout(each)
     for name, room, timeout_s in (("short", rig.room, 30.0), ("long", rig.other, 300.0)):
@@ -493,7 +495,7 @@ def test_each_reservation_lasts_as_long_as_the_profile_of_its_pod_has_it(rig: Ri
     assert rig.reservations.holds() == []
 
 
-def test_the_timeout_is_the_one_that_was_set(rig: Rig) -> None:
+def test_the_timeout_is_the_one_that_was_set(rig: ReservationsRig) -> None:
     rig.reservations.tell_timeout(5)
     rig.reserve(rig.pod("web", "data"))
     rig.bind("data")
@@ -501,7 +503,7 @@ def test_the_timeout_is_the_one_that_was_set(rig: Rig) -> None:
     assert not rig.is_reserved
 
 
-def test_a_wait_that_a_refresh_ended_is_not_ended_again(rig: Rig) -> None:
+def test_a_wait_that_a_refresh_ended_is_not_ended_again(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("first", "a"))
     rig.bind("a")
     rig.wait(30)
@@ -515,7 +517,7 @@ def test_a_wait_that_a_refresh_ended_is_not_ended_again(rig: Rig) -> None:
 # -- who holds what ---------------------------------------------------------------------------------------------------
 
 
-def test_a_hold_says_who_since_when_and_why(rig: Rig) -> None:
+def test_a_hold_says_who_since_when_and_why(rig: ReservationsRig) -> None:
     rig.clock.advance(90)
     rig.reserve(rig.pod("web", "a", "b"))
     # Two claims of 20Gi.
@@ -536,7 +538,7 @@ def test_a_hold_says_who_since_when_and_why(rig: Rig) -> None:
     assert [hold.why for hold in rig.reservations.holds()] == ["bound; waits for the object to be refreshed"]
 
 
-def test_listeners_find_the_change_made(rig: Rig) -> None:
+def test_listeners_find_the_change_made(rig: ReservationsRig) -> None:
     seen: list[bool] = []
     rig.reservations.on_change.append(lambda _: seen.append(rig.is_reserved))
     rig.reservations.on_released.append(lambda each: seen.append(rig.reservations.is_reserved(each)))
@@ -546,7 +548,7 @@ def test_listeners_find_the_change_made(rig: Rig) -> None:
     assert seen == [True, False, False]
 
 
-def test_nothing_is_kept_of_reservations_that_ended(rig: Rig) -> None:
+def test_nothing_is_kept_of_reservations_that_ended(rig: ReservationsRig) -> None:
     for number in range(20):
         rig.reserve(rig.pod(f"web-{number}", f"data-{number}"))
         rig.refresh()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from volume_rig import ELSEWHERE, FULL, Rig
+from volume_rig import ELSEWHERE, FULL, VolumeRig
 
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET
@@ -29,8 +29,8 @@ def shared(modes: tuple[str, ...] = ("ReadWriteOnce",), **options: Any) -> tuple
     )
 
 
-def rig_with(*objects: Object, **settings: Any) -> Rig:
-    rig = Rig(*map(node, "abc"), *(capacity("fast", name, "100Gi") for name in "abc"), **settings)
+def rig_with(*objects: Object, **settings: Any) -> VolumeRig:
+    rig = VolumeRig(*map(node, "abc"), *(capacity("fast", name, "100Gi") for name in "abc"), **settings)
     rig.put(driver(rebuilding=True), *objects)
     return rig
 
@@ -190,7 +190,7 @@ def nominated(name: str, node_name: str, **options: Any) -> Pod:
     return pod_with(name, "data", status={"nominatedNodeName": node_name}, **options)
 
 
-def feasible(rig: Rig, pod: Pod) -> list[str]:
+def feasible(rig: VolumeRig, pod: Pod) -> list[str]:
     """The nodes that a pod fits on, with those who are nominated in mind."""
     answer = rig.engine.explain(pod)
     return sorted(each.name for each in answer.nodes if each.feasible)
@@ -230,7 +230,7 @@ def test_what_two_pods_share_takes_room_once_also_while_one_is_only_expected(sel
 
 
 def test_after_a_drain_both_end_up_on_one_node_and_the_room_is_taken_once():
-    rig = Rig(node("a", unschedulable=True), node("b"), node("c"), driver(rebuilding=True), reservation="Ledger")
+    rig = VolumeRig(node("a", unschedulable=True), node("b"), node("c"), driver(rebuilding=True), reservation="Ledger")
     rig.put(*shared(), capacity("fast", "b", "20Gi"), capacity("fast", "c", "20Gi"))
     where = rig.place(pod_with("first", "data"))
     assert where in ("b", "c")

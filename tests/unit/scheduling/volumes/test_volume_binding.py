@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from volume_rig import ALL_OFF, BOTH, ELSEWHERE, FULL, GONE, UNBINDABLE, Rig, refused
+from volume_rig import ALL_OFF, BOTH, ELSEWHERE, FULL, GONE, UNBINDABLE, VolumeRig, refused
 
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.framework import Code
@@ -22,41 +22,41 @@ IN_ZONE = {"matchLabels": {"zone": "z1"}}
 @pytest.fixture(autouse=True, params=BOTH)
 def settings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything here holds by our defaults and by the KEP's letter, unless a test names a setting."""
-    monkeypatch.setattr(Rig, "settings", request.param)
+    monkeypatch.setattr(VolumeRig, "settings", request.param)
 
 
 # -- KEP-5925, enhancement 1: the unit tests it lists -----------------------------------------------------------------
 
 
 def test_a_single_claim_against_several_pools_passes_when_one_is_large_enough():
-    rig = Rig(node("a"), capacity("fast", "a", pools=["10Gi", "60Gi", "20Gi"]))
+    rig = VolumeRig(node("a"), capacity("fast", "a", pools=["10Gi", "60Gi", "20Gi"]))
     assert rig.place(rig.pod("web", "60Gi")) == "a"
 
 
 def test_a_single_claim_against_several_pools_fails_when_none_is_large_enough():
-    rig = Rig(node("a"), capacity("fast", "a", "90Gi", pools=["10Gi", "60Gi", "20Gi"]))
+    rig = VolumeRig(node("a"), capacity("fast", "a", "90Gi", pools=["10Gi", "60Gi", "20Gi"]))
     assert rig.place(rig.pod("web", "61Gi")) == refused({FULL: 1}, 1)
 
 
 def test_several_claims_are_placed_across_the_pools():
-    rig = Rig(node("a"), capacity("fast", "a", pools=["50Gi", "50Gi"]))
+    rig = VolumeRig(node("a"), capacity("fast", "a", pools=["50Gi", "50Gi"]))
     # 40 | 30 + 20
     assert rig.place(rig.pod("web", "20Gi", "40Gi", "30Gi")) == "a"
 
 
 def test_several_claims_are_refused_when_there_are_not_enough_pools_for_them():
-    rig = Rig(node("a"), capacity("fast", "a", "100Gi", pools=["50Gi", "50Gi"]))
+    rig = VolumeRig(node("a"), capacity("fast", "a", "100Gi", pools=["50Gi", "50Gi"]))
     # 90 of 100, but no two of them share a pool.
     assert rig.place(rig.pod("web", "30Gi", "30Gi", "30Gi")) == refused({FULL: 1}, 1)
 
 
 def test_two_claims_of_100_are_refused_by_a_single_pool_of_100():
-    rig = Rig(node("a"), capacity("fast", "a", pools=["100Gi"]))
+    rig = VolumeRig(node("a"), capacity("fast", "a", pools=["100Gi"]))
     assert rig.place(rig.pod("web", "100Gi", "100Gi")) == refused({FULL: 1}, 1)
 
 
 def test_without_pools_the_capacity_is_one():
-    rig = Rig(node("a"), node("b"), capacity("fast", "a", "100Gi"), capacity("fast", "b", "50Gi"))
+    rig = VolumeRig(node("a"), node("b"), capacity("fast", "a", "100Gi"), capacity("fast", "b", "50Gi"))
     assert rig.nodes(rig.pod("web", "40Gi", "60Gi")) == ["a"]
 
 
@@ -71,18 +71,18 @@ def test_without_pools_the_capacity_is_one():
     ],
 )
 def test_the_five_examples_of_story_1(pools: int, claims: list[str], fits: bool):
-    rig = Rig(node("a"), capacity("fast", "a", f"{100 * pools}Gi", pools=["100Gi"] * pools))
+    rig = VolumeRig(node("a"), capacity("fast", "a", f"{100 * pools}Gi", pools=["100Gi"] * pools))
     assert rig.place(rig.pod("web", *claims)) == ("a" if fits else refused({FULL: 1}, 1))
 
 
 def test_packing_is_exact_where_first_fit_decreasing_gives_up():
-    rig = Rig(node("a"), capacity("fast", "a", pools=["10Gi", "9Gi"]))
+    rig = VolumeRig(node("a"), capacity("fast", "a", pools=["10Gi", "9Gi"]))
     # 4 + 3 + 3 | 5 + 4; first fit puts 5 + 4 into the 10 and then finds no place for the last 3.
     assert rig.place(rig.pod("web", "5Gi", "4Gi", "4Gi", "3Gi", "3Gi")) == "a"
 
 
 def test_claims_of_two_classes_are_packed_apart_and_both_must_fit():
-    rig = Rig(
+    rig = VolumeRig(
         *(node("a"), node("b"), storage_class("slow")),
         *(capacity("fast", "a", "10Gi"), capacity("slow", "a", "10Gi")),
         *(capacity("fast", "b", "20Gi"), capacity("slow", "b", "9Gi")),
@@ -98,16 +98,16 @@ def test_claims_of_two_classes_are_packed_apart_and_both_must_fit():
 def test_a_driver_that_may_place_the_claims_badly_is_refused_only_when_the_fit_must_be_guaranteed():
     objects = (node("a"), node("b"), capacity("fast", "a", pools=["100Gi", "60Gi"]), capacity("fast", "b", "160Gi"))
     # On a the driver may put 60 into the 100, and 100 finds no place. On b both go into the one pool.
-    rig = Rig(*objects)
+    rig = VolumeRig(*objects)
     assert rig.nodes(rig.pod("web", "60Gi", "100Gi")) == ["a", "b"]
-    rig = Rig(*objects, poolFit="Guaranteed")
+    rig = VolumeRig(*objects, poolFit="Guaranteed")
     assert rig.nodes(rig.pod("web", "60Gi", "100Gi")) == ["b"]
     rig.cluster.remove_node("b")
     assert rig.place(rig.pod("db", "60Gi", "100Gi")) == refused({FULL: 1}, 1)
 
 
 def test_of_nodes_with_the_same_score_the_one_where_nothing_can_go_wrong_is_taken():
-    rig = Rig(*(node(f"n{i}") for i in range(8)), reservation="None")
+    rig = VolumeRig(*(node(f"n{i}") for i in range(8)), reservation="None")
     for i in range(8):
         # As many bytes everywhere: only n5 takes both claims whatever pools the driver picks.
         rig.put(capacity("fast", f"n{i}", "160Gi", pools=["160Gi"] if i == 5 else ["100Gi", "60Gi"]))
@@ -128,9 +128,9 @@ def test_a_better_grade_goes_before_any_score_unless_scores_alone_decide():
         capacity("fast", "roomy", "760Gi", pools=["100Gi", "60Gi", *["50Gi"] * 12]),
         capacity("fast", "sure", "160Gi", pools=["160Gi"]),
     )
-    rig = Rig(*objects, **POSSIBLE)
+    rig = VolumeRig(*objects, **POSSIBLE)
     assert rig.decide(rig.pod("web", "60Gi", "100Gi")).node == "roomy"
-    rig = Rig(*objects, **PREFER)
+    rig = VolumeRig(*objects, **PREFER)
     for number in range(3):  # equal pods share answers
         assert rig.decide(rig.pod(f"web-{number}", "60Gi", "100Gi")).node == "sure"
     assert rig.decide(rig.pod("db", "60Gi")).node == "roomy", "one claim fits wherever it fits"
@@ -144,14 +144,14 @@ def test_an_ordered_fit_goes_before_one_that_is_only_possible():
         capacity("fast", "order", "19Gi", pools=["11Gi", "8Gi"]),
     )
     sizes = ("7Gi", "5Gi", "3Gi", "3Gi")
-    rig = Rig(*objects, **POSSIBLE)
+    rig = VolumeRig(*objects, **POSSIBLE)
     assert rig.decide(rig.pod("web", *sizes)).node == "luck"
-    rig = Rig(*objects, **PREFER)
+    rig = VolumeRig(*objects, **PREFER)
     assert [rig.decide(rig.pod(f"web-{number}", *sizes)).node for number in range(3)] == ["order"] * 3
 
 
 def test_the_grade_of_a_node_is_the_worst_of_its_groups():
-    rig = Rig(
+    rig = VolumeRig(
         *(node("a"), node("b"), storage_class("slow")),
         *(capacity("fast", "a", "500Gi", pools=["500Gi"]), capacity("slow", "a", "760Gi", pools=["100Gi", "60Gi"])),
         *(capacity("fast", "b", "130Gi", pools=["130Gi"]), capacity("slow", "b", "160Gi", pools=["160Gi"])),
@@ -163,7 +163,7 @@ def test_the_grade_of_a_node_is_the_worst_of_its_groups():
 
 
 def test_a_pod_with_a_volume_already_is_graded_by_what_is_left_to_be_made():
-    rig = Rig(
+    rig = VolumeRig(
         *(node("roomy"), node("sure")),
         capacity("fast", "roomy", "760Gi", pools=["100Gi", "60Gi", *["50Gi"] * 12]),
         capacity("fast", "sure", "160Gi", pools=["160Gi"]),
@@ -177,7 +177,7 @@ def test_a_pod_with_a_volume_already_is_graded_by_what_is_left_to_be_made():
 
 
 def test_a_node_that_is_nominated_or_alone_is_taken_whatever_its_grade():
-    rig = Rig(node("a"), capacity("fast", "a", pools=["100Gi", "60Gi"]), **PREFER)
+    rig = VolumeRig(node("a"), capacity("fast", "a", pools=["100Gi", "60Gi"]), **PREFER)
     assert rig.decide(rig.pod("web", "60Gi", "100Gi")).node == "a"
     rig.put(node("b"), capacity("fast", "b", "160Gi", pools=["160Gi"]))
     web = rig.pod("db", "60Gi", "100Gi", status={"nominatedNodeName": "a"})
@@ -188,14 +188,14 @@ def test_a_node_that_is_nominated_or_alone_is_taken_whatever_its_grade():
 
 
 def test_an_object_without_topology_reaches_nobody_and_an_empty_selector_everybody():
-    rig = Rig(node("a"), node("b"), capacity(name="nowhere", free="100Gi"))
+    rig = VolumeRig(node("a"), node("b"), capacity(name="nowhere", free="100Gi"))
     assert rig.message(rig.pod("web", "1Gi")) == refused({FULL: 2}, 2)
     rig.put(capacity(name="everywhere", free="1Gi", topology={}))
     assert rig.nodes(rig.pod("db", "1Gi")) == ["a", "b"]
 
 
 def test_an_object_of_a_zone_is_shared_by_its_nodes():
-    rig = Rig(
+    rig = VolumeRig(
         *(node(name, labels={"zone": zone}) for name, zone in (("a", "z1"), ("b", "z1"), ("c", "z2"))),
         capacity(name="zonal", free="100Gi", topology=IN_ZONE),
         reservation="Object",
@@ -208,7 +208,7 @@ def test_an_object_of_a_zone_is_shared_by_its_nodes():
 
 
 def test_of_objects_that_overlap_on_a_node_one_must_hold_the_whole_group():
-    rig = Rig(
+    rig = VolumeRig(
         *(node("a", labels={"zone": "z1"}), node("b", labels={"zone": "z1"})),
         *(capacity("fast", "a", "50Gi"), capacity(name="zonal", free="60Gi", topology=IN_ZONE)),
     )
@@ -219,20 +219,20 @@ def test_of_objects_that_overlap_on_a_node_one_must_hold_the_whole_group():
 
 
 def test_objects_of_all_namespaces_count():
-    rig = Rig(
+    rig = VolumeRig(
         node("a"), node("b"), capacity("fast", "a", "9Gi", namespace="x"), capacity("fast", "b", "9Gi", namespace="y")
     )
     assert rig.nodes(rig.pod("web", "9Gi")) == ["a", "b"]
 
 
 def test_an_old_provisioner_that_reports_only_capacity_is_understood():
-    rig = Rig(node("a"), capacity("fast", "a", "100Gi"))
+    rig = VolumeRig(node("a"), capacity("fast", "a", "100Gi"))
     assert rig.message(rig.pod("web", "60Gi", "60Gi")) == refused({FULL: 1}, 1)
     assert rig.place(rig.pod("db", "60Gi", "40Gi")) == "a"
 
 
 def test_an_object_that_says_only_how_large_a_volume_may_be_is_one_pool_of_that():
-    rig = Rig(node("a"), node("b"), capacity("fast", "a", maximum="50Gi"), capacity("fast", "b", maximum="60Gi"))
+    rig = VolumeRig(node("a"), node("b"), capacity("fast", "a", maximum="50Gi"), capacity("fast", "b", maximum="60Gi"))
     assert rig.nodes(rig.pod("web", "55Gi")) == ["b"]
     # 0 % free after 50 of 50 scores 0; 50 of 60 is 83 % and scores 17.
     assert rig.scores(rig.pod("db", "50Gi")) == {"a": 0, "b": 17}
@@ -243,7 +243,7 @@ def test_an_object_that_says_only_how_large_a_volume_may_be_is_one_pool_of_that(
 
 @pytest.mark.parametrize("gates", [{}, ALL_OFF], ids=["gates on", "gates off"])
 def test_without_a_request_or_a_driver_that_publishes_capacity_nothing_is_checked(gates: dict[str, bool]):
-    rig = Rig(
+    rig = VolumeRig(
         *(node("a"), storage_class("quiet", provisioner="quiet.example"), driver("quiet.example", capacity=False)),
         storage_class("unknown", provisioner="nobody.example"),
         gates=gates,
@@ -259,7 +259,7 @@ def test_without_a_request_or_a_driver_that_publishes_capacity_nothing_is_checke
 
 @pytest.mark.parametrize("gates", [{}, ALL_OFF], ids=["gates on", "gates off"])
 def test_allowed_topologies_come_before_capacity(gates: dict[str, bool]):
-    rig = Rig(
+    rig = VolumeRig(
         *(node("a", labels={"zone": "z1"}), node("b", labels={"zone": "z2"}), node("c", labels={"zone": "z1"})),
         storage_class("zoned", topologies=[{"zone": ["z1"]}]),
         capacity("zoned", "a", "9Gi"),
@@ -271,7 +271,7 @@ def test_allowed_topologies_come_before_capacity(gates: dict[str, bool]):
 
 
 def test_without_the_gate_the_first_claim_that_fails_is_told_of_also_after_classes_changed():
-    rig = Rig(node("a"), storage_class("slow"), gates=ALL_OFF)
+    rig = VolumeRig(node("a"), storage_class("slow"), gates=ALL_OFF)
     elsewhere = [{"zone": ["elsewhere"]}]
 
     def pod_of(name: str) -> Pod:
@@ -286,7 +286,7 @@ def test_without_the_gate_the_first_claim_that_fails_is_told_of_also_after_class
 
 
 def test_a_class_that_makes_no_volumes_needs_one_that_exists():
-    rig = Rig(node("a"), node("b"), storage_class("local", provisioner="kubernetes.io/no-provisioner"))
+    rig = VolumeRig(node("a"), node("b"), storage_class("local", provisioner="kubernetes.io/no-provisioner"))
     web = rig.pod("web", "10Gi", class_name="local")
     assert rig.message(web) == refused({UNBINDABLE: 2}, 2)
     rig.put(volume("disk-1", "20Gi", class_name="local", on="b"), volume("disk-2", "15Gi", class_name="local", on="b"))
@@ -297,7 +297,7 @@ def test_a_class_that_makes_no_volumes_needs_one_that_exists():
 
 
 def test_what_finds_no_free_volume_on_a_node_is_made_there():
-    rig = Rig(node("a"), node("b"), capacity("fast", "b", "10Gi"), volume("disk", "10Gi", on="a"))
+    rig = VolumeRig(node("a"), node("b"), capacity("fast", "b", "10Gi"), volume("disk", "10Gi", on="a"))
     web = rig.pod("web", "5Gi", "6Gi")
     # On a the smaller claim takes the disk, and nothing is left to make the larger one of; on b 5 + 6 > 10.
     assert rig.message(web) == refused({FULL: 2}, 2)
@@ -307,7 +307,7 @@ def test_what_finds_no_free_volume_on_a_node_is_made_there():
 
 
 def test_a_pod_may_have_more_claims_than_a_number_has_bits():
-    rig = Rig(node("a"), node("b"), capacity("fast", "a", "1Gi"))
+    rig = VolumeRig(node("a"), node("b"), capacity("fast", "a", "1Gi"))
     web = rig.pod("web", *["1Gi"] * 70)
     rig.put(*(volume(f"disk-{i}", "1Gi", on="a") for i in range(69)))
     assert rig.reasons(web) == {"b": (FULL,)}
@@ -322,7 +322,7 @@ def test_a_pod_may_have_more_claims_than_a_number_has_bits():
     "settings", [{}, {"reservation": "Ledger"}, {"gates": ALL_OFF}], ids=["Object", "Ledger", "off"]
 )
 def test_a_claim_with_a_selected_node_fits_only_there(settings: dict[str, Any]):
-    rig = Rig(*(node(name) for name in "abc"), **settings)
+    rig = VolumeRig(*(node(name) for name in "abc"), **settings)
     rig.put(*(capacity("fast", name, "20Gi") for name in "abc"), claim("data", "20Gi", selected_node="b"))
     web = pod_with("web", "data")
     # In mode Ledger these 20 Gi are promised already, to this very claim: they are not in its way.
@@ -331,21 +331,21 @@ def test_a_claim_with_a_selected_node_fits_only_there(settings: dict[str, Any]):
 
 
 def test_a_promise_to_another_claim_is_in_the_way():
-    rig = Rig(node("b"), capacity("fast", "b", "20Gi"), reservation="Ledger")
+    rig = VolumeRig(node("b"), capacity("fast", "b", "20Gi"), reservation="Ledger")
     rig.put(claim("data", "20Gi", selected_node="b"), claim("more", "1Gi", selected_node="b"))
     # 20 + 1 are promised of 20.
     assert rig.message(pod_with("web", "data")) == refused({FULL: 1}, 1)
 
 
 def test_claims_selected_for_two_nodes_or_for_one_that_is_gone_fit_nowhere():
-    rig = Rig(node("a"), node("b"), capacity(name="all", free="9Gi", topology={}))
+    rig = VolumeRig(node("a"), node("b"), capacity(name="all", free="9Gi", topology={}))
     rig.put(claim("one", selected_node="a"), claim("two", selected_node="b"), claim("lost", selected_node="gone"))
     assert rig.message(pod_with("web", "one", "two")) == refused({UNBINDABLE: 2}, 2)
     assert rig.message(pod_with("web", "lost")) == refused({UNBINDABLE: 2}, 2)
 
 
 def test_a_claim_with_a_selected_node_takes_no_free_volume():
-    rig = Rig(node("a"), volume("disk", "9Gi", on="a"), claim("data", "9Gi", selected_node="a"))
+    rig = VolumeRig(node("a"), volume("disk", "9Gi", on="a"), claim("data", "9Gi", selected_node="a"))
     assert rig.message(pod_with("web", "data")) == refused({FULL: 1}, 1)
     rig.put(capacity("fast", "a", "9Gi"))
     assert rig.planned(pod_with("web", "data"), "a") == {"data": "made of fast-a"}
@@ -355,7 +355,7 @@ def test_a_claim_with_a_selected_node_takes_no_free_volume():
 
 
 def test_a_bound_claim_goes_where_its_volume_is():
-    rig = Rig(node("a"), node("b"), volume("pv", on="b", claim="default/data"), claim("data", volume="pv"))
+    rig = VolumeRig(node("a"), node("b"), volume("pv", on="b", claim="default/data"), claim("data", volume="pv"))
     web = pod_with("web", "data")
     assert rig.reasons(web) == {"a": (ELSEWHERE,)}
     assert rig.place(web) == "b"
@@ -364,12 +364,12 @@ def test_a_bound_claim_goes_where_its_volume_is():
 
 def test_a_bound_volume_that_is_gone_is_told_of():
     # VolumeZone would speak first, in PreFilter.
-    rig = Rig(node("a"), claim("data", volume="pv"), plugins="{multiPoint: {disabled: [{name: VolumeZone}]}}")
+    rig = VolumeRig(node("a"), claim("data", volume="pv"), plugins="{multiPoint: {disabled: [{name: VolumeZone}]}}")
     assert rig.message(pod_with("web", "data")) == refused({GONE: 1}, 1)
 
 
 def test_bound_and_unbound_claims_may_both_stand_against_a_node():
-    rig = Rig(*(node(name) for name in "abc"), volume("pv", on=["b", "c"], claim="default/data"))
+    rig = VolumeRig(*(node(name) for name in "abc"), volume("pv", on=["b", "c"], claim="default/data"))
     rig.put(claim("data", volume="pv"), claim("new", "5Gi"), capacity("fast", "c", "5Gi"))
     web = pod_with("web", "data", "new")
     assert rig.reasons(web) == {"a": (ELSEWHERE, FULL), "b": (FULL,)}
@@ -385,10 +385,10 @@ def test_a_claim_mounted_twice_is_one_volume_with_the_gate_and_two_without():
     local = storage_class("local", provisioner="kubernetes.io/no-provisioner")
     disk = volume("disk", "10Gi", class_name="local", on="a")
     objects = (node("a"), local, disk, claim("data", "10Gi", class_name="local"), claim("new", "60Gi"))
-    rig = Rig(*objects, capacity("fast", "a", "100Gi"))
+    rig = VolumeRig(*objects, capacity("fast", "a", "100Gi"))
     assert rig.planned(pod_with("web", "data", "data"), "a") == {"data": "static disk"}
     assert rig.place(pod_with("db", "new", "new")) == "a"  # 60 and not 120
-    rig = Rig(*objects, gates=ALL_OFF)
+    rig = VolumeRig(*objects, gates=ALL_OFF)
     assert rig.message(pod_with("web", "data", "data")) == refused({UNBINDABLE: 1}, 1)
 
 
@@ -415,7 +415,7 @@ def test_a_claim_mounted_twice_is_one_volume_with_the_gate_and_two_without():
     ids=["missing", "immediate", "pre-bound", "no class", "unknown class", "lost", "terminating"],
 )
 def test_what_no_node_can_help_is_said_once(objects: list[Any], told: str):
-    rig = Rig(node("a"), node("b"), storage_class("now", delayed=False), *objects)
+    rig = VolumeRig(node("a"), node("b"), storage_class("now", delayed=False), *objects)
     decision = rig.decide(pod_with("web", "data"))
     assert decision.diagnosis is not None and decision.diagnosis.refusal is not None
     assert decision.diagnosis.message() == f"0/2 nodes are available: {told}."
@@ -423,14 +423,14 @@ def test_what_no_node_can_help_is_said_once(objects: list[Any], told: str):
 
 
 def test_no_refusal_of_volumes_can_be_helped_by_preemption():
-    rig = Rig(node("a"), node("b"), capacity("fast", "a", "1Gi"))
+    rig = VolumeRig(node("a"), node("b"), capacity("fast", "a", "1Gi"))
     diagnosis = rig.decide(rig.pod("web", "2Gi")).diagnosis
     assert diagnosis is not None and diagnosis.resolvable_rows().tolist() == []
     assert diagnosis.rejecting_plugins() == {"VolumeBinding"}
 
 
 def test_pods_without_claims_are_none_of_its_business():
-    rig = Rig(node("a"), node("b"))
+    rig = VolumeRig(node("a"), node("b"))
     web = pod("web")
     assert rig.nodes(web) == ["a", "b"] and rig.scores(web) == {}
     assert rig.place(web) in ("a", "b")
@@ -438,7 +438,7 @@ def test_pods_without_claims_are_none_of_its_business():
 
 
 def test_a_profile_without_pre_score_scores_pods_without_claims_all_the_same():
-    rig = Rig(node("a"), node("b"), plugins="{preScore: {disabled: [{name: VolumeBinding}]}}")
+    rig = VolumeRig(node("a"), node("b"), plugins="{preScore: {disabled: [{name: VolumeBinding}]}}")
     assert rig.scores(pod("web")) == {"a": 0, "b": 0}
     assert rig.place(pod("web")) in ("a", "b")
 
@@ -448,7 +448,7 @@ def test_a_profile_without_pre_score_scores_pods_without_claims_all_the_same():
 
 def test_the_gate_of_joint_capacity_on_off_and_on_again():
     """A new scheduler each time, on the same cluster: nothing but the gate decides."""
-    rig = Rig(node("a"), node("b"), capacity("fast", "a", "100Gi", pools=["50Gi", "50Gi"]))
+    rig = VolumeRig(node("a"), node("b"), capacity("fast", "a", "100Gi", pools=["50Gi", "50Gi"]))
     rig.put(claim("data", volume="pv", selected_node="gone"), volume("pv", claim="default/data"))
     rig.put(driver(rebuilding=True))
     jointly, rebuilt = rig.pod("web", "60Gi"), pod_with("db", "data")
@@ -461,12 +461,14 @@ def test_the_gate_of_joint_capacity_on_off_and_on_again():
 
 
 def test_without_the_gate_nothing_is_reserved_and_each_claim_is_on_its_own():
-    rig = Rig(node("a"), capacity("fast", "a", "20Gi"), gates={"CSIStorageCapacityV2": False}, reservation="Object")
+    rig = VolumeRig(
+        node("a"), capacity("fast", "a", "20Gi"), gates={"CSIStorageCapacityV2": False}, reservation="Object"
+    )
     assert [rig.place(rig.pod(f"web-{i}", "20Gi", "20Gi")) for i in range(3)] == ["a"] * 3
 
 
 def test_the_gate_of_scoring_on_off_and_on_again():
-    rig = Rig(node("a"), node("b"), capacity("fast", "a", "100Gi"), capacity("fast", "b", "200Gi"))
+    rig = VolumeRig(node("a"), node("b"), capacity("fast", "a", "100Gi"), capacity("fast", "b", "200Gi"))
     web = rig.pod("web", "50Gi")
     for is_on in (True, False, True):
         rig.use(gates={"StorageCapacityScoring": is_on})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from volume_rig import ALL_OFF, FULL, GI, Rig, refused
+from volume_rig import ALL_OFF, FULL, GI, VolumeRig, refused
 
 from tonnage.objects import codec
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIDriver, CSIStorageCapacity
@@ -141,7 +141,7 @@ def test_a_driver_rebuilds_when_its_field_or_its_annotation_says_so(
 
 
 def test_a_server_that_drops_the_field_serves_as_well_with_the_annotation():
-    rig = Rig(node("a"), annotated("100Gi,100Gi", free="200Gi"))
+    rig = VolumeRig(node("a"), annotated("100Gi,100Gi", free="200Gi"))
     assert rig.message(rig.pod("web", "101Gi")) == refused({FULL: 1}, 1)
     assert rig.message(rig.pod("db", "100Gi", "60Gi", "40Gi")) == ""
     rig.put(annotated("much", free="200Gi"))
@@ -163,13 +163,13 @@ def test_a_sum_and_a_maximum_under_each_of_the_legacy_rules(
 ):
     """300 Gi in all, no volume above 100."""
     for legacy, fits in zip(LegacyPools, (fits_strict, fits_bounded, fits_independent), strict=True):
-        rig = Rig(node("a"), capacity("fast", "a", "300Gi", maximum="100Gi"), legacyPools=legacy.value)
+        rig = VolumeRig(node("a"), capacity("fast", "a", "300Gi", maximum="100Gi"), legacyPools=legacy.value)
         assert rig.message(rig.pod("web", *claims)) == ("" if fits else refused({FULL: 1}, 1)), legacy
 
 
 @pytest.mark.parametrize("legacy", list(LegacyPools))
 def test_legacy_rules_do_not_touch_objects_with_pools_nor_the_time_before_the_gate(legacy: LegacyPools):
-    rig = Rig(node("a"), capacity("fast", "a", "200Gi", pools=["100Gi", "100Gi"]), legacyPools=legacy.value)
+    rig = VolumeRig(node("a"), capacity("fast", "a", "200Gi", pools=["100Gi", "100Gi"]), legacyPools=legacy.value)
     assert rig.message(rig.pod("web", "60Gi", "60Gi", "60Gi")) == refused({FULL: 1}, 1)
     rig.use(gates=ALL_OFF, legacyPools=legacy.value)
     assert rig.message(rig.pod("db", "200Gi", "200Gi")) == ""
@@ -177,7 +177,9 @@ def test_legacy_rules_do_not_touch_objects_with_pools_nor_the_time_before_the_ga
 
 
 def test_capacities_beyond_what_64_bits_hold_are_as_much_as_they_hold():
-    rig = Rig(node("a"), node("b"), capacity("fast", "a", "100Ei"), capacity("fast", "b", pools=["100Ei", "100Ei"]))
+    rig = VolumeRig(
+        node("a"), node("b"), capacity("fast", "a", "100Ei"), capacity("fast", "b", pools=["100Ei", "100Ei"])
+    )
     assert rig.nodes(rig.pod("web", "7Ei")) == ["a", "b"]
     assert sorted(rig.scores(rig.pod("db", "1Gi")).items()) == [("a", 100), ("b", 100)]
     # Of 100Ei all that is known is 8Ei less a byte: one claim of 4Ei goes in, a second does not.
@@ -188,14 +190,14 @@ def test_capacities_beyond_what_64_bits_hold_are_as_much_as_they_hold():
 
 @pytest.mark.parametrize("reservation", ["Object", "Ledger", "None"])
 def test_a_claim_above_4_exbibytes_needs_a_pool_that_holds_it(reservation: str):
-    rig = Rig(node("a"), capacity("fast", "a", pools=["5Ei", "4608Pi"]), reservation=reservation)
+    rig = VolumeRig(node("a"), capacity("fast", "a", pools=["5Ei", "4608Pi"]), reservation=reservation)
     assert rig.nodes(rig.pod("web", "5Ei", "4Ei")) == ["a"]
     assert rig.message(rig.pod("db", "6Ei")) == refused({FULL: 1}, 1)
     assert rig.message(rig.pod("kv", "5Ei", "5Ei")) == refused({FULL: 1}, 1)
 
 
 def test_promises_beyond_64_bits_are_counted():
-    rig = Rig(node("a"), capacity("fast", "a", pools=["7Ei"]), reservation="Ledger")
+    rig = VolumeRig(node("a"), capacity("fast", "a", pools=["7Ei"]), reservation="Ledger")
     rig.put(claim("one", "5Ei", selected_node="a"), claim("two", "5Ei", selected_node="a"))
     assert rig.message(rig.pod("web", "1Gi")) == refused({FULL: 1}, 1)
     rig.put(claim("two", "5Ei"))
@@ -206,7 +208,7 @@ def test_promises_beyond_64_bits_are_counted():
 @pytest.mark.parametrize("reservation", ["Object", "Ledger", "None"])
 def test_no_volume_is_larger_than_the_maximum_however_large_a_pool_is(reservation: str):
     room = capacity("fast", "a", "200Gi", pools=["100Gi", "100Gi"], maximum="50Gi")
-    rig = Rig(node("a"), room, reservation=reservation)
+    rig = VolumeRig(node("a"), room, reservation=reservation)
     assert rig.nodes(rig.pod("web", "50Gi", "50Gi", "50Gi")) == ["a"]
     assert rig.message(rig.pod("db", "51Gi")) == refused({FULL: 1}, 1)
     rig.use(gates=ALL_OFF)
@@ -214,5 +216,5 @@ def test_no_volume_is_larger_than_the_maximum_however_large_a_pool_is(reservatio
 
 
 def test_a_capacity_below_zero_holds_nothing():
-    rig = Rig(node("a"), capacity("fast", "a", "-1Gi"))
+    rig = VolumeRig(node("a"), capacity("fast", "a", "-1Gi"))
     assert rig.message(rig.pod("web", "1")) == refused({FULL: 1}, 1)

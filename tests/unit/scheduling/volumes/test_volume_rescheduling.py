@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from volume_rig import BOTH, ELSEWHERE, FULL, UNBINDABLE, Rig, Server, refused
+from volume_rig import BOTH, ELSEWHERE, FULL, UNBINDABLE, Server, VolumeRig, refused
 
 from tonnage.objects import codec
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET, SELECTED_NODE
@@ -26,9 +26,9 @@ TOLERANT = {"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operato
 WEB = pod_with("web", "data")
 
 
-def rig_with(*objects: Object, rebuilding: bool = True, selected_node: str = "old", **settings: Any) -> Rig:
+def rig_with(*objects: Object, rebuilding: bool = True, selected_node: str = "old", **settings: Any) -> VolumeRig:
     """Two nodes with room for 20 Gi and for 10, and a bound claim of 20 Gi."""
-    rig = Rig(
+    rig = VolumeRig(
         node("large"), node("small"), capacity("fast", "large", "20Gi"), capacity("fast", "small", "10Gi"), **settings
     )
     rig.put(driver(rebuilding=rebuilding), volume("pv-data", "20Gi", claim="default/data"))
@@ -39,7 +39,7 @@ def rig_with(*objects: Object, rebuilding: bool = True, selected_node: str = "ol
 @pytest.fixture(autouse=True, params=BOTH)
 def settings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything here holds by our defaults and by the KEP's letter, unless a test names a setting."""
-    monkeypatch.setattr(Rig, "settings", request.param)
+    monkeypatch.setattr(VolumeRig, "settings", request.param)
 
 
 # -- KEP-5925, enhancement 3: the unit tests it lists -----------------------------------------------------------------
@@ -213,7 +213,7 @@ def test_rebuilding_is_a_promise_of_the_ledger_on_the_new_node():
 def test_what_was_promised_to_a_claim_is_not_in_its_way_when_it_moves_on():
     """Two nodes share an object; the first that the volume was to be rebuilt on is cordoned as well."""
     shared = capacity(name="shared", free="20Gi", topology={})
-    rig = Rig(node("a"), node("b", unschedulable=True), shared, driver(rebuilding=True), reservation="Ledger")
+    rig = VolumeRig(node("a"), node("b", unschedulable=True), shared, driver(rebuilding=True), reservation="Ledger")
     rig.put(volume("pv-data", "20Gi", claim="default/data"))
     rig.put(claim("data", "20Gi", volume="pv-data", selected_node="gone"))
     assert rig.place(WEB) == "a"

@@ -7,7 +7,7 @@ ledger are by themselves is in test_reservations.py and test_ledger.py; here it 
 from __future__ import annotations
 
 import pytest
-from volume_rig import FULL, GI, UNBINDABLE, Rig, refused
+from volume_rig import FULL, GI, UNBINDABLE, VolumeRig, refused
 
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
@@ -17,11 +17,11 @@ from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, 
 NO_ROOM = refused({FULL: 1}, 1)
 
 
-def one_node(free: str = "100Gi", *, reservation: str = "Object") -> Rig:
-    return Rig(node("a"), capacity("fast", "a", free), reservation=reservation)
+def one_node(free: str = "100Gi", *, reservation: str = "Object") -> VolumeRig:
+    return VolumeRig(node("a"), capacity("fast", "a", free), reservation=reservation)
 
 
-def reserved(rig: Rig) -> list[str]:
+def reserved(rig: VolumeRig) -> list[str]:
     return [hold.capacity for hold in rig.cluster.index(Reservations).holds()]
 
 
@@ -76,7 +76,7 @@ def test_of_two_decisions_the_first_reserves_and_the_second_sees_it_reserved():
 # -- story 2: ten pods of 20 Gi, one node of 100 Gi, stale figures ----------------------------------------------------
 
 
-def ten_pods(rig: Rig) -> list[str]:
+def ten_pods(rig: VolumeRig) -> list[str]:
     """Where each of them goes, all decided before anything is provisioned; "" for those that wait."""
     answers = [rig.place(rig.pod(f"job-{number}", "20Gi")) for number in range(10)]
     assert set(answers) <= {"a", NO_ROOM}
@@ -111,7 +111,7 @@ def test_story_2_without_reservation_all_ten_go_and_five_of_them_will_fail():
 
 @pytest.mark.parametrize("reservation", ["Object", "Ledger"])
 def test_a_second_pod_on_the_same_unbound_claim_is_not_refused_by_that_claims_own_reservation(reservation: str):
-    rig = Rig(
+    rig = VolumeRig(
         node("a"), node("b"), capacity("fast", "a", "100Gi"), capacity("fast", "b", "10Gi"), reservation=reservation
     )
     rig.put(claim("shared", "60Gi"))
@@ -140,7 +140,7 @@ def test_in_mode_object_a_second_pod_with_a_claim_of_its_own_beside_the_shared_o
 
 
 def test_independent_with_the_ledger_sends_five_pods_of_20gi_to_100gi_and_not_seven():
-    rig = Rig(
+    rig = VolumeRig(
         node("a"), capacity("fast", "a", "100Gi", maximum="50Gi"), reservation="Ledger", legacyPools="Independent"
     )
     assert [rig.place(rig.pod(f"job-{number}", "20Gi")) for number in range(7)] == ["a"] * 5 + [NO_ROOM] * 2
@@ -149,7 +149,7 @@ def test_independent_with_the_ledger_sends_five_pods_of_20gi_to_100gi_and_not_se
 
 
 def test_independent_with_the_ledger_judges_a_pods_own_claims_one_by_one_beside_what_is_promised():
-    rig = Rig(
+    rig = VolumeRig(
         node("a"), capacity("fast", "a", "100Gi", maximum="50Gi"), reservation="Ledger", legacyPools="Independent"
     )
     assert rig.place(rig.pod("wide", "50Gi", "50Gi", "50Gi")) == "a"  # as without the gate: each is 50 at most
@@ -162,7 +162,7 @@ def test_independent_with_the_ledger_judges_a_pods_own_claims_one_by_one_beside_
 @pytest.mark.parametrize("reservation", ["Object", "Ledger"])
 def test_unreserve_gives_everything_back(reservation: str):
     local = storage_class("local", provisioner="kubernetes.io/no-provisioner")
-    rig = Rig(node("a"), capacity("fast", "a", "20Gi"), local, reservation=reservation)
+    rig = VolumeRig(node("a"), capacity("fast", "a", "20Gi"), local, reservation=reservation)
     rig.put(volume("disk", "5Gi", class_name="local", on="a"), claim("old", "5Gi", class_name="local"))
     rig.put(claim("new", "20Gi"))
     web = pod_with("web", "old", "new")
@@ -259,13 +259,13 @@ def test_a_reserved_object_leaves_another_that_reaches_the_node():
 @pytest.mark.parametrize("others", [0, 3], ids=["one node", "among others"])
 def test_the_ledger_counts_on_any_choice_of_pools(others: int):
     full = [node(f"full-{number}") for number in range(others)]
-    rig = Rig(node("a"), *full, capacity("fast", "a", pools=["60Gi", "50Gi"]), reservation="Ledger")
+    rig = VolumeRig(node("a"), *full, capacity("fast", "a", pools=["60Gi", "50Gi"]), reservation="Ledger")
     no_room = refused({FULL: 1 + others}, 1 + others)
     assert rig.place(rig.pod("web", "20Gi")) == "a"
     # The driver may put the 20 into either: 40 + 50 or 60 + 30 are left. 50 fit both times, 51 do not.
     assert rig.message(rig.pod("db", "51Gi")) == no_room
     assert rig.message(rig.pod("kv", "50Gi")) == ""
-    rig = Rig(node("a"), *full, capacity("fast", "a", pools=["60Gi", "60Gi"]), reservation="Ledger")
+    rig = VolumeRig(node("a"), *full, capacity("fast", "a", pools=["60Gi", "60Gi"]), reservation="Ledger")
     assert rig.place(rig.pod("web", "20Gi")) == "a"
     # 60 + 40 are left, whichever it takes.
     assert rig.message(rig.pod("db", "60Gi", "40Gi")) == ""
@@ -275,7 +275,7 @@ def test_the_ledger_counts_on_any_choice_of_pools(others: int):
 def test_a_promise_follows_its_node_to_other_objects():
     """The node is relabelled while a volume is being made there: another zone's object is what will shrink."""
     zones = {name: capacity(name=name, free="30Gi", topology={"matchLabels": {"zone": name}}) for name in ("z1", "z2")}
-    rig = Rig(node("a", labels={"zone": "z1"}), node("b", labels={"zone": "z2"}), reservation="Ledger")
+    rig = VolumeRig(node("a", labels={"zone": "z1"}), node("b", labels={"zone": "z2"}), reservation="Ledger")
     rig.put(*zones.values(), claim("coming", "20Gi", selected_node="a"))
     web = rig.pod("web", "20Gi")
     assert rig.reasons(web) == {"a": (FULL,)}
@@ -285,7 +285,7 @@ def test_a_promise_follows_its_node_to_other_objects():
 
 def test_equal_pods_see_at_once_what_the_one_before_them_reserved():
     """The answer is remembered; the rows that a reservation touches are asked again."""
-    rig = Rig(*(node(f"n{i}") for i in range(4)), reservation="Object")
+    rig = VolumeRig(*(node(f"n{i}") for i in range(4)), reservation="Object")
     rig.put(*(capacity("fast", f"n{i}", "100Gi") for i in range(4)))
     answers = [rig.place(rig.pod(f"web-{i}", "20Gi")) for i in range(5)]
     assert sorted(answers[:4]) == ["n0", "n1", "n2", "n3"] and answers[4] == refused({FULL: 4}, 4)

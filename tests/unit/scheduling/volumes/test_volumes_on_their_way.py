@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from volume_rig import ELSEWHERE, FULL, Rig, Server, refused
+from volume_rig import ELSEWHERE, FULL, Server, VolumeRig, refused
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET, SELECTED_NODE
@@ -29,8 +29,8 @@ def pv(size: str = "20Gi", **options: Any) -> PersistentVolume:
     return volume("pv-data", size, claim="default/data", **options)
 
 
-def rig_with(*objects: Object, selected_node: str = "old", **settings: Any) -> Rig:
-    rig = Rig(
+def rig_with(*objects: Object, selected_node: str = "old", **settings: Any) -> VolumeRig:
+    rig = VolumeRig(
         node("large"), node("small"), capacity("fast", "large", "20Gi"), capacity("fast", "small", "10Gi"), **settings
     )
     rig.put(driver(rebuilding=True), pv(), claim("data", "20Gi", volume="pv-data", selected_node=selected_node))
@@ -196,7 +196,7 @@ async def test_a_claim_that_is_sent_to_the_node_it_was_marked_for_is_not_written
 # -- people are told of a reclassification ----------------------------------------------------------------------------
 
 
-def told(rig: Rig) -> list[tuple[str, str]]:
+def told(rig: VolumeRig) -> list[tuple[str, str]]:
     """What a live scheduler would record for the pod after an attempt that found no node."""
     attempt = rig.engine.place(PodInfo(WEB))
     assert attempt.placement is None

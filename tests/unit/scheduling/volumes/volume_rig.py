@@ -1,6 +1,6 @@
 """A scheduling engine on a small cluster with storage: what tests of VolumeBinding start from.
 
-    rig = Rig(node("a"), capacity("fast", "a", "100Gi"), reservation="Ledger")
+    rig = VolumeRig(node("a"), capacity("fast", "a", "100Gi"), reservation="Ledger")
     rig.place(rig.pod("web", "20Gi"))      decide, reserve, assume: "a", or the message of a refusal
 
 The class "fast" and its driver, which publishes capacity, are there unless objects of their names are handed in.
@@ -40,7 +40,7 @@ ELSEWHERE = "node(s) didn't match PersistentVolume's node affinity"
 GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 THE_LETTER = {"reservation": "Object", "legacyPools": "Strict", "poolFit": "Possible"}
 BOTH = [pytest.param({}, id="our defaults"), pytest.param(THE_LETTER, id="the KEP's letter")]
-"""For a fixture that sets `Rig.settings`."""
+"""For a fixture that sets `VolumeRig.settings`."""
 ALL_OFF = {"CSIStorageCapacityV2": False, "StorageCapacityScoring": False}
 
 
@@ -49,7 +49,7 @@ def refused(counts: Mapping[str, int], nodes: int) -> str:
     return f"0/{nodes} nodes are available: {', '.join(sorted(f'{n} {reason}' for reason, n in counts.items()))}."
 
 
-class Rig(InformedEngine):
+class VolumeRig(InformedEngine):
     """A cluster, a profile, and the pods that were decided. What a test does not set is as `settings` say: by default
     ours; tests of what the KEP lists run with its letter as well (`BOTH`)."""
 
@@ -175,7 +175,7 @@ def _flow(doc: Mapping[str, Any]) -> str:
 class Server:
     """An API server that takes patches and shows them at once."""
 
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, rig: VolumeRig) -> None:
         self._storage = rig.cluster.storage
         self.patches: list[tuple[str, Mapping[str, Any]]] = []
         self.events: list[tuple[str, str, str]] = []
