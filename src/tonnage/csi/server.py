@@ -28,10 +28,7 @@ _HINT = "is another driver there, or the folder not writable?"
 async def served(
     address: str, services: Sequence[Register], *, interceptors: Sequence[grpc.aio.ServerInterceptor] = ()
 ) -> AsyncIterator[str]:
-    """Listen while the block runs; yields the address. Replaces only the socket file of a killed process.
-
-    Raises InvalidAddress, TonnageError.
-    """
+    """Listen while the block runs; yields the address. Replaces only a dead process's socket. Raises TonnageError."""
     path = socket_path(address)
     beside = None if path is None else _beside(path)
     server = grpc.aio.server(interceptors=list(interceptors))

@@ -50,10 +50,7 @@ class UnreadableSecrets(TonnageError):
 
 
 def read_secrets(text: str, *, source: str) -> dict[str, dict[str, str]]:
-    """Secrets by call, from a YAML map in csi-sanity's form, or one map of `key: value` for all calls.
-
-    csi-sanity's form is `CreateVolumeSecret: {key: value}`. Raises UnreadableSecrets.
-    """
+    """Secrets by call, from csi-sanity's YAML, or one map of `key: value` for all calls. Raises UnreadableSecrets."""
     try:
         found: list[Any] = [each.value for each in yaml_text.documents(text)]
     except TonnageError:

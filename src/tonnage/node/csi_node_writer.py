@@ -97,10 +97,7 @@ class CsiNodeWriter(NodePart):
         self._lock = asyncio.Lock()
 
     async def put(self, node: Node, driver: InstalledDriver) -> bool:
-        """Write the driver's last NodeGetInfo answer into its entry; True if that took a write.
-
-        Raises ApiError: Invalid when the driver changed its node id or topology keys.
-        """
+        """Write the driver's last answer; True if that took a write. Raises ApiError: Invalid for a changed node id."""
         entry = entry_of(driver.name, driver.info)
         if driver.info.max_volumes_per_node < 0:
             _log.warning(

@@ -48,10 +48,7 @@ class Registration(NodePart):
         self.writer = CsiNodeWriter(context)
 
     async def reconcile(self, *, has_polled: bool) -> float | None:
-        """Reconcile the node's objects; returns seconds until the next time, None while the node is idle.
-
-        `has_polled`: every socket has been polled. Raises TonnageError.
-        """
+        """Reconcile the node's objects; returns seconds until the next time, None while idle. Raises TonnageError."""
         if self._context.faults.is_removed(self._node):
             await self._remove()
             return None

@@ -89,10 +89,7 @@ def uses_node(pod: Pod) -> bool:
 
 
 def nodes_used_by(pods: Iterable[Pod], claims: Mapping[Key, PersistentVolumeClaim]) -> frozenset[str]:
-    """Every node in use by a pod, and every node where a pod is expected.
-
-    It is expected by its nomination, or because a claim's volume was or is being created there.
-    """
+    """Every node in use by a pod, or where one is expected: by its nomination, or by a selected node of its claims."""
     found: set[str] = set()
     for pod in pods:
         if pod.spec.node_name and uses_node(pod):

@@ -95,10 +95,7 @@ def written_at(doc: Doc) -> datetime | None:
 
 
 def field_written_at(doc: Doc, *path: str) -> datetime | None:
-    """When the field at a path was last written, by managedFields; None if they do not say.
-
-    The time of the whole object would not help: a Node is written every few seconds.
-    """
+    """When a field was last written, by managedFields, else None: a Node as a whole is written every few seconds."""
     return max(
         (at for each in _managers(doc) if _owns(each, path) and (at := _time(each.get("time"))) is not None),
         default=None,

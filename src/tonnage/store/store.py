@@ -111,10 +111,7 @@ class Store:
 
     @classmethod
     async def open(cls, folder: Path, options: StoreOptions = StoreOptions()) -> Store:  # noqa: B008  # frozen
-        """Open or create the store in `folder`; one process at a time. Raises StoreError.
-
-        A cancelled call leaves the folder free.
-        """
+        """Open or create a store, for one process. If cancelled, it leaves the folder free. Raises StoreError."""
         opening = asyncio.get_running_loop().run_in_executor(None, open_folder, folder, options)
         try:
             opened = await asyncio.shield(opening)

@@ -231,10 +231,7 @@ class VolumeUses:
 
 
 def _is_ours(path: Path, volume_id: str) -> bool:
-    """True if a link leads to this volume's contents in a pool. The volume's id alone is not enough.
-
-    The pool may be an earlier place of the volume, or of the whole state folder.
-    """
+    """True if a link leads to this volume's contents in a pool, now or before a move. The id alone is not enough."""
     if not path.is_symlink():
         return False
     parts = path.readlink().parts

@@ -136,10 +136,7 @@ class PodMounter(NodePart):
         self._reporting = asyncio.Lock()
 
     async def report_in_use(self) -> None:
-        """Return when Node.status.volumesInUse is up to date. Raises NotFound while there is no Node.
-
-        A volume must be reported before its attachment is looked at.
-        """
+        """Return when Node.status.volumesInUse is up to date, before attachments are looked at. Raises NotFound."""
         async with self._reporting:
             wanted = self._names_in_use()
             shown = self._nodes.get(self._node)

@@ -220,10 +220,7 @@ class ProvisioningState(StrEnum):
 
 
 class NotProvisioned(TonnageError):
-    """An attempt failed before the driver was asked, or with an unusable answer. `state` is what is known.
-
-    `is_ours` False: another provisioner is expected to create the volume.
-    """
+    """No volume was provisioned; `state` is what is known. `is_ours` False: another provisioner should do it."""
 
     def __init__(self, message: str, state: ProvisioningState, *, is_ours: bool = True) -> None:
         self.state = state
