@@ -1,6 +1,6 @@
-"""Kubernetes objects as an API server keeps them: whole JSON documents, and the rules they obey.
+"""Kubernetes objects as an API server keeps them: whole JSON documents, and the rules for them.
 
-A document comes in through `admit` (against `schema`), is filled in, prepared and judged by its kind's file in `kinds`,
-and changed by `patches` or `apply`. Everything here is pure: documents in, documents or errors out. `creation` is the
-one way a new object is made, for the server and for everything that reads manifests.
+`admit` checks a document against its `schema`, the kind's file in `kinds` defaults and validates it, `patches` and
+`apply` change it. Everything here is pure: documents in, documents or errors out. The server and all readers of
+manifests create objects by `creation`.
 """

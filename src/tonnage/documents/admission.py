@@ -1,9 +1,8 @@
-"""What a stock kube-apiserver's admission plugins add, as far as storage and scheduling feel it.
+"""The admission plugins of a stock kube-apiserver, as far as they concern storage and scheduling.
 
-Unlike a strategy these rules look at other objects, which a `Lister` hands in: LimitRanger, ServiceAccount, Priority,
-RuntimeClass, DefaultStorageClass, PodTopologyLabels, NamespaceLifecycle. A new object is first changed
-(`mutate_create`) and judged apart from that (`validate_…`): what a person writes in a file is changed in the same way,
-and is not judged by what else the files hold.
+Unlike a strategy, these rules read other objects, by a `Lister`: LimitRanger, ServiceAccount, Priority, RuntimeClass,
+DefaultStorageClass, PodTopologyLabels, NamespaceLifecycle. `mutate_create` and `validate_…` are separate because
+objects from files are mutated alike, but not validated against the other objects in the files.
 """
 
 from __future__ import annotations
@@ -46,8 +45,9 @@ SYSTEM_PRIORITY_CLASSES: tuple[Doc, ...] = (
 
 
 def kubernetes_service(port: int) -> Doc:
-    """The Service `default/kubernetes`, by which programs in pods find the API server, listening on `port`. Unlike
-    other Services here it has an address, because clients read it.
+    """The Service `default/kubernetes`, by which programs in pods find the API server on `port`.
+
+    Unlike other Services here it has an address, because clients read it.
     """
     return {
         "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
@@ -78,12 +78,12 @@ _READ_FOR = {
 
 
 def objects_read_for(resource: Resource) -> tuple[Resource, ...]:
-    """Of which kinds all objects, or all of the namespace, are looked at for a new object."""
+    """The kinds whose objects admission lists, in the namespace or in the whole cluster, for a new object."""
     return _READ_FOR.get(resource, ())
 
 
 class Lister(Protocol):
-    """The objects there are: by name, all of a kind, or those of one namespace."""
+    """Reads the current objects: one by name, all of a kind, or a kind in one namespace."""
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Doc | None: ...
 
@@ -91,8 +91,10 @@ class Lister(Protocol):
 
 
 class Admission:
-    """The admission plugins of one server. `is_whole`: what the lister does not have does not exist (manifests may
-    leave out what they name). `generate_name` names the volumes that pods are given.
+    """The admission plugins of one server.
+
+    `is_whole`: an object that the lister lacks does not exist (manifests may leave out objects that they name).
+    `generate_name` names the volumes that admission adds to pods.
     """
 
     def __init__(
@@ -103,8 +105,8 @@ class Admission:
         self._generate_name = generate_name
 
     def mutate_create(self, resource: Resource, doc: Doc, *, keep_priority: bool = False) -> None:
-        """Fill in what depends on other objects, in place; `keep_priority`: spec.priority stands. Raises Forbidden."""
-        match resource.qualified:  # a custom kind may be called Pod too
+        """Fill in, in place, what depends on other objects. `keep_priority` keeps spec.priority. Raises Forbidden."""
+        match resource.qualified:  # by group too: a custom kind may be called Pod
             case "pods":
                 for limit_range in self._limit_ranges(doc):
                     give_defaults(doc, limit_range)
@@ -117,7 +119,7 @@ class Admission:
                     inherit_topology(doc, self._lister.get(_NODES, node_name))
                 runtime_class = self._runtime_class(doc)
                 if runtime_class is not None:
-                    tolerate_node_trouble(doc)  # comes first upstream, and the order of tolerations shows it
+                    tolerate_node_trouble(doc)  # comes first upstream: the order of tolerations is visible
                     obey_runtime_class(doc, runtime_class)
             case "persistentvolumeclaims":
                 chosen = default_class_for(doc, list(self._lister.list(_STORAGE_CLASSES)))
@@ -125,7 +127,7 @@ class Admission:
                     doc.setdefault("spec", {})["storageClassName"] = chosen
 
     def validate_namespace(self, resource: Resource, namespace: str, name: str) -> None:
-        """Raise NotFound for an object of a namespace that does not exist, Forbidden when it is going away."""
+        """Raise NotFound if the object's namespace does not exist, Forbidden if it is being deleted."""
         found = self._lister.get(_NAMESPACES, namespace)
         if found is None:
             raise api_errors.not_found(_NAMESPACES, namespace)
@@ -138,8 +140,8 @@ class Admission:
             )
 
     def validate_create(self, resource: Resource, doc: Doc) -> None:
-        """Judge a new object that the kind's own rules have passed. Raises Forbidden."""
-        match resource.qualified:  # a custom kind may be called Pod too
+        """Judge a new object that passed the validation of its kind. Raises Forbidden."""
+        match resource.qualified:  # by group too: a custom kind may be called Pod
             case "priorityclasses.scheduling.k8s.io":
                 refuse_second_default(doc, self._lister.list(_PRIORITY_CLASSES), is_update=False)
             case "pods":
@@ -149,8 +151,8 @@ class Admission:
                 self._refuse_beyond_limits(resource, doc)
 
     def validate_update(self, resource: Resource, new: Doc, old: Doc) -> None:
-        """Judge a change that the kind's own rules have passed. Raises Forbidden."""
-        match resource.qualified:  # a custom kind may be called Pod too
+        """Judge an update that passed the validation of its kind. Raises Forbidden."""
+        match resource.qualified:  # by group too: a custom kind may be called Pod
             case "priorityclasses.scheduling.k8s.io":
                 refuse_second_default(new, self._lister.list(_PRIORITY_CLASSES), is_update=True)
             case "persistentvolumeclaims":
@@ -182,7 +184,7 @@ class Admission:
         return found
 
     def validate_delete(self, resource: Resource, name: str) -> None:
-        """Raise Forbidden for what Kubernetes itself brings and needs."""
+        """Raise Forbidden for namespaces and priority classes that Kubernetes itself needs."""
         if resource is _NAMESPACES and name in UNDELETABLE_NAMESPACES:
             raise api_errors.forbidden(resource, name, "this namespace may not be deleted")
         if resource is _PRIORITY_CLASSES and name in _SYSTEM_PRIORITY_CLASS_NAMES:

@@ -1,9 +1,9 @@
 """From a client's JSON to a document the rules can trust.
 
-`admit` walks a document once along its schema, in place. Afterwards every value has the type its field asks for, every
-quantity and time is in canonical text, and there is no null, no unknown field, no empty optional map or list, and no
-zero that a Go server would not write (`hostNetwork: false`, but not `replicas: 0`). What was unknown is returned. A
-value of a wrong type is a `Malformed`, in the words of Go's decoder. Each type becomes one closure, made once.
+`admit` walks a document once along its schema, in place. Afterwards every value has its field's type, quantities and
+times are in canonical text, and there is no null, no unknown field, no empty optional map or list, and no zero that a
+Go server would not write (`hostNetwork: false`, but not `replicas: 0`). Unknown fields are returned. A value of a wrong
+type raises `Malformed`, in the words of Go's decoder. Every type is compiled once, to a closure.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from tonnage.quantity import InvalidQuantity, Quantity
 
 
 class Malformed(TonnageError):
-    """A value cannot be what its field asks for; the message is Go's."""
+    """A value has not the type of its field; the message is Go's."""
 
 
 _MAX_STEP_CHARS = 256
-"""How much of a name is told: a key may be megabytes, and a hundred thousand fields may lie below it."""
+"""Characters of a name that a message shows: a key may be megabytes, with a hundred thousand fields below it."""
 
 
 class Key(str):
-    """A key of a map, as a step of a path."""
+    """The key of a map, as a step of a path."""
 
     __slots__ = ()
 
 
 class Path(tuple[Any, ...]):
-    """Where the walk is: (parent, step): a field, a map's key or an index. Text is made when something is wrong."""
+    """A place in a document: (parent, step). A step is a field, a map's key or an index; only messages make it text."""
 
     __slots__ = ()
 
@@ -54,7 +54,7 @@ class Path(tuple[Any, ...]):
         return f"{before}.{step}" if before else step
 
     def fields(self) -> str:
-        """As Go's decoder tells a path: field names only, without indices or map keys."""
+        """As Go's decoder shows a path: field names only, without indices or map keys."""
         if not self:
             return ""
         parent, step = self
@@ -68,7 +68,7 @@ ROOT = Path()
 
 @dataclasses.dataclass(slots=True)
 class Findings:
-    """What the walk saw beside the values: unknown fields by path, and how many keys there were in all."""
+    """What the walk reports beside the values: paths of unknown fields, and the number of all keys."""
 
     unknown_paths: list[Path] = dataclasses.field(default_factory=list)
     keys: int = 0
@@ -79,7 +79,7 @@ class Findings:
 
 
 Check = Callable[[Any, Path, str, Findings], Any]
-"""(value, its path, name of the struct around it, findings) -> the canonical value."""
+"""(value, its path, name of the enclosing struct, findings) -> the canonical value."""
 
 
 def admit(struct: Struct, doc: Doc) -> Findings:
@@ -90,7 +90,7 @@ def admit(struct: Struct, doc: Doc) -> Findings:
 
 
 def compile_check(kind: Type) -> Check:
-    """The walk over values of a type, made on first use and kept."""
+    """The check for values of a type, compiled on first use and kept."""
     if isinstance(kind, Struct):
         found = _structs.get(kind.full_name)
         return found if found is not None else _struct_check(kind)
@@ -143,10 +143,10 @@ _PLAIN = frozenset({"string", "bool", "int32", "int64"})
 
 
 def _drops_empty(field: Field) -> bool:
-    """Would upstream leave it out when empty or zero? Not `managedFields`: its empty list forgets all owners."""
+    """True if upstream leaves out the field's zero. An empty `managedFields` stays: it forgets all owners."""
     if isinstance(field.type, (ListOf, MapOf)):
         return not field.required and field.name != "managedFields"
-    # Fields without a number in the protocol are our own, or the two that every document has.
+    # Fields without a protobuf number are our own, or apiVersion and kind.
     return isinstance(field.type, Scalar) and field.type.name in _PLAIN and bool(field.wire) and not field.keeps_zero
 
 
@@ -190,10 +190,10 @@ def _map_check(kind: MapOf) -> Check:
 
 
 def _zero(kind: Type) -> Any:
-    """What null means inside a list or a map, where it cannot be left out."""
+    """The value that replaces a null inside a list or a map."""
     if isinstance(kind, Scalar):
         if kind.name == "JSON":
-            return None  # which is a value there
+            return None  # null is a value there
         return {"bool": False, "int32": 0, "int64": 0, "number": 0, "Quantity": "0", "IntOrString": 0}.get(
             kind.name, ""
         )
@@ -270,7 +270,7 @@ def _instant(canonical: re.Pattern[str], write: Callable[[Any], str], layout: st
             at = parse_rfc3339(value)
         except InvalidTime as exc:
             raise Malformed(f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "2006"') from exc
-        # Whole seconds take any fraction and lose it; microseconds have six digits, neither more nor fewer.
+        # Times in whole seconds accept any fraction and lose it; microseconds need exactly six digits.
         rest = value[len("2006-01-02T15:04:05") :]
         if canonical is _MICROS_UTC and not _SIX_DIGITS.match(rest):
             raise Malformed(f'parsing time "{value}" as "{layout}": cannot parse "{rest}" as ".000000"')
@@ -280,13 +280,13 @@ def _instant(canonical: re.Pattern[str], write: Callable[[Any], str], layout: st
 
 
 def _anything(value: Any, path: Path, around: str, findings: Findings) -> Any:
-    """Raw JSON: kept as it is. Its keys are counted, so that duplicates are noticed there too."""
+    """Raw JSON is kept unchanged. Its keys are counted so that duplicate keys are noticed here too."""
     findings.keys += keys_in(value)
     return value
 
 
 def _json_schema_or(*others: tuple[type, Type], otherwise: str) -> Check:
-    """A JSONSchemaProps, or a value of another type. Upstream never reads these strictly: unknown fields just go."""
+    """A JSONSchemaProps, or a value of another type. As upstream, unknown fields are dropped without a report."""
 
     def check(value: Any, path: Path, around: str, findings: Findings) -> Any:
         inside = Findings()
@@ -305,7 +305,7 @@ def _json_schema_or(*others: tuple[type, Type], otherwise: str) -> Check:
 
 
 def _json_schemas(value: Any, path: Path, around: str, findings: Findings) -> Any:
-    """Upstream takes anything else for no schema at all."""
+    """Upstream reads any other type as an empty list."""
     schemas = ListOf(schema_of("apiextensions.k8s.io", "v1", "JSONSchemaProps"))
     if type(value) not in (dict, list):
         return []

@@ -1,7 +1,6 @@
-"""Refusals of an object by its resource and name, in upstream's words, so that each sentence stands once.
+"""Errors about an object, by its resource and name, in the words of apimachinery's `api/errors`.
 
-Upstream has them in apimachinery's `api/errors`. What an API server says about a request rather than an object stands
-in `apiserver/status.py`.
+Errors about a request rather than an object stand in `apiserver/status.py`.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ from tonnage.objects.texts.decode_budget import BudgetExceeded
 
 
 class UnknownReason(ApiError):
-    """An error that upstream passes on without making it an API error: 500, with metav1.StatusReasonUnknown."""
+    """An error that upstream does not turn into an API error: 500, with metav1.StatusReasonUnknown."""
 
     code: ClassVar[int] = 500
     reason: ClassVar[str] = ""
 
 
 def too_much(exceeded: BudgetExceeded) -> ApiError:
-    """The answer to a body that stands for too much; one that nests too deeply cannot be read (400, as upstream's)."""
+    """The answer to a body that expands to too much: 413, or as upstream 400 if it nests too deeply."""
     if exceeded.is_depth:
         return BadRequest(f"exceeded max depth: {exceeded.message}")
     return RequestEntityTooLarge(f"Request entity too large: {exceeded.message}")
 
 
 class About(TypedDict):
-    """The part of a Status that says which object it is about."""
+    """The fields of a Status that name its object."""
 
     group: str
     kind: str
@@ -66,7 +65,7 @@ def conflict(resource: Resource, name: str, why: str) -> Conflict:
 
 
 def modified(resource: Resource, name: str) -> Conflict:
-    """The resourceVersion that the writer has seen is not the newest."""
+    """The writer's resourceVersion is not the newest."""
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(resource, name, why)
 
@@ -74,8 +73,8 @@ def modified(resource: Resource, name: str) -> Conflict:
 def precondition_failed(
     resource: Resource, namespace: str, name: str, *, field: str, asked: str, found: str
 ) -> Conflict:
-    """The writer means another object of that name, or another version. The sentence is upstream's storage layer's."""
-    # Upstream keeps custom resources under their group, and of the others most under none.
+    """The writer means another object of that name, or another version. The sentence is of upstream's storage layer."""
+    # Upstream keeps custom resources under their group, and most other resources under none.
     place = f"{resource.group}/{resource.plural}" if isinstance(resource, ShapedResource) else resource.plural
     key = f"/registry/{place}/{namespace}/{name}" if namespace else f"/registry/{place}/{name}"
     return conflict(

@@ -1,9 +1,8 @@
 """The one way a new object is made, for the API server and for everything that reads manifests.
 
 The order is upstream's: system fields wiped, defaults, managedFields, uid and creationTimestamp, mutating admission,
-fields of closed gates dropped, prepare_create, generation, validation. Clock, names and the objects that admission
-looks at are handed in. `CreationOptions` names the ways in which a document from a file is treated otherwise. The size
-of an object is judged when defaults have been filled in, because they multiply.
+fields of closed gates dropped, prepare_create, generation, validation. `CreationOptions` names the differences for
+documents from files. The size is checked after defaulting, because defaults multiply.
 """
 
 from __future__ import annotations
@@ -31,20 +30,18 @@ STATUS_ROOM_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CreationOptions:
-    """Where a creation differs from that of a server. By default it does not."""
+    """How the creation of an object from a file differs from a server's. By default it does not."""
 
     keep_status: bool = False
-    """`status` and the system fields of metadata stay as given: a node offers what its status says, a pod may have
-    ended.
-    """
+    """`status` and the system fields of metadata stay: a node's status has its resources, a pod may have ended."""
     keep_priority: bool = False
-    """A number in `spec.priority` stands, where a server would insist on computing it."""
+    """A number in `spec.priority` stays, where a server would compute it."""
     keep_disabled_fields: bool = False
-    """Fields whose gate is closed stay: whoever decides says that it cannot heed them, where a server is silent."""
+    """Fields whose gate is closed stay: the scheduler reports that it ignores them, a server drops them silently."""
     allow_missing: bool = False
-    """A required field that is missing is reported and no error: absence means something to a decision."""
+    """A missing required field is reported, not an error: absence means something to a decision."""
     is_limited: bool = True
-    """Objects beyond the size that a server stores are refused (`refuse_too_large`)."""
+    """Objects larger than a server stores are refused (`refuse_too_large`)."""
 
 
 class Creator:
@@ -74,13 +71,15 @@ class Creator:
 
     def create(self, resource: Resource, doc: Doc, *, manager: str = "") -> Errors:
         """Turn an admitted document, in place, into the object that a server would store; `manager` owns its fields.
-        Raises Forbidden (admission), RequestEntityTooLarge or Invalid. Returns what is missing, for `allow_missing`.
+
+        Returns missing required fields, for `allow_missing`. Raises Forbidden (admission), RequestEntityTooLarge or
+        Invalid.
         """
         strategy, meta, now = self.strategy(resource), doc["metadata"], rfc3339(self._clock.now())
         if not self._options.keep_status:
             wipe_system_fields(meta)
         strategy.default(doc)
-        if self._options.is_limited:  # before anything walks over what defaults have made of it
+        if self._options.is_limited:  # before anything walks over the defaulted document
             refuse_too_large(resource, doc)
         if manager:
             track_managed_fields(resource, old=None, new=doc, manager=manager, now=now)
@@ -118,7 +117,7 @@ class Creator:
 
 
 def refuse_too_large(resource: Resource, doc: Doc, old: Doc | None = None) -> None:
-    """Raise RequestEntityTooLarge beyond the limit; of an `old` object status and managedFields may grow further."""
+    """Raise RequestEntityTooLarge beyond the limit. With `old`, status and managedFields may grow further."""
     size_bytes = len(encode(doc))
     if size_bytes <= MAX_OBJECT_BYTES:
         return
@@ -135,6 +134,6 @@ def refuse_too_large(resource: Resource, doc: Doc, old: Doc | None = None) -> No
 
 
 def _made(doc: Doc) -> Doc:
-    """What its maker has written: all but the status and who set which field."""
+    """A document without status and managedFields: the part that its creator wrote."""
     metadata = {name: value for name, value in doc.get("metadata", {}).items() if name != "managedFields"}
     return {**{name: value for name, value in doc.items() if name != "status"}, "metadata": metadata}

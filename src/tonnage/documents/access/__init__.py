@@ -1,1 +1,1 @@
-"""Who asks, and may they? Users, what a request is about, and the rules of RBAC: pure functions over documents."""
+"""Users, the attributes of a request, and the rules of RBAC: pure functions over documents."""

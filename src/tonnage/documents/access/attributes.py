@@ -1,13 +1,12 @@
-"""What one request wants, in the words that an authorizer judges, and the refusal that names it.
+"""The attributes of a request, which an authorizer judges, and the 403 that names them.
 
-`Attributes` is upstream's attributes record; `forbidden` is the 403, in upstream's words. The attributes are read off
-the URL alone, as upstream's RequestInfo:
+`Attributes` is upstream's attributes record, read from the URL alone, as upstream's RequestInfo:
 
     GET /api/v1/namespaces/shop/pods/db-1/status     ->  get pods/status, named db-1, in namespace shop
     GET /apis/storage.k8s.io/v1/csinodes?watch=true  ->  watch csinodes in storage.k8s.io
     GET /metrics                                     ->  get the path /metrics
 
-Every URL is judged, whether somebody serves it or not. The body is never looked at, so a creation has no name here.
+Every URL has attributes, served or not. The body is never read, so a create request has no name.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from tonnage.objects.selectors import FieldSelector, InvalidSelector
 from tonnage.objects.users import User
 
 _SANITIZED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-"""An answer must not look like HTML, whatever somebody calls himself."""
+"""A message must not look like HTML, whatever name a user has."""
 _VERBS: Final = {
     "POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"
 }  # fmt: skip
 _VERBS_IN_PATHS: Final = ("proxy", "watch")
 _OF_NAMESPACES: Final = ("status", "finalize")
-"""What may follow a namespace's name and is no resource within it."""
+"""Subresources of a namespace: they follow its name and are no resources inside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class Attributes:
 
 @dataclass(frozen=True, slots=True)
 class AccessDecision:
-    """Yes or no, and which rule said so, or why none could be asked."""
+    """Whether a request is allowed, which rule allowed it, and why rules could not be evaluated."""
 
     allowed: bool
     reason: str = ""
@@ -66,20 +65,20 @@ class AccessDecision:
 
 
 class Authorizer(Protocol):
-    """Whoever says yes or no."""
+    """Decides whether a request is allowed."""
 
     def authorize(self, attributes: Attributes) -> AccessDecision: ...
 
 
 class AllowAll:
-    """Everybody may do everything: a server without rules."""
+    """The authorizer of a server without rules: everybody may do everything."""
 
     def authorize(self, attributes: Attributes) -> AccessDecision:
         return AccessDecision(True)
 
 
 def forbidden(attributes: Attributes, reason: str = "") -> Forbidden:
-    """The 403 of an authorizer that said no, with the reason it gave, if it gave one."""
+    """The 403 for these attributes, with the authorizer's reason if there is one."""
     why = cannot(attributes).translate(_SANITIZED)
     if reason:
         why = f"{why}: {reason}"
@@ -102,7 +101,7 @@ def cannot(attributes: Attributes) -> str:
 
 
 def attributes_of(user: User, method: str, path: str, query: Mapping[str, str]) -> Attributes:
-    """What one request wants. Mirrors RequestInfoFactory.NewRequestInfo."""
+    """The attributes of one request. Mirrors RequestInfoFactory.NewRequestInfo."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
@@ -124,14 +123,14 @@ def attributes_of(user: User, method: str, path: str, query: Mapping[str, str]) 
     if asked.name:
         return asked
     if verb == "get":
-        # As query parameters are read: everything but false and 0 means yes, nothing at all too.
+        # As query parameters are read: a value other than false and 0 means yes, an empty value too.
         is_watch = query.get("watch", "false").lower() not in ("false", "0")
         return replace(asked, verb="watch" if is_watch else "list", name=_name_in(query))
     return replace(asked, verb="deletecollection") if verb == "delete" else asked
 
 
 def _name_in(query: Mapping[str, str]) -> str:
-    """The one name that a field selector leaves, so that a rule about one object lets its user watch it."""
+    """The one name that the field selector asks for: with a rule about one object, its user can watch that object."""
     selector = query.get("fieldSelector", "")
     if "metadata.name" not in selector:
         return ""

@@ -1,9 +1,8 @@
-"""Kubernetes' own roles and bindings as documents, and what an older cluster misses of them.
+"""Kubernetes' own roles and bindings as documents, and what an older cluster lacks of them.
 
-`bootstrap.policy` is the data. A server sees to it at every start that they are there: what is missing is made, rules
-and subjects that are missing are added, what somebody has added stays. An object with the annotation
-`rbac.authorization.kubernetes.io/autoupdate: "false"` is left alone. Mirrors auth/rbac/reconciliation of
-component-helpers.
+`bootstrap.policy` is the data. At every start a server creates missing roles and bindings and adds missing rules and
+subjects; additions by users stay. An object with the annotation `rbac.authorization.kubernetes.io/autoupdate: "false"`
+is left alone. Mirrors auth/rbac/reconciliation of component-helpers.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ _SUBJECTS = {"user": "User", "group": "Group", "account": "ServiceAccount"}
 
 
 def bootstrap_policy() -> list[Doc]:
-    """Every role and binding, roles first; aggregated ones with the rules that they gather from the others."""
-    documents: list[Doc] = copy(_policy())  # the caller's own
+    """Every role and binding, roles first. Aggregated roles have the rules of the roles that they select."""
+    documents: list[Doc] = copy(_policy())  # a copy that the caller may change
     return documents
 
 
@@ -33,7 +32,7 @@ def _policy() -> list[Doc]:
     documents = list(_read((files("tonnage.documents.access") / "bootstrap.policy").read_text()))
     clusterwide = [doc for doc in documents if doc["kind"] == "ClusterRole"]
     gathering = [role for role in clusterwide if "aggregationRule" in role]
-    # Those that others gather from first: view, edit, admin.
+    # Selected roles come before the roles that select them: view, edit, admin.
     for role in sorted(gathering, key=lambda role: role["metadata"]["name"], reverse=True):
         role["rules"] = aggregated_rules(role, clusterwide)
     return sorted(documents, key=lambda doc: doc["kind"].endswith("Binding"))
@@ -87,7 +86,7 @@ def _subject(kind: str, name: str) -> Doc:
 
 
 def reconciled(existing: Doc, expected: Doc) -> Doc | None:
-    """The object with what it misses of `expected`; None when it misses nothing, or is to be left alone."""
+    """The object with everything it lacks of `expected`; None if it lacks nothing or is protected."""
     if is_protected(existing):
         return None
     doc: Doc = copy(existing)
@@ -100,7 +99,7 @@ def reconciled(existing: Doc, expected: Doc) -> Doc | None:
         if missing:
             doc["subjects"] = [*doc.get("subjects", ()), *missing]
         return doc if doc != existing else None
-    is_gathered = "aggregationRule" in expected  # then its rules are not written here
+    is_gathered = "aggregationRule" in expected  # then a controller writes its rules
     if not is_gathered and existing.get("rules") != expected.get("rules"):
         missing = uncovered([RuleIndex(rules_of(existing))], rules_of(expected))
         doc["rules"] = [*doc.get("rules", ()), *(document_of(right) for box in missing for right in single_rights(box))]
@@ -120,7 +119,7 @@ def _reconcile_aggregation(doc: Doc, expected: Doc) -> None:
 
 
 def must_be_recreated(existing: Doc, expected: Doc) -> bool:
-    """Is this a binding of another role than it should be?"""
+    """True if the binding names another role than it should. A roleRef cannot be changed."""
     return not is_protected(existing) and existing.get("roleRef") != expected.get("roleRef")
 
 

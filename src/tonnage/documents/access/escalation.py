@@ -1,16 +1,14 @@
-"""Nobody gives away rights that he does not have: judged whenever a role or a binding is written.
+"""Nobody gives away rights that he does not have: checked whenever a role or a binding is written.
 
-    a role       needs every right in it, or the verb `escalate` on the role; one that gathers rules, all there are
+    a role       needs every right in it, or the verb `escalate` on the role; an aggregated role needs all rights
     a binding    needs every right of its role, or the verb `bind` on the role
 
-Members of system:masters need nothing. Who only takes finalizers and owners away, as the garbage collector does, needs
-nothing either. Mirrors pkg/registry/rbac: escalation_check.go and the policybased storages.
+Members of system:masters need nothing, nor does a write that only removes finalizers and owners, as the garbage
+collector's. Mirrors pkg/registry/rbac: escalation_check.go and the policybased storages.
 
-`uncovered` says which rights are not within others. A rule is a box: groups × resources × names × verbs, or paths ×
-verbs. A single right, one value of each, is covered by one rule or by none (component-helpers' auth/rbac/validation
-takes rules apart into them). Here nothing is taken apart: each rule that is held is cut out of the box that is wanted,
-and what is left over are boxes again. A box of 700 bytes may stand for a million rights; cutting costs by its bytes.
-Rules can be written that cut a box into very many. `MAX_STEPS` bounds that.
+A rule is a box: groups × resources × names × verbs, or paths × verbs. Upstream splits rules into single rights, and a
+rule of 700 bytes may hold a million of them. `uncovered` instead cuts every owned rule out of the wanted box; the rest
+is boxes again, and the cost follows the bytes. `MAX_STEPS` bounds rules that cut a box into very many pieces.
 """
 
 from __future__ import annotations
@@ -38,22 +36,22 @@ _FULL_AUTHORITY = RuleIndex((Rule(("*",), ("*",), ("*",)), Rule(("*",), non_reso
 _ROLES = frozenset({(RBAC, "roles"), (RBAC, "clusterroles")})
 _BINDINGS = frozenset({(RBAC, "rolebindings"), (RBAC, "clusterrolebindings")})
 _MAX_TOLD, _MAX_RULE_CHARS = 64, 512
-"""Rules that a refusal lists, and how much it shows of each. A role of 700 bytes may stand for a million."""
+"""Rules that a refusal lists, and characters of a rule that it shows. A role of 700 bytes may hold a million."""
 _COLLECTED = ("ownerReferences", "finalizers", "managedFields")
 MAX_STEPS: Final = 1_000_000
-"""Values that are compared for one judgement: about a second of one thread."""
+"""Values compared in one check: about a second of one thread."""
 _MAX_LOOKED_UP: Final = 64
-"""Longer lists of values are not looked up one by one to find the rules that have any of them."""
+"""For longer lists of values, the rules that have one of the values are not looked up value by value."""
 _MAX_VERBS: Final = 64
-"""Verbs that a refusal shows of one resource; Kubernetes has eight, and a few that only rules know."""
+"""Verbs that a refusal shows for one resource; Kubernetes has eight, and a few that only rules use."""
 _Values = Mapping[str | None, None]
-"""A set that keeps its order."""
+"""An ordered set."""
 Box = Mapping[int, _Values]
-"""Rights by their sides: GROUP, RESOURCE, NAME and VERB, or URL, NAME and VERB; in this order they are cut."""
+"""Rights by side: GROUP, RESOURCE, NAME and VERB, or URL, NAME and VERB. Boxes are cut in this order."""
 
 
 class Rights(Authorizer, Protocol):
-    """Who has which rights, and what is in a role."""
+    """The rights of users, and the rules of roles."""
 
     def sheet(self, user: User, namespace: str) -> Sheet: ...
 
@@ -62,15 +60,15 @@ class Rights(Authorizer, Protocol):
 
 
 def is_guarded(resource: Resource) -> bool:
-    """Is this a kind whose writes give rights away?"""
+    """True for the kinds whose writes give rights away."""
     return (resource.group, resource.plural) in _ROLES | _BINDINGS
 
 
 def refuse_escalation(
     resource: Resource, namespace: str, name: str, new: Doc, old: Doc | None, user: User, rights: Rights
 ) -> None:
-    """Raises Forbidden when a user writes a role or a binding beyond his rights; `name` is the URL's."""
-    if user.is_master or (old is not None and _rest(new) == _rest(old)):  # as the garbage collector changes it
+    """Raise Forbidden if the user writes a role or a binding beyond his rights. `name` is the URL's."""
+    if user.is_master or (old is not None and _rest(new) == _rest(old)):  # a write of the garbage collector
         return
     about = partial(Attributes, user, version="*", namespace=namespace)
     is_role = (resource.group, resource.plural) in _ROLES
@@ -101,7 +99,7 @@ def _gathers(role: Doc) -> bool:
 
 
 def _not_held(resource: Resource, wanted: RuleIndex, user: User, namespace: str, rights: Rights) -> str:
-    """What a user would give away and does not have, told as upstream does; empty when there is no such thing."""
+    """Upstream's sentence about rights that the user would give away and does not have; empty if he has them all."""
     sheet = rights.sheet(user, namespace)
     if wanted in sheet.roles:
         return ""
@@ -123,7 +121,7 @@ def _not_held(resource: Resource, wanted: RuleIndex, user: User, namespace: str,
 
 
 def _missing(resource: Resource, error: RoleMissing) -> ApiError:
-    """A role that is not there, told as if it were what is written: upstream's store knows no better."""
+    """The error for a role that does not exist. As upstream, it names `resource`, the kind that is being written."""
     if error.role.kind not in ("Role", "ClusterRole"):
         return api_errors.UnknownReason(str(error))
     if error.role.kind == "Role" and not resource.namespaced:
@@ -132,17 +130,17 @@ def _missing(resource: Resource, error: RoleMissing) -> ApiError:
 
 
 def _rest(doc: Doc) -> Doc:
-    """A document without what the garbage collector touches."""
+    """A document without the fields that the garbage collector changes."""
     meta = {field: value for field, value in doc["metadata"].items() if field not in _COLLECTED}
     return {**doc, "metadata": meta}
 
 
 class TooManySteps(Exception):
-    """Whether rights are covered was not worked out within the steps there are for it."""
+    """The check took more than `max_steps`."""
 
 
 def boxes_of(rule: Rule) -> Iterator[Box]:
-    """The rights in a rule, which may be about resources and, before it is validated, about paths as well."""
+    """The rights in a rule. Before validation a rule may be about resources and paths at once."""
     names: _Values = dict.fromkeys(rule.resource_names or (UNNAMED,))
     verbs: _Values = dict.fromkeys(rule.verbs)
     about_resources: Box = {
@@ -155,7 +153,7 @@ def boxes_of(rule: Rule) -> Iterator[Box]:
 
 
 def single_rights(box: Box) -> Iterator[Rule]:
-    """A box, taken apart. That may be a million rules: of roles that somebody wrote nobody asks this."""
+    """Split a box into single rights. That may be a million rules, so it is not for roles that users wrote."""
     return (_rule(dict(zip(box, values, strict=True))) for values in product(*box.values()))
 
 
@@ -171,13 +169,13 @@ def uncovered(owned: Iterable[RuleIndex], wanted: Iterable[Rule], *, max_steps: 
 
 
 class _Cutting:
-    """One judgement, and the steps that it may still take."""
+    """One check, and the steps that it may still take."""
 
     def __init__(self, max_steps: int) -> None:
         self._steps_left = max_steps
 
     def rest(self, box: Box, indexes: Sequence[RuleIndex]) -> list[Box]:
-        """What is left of a box. Wide rules cut first: they leave fewer pieces for the narrow ones."""
+        """The box without the rights in `indexes`. Wide rules cut first: they leave fewer pieces for narrow ones."""
         holders = [(index, position) for index in indexes for position in self._touching(index, box)]
         holders.sort(key=lambda holder: sum(holder[0].has_all(side, holder[1]) for side in box), reverse=True)
         pieces = [box]
@@ -189,7 +187,7 @@ class _Cutting:
         return pieces
 
     def _touching(self, index: RuleIndex, box: Box) -> list[int]:
-        """Positions of the rules that may share a right with the box: by the side on which the fewest rules do."""
+        """Positions of the rules that may share a right with the box, by the side on which the fewest rules match."""
         touching: Sequence[int] = range(len(index.rules))
         for side, values in box.items():
             if len(values) > _MAX_LOOKED_UP:
@@ -204,7 +202,7 @@ class _Cutting:
         return sorted(touching)
 
     def _without(self, box: Box, index: RuleIndex, position: int) -> list[Box]:
-        """The box without one rule's rights: a piece for each side on which the rule has only a part, verbs last."""
+        """The box without one rule's rights: one piece for every side that the rule covers only in part, verbs last."""
         within: dict[int, _Values] = {}
         for side, values in box.items():
             within[side] = self._within(values, index, side, position)
@@ -236,7 +234,7 @@ class _Cutting:
 
 
 def compacted(boxes: Iterable[Box], most: int) -> tuple[list[Rule], int]:
-    """Up to `most` rules about one group, resource and name each, or one path and verb, and how many more there are."""
+    """At most `most` rules, about one group, resource and name or one path and verb each; and how many more exist."""
     rows: dict[tuple[str | None, ...], dict[str, None]] = {}
     sides, more = (GROUP, RESOURCE, NAME, URL), 0
     for box in boxes:

@@ -1,16 +1,16 @@
-"""Speaking for another: the Impersonate-* headers, and who may send them.
+"""Impersonation: the Impersonate-* headers, and who may send them.
 
     Impersonate-User: jo            may the requester impersonate users/jo? Then the request is jo's.
 
-Since 1.36 there are five ways to be allowed to (KEP-5284), tried one after another until one holds:
+Since 1.36 five modes can allow it (KEP-5284), tried in this order until one does:
 
-    associated-node   a ServiceAccount, whose pod is on a node, for that node
+    associated-node   a ServiceAccount whose pod is on a node impersonates that node
     arbitrary-node    any node, by name alone             serviceaccount   a ServiceAccount, by name alone
-    user-info         everybody else, but never system:masters
-    (legacy)          anybody at all, by the verb `impersonate`
+    user-info         any other user, but never system:masters
+    (legacy)          any user at all, by the verb `impersonate`
 
-The first four ask two questions: may the requester do what is asked in another's name (`impersonate-on:MODE:VERB`), and
-may it be that other (`impersonate:MODE`). When none holds, the answer is the first mode's. Mirrors
+The first four modes check two rights: to do the request for another user (`impersonate-on:MODE:VERB`), and to be that
+user (`impersonate:MODE`). If every mode refuses, the answer is the first mode's. Mirrors
 apiserver/pkg/endpoints/filters/impersonation, without its caches.
 """
 
@@ -44,18 +44,18 @@ _NODE_KEYS: Final = "authentication.kubernetes.io/associated-node-keys"
 _NODE_PREFIX: Final = "system:node:"
 _API: Final = "authentication.k8s.io"
 _MANY: Final = 4
-"""From so many groups, or values of extra fields, it is asked first whether all of them are allowed."""
+"""From this many groups or values of extra fields on, the right to impersonate all of them is checked first."""
 _PATH: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def names_another(headers: Iterable[str]) -> bool:
-    """May any header, of these names, speak of another user? Asked of every request, of which hardly any has one."""
+    """True if a header may impersonate a user. Runs for every request, so it is one cheap test."""
     return _PREFIX in "\n".join(headers).lower()
 
 
 def wanted_user(headers: Sequence[tuple[str, str]]) -> User | None:
-    """Whom the headers name, as they name him; None when they name nobody. Raises BadRequest for half a user."""
+    """The user that the headers name; None without such headers. Raises BadRequest for a user without a name."""
     name = uid = ""
     groups: list[str] = []
     extra: dict[str, list[str]] = {}
@@ -63,7 +63,7 @@ def wanted_user(headers: Sequence[tuple[str, str]]) -> User | None:
         header = header.lower()
         if not header.startswith(_PREFIX):
             continue
-        value = value.encode(errors="surrogateescape").decode(errors="replace")  # bytes that are no text name nobody
+        value = value.encode(errors="surrogateescape").decode(errors="replace")  # invalid UTF-8 matches no name
         if header == _USER:
             name = name or value
         elif header == _UID:
@@ -81,7 +81,7 @@ def wanted_user(headers: Sequence[tuple[str, str]]) -> User | None:
 
 
 def impersonate(asked: Attributes, wanted: User, authorizer: Authorizer) -> User:
-    """The user that the request is, from here on. Raises Forbidden."""
+    """The user that makes the request from here on. Raises Forbidden."""
     first: Forbidden | None = None
     for mode, applies in _MODES:
         if not applies(wanted, asked.user):
@@ -96,7 +96,7 @@ def impersonate(asked: Attributes, wanted: User, authorizer: Authorizer) -> User
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """One way to be allowed to speak for another; a mode without a name is the old one."""
+    """One mode of impersonation; the legacy mode has no name."""
 
     mode: str
     asked: Attributes
@@ -152,7 +152,7 @@ class _Attempt:
 
     def _about(self, resource: str, name: str, *, group: str = "") -> Attributes:
         verb = f"impersonate:{self.mode}" if self.mode else "impersonate"
-        # The old way has users and groups in the core group, the new ones have everything in one.
+        # The legacy mode has users and groups in the core group, the other modes have everything in one group.
         return Attributes(self.asked.user, verb, group or (_API if self.mode else ""), "v1", resource, name=name)
 
     def _allows(self, asked: Attributes) -> bool:
@@ -165,7 +165,7 @@ class _Attempt:
             raise forbidden(asked, ": ".join(filter(None, (decision.evaluation_error, decision.reason))))
 
     def _judged(self, asked: Attributes) -> Attributes:
-        """A ServiceAccount's right to its own node is a right to any, since which one it is has been seen to."""
+        """A ServiceAccount needs the right to any node: that the node is its own has been checked before."""
         if self.mode != "associated-node":
             return asked
         user = replace(asked.user, extra={_NODE_KEYS: tuple(sorted(asked.user.extra))})
@@ -230,14 +230,14 @@ def _key_errors(key: str) -> field_errors.Errors:
 
 
 def _unescaped(key: str) -> str:
-    """A header's name cannot hold every key, so keys come percent-encoded; what is encoded wrongly stays as it is."""
+    """Decode the percent-encoding of a key, which lets a header's name carry it. A wrong encoding stays as it is."""
     if _BAD_ESCAPE.search(key):
         return key
     return unquote_to_bytes(key).decode(errors="replace")
 
 
 def _go_user(user: User) -> str:
-    """As %#v shows upstream's struct; what people who forgot a header have been shown for years."""
+    """Upstream's struct as Go's %#v prints it, which its message about a missing header shows."""
     groups = f"[]string{{{', '.join(map(quoted, user.groups))}}}" if user.groups else "[]string(nil)"
     listed = (f"{quoted(key)}:[]string{{{', '.join(map(quoted, user.extra[key]))}}}" for key in sorted(user.extra))
     extra = f"map[string][]string{{{', '.join(listed)}}}" if user.extra else "map[string][]string(nil)"

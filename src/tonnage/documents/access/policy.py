@@ -2,11 +2,9 @@
 
     user, namespace ──► sheet: the roles that apply, in order ──► by verb, group, resource: the grants among them
 
-A binding is found by whom it names, never by going through all. What follows for a user in a namespace is a sheet,
-worked out when it is first asked for and kept until a role or binding of that namespace, or of the cluster, changes.
-Namespaces without a binding of their own share the sheet of the cluster's scope: nothing is kept of namespaces that
-went. Rules are looked at in upstream's order, ClusterRoleBindings first, and by name, so that reasons do not change
-from one request to the next.
+Bindings are indexed by subject. A user's sheet in a namespace is computed on first use and kept until a role or binding
+of that namespace, or of the cluster, changes. Namespaces without bindings share the cluster's sheet, so nothing is kept
+for deleted namespaces. Rules apply in upstream's order, ClusterRoleBindings first, then by name: reasons are stable.
 """
 
 from __future__ import annotations
@@ -24,24 +22,24 @@ from tonnage.objects.resources import RBAC
 from tonnage.objects.users import User, service_account_user
 
 MAX_SHEETS, MAX_ANSWERS = 2_048, 256
-"""Reviews can ask about users and resources that nobody ever heard of: beyond so many, what is kept is forgotten."""
+"""Limits of the caches: reviews may ask about users and resources that do not exist."""
 _MAX_KEY_CHARS: Final = 4_096
-"""Longer names of users, groups and paths, of which a review may be full, are answered and not remembered."""
+"""Answers about longer names of users, groups and paths, which reviews may contain, are not cached."""
 _MAX_KEPT_ROLES: Final = 200_000
 """In all sheets together: a namespace's owner may bind thousands of roles to everybody."""
 _MAX_TOLD: Final = 16
-"""Roles that are not there which one answer names. Anybody may bind thousands that never were."""
+"""Missing roles that one answer names: anybody may bind thousands of them."""
 _Answer = tuple[tuple[RuleIndex | None, AccessDecision], ...]
-"""In order: the answer, and the rules that have to be asked for the object's name first, if any."""
+"""In order: the decision, and the rules that must allow the object's name first, if any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whom a binding names: a group, or a user, which an account is too."""
+    """The subject of a binding: a group, or a user; a ServiceAccount is a user too."""
 
     kind: str
     name: str
-    """As reasons show it: that of an account is `name/namespace`."""
+    """As reasons show it; for a ServiceAccount `name/namespace`."""
     user: str = ""
     group: str = ""
 
@@ -51,7 +49,7 @@ class Subject:
 
 
 def subject_of(doc: Doc, namespace: str) -> Subject:
-    """A subject of a binding in `namespace`, where accounts without one live; "" is that of a ClusterRoleBinding."""
+    """A subject of a binding. `namespace` is the binding's ("" for a ClusterRoleBinding), its accounts' default."""
     kind, name = doc.get("kind", ""), doc.get("name", "")
     if kind == "User":
         return Subject(kind, name, user=name)
@@ -66,7 +64,7 @@ def subject_of(doc: Doc, namespace: str) -> Subject:
 
 @dataclass(frozen=True, slots=True)
 class RoleRef:
-    """Which role is bound: of the binding's own namespace, or of the cluster."""
+    """The role that a binding names: of the binding's own namespace, or of the cluster."""
 
     kind: str
     name: str
@@ -92,7 +90,7 @@ class Binding:
     subjects: tuple[Subject, ...]
 
     def reason(self, position: int) -> str:
-        """Why something is allowed to the subject that stands there."""
+        """Why the subject at `position` is allowed something."""
         subject = self.subjects[position]
         kind, name = "ClusterRoleBinding", self.name
         if self.namespace:
@@ -101,7 +99,7 @@ class Binding:
 
 
 class RoleMissing(Exception):
-    """A binding names a role that is not there."""
+    """A binding names a role that does not exist."""
 
     def __init__(self, role: RoleRef) -> None:
         super().__init__(role)
@@ -114,12 +112,12 @@ class RoleMissing(Exception):
 
 
 class Sheet:
-    """What one user may do in one namespace, or with an empty one at the cluster's scope."""
+    """What one user may do in one namespace, or at the cluster's scope if the namespace is empty."""
 
     __slots__ = ("_answers", "_bindings", "denied", "missing", "roles")
 
     def __init__(self, roles: Mapping[RuleIndex, tuple[Binding, int]], missing: list[RoleMissing]) -> None:
-        """`roles`: the rules that apply, in order, each with its binding and which of its subjects the user is."""
+        """`roles`: the rules that apply, in order, with their binding and the user's position among its subjects."""
         self.roles = list(roles)
         self._bindings = list(roles.values())
         self.missing = missing
@@ -146,7 +144,7 @@ class Sheet:
         return self.denied
 
     def _answer(self, about: tuple[str, ...]) -> Iterator[tuple[RuleIndex | None, AccessDecision]]:
-        """The roles that say something about a resource or a path, up to the first that no name limits."""
+        """The roles that allow something on a resource or a path, up to the first that allows it for every name."""
         for rules, (binding, position) in zip(self.roles, self._bindings, strict=True):
             if not (rules.allows_path(*about) if len(about) == 2 else rules.allows_some(*about)):
                 continue
@@ -157,18 +155,18 @@ class Sheet:
 
 
 class AccessPolicy:
-    """The roles and bindings there are now."""
+    """The current roles and bindings."""
 
     def __init__(self) -> None:
-        self._roles: dict[tuple[str, str], RuleIndex] = {}  # (namespace, name); that of a ClusterRole is ""
+        self._roles: dict[tuple[str, str], RuleIndex] = {}  # by (namespace, name); a ClusterRole's namespace is ""
         self._bindings: dict[tuple[str, str], Binding] = {}
-        # (namespace, user, group) -> name of a binding -> which of its subjects that is, the first of several
+        # (namespace, user, group) -> name of a binding -> position of the first subject that matches
         self._by_subject: dict[tuple[str, str, str], dict[str, int]] = {}
-        self._bindings_in: Counter[str] = Counter()  # by namespace; none that has none
+        self._bindings_in: Counter[str] = Counter()  # by namespace; only namespaces with bindings
         self._sheets: dict[tuple[str, tuple[str, ...], str], Sheet] = {}
         self._kept_roles = 0
 
-    # -- what changes -------------------------------------------------------------------------------------------------
+    # -- changes -------------------------------------------------------------------------------------------------------
 
     def put_role(self, doc: Doc) -> None:
         key = _key(doc)
@@ -187,7 +185,7 @@ class AccessPolicy:
         self._bindings[key] = binding
         self._bindings_in[namespace] += 1
         for position, named in enumerate(_subject_keys(binding)):
-            if named[1] or named[2]:  # else it names nobody
+            if named[1] or named[2]:  # else the subject names nobody
                 self._by_subject.setdefault(named, {}).setdefault(name, position)
 
     def drop_binding(self, namespace: str, name: str) -> None:
@@ -205,11 +203,11 @@ class AccessPolicy:
                     del self._by_subject[key]
 
     def _forget(self, namespace: str) -> None:
-        """What follows from roles and bindings of one namespace, or of the cluster, is to be worked out anew."""
+        """Drop the sheets that depend on roles and bindings of this namespace; "" is the cluster: all sheets."""
         self._sheets = {key: sheet for key, sheet in self._sheets.items() if namespace and key[2] != namespace}
         self._kept_roles = sum(len(sheet.roles) for sheet in self._sheets.values())
 
-    # -- what is asked ------------------------------------------------------------------------------------------------
+    # -- questions ----------------------------------------------------------------------------------------------------
 
     def authorize(self, attributes: Attributes) -> AccessDecision:
         return self.sheet(attributes.user, attributes.namespace).decide(attributes)
@@ -248,7 +246,7 @@ class AccessPolicy:
         return Sheet(roles, list(missing.values()))
 
     def _bindings_of(self, user: User, scope: str) -> dict[str, int]:
-        """The bindings that name a user, by name, and the first of their subjects that does."""
+        """Names of the bindings that name the user or its groups, and the position of the first subject that does."""
         first: dict[str, int] = {}
         keys = ((scope, "", group) for group in dict.fromkeys(user.groups))
         for key in ((scope, user.name, ""), *keys):
@@ -266,7 +264,7 @@ def _subject_keys(binding: Binding) -> Iterator[tuple[str, str, str]]:
 
 
 def aggregated(errors: Sequence[RoleMissing], text: Callable[[RoleMissing], str] = str) -> str:
-    """Several errors as one, each text once: `a`, `[a, b]`. Of many the first are told, and the rest counted."""
+    """Several errors as one text without repetitions: `a`, `[a, b]`. After `_MAX_TOLD` errors the rest are counted."""
     told = list(dict.fromkeys(map(text, errors[:_MAX_TOLD])))
     if len(errors) > _MAX_TOLD:
         told.append(f"and {len(errors) - _MAX_TOLD} more")

@@ -1,6 +1,6 @@
-"""Questions about rights: what makes one legal, what it asks, and the answer. Mirrors pkg/apis/authorization.
+"""Access reviews: their validation, the attributes they ask about, and the answer. Mirrors pkg/apis/authorization.
 
-RBAC does not look at selectors. They are read all the same, so that a mistake in one shows in the answer.
+RBAC ignores selectors. They are parsed all the same, so that the answer shows mistakes in them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from tonnage.objects.users import User
 
 _RESOURCE = "spec.resourceAttributes"
 MAX_ANSWERED_CHARS = 1_500_000
-"""Of the rules that one answer lists: a user may be bound to many roles, and each may be as large as an object."""
+"""Limit on the rules that one answer lists: a user may have many roles, each as large as an object."""
 _NEEDS_VALUES, _NEEDS_NONE = ("In", "NotIn"), ("Exists", "DoesNotExist")
 
 
 def validate_review(doc: Doc, *, names_subject: bool, is_local: bool) -> Errors:
-    """What is wrong with a SelfSubjectAccessReview, a SubjectAccessReview (which `names_subject`), or a
-    LocalSubjectAccessReview (which also `is_local`: about resources of its own namespace)."""
+    """Validate a SelfSubjectAccessReview, a SubjectAccessReview (`names_subject`) or a LocalSubjectAccessReview
+    (`names_subject` and `is_local`: it may only ask about its own namespace).
+    """
     spec, meta = doc.get("spec", {}), doc.get("metadata", {})
     asked, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     errors: Errors = []
@@ -73,7 +74,7 @@ def _field_key(key: str, path: str) -> Errors:
 
 
 def _validate_requirement(requirement: Doc, path: str, validate_key: Callable[[str, str], Errors]) -> Errors:
-    """An operator that is not known is let pass: newer clients may know it."""
+    """An unknown operator is accepted: newer clients may know it."""
     key, operator, values = requirement.get("key", ""), requirement.get("operator", ""), requirement.get("values", [])
     checks: Errors = []
     if operator in _NEEDS_VALUES and not values:
@@ -88,17 +89,17 @@ def _validate_requirement(requirement: Doc, path: str, validate_key: Callable[[s
     return checks
 
 
-# -- what is asked ----------------------------------------------------------------------------------------------------
+# -- questions --------------------------------------------------------------------------------------------------------
 
 
 def subject_of_review(spec: Doc) -> User:
-    """Whom a SubjectAccessReview is about."""
+    """The user that a SubjectAccessReview is about."""
     extra = {key: tuple(values) for key, values in spec.get("extra", {}).items()}
     return User(spec.get("user", ""), spec.get("uid", ""), tuple(spec.get("groups", ())), extra)
 
 
 def attributes_of_review(user: User, spec: Doc) -> Attributes:
-    """What a legal review asks about."""
+    """The attributes that a valid review asks about."""
     asked = spec.get("resourceAttributes")
     if asked is None:
         other = spec["nonResourceAttributes"]
@@ -109,7 +110,7 @@ def attributes_of_review(user: User, spec: Doc) -> Attributes:
 
 
 def selector_problems(spec: Doc) -> list[str]:
-    """What could not be read of selectors, and was left out of the judgement."""
+    """The selectors that could not be parsed and were ignored."""
     asked = spec.get("resourceAttributes") or {}
     problems = []
     for field in ("fieldSelector", "labelSelector"):
@@ -123,7 +124,7 @@ def selector_problems(spec: Doc) -> list[str]:
 
 
 def _unreadable(selector: Doc, field: str) -> tuple[int, int]:
-    """How many parts of a selector make no sense, and how many there are."""
+    """How many requirements of a selector cannot be parsed, and how many there are."""
     if raw := selector.get("rawSelector", ""):
         kind = FieldSelector if field == "fieldSelector" else LabelSelector
         return int(_fails(lambda: kind.parse(raw))), 1
@@ -150,7 +151,6 @@ def _fails(read: Callable[[], object]) -> bool:
 
 
 def status_of(decision: AccessDecision, spec: Doc) -> Doc:
-    """A SubjectAccessReviewStatus."""
     status: Doc = {"allowed": decision.allowed}
     if decision.reason:
         status["reason"] = decision.reason
@@ -161,7 +161,7 @@ def status_of(decision: AccessDecision, spec: Doc) -> Doc:
 
 
 def rules_status(rules: Iterable[Rule], error: str = "") -> Doc:
-    """A SubjectRulesReviewStatus; it says so when there are more rules than one answer can hold."""
+    """A SubjectRulesReviewStatus; `incomplete` if there are more rules than one answer can hold."""
     resource_rules, other_rules = [], []
     chars, is_incomplete = 0, False
     for rule in rules:

@@ -1,11 +1,10 @@
-"""The rules of a role, and whether they allow what is asked. Mirrors pkg/apis/rbac/v1/evaluation_helpers.go.
+"""The rules of a role, and whether they allow a request. Mirrors pkg/apis/rbac/v1/evaluation_helpers.go.
 
 A rule is about resources or about paths. `*` stands for every verb, group or resource; `*/status` for that subresource
-of everything; a path may end in `*`. `resourceNames` limit a rule to objects of these names: what has no name (create,
-list of all) is then not allowed. `aggregated_rules` are those that a ClusterRole gathers from others, by their labels.
+of every resource; a path may end in `*`. `resourceNames` limit a rule to objects of these names, so it no longer allows
+requests without a name (create, list of all).
 
-A role may have 20,000 rules, and a rule 100,000 names. `RuleIndex` knows for every value which rules have it, so that a
-question costs a few lookups instead of a walk over all of them.
+A role may have 20,000 rules, and a rule 100,000 names: `RuleIndex` maps every value to the rules that have it.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ ALL = "*"
 GROUP, RESOURCE, NAME, VERB, URL = range(5)
 """The sides of a rule, as `RuleIndex` numbers them."""
 UNNAMED: Final = None
-"""Where names stand: all objects, whatever their names."""
+"""In place of a name: all objects, whatever their names."""
 _FEW: Final = 8
-"""Up to so many positions a walk is as fast as a set, and smaller."""
+"""Up to this many positions a tuple is searched as fast as a set, and is smaller."""
 Positions = Collection[int]
 _Postings = Mapping[str | None, Positions]
 _in_order = msgspec.json.Encoder(order="deterministic")
@@ -38,7 +37,7 @@ class Rule(
     gc=False,
     rename={"api_groups": "apiGroups", "resource_names": "resourceNames", "non_resource_urls": "nonResourceURLs"},
 ):
-    """A PolicyRule."""
+    """A PolicyRule of RBAC."""
 
     verbs: tuple[str, ...] = ()
     api_groups: tuple[str, ...] = ()
@@ -47,7 +46,7 @@ class Rule(
     non_resource_urls: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """`{APIGroups:["apps"], Resources:["deployments"], Verbs:["get"]}`: as refusals tell of it."""
+        """`{APIGroups:["apps"], Resources:["deployments"], Verbs:["get"]}`, as refusals show it."""
         told = {
             "APIGroups": self.api_groups,
             "Resources": self.resources,
@@ -62,18 +61,18 @@ Rules = tuple[Rule, ...]
 
 
 def rules_of(role: Doc) -> Rules:
-    """The rules of a Role or a ClusterRole, each once: a second copy of a rule says nothing."""
+    """The rules of a Role or a ClusterRole without duplicates."""
     return tuple(dict.fromkeys(msgspec.convert(role.get("rules") or (), tuple[Rule, ...])))
 
 
 def document_of(rule: Rule) -> Doc:
-    """A rule as roles have it; what is empty is left out."""
+    """A rule as JSON; empty fields are left out."""
     doc: Doc = msgspec.json.decode(msgspec.json.encode(rule))
     return doc
 
 
 class RuleIndex:
-    """The rules of one role, and for each verb, group, resource, name and path the positions of rules that have it."""
+    """The rules of one role, and for every verb, group, resource, name and path the positions of its rules."""
 
     __slots__ = ("_postings", "_prefix_lengths", "rules")
 
@@ -83,11 +82,11 @@ class RuleIndex:
         self._prefix_lengths: tuple[int, ...] = ()
 
     def allows(self, verb: str, group: str, resource: str, name: str | None = UNNAMED) -> bool:
-        """Do the rules allow this on the object of that name; by default on all, whatever their names?"""
+        """True if the rules allow the verb on the object of this name; by default on objects of every name."""
         return self._is_any({NAME: name, **_about(verb, group, resource)})
 
     def allows_some(self, verb: str, group: str, resource: str) -> bool:
-        """Do the rules allow this on any object, if only on those of certain names?"""
+        """True if the rules allow the verb on at least one object, if only on certain names."""
         return self._is_any(_about(verb, group, resource))
 
     def allows_path(self, verb: str, path: str) -> bool:
@@ -107,16 +106,16 @@ class RuleIndex:
         )
 
     def having(self, side: int, value: str | None) -> list[Positions]:
-        """Where the rules stand that have a value on that side, in so many words or by a wildcard."""
+        """Positions of the rules that have the value on this side, literally or by a wildcard."""
         postings = self.postings()[side]
         return [postings[spelled] for spelled in self._spellings(side, value) if spelled in postings]
 
     def has_all(self, side: int, position: int) -> bool:
-        """Has one rule every value there is on that side?"""
+        """True if the rule at `position` has a wildcard on this side."""
         return side != URL and position in self.postings()[side].get(UNNAMED if side == NAME else ALL, ())
 
     def _spellings(self, side: int, value: str | None) -> Iterable[str | None]:
-        """How a rule may spell a value that it has; `pods/status` for example as that, as `*/status` or as `*`."""
+        """How a rule may spell a value: `pods/status`, for example, as `pods/status`, `*/status` or `*`."""
         if side == NAME or value is None:
             return dict.fromkeys((value, UNNAMED))
         if side == URL:
@@ -126,7 +125,7 @@ class RuleIndex:
         return dict.fromkeys((value, ALL, f"{ALL}/{subresource}") if is_subresource else (value, ALL))
 
     def postings(self) -> tuple[_Postings, ...]:
-        """By side. Rules without names stand at UNNAMED; a path's last asterisks are one, for `/a**` means `/a*`."""
+        """Positions by side and value. Rules without names stand at UNNAMED; a path's trailing asterisks become one."""
         if not self._postings:
             urls = [
                 [url.rstrip(ALL) + ALL if url.endswith(ALL) else url for url in rule.non_resource_urls]
@@ -144,7 +143,7 @@ class RuleIndex:
 
 
 def _about(verb: str, group: str, resource: str) -> dict[int, str | None]:
-    return {RESOURCE: resource, GROUP: group, VERB: verb}  # what most roles do not have comes first
+    return {RESOURCE: resource, GROUP: group, VERB: verb}  # fewest matches first
 
 
 def _posted(values_of_rules: Iterable[Iterable[str | None]]) -> _Postings:
@@ -156,7 +155,7 @@ def _posted(values_of_rules: Iterable[Iterable[str | None]]) -> _Postings:
 
 
 def aggregated_rules(role: Doc, others: Iterable[Doc]) -> list[Doc]:
-    """The rules of every ClusterRole that the role's selectors select, each once, in the order of their names."""
+    """The rules of every ClusterRole that the role's selectors select, by name and without duplicates."""
     by_name = sorted(others, key=lambda other: str(other["metadata"]["name"]))
     rules: dict[bytes, Doc] = {}
     for selector in map(_selector, role.get("aggregationRule", {}).get("clusterRoleSelectors", ())):
@@ -174,5 +173,5 @@ def _selector(doc: Doc) -> LabelSelector | None:
     try:
         selector.matches({})
     except InvalidSelector:
-        return None  # stored before its values were checked
+        return None  # stored before its values were validated
     return selector

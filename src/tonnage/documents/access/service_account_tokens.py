@@ -1,20 +1,18 @@
-"""What a ServiceAccount's token says, and whether it still holds. Signatures are not made here.
+"""The claims of a ServiceAccount's token, and whether they still hold. Signatures are made elsewhere.
 
     {"iss": …, "sub": "system:serviceaccount:shop:db", "aud": [for whom], "iat", "nbf", "exp", "jti",
      "kubernetes.io": {"namespace", "serviceaccount": {name, uid}, "pod" | "secret" | "node": {name, uid}}}
 
-A token is good while its time lasts and while the account, and the object it is bound to, are still those it was made
-for: they are looked up each time, by name and uid. Mirrors pkg/serviceaccount/claims.go, but for the minute that
-upstream gives: there is one server and one clock, so a token ends when it says, and one from "the future" was issued
-before the clock was set back.
+A token is valid until it expires, and while its account and the object it is bound to exist under the same uid: both
+are looked up every time. Mirrors pkg/serviceaccount/claims.go without its minute of leeway: there is one server and one
+clock, so a token ends at `exp`, and a token from "the future" was issued before the clock was set back.
 
-The older tokens live in Secrets, and have no end of their own (pkg/serviceaccount/legacy.go, the tokens controller):
+Legacy tokens live in Secrets and never expire (pkg/serviceaccount/legacy.go, the tokens controller). They are valid
+while their Secret holds them and their account exists:
 
     Secret of type kubernetes.io/service-account-token
       metadata.annotations   kubernetes.io/service-account.name (and .uid, once it is filled in)
       data                   token, ca.crt, namespace
-
-Such a token is good while its Secret holds it and its account is there.
 """
 
 from __future__ import annotations
@@ -37,14 +35,14 @@ MIN_SECONDS: Final = 600
 MAX_SECONDS: Final = 1 << 32
 DEFAULT_SECONDS: Final = 3600
 WARN_ONLY_SECONDS: Final = 3607
-"""What kubelets and injected volumes ask for. Upstream lets such a token of a pod live a year, and warns after this."""
+"""What kubelets and injected volumes ask for. Upstream gives such a pod token a year, and warns after this time."""
 EXTENDED_SECONDS: Final = 365 * 24 * 3600
 _LEEWAY: Final = timedelta(minutes=1)
 _EXTRA: Final = "authentication.kubernetes.io/"
 ACCOUNTS: Final = BY_PLURAL["", "serviceaccounts"]
 _PODS, _SECRETS, _NODES = BY_PLURAL["", "pods"], BY_PLURAL["", "secrets"], BY_PLURAL["", "nodes"]
 Find = Callable[[Resource, str, str], Doc | None]
-"""(resource, namespace, name) -> the metadata of the object as it is now; None when there is none."""
+"""(resource, namespace, name) -> the metadata of the current object; None if it does not exist."""
 ISSUER: Final = "kubernetes/serviceaccount"
 SECRET_TYPE: Final = "kubernetes.io/service-account-token"
 NAME_ANNOTATION: Final = "kubernetes.io/service-account.name"
@@ -53,18 +51,18 @@ _PREFIX: Final = "kubernetes.io/serviceaccount/"
 
 
 class InvalidToken(Exception):
-    """Why a token proves nothing, in upstream's words."""
+    """Why a token is not valid, in upstream's words."""
 
 
 class BoundObject(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One object, and which one of its name."""
+    """The object that a token is bound to."""
 
     name: str = ""
     uid: str = ""
 
 
 class Kubernetes(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The claims that are Kubernetes' own, in upstream's order."""
+    """The claim `kubernetes.io`, its fields in upstream's order."""
 
     namespace: str = ""
     node: BoundObject | None = None
@@ -75,7 +73,7 @@ class Kubernetes(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Everything that a token says, in the order of its letters as upstream writes it."""
+    """All claims of a token, in alphabetical order as upstream writes them."""
 
     aud: tuple[str, ...] | str = ()
     exp: int | float | None = None
@@ -102,7 +100,7 @@ def claims_of(
     jti: str,
     warn_after_s: int = 0,
 ) -> Claims:
-    """What a new token of an account says. `account` is its metadata, `bound` names the pod, secret or node."""
+    """The claims of a new token. `account` is the ServiceAccount's metadata, `bound` names the pod, secret or node."""
     at = int(now.timestamp())
     return Claims(
         aud=tuple(audiences),
@@ -122,7 +120,7 @@ def claims_of(
 
 
 def user_of(claims: Claims, now: datetime, find: Find) -> User:
-    """Whose token it is, if it still is anybody's. Raises InvalidToken."""
+    """The user of a token. Raises InvalidToken if the token is no longer valid."""
     check_time(claims, now)
     said = claims.kubernetes
     account = find(ACCOUNTS, said.namespace, said.serviceaccount.name)
@@ -151,7 +149,7 @@ def user_of(claims: Claims, now: datetime, find: Find) -> User:
 
 
 def check_time(claims: Claims, now: datetime) -> None:
-    """Raises InvalidToken for a token that is not good yet, or no more."""
+    """Raises InvalidToken for a token that is not valid yet, or has expired."""
     at = now.timestamp()
     latest = at + MOST_SET_BACK.total_seconds()
     if claims.nbf is not None and latest < claims.nbf:
@@ -163,7 +161,7 @@ def check_time(claims: Claims, now: datetime) -> None:
 
 
 def _is_gone(meta: Doc, now: datetime) -> bool:
-    """An object may be on its way out for long; what it is doing until its time has come may need its token."""
+    """True once the deletion time has passed. Until then a pod that is being deleted may still need its token."""
     at = meta.get("deletionTimestamp")
     return at is not None and parse_rfc3339(at) < now - _LEEWAY
 
@@ -184,7 +182,7 @@ def _extra(claims: Claims) -> dict[str, tuple[str, ...]]:
 
 
 class LegacyClaims(msgspec.Struct, frozen=True):
-    """What such a token says."""
+    """The claims of a legacy token."""
 
     iss: str = ""
     namespace: str = msgspec.field(name=f"{_PREFIX}namespace", default="")
@@ -195,14 +193,14 @@ class LegacyClaims(msgspec.Struct, frozen=True):
 
 
 def legacy_claims_of(account: Doc, secret: str) -> LegacyClaims:
-    """What a new token of an account says, in a Secret; `account` is its metadata."""
+    """The claims of a new legacy token for the Secret named `secret`; `account` is the ServiceAccount's metadata."""
     namespace, name = account["namespace"], account["name"]
     user = service_account_user(namespace, name)
     return LegacyClaims(ISSUER, namespace, secret, name, account["uid"], user.name)
 
 
 def legacy_user_of(claims: LegacyClaims, token: bytes, secret: Doc | None, account: Doc | None) -> User:
-    """Whose token it is. `secret` and `account` are those it names, as they are now. Raises InvalidToken."""
+    """The user of a legacy token. `secret` and `account` are the current objects that it names. Raises InvalidToken."""
     if not (claims.namespace and claims.secret and claims.account and claims.account_uid):
         raise InvalidToken("invalid bearer token")
     if split_service_account(claims.sub) != (claims.namespace, claims.account):
@@ -222,7 +220,7 @@ def legacy_user_of(claims: LegacyClaims, token: bytes, secret: Doc | None, accou
 
 
 def is_of_account(secret: Doc, account: Doc | None) -> bool:
-    """Is this the Secret of an account that is there? One that is not, nobody will ever need."""
+    """True if the Secret belongs to this existing account. Nobody needs the Secret of a deleted account."""
     annotations = secret["metadata"].get("annotations", {})
     if account is None or annotations.get(NAME_ANNOTATION) != account["metadata"]["name"]:
         return False
@@ -230,7 +228,7 @@ def is_of_account(secret: Doc, account: Doc | None) -> bool:
 
 
 def filled(secret: Doc, account: Doc, ca_pem: bytes, sign: Callable[[LegacyClaims], str]) -> Doc:
-    """A Secret with everything in it that belongs there; a token that is there stays."""
+    """The Secret with token, ca.crt and namespace filled in; an existing token stays."""
     meta, owner = secret["metadata"], account["metadata"]
     data = {
         **secret.get("data", {}),

@@ -1,11 +1,11 @@
-"""Laying an applied configuration over a live document, and judging beforehand whether it fits the schema.
+"""Merging an applied configuration into a live document, and checking beforehand that it fits the schema.
 
 `merge` removes nothing: where both sides set a leaf the configuration wins, maps and structs merge entry by entry, list
-items by their name. Items stand where the configuration puts them, and those it does not mention keep their place among
-the live ones as well as can be, in the order of upstream's structured-merge-diff.
+items by name. Items stand in the configuration's order; other live items keep their place among them as well as
+possible, in the order of upstream's structured-merge-diff.
 
-A configuration arrives as the client wrote it, before any decoding, so `misfit` is where an unknown field, a wrong type
-or a repeated list item is noticed; the words are upstream's. Nulls are legal and kept: the field is set, to nothing.
+`misfit` checks the configuration as the client wrote it for unknown fields, wrong types and repeated list items, in
+upstream's words. Nulls are legal and kept: the field is set, to nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tonnage.objects.field_errors import MAX_ERRORS_TOLD, MAX_TOLD_BYTES
 
 
 def merge(struct: Struct, live: Doc, config: Doc) -> Doc:
-    """The live document with all that the configuration sets. Shares what it can with both; changes neither."""
+    """The live document with all fields that the configuration sets. Shares containers with both; changes neither."""
     merged: Doc = _merge(shape_of(struct), live, config)
     return merged
 
@@ -40,9 +40,10 @@ def _merge(shape: Shape, old: Any, new: Any) -> Any:
 
 
 def _merge_items(shape: ListShape, old: list[Any], new: list[Any]) -> list[Any]:
-    """Walk both lists at once, as mergingWalker.visitListItems does. What both have follows the new order; what is only
-    old stays before what followed it. `due` is the next shared item in the new order: other shared old items are passed
-    over.
+    """Walk both lists at once, as mergingWalker.visitListItems does.
+
+    Shared items follow the new order; an item that is only in `old` stays before the item that followed it. `due` is
+    the next shared item in the new order; other shared items of `old` are skipped.
     """
     theirs, ours = [shape.step(item) for item in old], [shape.step(item) for item in new]
     wanted = dict(zip(ours, new, strict=True))
@@ -55,7 +56,7 @@ def _merge_items(shape: ListShape, old: list[Any], new: list[Any]) -> list[Any]:
     def take(step: str) -> None:
         taken.add(step)
         group = known.get(step, [None])
-        # Several live items of one name cannot be merged with: the new one replaces them.
+        # Several live items of one name cannot be merged: the new item replaces them.
         merged.append(_merge(shape.item, group[0] if len(group) == 1 else None, wanted[step]))
 
     left = right = 0
@@ -89,11 +90,11 @@ _TYPES: dict[str, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), "nu
 _SCALARS = {"string": "string", "bytes": "string", "bool": "boolean"} | dict.fromkeys(
     ("int32", "int64", "number"), "numeric"
 )
-"""The scalars upstream declares a type for; of the others it asks only that they are scalars."""
+"""The scalars that upstream declares a type for; any scalar fits the others."""
 
 
 def misfit(struct: Struct, config: Doc) -> str:
-    """What is wrong with an applied configuration, in upstream's words; empty when it fits."""
+    """What is wrong with an applied configuration, in upstream's words; empty if it fits."""
     found: list[str] = []
     told_bytes = 0
     for where, text in _misfits(struct, config, ()):

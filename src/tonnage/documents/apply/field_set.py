@@ -1,13 +1,13 @@
-"""A set of field paths, kept in the very form the wire knows: the FieldsV1 tree of `metadata.managedFields`.
+"""A set of field paths, kept in the form of the wire: the FieldsV1 tree of `metadata.managedFields`.
 
     {"f:spec": {"f:replicas": {}, "f:containers": {'k:{"name":"web"}': {".": {}, "f:image": {}}}}}
 
-Each key is one step of a path: `f:name` a field or map entry, `k:{…}` the list item with these keys, `v:…` the set item
-with this value, `i:3` a position. A node is itself in the set when it has nothing below it or when it says so with ".";
-the root never is. Using the wire's tree means that reading and writing ownership costs nothing; every write does both.
+A key is one step of a path: `f:name` a field or map entry, `k:{…}` the list item with these keys, `v:…` the set item
+with this value, `i:3` a position. A node is a member of the set if it has nothing below it or has the key "."; the root
+never is. Every write reads and writes ownership: in the wire's form both cost nothing.
 
-Trees are never changed once made, so sets, documents and copies share them freely; and every key is in its canonical
-spelling (`from_fields_v1` sees to it), so two steps are equal when their texts are.
+Trees never change, so sets, documents and copies share them. Every key is in canonical spelling (`from_fields_v1`
+ensures it), so two steps are equal if their texts are.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Path = tuple[str, ...]
 
 
 class FieldSet:
-    """A set of paths. Every operation gives a new set and leaves its operands alone."""
+    """A set of paths. Every operation returns a new set and leaves its operands unchanged."""
 
     __slots__ = ("tree",)
 
@@ -47,11 +47,11 @@ class FieldSet:
 
     @classmethod
     def from_fields_v1(cls, fields: Any) -> FieldSet:
-        """Read a client's FieldsV1. Raises ValueError when it is none; steps of an unknown sort are dropped."""
+        """Read a client's FieldsV1; steps of an unknown sort are dropped. Raises ValueError if it is not FieldsV1."""
         return cls(_read(fields, root=True))
 
     def to_fields_v1(self) -> Tree:
-        """The tree in the order upstream writes it: what a node says of itself, then its steps. Not to be changed."""
+        """The tree in upstream's order: "." first, then the steps. Not to be changed."""
         return _in_order(self.tree)
 
     @property
@@ -60,8 +60,7 @@ class FieldSet:
 
     @classmethod
     def union_of(cls, sets: Iterable[FieldSet]) -> FieldSet:
-        """The paths in any of them: work in proportion to all of them, where one `union` after another copies the sum
-        again for each."""
+        """The paths in any of the sets, in linear time: repeated `union` would copy the growing sum every time."""
         trees = [each.tree for each in sets if each.tree]
         return cls(_union_of(trees)) if trees else cls()
 
@@ -71,7 +70,7 @@ class FieldSet:
         return FieldSet(_union(self.tree, other.tree)) if self.tree else other
 
     def difference(self, other: FieldSet) -> FieldSet:
-        """The paths that are not in `other`. A path is not removed because a path above it is."""
+        """The paths that are not in `other`. A path below a path of `other` stays."""
         rest = _difference_below(self.tree, other.tree)
         return self if rest is self.tree else FieldSet(rest)
 
@@ -83,7 +82,7 @@ class FieldSet:
         return FieldSet(_intersection_below(self.tree, other.tree))
 
     def paths(self) -> Iterator[Path]:
-        """Every path in upstream's order: the members of a node first, sorted, then what lies below each of them."""
+        """Every path in upstream's order: a node's members first, sorted, then the paths below each member."""
         yield from _paths(self.tree, ())
 
     def __contains__(self, path: Path) -> bool:
@@ -111,7 +110,7 @@ def _is_member(node: Tree) -> bool:
 
 
 def _plain(node: Tree) -> Tree:
-    """A member that lost all below it is written {}, without the dot."""
+    """A member with nothing left below it is written {}, without the dot."""
     return {} if len(node) == 1 and "." in node else node
 
 
@@ -140,7 +139,7 @@ def _union_of(trees: list[Tree]) -> Tree:
 
 def _difference_below(left: Tree, right: Tree) -> Tree:
     rest = left
-    # The shorter side is walked: a change of many fields meets many owners of few.
+    # The shorter side is walked: a change of many fields meets many owners of few fields.
     for step in right if len(right) <= len(left) else list(left):
         if step != "." and step in left and step in right:
             kept = _difference(left[step], right[step])
@@ -202,13 +201,13 @@ def _paths(tree: Tree, above: Path) -> Iterator[Path]:
 
 
 class OrderedTree(dict[str, Tree]):
-    """A tree with sorted keys at every depth, marked as such: one that many documents share is sorted once."""
+    """A tree with sorted keys at every depth. The type marks it, so a tree that documents share is sorted once."""
 
     __slots__ = ()
 
 
 def _in_order(tree: Tree) -> Tree:
-    """The same tree with sorted keys, at every depth; the very tree where it is in order, as stored ones are."""
+    """The same tree with sorted keys at every depth; an OrderedTree is returned as it is."""
     if type(tree) is OrderedTree:
         return tree
     steps = sorted(tree, key=_order)
@@ -219,7 +218,7 @@ def _in_order(tree: Tree) -> Tree:
 
 
 _CACHED_LENGTH = 256
-"""Longer steps are worked out each time: a cache of them would be as large as its clients like."""
+"""Longer steps are not cached: clients choose their length, and with it the size of the cache."""
 
 
 def _cached(function: Callable[[str], T]) -> Callable[[str], T]:
@@ -253,7 +252,7 @@ _HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
 def json_text(scalar: str | int | float | bool | None) -> str:
-    """A scalar as Go writes it into JSON: text as it is but for quotes, control characters and the three of HTML."""
+    """A scalar as Go writes it into JSON: quotes, control characters, `<`, `>` and `&` are escaped."""
     if isinstance(scalar, str) and len(scalar) > _CACHED_LENGTH:
         return _json_text.__wrapped__(scalar)
     return _json_text(scalar)
@@ -266,7 +265,7 @@ def _json_text(scalar: str | int | float | bool | None) -> str:
 
 @_cached
 def _canonical(step: str) -> str | None:
-    """A client's step in our spelling, None when it is of a sort nobody knows. Raises ValueError."""
+    """A client's step in canonical spelling; None if its sort is unknown. Raises ValueError."""
     if len(step) < 2:
         raise ValueError(f"key must be 2 characters long: {step}")
     if step[1] != ":":

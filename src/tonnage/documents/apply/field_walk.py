@@ -1,15 +1,14 @@
-"""Walking documents by their schema: which fields one sets, how two differ, what is left without some fields.
+"""Walking documents by their schema: which fields a document sets, how two differ, what is left without some fields.
 
-These are the questions server-side apply asks, answered in the tree of FieldsV1 (see `field_set`) by the rules of
-upstream's structured-merge-diff: a scalar, and whatever the schema calls atomic, is one field; list items are named by
-their keys or their value; maps and structs are walked into. A schema is compiled once into `Shape`s.
+Server-side apply needs these answers. They are FieldsV1 trees (see `field_set`), by the rules of upstream's
+structured-merge-diff: a scalar, and whatever the schema calls atomic, is one field; list items are named by their keys
+or their value; maps and structs are walked into. A schema is compiled once into `Shape`s.
 
-One Go habit shows through. A Go server holds structs, so a required field and a nested struct that is no pointer are
-there even in an object that does not mention them; gaining content, they are modified inside and not added themselves.
-The schema says which these are: required ones, and those with the word `always`.
+One Go habit shows. A Go server holds structs, so required fields, and fields that the schema marks `always`, exist even
+in an object that does not mention them: when they get content they are modified inside, and not added themselves.
 
-Documents are expected to fit their schema. The one thing that may still go wrong is a list item without any of the keys
-that name it: `UnnamedItem`.
+Documents are expected to fit their schema. One thing can still go wrong: a list item without any of the keys that name
+it raises `UnnamedItem`.
 """
 
 from __future__ import annotations
@@ -22,39 +21,39 @@ from tonnage.documents.schema import Field, ListOf, MapOf, Scalar, Struct, Type
 from tonnage.objects.document import Doc
 
 ABSENT: Any = object()
-"""A field that is not there at all, as opposed to one that is null."""
+"""A field that is not set, as opposed to a null field."""
 
 
 class UnnamedItem(ValueError):
-    """A list item that cannot be told from its neighbours; the text is upstream's."""
+    """A list item has none of the keys that name it; the text is upstream's."""
 
 
 class Shape:
-    """How one type of value is walked. This base is a leaf: one field, whatever is inside."""
+    """How one type of value is walked. This base class is a leaf: one field, whatever is inside."""
 
     __slots__ = ()
 
     def leaves(self, value: Any) -> Tree | None:
-        """The node of what `value` sets: its leaves and items. None when it sets nothing."""
+        """The node with the leaves and items that `value` sets; None if it sets nothing."""
         return {}
 
     def whole(self, value: Any) -> Tree:
-        """The node of a value that came or went as a whole: its leaves, items and every container on the way."""
+        """The node of a value that was added or removed as a whole: its leaves, items and every container between."""
         return {}
 
     def compare(self, old: Any, new: Any, added: Tree, modified: Tree, removed: Tree) -> None:
-        """Enter into the three trees what differs inside two values that are not equal. A leaf has no inside."""
+        """Record in the three trees the differences inside two unequal values. A leaf has no inside."""
 
     def remove(self, value: Any, tree: Tree) -> Any:
-        """`value` without the items in the tree; None when nothing is left of it."""
+        """`value` without the items in the tree; None if nothing is left."""
         return value
 
     def named(self, tree: Tree) -> Tree:
-        """The tree with every struct field it leads through made a member."""
+        """The tree with every struct field on its paths made a member."""
         return tree
 
     def enters(self, old: Any, new: Any) -> bool:
-        """Have both values an inside that can be compared and merged? Of a declared type they have."""
+        """True if the inside of both values can be compared and merged, as it can for every declared type."""
         return True
 
 
@@ -62,12 +61,13 @@ LEAF = Shape()
 
 
 Entry = tuple[str, Shape, Any]
-"""The FieldsV1 step of a name, the shape of its value, and what stands in for a value that is not there: ABSENT, or the
-empty value a Go server would have."""
+"""The FieldsV1 step of a name, the shape of its value, and the substitute for a value that is not set: ABSENT, or the
+empty value a Go server would have.
+"""
 
 
 class Declared(dict[str, Entry]):
-    """The fields of a struct. Names that are not declared are leaves, or of the shape `others`, as in maps."""
+    """The fields of a struct. Undeclared names have the shape `others`: by default leaves, in a map its values."""
 
     others: Shape = LEAF
 
@@ -76,7 +76,7 @@ class Declared(dict[str, Entry]):
 
 
 class Entries(Shape):
-    """Named values: a struct, whose fields its compiler fills in, or a map, whose entries are items of their own."""
+    """Named values: a struct, whose compiler adds the fields, or a map, whose entries are items of their own."""
 
     __slots__ = ("fields",)
 
@@ -152,7 +152,7 @@ class Entries(Shape):
 
 
 def _descend(step: str, shape: Shape, before: Any, after: Any, added: Tree, modified: Tree, removed: Tree) -> None:
-    # Null against empty is a change of the field itself, and so is another type where none is declared.
+    # A change between null and empty modifies the field itself, and so does a change of type where none is declared.
     if shape is LEAF or not (before or after) or not shape.enters(before, after):
         modified[step] = {}
         return
@@ -164,7 +164,7 @@ def _descend(step: str, shape: Shape, before: Any, after: Any, added: Tree, modi
 
 
 class _Deduced(Entries):
-    """A value that no schema describes: a map is entered, anything else is a leaf."""
+    """A value without a schema: a map is walked into, anything else is a leaf."""
 
     __slots__ = ()
 
@@ -196,10 +196,9 @@ class ListShape(Shape):
     def __init__(self, item: Shape, keys: tuple[tuple[str, Any], ...]) -> None:
         self.item = item
         self.keys = keys
-        """(key, value when absent), sorted by key as their step is spelled."""
+        """(key, value if absent), sorted by key as the step is spelled."""
 
     def step(self, item: Any) -> str:
-        """The FieldsV1 step of one item. Raises UnnamedItem."""
         if not self.keys:
             return f"v:{json_text(item)}"
         parts = []
@@ -244,7 +243,7 @@ class ListShape(Shape):
                 continue
             if len(earlier) > 1 and len(group) > 1:
                 modified[step] = {}
-            elif len(earlier) > 1:  # a field shared by several items became an item
+            elif len(earlier) > 1:  # several items of this name became one
                 added[step], removed[step] = self.item.whole(group[0]), {}
             elif len(group) > 1:
                 added[step] = {}
@@ -275,16 +274,16 @@ class ListShape(Shape):
 DEDUCED = _Deduced()
 
 
-# Weak: the schemas of custom resources come and go.
+# Weak: the schemas of custom resources are replaced.
 _shapes: WeakKeyDictionary[Struct, Entries] = WeakKeyDictionary()
 _list_shapes: WeakKeyDictionary[ListOf, Shape] = WeakKeyDictionary()
 
 
 def shape_of(struct: Struct) -> Entries:
-    """The compiled form of a struct; made on first use and kept."""
+    """The compiled form of a struct, made on first use and kept."""
     shape = _shapes.get(struct)
     if shape is None:
-        shape = _shapes[struct] = Entries()  # entered before its fields, which may lead back to it
+        shape = _shapes[struct] = Entries()  # before its fields, which may contain it
         for name, field in struct.fields.items():
             is_of_kind = struct.is_kind and name in ("metadata", "spec", "status")
             is_there = field.required or field.is_always_there or is_of_kind
@@ -308,7 +307,7 @@ def _shape(kind: Type) -> Shape:
 
 
 def list_shape(kind: ListOf) -> Shape:
-    """A `ListShape` for a list merged item by item, a leaf for any other."""
+    """A `ListShape` for a list merged item by item, a leaf for any other list."""
     shape = _list_shapes.get(kind)
     if shape is None:
         fields = kind.item.fields if isinstance(kind.item, Struct) else {}
@@ -318,7 +317,7 @@ def list_shape(kind: ListOf) -> Shape:
 
 
 def _key_default(field: Field) -> Any:
-    """What names an item that leaves the key out. A required key is never null in Go but empty."""
+    """The value of a key that an item leaves out. In Go a required key is never null but empty."""
     if field.default is not None:
         return field.default
     return _empty(field.type) if field.required else ABSENT
@@ -331,7 +330,7 @@ def _empty(kind: Type) -> Any:
 
 
 class FieldChanges(NamedTuple):
-    """How a document became another. No path is in two of the sets."""
+    """The changes from one document to another. No path is in two of the sets."""
 
     added: FieldSet
     modified: FieldSet
@@ -344,7 +343,7 @@ def field_set_of(struct: Struct, doc: Doc) -> FieldSet:
 
 
 def compare(struct: Struct, old: Doc, new: Doc) -> FieldChanges:
-    """What was added, modified and removed between two documents, whatever the order of items. Raises UnnamedItem."""
+    """The fields added, modified and removed between two documents, whatever the order of items. Raises UnnamedItem."""
     added: Tree = {}
     modified: Tree = {}
     removed: Tree = {}
@@ -353,11 +352,11 @@ def compare(struct: Struct, old: Doc, new: Doc) -> FieldChanges:
 
 
 def remove_items(struct: Struct, doc: Doc, fields: FieldSet) -> Doc:
-    """A document without these fields and items. A container that loses all it held is left behind as null."""
+    """A document without these fields and items. A container that loses everything stays as null."""
     kept: Doc = shape_of(struct).remove(doc, fields.tree) or {}
     return kept
 
 
 def with_named_fields(struct: Struct, fields: FieldSet) -> FieldSet:
-    """The set with every struct field it passes through added, so that differences can take those away too."""
+    """The set with every struct field on its paths added, so that `difference` can remove these fields too."""
     return FieldSet(shape_of(struct).named(fields.tree))

@@ -1,12 +1,11 @@
-"""Who owns which field: the entries of `metadata.managedFields`, kept true on every write.
+"""Who owns which field: the entries of `metadata.managedFields`, updated by every write.
 
 An entry belongs to a manager, an operation (Apply or Update), an API version and a subresource, and lists the fields
-that manager set last. After a write, its manager owns all it changed, nobody else owns any of that, and nobody owns
-what is gone. This is upstream's chain of field managers as one pass; `server_side_apply` builds on it.
+that manager set last. After a write its manager owns every field it changed, no other manager owns these, and nobody
+owns removed fields. This is upstream's chain of field managers as one pass; `server_side_apply` builds on it.
 
-Every write runs `track_update`, so it is made to be cheap: the fields of an entry are used as they are stored
-(`field_set`), and a create is the difference from an empty object. The trees in entries are shared between documents
-and never changed.
+Every write runs `track_update`, so it is cheap: fields are used as they are stored (`field_set`), and a create is the
+difference from an empty object. Documents share the trees in entries, which never change.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from tonnage.objects.resources import Resource
 
 NOTHING = FieldSet()
 MAX_UPDATE_MANAGERS = 10
-"""Beyond so many Update entries the oldest are folded into one, as upstream does (DefaultMaxUpdateManagers)."""
+"""Of more Update entries than this, the oldest are merged into one (upstream's DefaultMaxUpdateManagers)."""
 OLD_CHANGES = "ancient-changes"
 _SET_BY_SERVER = "name namespace creationTimestamp selfLink uid clusterName generation managedFields resourceVersion"
 NEVER_OWNED = FieldSet.of(
@@ -40,7 +39,7 @@ _RESET_BY_STATUS: dict[str, tuple[tuple[str, ...], ...]] = {
 
 
 class FieldOwner(NamedTuple):
-    """What tells entries apart. An applier is the same one in every version, so its `version` is empty."""
+    """The identity of an entry. An applier is the same in every version, so its `version` is empty."""
 
     manager: str
     operation: str
@@ -50,7 +49,7 @@ class FieldOwner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """What one owner owns, in which version it said so, and when its set last changed (empty: never recorded)."""
+    """The fields of one owner, the version it used, and when its fields last changed (empty: never recorded)."""
 
     fields: FieldSet
     api_version: str
@@ -69,7 +68,7 @@ def applier(manager: str, subresource: str = "") -> FieldOwner:
 
 
 def reset_fields_of(resource: Resource, subresource: str = "") -> FieldSet:
-    """What an endpoint does not write, hence what a manager using it never owns: upstream's GetResetFields."""
+    """The fields that an endpoint does not write, so that its managers never own them: upstream's GetResetFields."""
     if isinstance(resource, ShapedResource) and subresource == "status":
         return _RESET_BY_CUSTOM_STATUS
     return _reset_fields("status" in resource.subresources, resource.qualified, subresource)
@@ -98,10 +97,10 @@ def track_update(
 ) -> None:
     """Write into `new` who owns what after a create (`old` is None), an update or a patch by this manager.
 
-    `new` may bring valid managedFields of its own, unless it is written through a subresource; `[{}]` or `[]` forgets
-    all owners, and an object without any is not tracked again until something is applied to it. `now` is RFC 3339 in
-    whole seconds. `api_versions`: those in which the object has the same fields. An object whose fields cannot be named
-    is left without owners.
+    `new` may bring valid managedFields of its own, unless it is written through a subresource. `[{}]` or `[]` forgets
+    all owners, and an object without owners is not tracked again until something is applied to it. `now` is RFC 3339 in
+    whole seconds. `api_versions`: the versions in which the object has the same fields. An object whose list items
+    cannot be named gets no owners.
     """
     metadata = new.setdefault("metadata", {})
     managed = starting_point(
@@ -137,7 +136,7 @@ def record_update(
     reset_fields: FieldSet,
     api_versions: Collection[str] = (),
 ) -> None:
-    """Give `owner` what differs between the documents, and take that from all others. Raises UnnamedItem."""
+    """Give `owner` the differences between the documents, and take them from all others. Raises UnnamedItem."""
     difference = compare(struct, old, new)
     changed = difference.added.union(difference.modified).without(reset_fields).difference(NEVER_OWNED)
     removed = difference.removed.without(reset_fields)
@@ -151,7 +150,7 @@ def record_update(
 def take_away(
     managed: Managed, fields: FieldSet, *, api_versions: Collection[str], spare: FieldOwner | None = None
 ) -> None:
-    """Nobody but `spare` owns these fields any more, and who owns nothing is no owner.
+    """Take the fields from every owner but `spare`, and drop owners without fields.
 
     Entries of versions other than `api_versions` are dropped, as upstream does.
     """
@@ -164,7 +163,7 @@ def take_away(
 
 
 def fold_old_updates(managed: Managed) -> None:
-    """Keep the Update entries at ten: the oldest of each version become one entry of `ancient-changes`."""
+    """Keep at most ten Update entries: the oldest of each version become one entry of `ancient-changes`."""
     updates = [owner for owner in managed if owner.operation == "Update"]
     excess = len(updates) - MAX_UPDATE_MANAGERS
     if excess <= 0:
@@ -195,7 +194,7 @@ def fold_old_updates(managed: Managed) -> None:
 
 
 def starting_point(stored: Any, sent: Any, subresource: str = "") -> Managed:
-    """The owners before a write: those the client sent when that is allowed and they are valid, else those stored."""
+    """The owners before a write: those that the client sent, if they are allowed and valid, else the stored ones."""
     if subresource or sent is None or sent == stored:
         return read_entries(stored or ())
     if sent in ([], [{}]):
@@ -207,7 +206,7 @@ def starting_point(stored: Any, sent: Any, subresource: str = "") -> Managed:
 
 
 def read_entries(entries: Iterable[Doc]) -> Managed:
-    """Entries this server wrote, taken at their word."""
+    """Read entries that this server wrote, without checks."""
     managed: Managed = {}
     for entry in entries:
         operation, version = entry["operation"], entry["apiVersion"]
@@ -220,7 +219,7 @@ def read_entries(entries: Iterable[Doc]) -> Managed:
 
 
 def check_entries(entries: Iterable[Doc]) -> Managed:
-    """Entries a client wrote. Raises ValueError with upstream's words when one is not valid."""
+    """Read entries that a client wrote. Raises ValueError in upstream's words if one is invalid."""
     checked = []
     for position, entry in enumerate(entries):
         if entry.get("operation") not in ("Apply", "Update"):

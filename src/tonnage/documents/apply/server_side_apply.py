@@ -2,14 +2,13 @@
 
     live + configuration  --merge-->  merged  --prune-->  new     conflicts?  --> new owners
 
-What this manager applied before and mentions no more is pruned unless somebody else owns it too; whoever owns a field
-that changes is in conflict, unless the request is forced, which takes the field over. Afterwards the manager owns
-exactly what its configuration sets. Applying the same thing twice changes nothing.
+Fields that this manager applied before and no longer mentions are pruned unless another manager owns them too. A change
+to another manager's field is a conflict; a forced request takes the field over. Afterwards the manager owns exactly the
+fields of its configuration. Applying the same configuration twice changes nothing.
 
-Client-side `kubectl apply` keeps what it applied in an annotation. Someone who moves on to `--server-side` would run
-into conflicts with their former self. So when the manager is `kubectl`, conflicts on fields that still hold what the
-annotation says are pardoned, and the annotation is kept in step with what is applied now. Mirrors upstream's
-lastappliedmanager and lastappliedupdater.
+Client-side `kubectl apply` keeps its configuration in an annotation. A user who moves to `--server-side` would conflict
+with his own earlier writes, so for the manager `kubectl` conflicts on fields that still have the annotation's value are
+ignored, and the annotation is kept up to date. Mirrors upstream's lastappliedmanager and lastappliedupdater.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from tonnage.objects.texts.decode_budget import REQUEST, Budget, BudgetExceeded
 from tonnage.objects.texts.json_text import read_json
 
 BEFORE_FIRST_APPLY = "before-first-apply"
-"""Who owns what an untracked object held when it was first applied to."""
+"""Owns the fields that an untracked object had when something was first applied to it."""
 KUBECTL = "kubectl"
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 MAX_ANNOTATIONS_BYTES = 256 * 1024
@@ -64,12 +63,12 @@ def apply(
 ) -> Doc:
     """The object after `manager` applied `config` to `live` (None: it does not exist yet), with its new managedFields.
 
-    `config` is the body as it was parsed; the result is to be admitted and defaulted like any other body. It shares no
-    container with `live` or `config`. Raises BadRequest for another kind or a `config` with managedFields, PatchFailed
-    when it does not fit the schema, Conflict when it changes what others own without `force`.
+    `config` is the parsed body; the result must be admitted and defaulted like any other body. It shares no container
+    with `live` or `config`. Raises BadRequest for another kind or a `config` with managedFields, PatchFailed if it does
+    not fit the schema, Conflict if it changes fields of others without `force`.
     """
     _check(struct, config, api_version)
-    same = api_versions or (api_version,)  # in these the object has the same fields
+    same = api_versions or (api_version,)  # the versions in which the object has the same fields
     before: Doc = live or {}
     if live:
         before = {**live, "metadata": {**live.get("metadata", {})}}
@@ -100,7 +99,7 @@ def apply(
     _settle(managed, owner, now if after != before else None)
 
     result: Doc = copy(after)
-    if not result.get("metadata"):  # of a new object whose configuration has none; what it lacks is told by others
+    if not result.get("metadata"):  # a new object without metadata; later checks report what it lacks
         result["metadata"] = {}
     if manager == KUBECTL:
         renew(result, config)
@@ -130,11 +129,11 @@ def _kind_told(doc: Doc) -> str:
 
 
 def _adopt(struct: Struct, managed: Managed, doc: Doc, owner: FieldOwner, now: str, reset_fields: FieldSet) -> None:
-    """Record all an untracked object holds as one owner's."""
+    """Record every field of an untracked object as owned by `owner`."""
     try:
         record_update(struct, managed, old={}, new=doc, owner=owner, now=now, reset_fields=reset_fields)
     except UnnamedItem as exc:
-        # Objects with such items are the ones `track_update` leaves untracked, so they are met here and nowhere else.
+        # `track_update` leaves objects with such items untracked, so only here they are met.
         raise PatchFailed(
             f"failed to create manager for existing fields: failed to convert new object ({_told(doc)}) to smd typed: "
             f"{misfit(struct, doc)}"
@@ -142,7 +141,7 @@ def _adopt(struct: Struct, managed: Managed, doc: Doc, owner: FieldOwner, now: s
 
 
 def _settle(managed: Managed, owner: FieldOwner, now: str | None) -> None:
-    """Leave the applier what it may own at all, or no entry; its time moves only when the object changed."""
+    """Keep only the applier's allowed fields, or no entry if it has none. Its time moves only if the object changed."""
     owned = managed.pop(owner, None)
     fields = owned.fields.difference(NEVER_OWNED) if owned else NOTHING
     if owned and not fields.is_empty:
@@ -150,9 +149,9 @@ def _settle(managed: Managed, owner: FieldOwner, now: str | None) -> None:
 
 
 def _prune(struct: Struct, merged: Doc, owned: FieldSet, last: FieldSet) -> Doc:
-    """Take out what this manager applied last time, unless somebody owns it now.
+    """Remove the fields that this manager applied last time, unless somebody owns them now.
 
-    In three steps because removing an item removes all below it, also what others put there.
+    In three steps, because removing an item removes everything below it, also fields of others.
     """
 
     def named(fields: FieldSet) -> FieldSet:
@@ -179,7 +178,7 @@ def _conflicts(
 
 
 def _conflict_error(conflicts: list[tuple[FieldOwner, Path]]) -> Conflict:
-    """The first conflicts in words, and how many more there are: a path may be long, and is told for each field."""
+    """The first conflicts in words, and how many more there are: paths may be long, and all fields repeat theirs."""
     causes: list[Cause] = []
     told_bytes = 0
     for owner, path in conflicts[:MAX_ERRORS_TOLD]:
@@ -192,7 +191,7 @@ def _conflict_error(conflicts: list[tuple[FieldOwner, Path]]) -> Conflict:
         return Conflict(f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}", causes=tuple(causes))
     lines: list[str] = []
     last: FieldOwner | None = None
-    for (owner, _), cause in zip(conflicts, causes, strict=False):  # they come owner by owner
+    for (owner, _), cause in zip(conflicts, causes, strict=False):  # they are sorted by owner
         if owner != last:
             lines.append(f"conflicts with {_owner_text(owner)}:")
         lines.append(f"- {cause.field}")
@@ -210,7 +209,7 @@ def _owner_text(owner: FieldOwner) -> str:
 
 
 def unchanged_since(struct: Struct, live: Doc, api_version: str) -> FieldSet:
-    """The fields the annotation sets and that still have the value it gave them. Empty when there is no sense in it."""
+    """The fields in the annotation that still have its values. Empty if the annotation cannot be used."""
     text = dig(live, "metadata", "annotations", ANNOTATION)
     try:
         applied = read_json((text or "null").encode(), Budget(REQUEST))
@@ -227,14 +226,14 @@ def unchanged_since(struct: Struct, live: Doc, api_version: str) -> FieldSet:
 
 
 def renew(doc: Doc, config: Doc) -> None:
-    """Write `config` into the annotation, in place, where there is one. One that grew too large is dropped."""
+    """Write `config` into the annotation, in place, if there is one. An annotation that grew too large is dropped."""
     annotations = dig(doc, "metadata", "annotations")
     if not annotations or not annotations.get(ANNOTATION):
         return
     stated: Doc = copy(config)
     if isinstance(dig(stated, "metadata", "annotations"), dict):
         stated["metadata"]["annotations"].pop(ANNOTATION, None)
-    # As Go writes JSON: keys sorted, the three characters of HTML escaped, a newline at the end.
+    # As Go writes JSON: keys sorted, `<`, `>` and `&` escaped, a newline at the end.
     text = json.dumps(stated, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     annotations[ANNOTATION] = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026") + "\n"
     if sum(len(f"{name}{value}".encode()) for name, value in annotations.items()) > MAX_ANNOTATIONS_BYTES:

@@ -1,16 +1,15 @@
-"""One served version of a custom resource: a row like those of the table of resources, and its compiled kind.
+"""One served version of a custom resource: its row, like those in `objects/resources.py`, and its compiled kind.
 
-Rows of `objects/resources.py` are the same for as long as a server runs; these are made of a definition and replaced
-when it changes. They are told apart by identity. All versions of a resource share their objects: a document is stored
-in the storage version of the day, and shown in the version that is asked for, with another apiVersion and nothing else
-changed (`shown`).
+A row is made from a definition and replaced when the definition changes; rows are compared by identity. All versions
+share their objects: a document is stored in the current storage version, and shown in the requested version with
+another apiVersion and no other change (`shown`).
 
     kind = CustomKind(definition, "v1alpha1")
-    findings = kind.admit(doc)          nulls, defaults, metadata, pruning; what was unknown
+    findings = kind.admit(doc)          nulls, defaults, metadata, pruning; returns unknown fields
     errors = kind.validate(doc)         by the schema, embedded resources and list types too
     apply(kind.struct, live=…, …)       server-side apply and managed fields follow `struct`
 
-A `CustomKind` is made of a definition that its strategy found nothing wrong with, and never changes.
+A `CustomKind` is made from a valid definition and never changes.
 """
 
 from __future__ import annotations
@@ -41,23 +40,22 @@ from tonnage.objects.field_errors import Errors
 from tonnage.objects.resources import Resource
 
 STORE_PREFIX = "custom:"
-"""What keys of custom objects begin with: a definition may name a resource that the table has, and must not get at
-its objects."""
+"""The prefix of custom objects' keys: a definition that names a built-in resource must not reach its objects."""
 _LARGE_FIELDS = 2000
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CustomResource(ShapedResource):
-    """A row of the table that a definition has added."""
+    """A resource that a definition has added."""
 
     custom: CustomKind
     storage_version: str
     api_versions: frozenset[str]
-    """apiVersions of the definition, served or not: owners of fields in these are known."""
+    """apiVersions of the definition, served or not: owners of fields in these versions are kept."""
     shape_id: str
-    """Which state of which definition it was made of: another one may show the same object otherwise."""
+    """The state of the definition it was made from: another state may show the same object differently."""
     is_terminating: bool = False
-    """The definition is being deleted: objects may go, and none may come."""
+    """The definition is being deleted: objects may be deleted, but not created."""
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
@@ -75,7 +73,7 @@ class CustomResource(ShapedResource):
         return f"{STORE_PREFIX}{self.qualified}/"
 
     def shown(self, doc: Doc) -> Doc:
-        """A stored document as this version shows it: with today's defaults, without what today's schema drops."""
+        """A stored document as this version shows it: with the current defaults, pruned by the current schema."""
         rest = {field: value for field, value in doc.items() if field not in ("apiVersion", "kind")}
         shown: Doc = {"apiVersion": self.api_version, "kind": self.kind, **rest}
         self.custom.admit(shown)
@@ -83,14 +81,14 @@ class CustomResource(ShapedResource):
 
 
 def admit_as(resource: Resource, doc: Doc) -> Findings:
-    """Check and canonicalise a client's document in place, whoever says what its kind looks like. Raises Malformed."""
+    """Check and canonicalise a client's document in place, built-in or custom. Raises Malformed."""
     if isinstance(resource, CustomResource):
         return resource.custom.admit(doc)
     return admit(schema_of_resource(resource), doc)
 
 
 def custom_resources(definition: Doc) -> dict[str, CustomResource]:
-    """The served versions of a definition, by name, under the names that were accepted."""
+    """The served versions of a definition, by version name, under the accepted names."""
     status = definition.get("status") or {}
     accepted = {name: value for name, value in (status.get("acceptedNames") or {}).items() if value}
     spec = {**definition["spec"], "names": {**definition["spec"]["names"], **accepted}}
@@ -111,12 +109,12 @@ def custom_resources(definition: Doc) -> dict[str, CustomResource]:
             shape_id=shape_id(definition),
             is_terminating="deletionTimestamp" in definition["metadata"],
         )
-        shape_of(kind.struct)  # now, before threads walk by it
+        shape_of(kind.struct)  # now, before several threads use it
     return made
 
 
 def shape_id(definition: Doc) -> str:
-    """Names the state of a definition that its resources follow from. Conditions and labels are no part of it."""
+    """Names the state of a definition that its resources depend on. Conditions and labels do not belong to it."""
     metadata = definition["metadata"]
     names = dig(definition, "status", "acceptedNames") or {}
     told = "/".join(f"{name}={names[name]}" for name in sorted(names))
@@ -124,10 +122,8 @@ def shape_id(definition: Doc) -> str:
 
 
 class CustomKind:
-    """A served version of a definition."""
-
     def __init__(self, definition: Doc, version: str) -> None:
-        """KeyError when the definition has no such version."""
+        """Raises KeyError if the definition has no such version."""
         spec = definition["spec"]
         found: Doc = {each["name"]: each for each in spec["versions"]}[version]
         self._version = found
@@ -148,9 +144,9 @@ class CustomKind:
             singular_name=names.get("singular") or "",
             list_kind_name=names.get("listKind") or "",
         )
-        """The row this kind would have in the table of resources."""
+        """The kind as a row of the table of resources."""
         self.deprecation_warning: str | None = deprecation_warning(spec, found)
-        """What a client of a deprecated version is told in a Warning header."""
+        """The text of the Warning header for clients of a deprecated version."""
         self.selectable_fields: tuple[str, ...] = tuple(
             each["jsonPath"].removeprefix(".") for each in found.get("selectableFields") or ()
         )
@@ -158,7 +154,7 @@ class CustomKind:
 
     @cached_property
     def is_large(self) -> bool:
-        """Has the schema so many fields that to fill in their defaults may take long, however small a document is?"""
+        """True if the schema has so many fields that defaulting even a small document may take long."""
         return sum(1 for _ in islice(walk_schema(self.schema.source, ""), _LARGE_FIELDS)) == _LARGE_FIELDS
 
     @cached_property
@@ -176,7 +172,7 @@ class CustomKind:
         return Rules(status.source if status is not None else {})
 
     def admit(self, doc: Doc) -> Findings:
-        """Default and prune a client's document in place, and tell which fields were unknown. Raises Malformed."""
+        """Default and prune a client's document in place, and return its unknown fields. Raises Malformed."""
         keys = keys_in(doc)
         self.default(doc)
         findings = prune(self.schema, doc)
@@ -184,20 +180,20 @@ class CustomKind:
         return findings
 
     def default(self, doc: Doc) -> None:
-        """Fill in defaults, of stored objects as well as of new ones: a definition may have got them since."""
+        """Fill in defaults, for stored objects too: the definition may have gained defaults since."""
         drop_nulls(self.schema, doc)
         fill_defaults(self.schema, doc)
 
     def validate(self, doc: Doc) -> Errors:
-        """Everything wrong with a new document, metadata apart (the create verb has judged that)."""
+        """The errors of a new document, except of metadata (the create verb has validated it)."""
         return self._rules.errors(doc) + embedded_errors(self.schema, doc, "") + list_errors(self.schema, doc, "")
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        """Everything wrong with a change; what was wrong before and did not change may stay so."""
+        """The errors of a change; an error that was there before in an unchanged value is allowed."""
         return self._rules.errors(new, old) + embedded_errors(self.schema, new, "") + self._new_list_errors(new, old)
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
-        """Everything wrong with a change through the status subresource: of status, with paths told from there."""
+        """The errors of a change through the status subresource: of status alone, with paths under `status`."""
         errors = []
         if "status" in new:
             errors = self._status_rules.errors(new["status"], old.get("status", ABSENT), "status")
@@ -212,7 +208,7 @@ class CustomKind:
         return printer_columns(self._version.get("additionalPrinterColumns") or ())
 
     def openapi_definition(self, *, is_v3: bool) -> Doc:
-        """What OpenAPI says about the kind. It refers to ObjectMeta of meta/v1."""
+        """The kind's OpenAPI definition. It refers to ObjectMeta of meta/v1."""
         return kind_definition(self.schema.source, self.resource, selectable_fields=self.selectable_fields, is_v3=is_v3)
 
     def column_definitions(self) -> list[Doc]:
@@ -221,7 +217,7 @@ class CustomKind:
 
 
 class CustomResourceStrategy(Strategy):
-    """Made for one row, and as short-lived as that is."""
+    """The strategy of one row; a new row gets a new one."""
 
     generation = Generation.COUNTED
     unconditional_update = False
@@ -241,11 +237,11 @@ class CustomResourceStrategy(Strategy):
         return self._kind.validate_update(new, old) + validate_scale_paths(new, self._kind.scale)
 
     def spec_changed(self, new: Doc, old: Doc) -> bool:
-        """Whatever changes counts, but for metadata; status is the old one here if it has an endpoint of its own."""
+        """Every change outside metadata counts. With a status subresource, status is still the old one here."""
         return _without_metadata(new) != _without_metadata(old)
 
     def prepare_status(self, new: Doc, old: Doc) -> None:
-        """Everything but status stays as it was, metadata too; managedFields tell of this write."""
+        """Everything but status stays as it was, metadata too, except managedFields."""
         kept: Doc = {field: copy(value) for field, value in old.items() if field != "status"}
         kept["metadata"].pop("managedFields", None)
         if "managedFields" in new["metadata"]:
@@ -260,7 +256,7 @@ class CustomResourceStrategy(Strategy):
         return errors + validate_scale_paths(new, self._kind.scale, status_only=True)
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
-        """About finalizers that came just now and are not named as they should be."""
+        """Warnings about new finalizers without a qualified name."""
         known = set(old["metadata"].get("finalizers", ())) if old is not None else set()
         told: list[str] = []
         for finalizer in sorted(set(new["metadata"].get("finalizers", ())) - known):

@@ -1,14 +1,13 @@
-"""The rules of a definition's versions, and what a server writes into its status.
+"""The rules for a definition's versions, and what a server writes into its status.
 
-Each `…_errors` function takes the version, the path that its errors are told under, and the old spec on an update. The
-status has the accepted names, conditions, and the versions that were ever stored. Mirrors upstream's naming and
-establishing controllers:
+Every `…_errors` function takes the version, the path of its errors, and on an update the old spec. The status has the
+accepted names, conditions, and all versions ever stored. Mirrors upstream's naming and establishing controllers:
 
     created ──► names free? ──► NamesAccepted=True, Established=False (Installing) ──► served ──► Established=True
                       └─ taken ─► NamesAccepted=False (PluralConflict, …), Established=False (NotAccepted)
 
-Names are free within a group when no other definition has had them accepted. A definition that is established stays
-so; names it asks for later and cannot have are left at what they were.
+Names are free within a group if they are accepted for no other definition. An established definition stays established;
+if names that it asks for later are taken, it keeps its former names.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def schema_errors(version: Doc, path: str, old: Doc | None) -> Errors:
             told = f"only {_AT_ROOT_TOLD} fields are allowed at the root of the schema"
             errors.append(invalid(path, schema, f"{told} if the status subresource is enabled"))
     errors += openapi_schema_errors(schema, path)
-    # A schema that the old definition has was accepted once, and stays so.
+    # A schema of the old definition was accepted once, and stays accepted.
     before = (dig(version, "schema", "openAPIV3Schema") for version in (old or {}).get("versions") or ())
     return errors if errors and schema not in before else []
 
@@ -128,7 +127,7 @@ def version_preference(version: str) -> tuple[object, ...]:
 
 
 def deprecation_warning(spec: Doc, version: Doc) -> str | None:
-    """What a client of a deprecated version is told: the definition's own words, or which version is better."""
+    """The warning for clients of a deprecated version: the definition's own text, or which version to prefer."""
     if not version.get("deprecated"):
         return None
     told: str | None = version.get("deprecationWarning")
@@ -199,7 +198,7 @@ def condition(definition: Doc, kind: str) -> Doc | None:
 
 
 def is_established(definition: Doc) -> bool:
-    """Are its resources served?"""
+    """True if the definition's resources are served."""
     return (condition(definition, "Established") or {}).get("status") == "True"
 
 
@@ -221,7 +220,7 @@ def set_condition(definition: Doc, kind: str, status: str, reason: str, message:
 
 
 def accept_names(definition: Doc, others: Iterable[Doc], now: str) -> bool:
-    """Settle, in place, which names a definition has among the others of its group. Did anything change?"""
+    """Decide, in place, which names a definition gets among the others of its group. Returns whether it changed."""
     spec, status = definition["spec"], definition.setdefault("status", {})
     wanted, accepted = spec["names"], status.get("acceptedNames") or {}
     if same(wanted, accepted) and condition(definition, "NamesAccepted"):
@@ -257,7 +256,7 @@ def accept_names(definition: Doc, others: Iterable[Doc], now: str) -> bool:
 
 
 def establish(definition: Doc, now: str) -> bool:
-    """Mark, in place, a definition with accepted names as served. Did anything change?"""
+    """Mark, in place, a definition with accepted names as served. Returns whether it changed."""
     if not are_names_accepted(definition) or is_established(definition):
         return False
     set_condition(
@@ -267,7 +266,7 @@ def establish(definition: Doc, now: str) -> bool:
 
 
 def record_stored_version(definition: Doc) -> None:
-    """Note, in place, that objects are stored in today's storage version; what was ever noted stays."""
+    """Record, in place, the current storage version in status.storedVersions; earlier versions stay."""
     name = storage_version(definition)
     stored: list[str] = definition.setdefault("status", {}).setdefault("storedVersions", [])
     if name is not None and name not in stored:
@@ -293,7 +292,7 @@ def _taken(definition: Doc, others: Iterable[Doc]) -> tuple[set[str], set[str]]:
 
 
 def _in_use(wanted: Any, accepted: Any, taken: set[str]) -> str:
-    """Why names cannot be had; empty when they can."""
+    """Why the names are not free; empty if they are."""
     if not isinstance(wanted, list):
         return f'"{wanted}" is already in use' if wanted != accepted and wanted in taken else ""
     wrong = [f'"{name}" is already in use' for name in wanted if name not in (accepted or ()) and name in taken]

@@ -1,8 +1,8 @@
-"""Formats of strings that a schema may ask for, each as a function that says whether a text has it.
+"""The string formats that a schema may ask for: for each format a function that tests a text.
 
 The list and its details are upstream's (apiextensions' supported formats, of 1.36): `ipv4` takes octets with leading
-zeros, `duration` also words (`2 weeks`), `ssn` is always eleven characters. Names are compared without dashes. A format
-that is not on the list is no rule. Every function takes time in proportion to the text.
+zeros, `duration` also words (`2 weeks`), `ssn` is always eleven characters. Names are compared without dashes. An
+unknown format is no rule. Every function takes time in proportion to the text.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from urllib.parse import urlsplit
 from tonnage.clock import parse_duration
 
 _MAX_CHARS = 64 * 1024
-"""No format describes a longer text, but for `byte`, `password` and `uri`."""
+"""Longer texts have no format but `byte`, `password` and `uri`."""
 
 
 def format_check(name: str) -> Callable[[str], bool] | None:
-    """Whether a text has a format; None when the format is not known."""
+    """The test for a format; None if the format is unknown."""
     return _FORMATS.get(name.replace("-", "")) if name else None
 
 
@@ -51,7 +51,7 @@ def _is_date(text: str) -> bool:
     if not _DATE.fullmatch(text):
         return False
     try:
-        date.fromisoformat(text if text[:4] != "0000" else f"2000{text[4:]}")  # Go counts from the year 0
+        date.fromisoformat(text if text[:4] != "0000" else f"2000{text[4:]}")  # Go has a year 0
     except ValueError:
         return False
     return True
@@ -75,7 +75,7 @@ def _is_duration(text: str) -> bool:
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """An IP address as Go's sloppy parser takes it: octets may have leading zeros; zones are none of it."""
+    """An IP address as Go's sloppy parser takes it: octets may have leading zeros, zones are not allowed."""
     if len(text) > 64 or "%" in text:
         return None
     sloppy = re.sub(r"(?<![0-9a-fA-F:.])0+(?=[0-9])|(?<=\.)0+(?=[0-9])", "", text) if "." in text else text
@@ -110,13 +110,13 @@ def _is_email(text: str) -> bool:
         return False
     try:
         Address(addr_spec=address)
-    except Exception:  # the parser of headers raises whatever it stumbles over
+    except Exception:  # the header parser raises all sorts of exceptions
         return False
     return True
 
 
 def _is_hostname(text: str) -> bool:
-    """Labels of letters, digits, dashes and symbols; the last of several has letters only."""
+    """Labels of letters, digits, dashes and symbols; the last of several labels has letters only."""
     if not text or len(text.encode()) > 255:
         return False
     labels = text.split(".")
@@ -139,10 +139,10 @@ def _is_uri(text: str) -> bool:
         return True
     scheme, colon, rest = text.partition(":")
     if not colon or not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9+.-]*", scheme) or not rest.startswith("/"):
-        # `mailto:x` has no path from the root; Go takes it as opaque.
+        # `mailto:x` has no path from the root; Go accepts it as opaque.
         return bool(colon and rest and re.fullmatch(r"[a-zA-Z][a-zA-Z0-9+.-]*", scheme) and not rest.startswith("/"))
     try:
-        urlsplit(text).port  # noqa: B018  # raises for a port that is none
+        urlsplit(text).port  # noqa: B018  # raises for an invalid port
     except ValueError:
         return False
     return True

@@ -1,9 +1,9 @@
 """How documents of a custom kind merge: its schema in the form that server-side apply and managed fields follow.
 
-`x-kubernetes-list-type`, `-list-map-keys` and `-map-type` become what the same words are in the schemas of built-in
-kinds. What no schema describes (`x-kubernetes-preserve-unknown-fields`, objects without properties) is deduced from the
-values: maps merge, everything else is replaced as a whole. No field is marked as required, for no Go type stands behind
-these kinds. Mirrors upstream's schemaconv.
+`x-kubernetes-list-type`, `-list-map-keys` and `-map-type` mean the same as in the schemas of built-in kinds. Values
+without a schema (`x-kubernetes-preserve-unknown-fields`, objects without properties) merge by their own type: maps
+merge, everything else is replaced as a whole. No field is required, for these kinds have no Go type. Mirrors upstream's
+schemaconv.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _UNTYPED = Scalar("IntOrString")
 
 
 def struct_of(schema: Structural, group: str, version: str, kind: str) -> Struct:
-    """The shape of a whole document. Never admitted by (`documents.admit` is for built-in kinds): only merged."""
+    """The shape of a whole document, only for merging: `documents.admit` is for built-in kinds."""
     package = ".".join([*reversed(group.split(".")), version])
     others = _DEDUCED if schema.preserves_unknown else None
     struct = Struct(package, kind, is_kind=False, others=others)
@@ -41,7 +41,7 @@ def _add_resource_fields(struct: Struct) -> None:
 
 
 def is_typed(shape: Type, value: Any) -> bool:
-    """Has a value the types of its schema? Otherwise it cannot be owned field by field. Null is of every type."""
+    """True if the value has the types of its schema, without which its fields cannot be owned. Null has every type."""
     if value is None:
         return True
     if isinstance(shape, Struct):
@@ -74,7 +74,7 @@ def _field(name: str, schema: Structural, preserves: bool) -> Field:
 
 
 def _type(schema: Structural, preserves: bool) -> Type:
-    """`preserves`: something around it keeps unknown fields; that holds for all that lies below."""
+    """`preserves`: an enclosing schema keeps unknown fields, which holds for everything below it."""
     preserves = preserves or schema.preserves_unknown
     if schema.type == "object" or (not schema.type and schema.properties):
         return _object(schema, preserves)

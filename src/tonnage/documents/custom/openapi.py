@@ -1,8 +1,8 @@
-"""A custom kind in OpenAPI: its definition, as `/openapi/v2` and `/openapi/v3` have it.
+"""A custom kind in OpenAPI: its definition in `/openapi/v2` and `/openapi/v3`.
 
-Version 3 shows the schema as it is. Version 2 has no words for `anyOf` and its kin, for null, or for objects that keep
-what is unknown, and clients of it complain about fields it does not name; so those parts are left open. Both get
-apiVersion, kind and metadata, and `x-kubernetes-group-version-kind`. Mirrors upstream's openapi builder.
+Version 3 shows the schema unchanged. Version 2 cannot express `anyOf` and its kin, null, or objects that keep unknown
+fields, and its clients complain about fields it does not name; so these parts are left open. Both get apiVersion, kind
+and metadata, and `x-kubernetes-group-version-kind`. Mirrors upstream's openapi builder.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ _ABOUT = {
 
 
 def kind_definition(schema: Doc, resource: Resource, *, selectable_fields: tuple[str, ...], is_v3: bool) -> Doc:
-    """The definition of the kind itself."""
     if not schema or (not is_v3 and schema.get(_PRESERVE)):
-        # Nothing more can be said: kubectl would take whatever is named for all there may be.
+        # kubectl would refuse every field that is not named, so none is.
         made: Doc = {"type": "object"}
     else:
         made = _unfolded(schema) if is_v3 else _as_v2(_unfolded(schema))
@@ -46,13 +45,13 @@ def _meta_properties(is_v3: bool) -> dict[str, Doc]:
     return {
         "apiVersion": {"type": "string", "description": _ABOUT["apiVersion"]},
         "kind": {"type": "string", "description": _ABOUT["kind"]},
-        # In version 3 a reference may have no neighbours, so it hides in `allOf`.
+        # In version 3 a reference may have no neighbours, so it stands in `allOf`.
         "metadata": {"description": _ABOUT["metadata"], **({"allOf": [ref]} if is_v3 else ref)},
     }
 
 
 def _each_below(schema: Doc, change: Any) -> Doc:
-    """A copy of a schema with the schemas of its structure changed; nested ones stay as they are."""
+    """A copy of a schema with `change` applied to its properties, items and additionalProperties."""
     made = {
         word: copy(said) for word, said in schema.items() if word not in ("properties", "items", "additionalProperties")
     }
@@ -65,7 +64,7 @@ def _each_below(schema: Doc, change: Any) -> Doc:
 
 
 def _unfolded(schema: Doc) -> Doc:
-    """With what `x-kubernetes-int-or-string` means written out, for clients that do not know the word."""
+    """The schema with `x-kubernetes-int-or-string` spelled out, for clients that do not know the word."""
     made = _each_below(schema, _unfolded)
     if made.get("x-kubernetes-int-or-string"):
         first = (made.get("allOf") or [{}])[0]
@@ -78,7 +77,7 @@ def _unfolded(schema: Doc) -> Doc:
 
 
 def _as_v2(schema: Doc) -> Doc:
-    """Without what version 2 cannot say, so that kubectl refuses nothing that the server takes."""
+    """The schema without what version 2 cannot express, so that kubectl refuses nothing that the server takes."""
     nullable = [name for name, below in (schema.get("properties") or {}).items() if below.get("nullable")]
     made = {word: said for word, said in schema.items() if word not in _COMBINING}
     if isinstance(made.get("required"), list):
@@ -96,7 +95,7 @@ def _as_v2(schema: Doc) -> Doc:
             del made["type"]
     if made.get("type") == "array" and "items" not in made:
         del made["type"]
-    if made.get("additionalProperties") is True:  # as it is without a word
+    if made.get("additionalProperties") is True:  # the default
         del made["additionalProperties"]
     return _each_below(made, _as_v2)
 

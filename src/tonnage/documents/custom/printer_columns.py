@@ -1,12 +1,11 @@
-"""`additionalPrinterColumns`: the columns `kubectl get` shows of a custom resource, and what stands in them.
+"""`additionalPrinterColumns`: the columns `kubectl get` shows for a custom resource, and their cells.
 
-A definition without columns has the one that upstream gives it, Age. A cell holds a value of the column's type, or
-nothing (None) when the document has no such field or one of another type; text columns show whatever there is. Mirrors
-upstream's tableconvertor.
+A definition without columns has upstream's default, Age. A cell holds a value of the column's type, or None if the
+document lacks the field or has another type there; text columns show any value. Mirrors upstream's tableconvertor.
 
 Paths are in the language of client-go's jsonpath, without templates: fields (`.a`, `['a.b']`, `.a\\.b`), indexes and
 slices of lists (`[0]`, `[-1]`, `[1:3]`, `[0,2]`), wildcards (`.*`, `[*]`), everything below (`..a`), and filters that
-compare with a literal or with another path (`[?(@.type=="Ready")]`). Fields that are missing find nothing.
+compare with a literal or with another path (`[?(@.type=="Ready")]`). A missing field yields nothing.
 """
 
 from __future__ import annotations
@@ -24,24 +23,22 @@ from tonnage.errors import TonnageError
 from tonnage.objects.document import Doc, encode
 
 ABSENT: Any = object()
-"""In place of a value: there is none. Filters give it for what does not match, which is work too."""
+"""In place of a value that does not exist. Filters yield it for items that do not match: these are work too."""
 _END: Any = object()
 MAX_PATH_CHARS = 4096
-"""Longer paths are refused: nobody writes them, and each step is work for every document."""
+"""Longer paths are refused: nobody writes them, and every step is work for every document."""
 MAX_FOUND = 10_000
-"""What a path may find in one document: `..` and wildcards multiply."""
+"""Values that a path may find in one document: `..` and wildcards multiply."""
 
 
 class InvalidJsonPath(TonnageError):
-    """A path is not in the notation; says where."""
+    """A path is not valid JSONPath; says where."""
 
 
 Step = Callable[[Any], Iterable[Any]]
 
 
 class JsonPath:
-    """A compiled path."""
-
     def __init__(self, text: str, steps: tuple[Step, ...]) -> None:
         self.text = text
         self._steps = steps
@@ -62,7 +59,7 @@ class JsonPath:
         return found
 
     def first(self, doc: Any, most: int) -> tuple[Any, int]:
-        """The first value at the path, ABSENT when there is none, and how many were looked at; at most `most` are."""
+        """The first value at the path (ABSENT if there is none), and how many values were visited, at most `most`."""
         pending: list[Iterator[Any]] = [iter((doc,))]
         for looked_at in range(most):
             value = next(pending[-1], _END)
@@ -80,7 +77,7 @@ class JsonPath:
 
 
 def parse(text: str) -> JsonPath:
-    """A path such as `.spec.size`; a leading `$` or `@` is the document. Raises InvalidJsonPath."""
+    """Compile a path such as `.spec.size`; a leading `$` or `@` is the document. Raises InvalidJsonPath."""
     if len(text) > MAX_PATH_CHARS:
         raise InvalidJsonPath(f"a JSONPath of {len(text)} characters; at most {MAX_PATH_CHARS} are read")
     return JsonPath(text, tuple(_steps(text)))
@@ -115,7 +112,7 @@ def _steps(text: str) -> Iterator[Step]:
 
 
 def _closing(text: str, position: int) -> int:
-    """Where the bracket that opens at `position` closes, quotes and inner brackets passed over."""
+    """The position of the bracket that closes the one at `position`; quotes and inner brackets are skipped."""
     depth, quote, at = 0, "", position
     while at < len(text):
         char = text[at]
@@ -174,7 +171,7 @@ def _wildcard(value: Any) -> Iterable[Any]:
 
 
 def _everything_below(value: Any) -> Iterator[Any]:
-    """A value and all that lies in it, the outermost first."""
+    """A value and everything inside it, outermost first."""
     pending = [value]
     while pending:
         item = pending.pop()
@@ -267,7 +264,7 @@ _AGE: Doc = {
 
 @dataclass(frozen=True, slots=True)
 class PrinterColumn:
-    """One column of a definition, its path compiled."""
+    """One column of a definition, with its path compiled."""
 
     name: str
     type: str
@@ -288,7 +285,7 @@ class PrinterColumn:
         }
 
     def cell(self, doc: Doc, age: Callable[[str], str], looks: Looks | None = None) -> Any:
-        """What stands in this column for a document: the first value that its path finds."""
+        """The cell of this column for a document: the first value at its path."""
         looks = looks or Looks()
         value, looked_at = self.path.first(doc, looks.next_cell())
         looks.left -= looked_at
@@ -298,19 +295,19 @@ class PrinterColumn:
 
 
 class Looks:
-    """How many values the paths of one table may still look at: `..` and filters multiply, so do columns and rows."""
+    """How many values the paths of one table may still visit: `..`, filters, columns and rows multiply."""
 
     def __init__(self) -> None:
         self.left = 100_000
 
     def next_cell(self) -> int:
-        """What one more cell may look at. Ordinary paths need less than each cell brings with it."""
+        """How many values one more cell may visit. Ordinary paths need less than every cell adds to the budget."""
         self.left += _LOOKS_A_CELL
         return max(0, min(MAX_FOUND, self.left))
 
 
 def printer_columns(columns: Iterable[Doc]) -> tuple[PrinterColumn, ...]:
-    """The columns of one version, after Name, up to `MAX_COLUMNS`. One with a path that cannot be read ends them."""
+    """The columns of one version, after Name, up to `MAX_COLUMNS`. They end before the first invalid path."""
     made: list[PrinterColumn] = []
     for column in islice(columns or (_AGE,), MAX_COLUMNS):
         try:

@@ -1,13 +1,12 @@
-"""What a schema makes of a document: what it does not know is dropped, and defaults are filled in at every level.
+"""Pruning and defaulting: unknown fields are dropped, and defaults are filled in at every level.
 
-`x-kubernetes-preserve-unknown-fields` keeps what is unknown from there on down, but not below fields that the schema
-names again. apiVersion, kind and metadata of a resource, embedded ones too, are known without being in the schema;
-metadata has a schema of its own, that of all kinds. The rules are upstream's (pruning.Prune, objectmeta.Coerce).
+`x-kubernetes-preserve-unknown-fields` keeps unknown fields from there on down, but not below fields that the schema
+names again. apiVersion, kind and metadata of a resource, also an embedded one, are known without being in the schema;
+metadata has the schema of all kinds. Mirrors pruning.Prune and objectmeta.Coerce.
 
-A null where the schema does not allow one is no value: with a default it becomes the default, without one the field
-goes. Inside lists a null stays for validation to refuse, unless the items have a default. A default is filled in before
-what lies below it, so a default object gets the defaults of its fields. Mirrors upstream's defaulting.Default and
-PruneNonNullableNullsWithoutDefaults.
+A null that the schema does not allow becomes the default, or the field is dropped. Inside lists such a null stays for
+validation to refuse, unless the items have a default. An object is defaulted before its fields, so a default object
+gets the defaults of its fields. Mirrors defaulting.Default and PruneNonNullableNullsWithoutDefaults.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from tonnage.objects.field_errors import go_value
 
 
 def prune(schema: Structural, doc: Doc) -> Findings:
-    """Drop what is unknown, in place, and bring metadata into canonical form. Raises Malformed for bad metadata."""
+    """Drop unknown fields, in place, and bring metadata into canonical form. Raises Malformed for bad metadata."""
     findings = Findings()
     _admit_meta(doc, ROOT, findings)
     _coerce(schema, doc, ROOT, findings)
@@ -32,7 +31,7 @@ def prune(schema: Structural, doc: Doc) -> Findings:
 
 
 def prune_value(schema: Structural, value: Any) -> None:
-    """Drop what is unknown from one value, such as a default, in place."""
+    """Drop unknown fields from one value, such as a default, in place."""
     _prune(schema, value, ROOT, Findings(), keeps=schema.preserves_unknown)
 
 
@@ -42,7 +41,7 @@ def coerce_value(schema: Structural, value: Any) -> None:
 
 
 def _prune(schema: Structural | None, value: Any, path: Path, findings: Findings, *, keeps: bool) -> None:
-    """`keeps`: what is unknown at this value stays. Below fields that are named it is asked anew."""
+    """`keeps`: unknown fields of this value stay. Below a named field, that field's own schema decides."""
     if isinstance(value, dict):
         if schema is None:
             if not keeps:
@@ -53,7 +52,7 @@ def _prune(schema: Structural | None, value: Any, path: Path, findings: Findings
         items = schema.items if schema is not None else None
         if keeps and items is None:
             return
-        # Items of a list whose unknown fields are kept keep theirs, even where they are described.
+        # If a list keeps unknown fields, so do its items, even where the schema describes them.
         keeps_items = keeps or (items is not None and items.preserves_unknown)
         for index, item in enumerate(value):
             if isinstance(item, (dict, list)):
@@ -95,7 +94,7 @@ def _metadata_check() -> Check:
 
 
 def _admit_meta(doc: Doc, path: Path, findings: Findings) -> None:
-    """Canonical metadata of one resource, as for every other kind."""
+    """Bring one resource's metadata into canonical form, as for every other kind."""
     if "metadata" not in doc:
         return
     if doc["metadata"] is None:
@@ -105,7 +104,7 @@ def _admit_meta(doc: Doc, path: Path, findings: Findings) -> None:
     try:
         doc["metadata"] = _metadata_check()(doc["metadata"], where, "ObjectMeta", seen)
     except Malformed as exc:
-        # Upstream reads metadata by itself: its errors tell the way from there on.
+        # Upstream decodes metadata by itself: the paths in its errors start there.
         told = exc.message.replace(f"ObjectMeta.{where.fields()}.", "ObjectMeta.")
         told = told.replace(f"Go struct field ObjectMeta.{where.fields()} of", "Go value of")
         if path != ROOT:
@@ -115,7 +114,7 @@ def _admit_meta(doc: Doc, path: Path, findings: Findings) -> None:
 
 
 def _coerce(schema: Structural | None, value: Any, path: Path, findings: Findings) -> None:
-    """The same for every embedded resource; apiVersion and kind there are text."""
+    """Canonicalise the metadata of every embedded resource; apiVersion and kind there are text."""
     if schema is None:
         return
     if isinstance(value, dict):
@@ -134,7 +133,7 @@ def _coerce(schema: Structural | None, value: Any, path: Path, findings: Finding
 
 
 def drop_nulls(schema: Structural | None, value: Any) -> None:
-    """Take out, in place, the fields that are null, may not be, and have no default."""
+    """Remove, in place, null fields that are not nullable and have no default."""
     if isinstance(value, dict):
         drop: list[str] = []
         for name, item in value.items():
@@ -152,17 +151,18 @@ def drop_nulls(schema: Structural | None, value: Any) -> None:
 
 
 MAX_DEFAULT_BYTES = 3 * 1024 * 1024
-"""How much defaults may add to one document. It is more than an object may have, so that a new one is refused then
-(`documents/creation.py`); but two bytes of an empty item may stand for a default of a megabyte, and must not get it
-a hundred thousand times first."""
+"""How many bytes defaults may add to one document. It is more than an object may have, so a new object that reaches it
+is refused (`documents/creation.py`). Without it, two bytes of an empty item could become a default of a megabyte, a
+hundred thousand times.
+"""
 
 
 def fill_defaults(schema: Structural | None, value: Any) -> None:
-    """Fill in, in place, what is absent and has a default, until that is `MAX_DEFAULT_BYTES`."""
+    """Fill in absent fields with their defaults, in place, up to `MAX_DEFAULT_BYTES`."""
     left_bytes = MAX_DEFAULT_BYTES
 
     def default_of(schema: Structural) -> Any:
-        """A copy of the default, null where there is none left to give."""
+        """A copy of the default, null once the bytes are used up."""
         nonlocal left_bytes
         left_bytes -= schema.default_bytes
         return copy(schema.default) if left_bytes >= 0 else None

@@ -1,11 +1,11 @@
-"""What else a schema of a definition may hold: which keywords, which list types, and defaults that fit.
+"""Further rules for the schema of a definition: allowed keywords, list types, and defaults that fit.
 
-Beside being structural (`structural`), a schema uses only what a server can follow, its lists of type map have keys
-that every item has, and a default is a value that the schema itself would accept and not prune. Wording and paths are
+A schema is structural (`structural`), uses only keywords that a server can follow, its lists of type map have keys that
+every item has, and its defaults are values that the schema itself accepts and does not prune. Wording and paths are
 upstream's (ValidateCustomResourceDefinitionOpenAPISchema, ValidateDefaults).
 
-Rules in `x-kubernetes-validations` are written in CEL. There is no engine for it here: rules are stored, their form is
-checked, and they are not evaluated. The warnings of a definition say so to whoever creates the definition.
+Rules in `x-kubernetes-validations` are written in CEL. Their form is checked and they are stored, but not evaluated:
+there is no CEL engine here. A warning says so to whoever creates the definition.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _UNSUPPORTED_STRUCTURALLY = ("$schema",)
 
 
 def openapi_schema_errors(schema: Doc, path: str) -> Errors:
-    """Everything wrong with one `openAPIV3Schema` that stands at this path."""
+    """The errors of one `openAPIV3Schema`, which stands at `path`."""
     errors: Errors = []
     if schema.get("nullable"):
         errors.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
-    # A schema with words that are not supported has no structure to speak of.
+    # A schema with unsupported keywords has no structure to check.
     if not any(
         isinstance(each.get("items"), list) or any(word in each for word in _UNSUPPORTED)
         for each, _ in walk_schema(schema, path)
@@ -59,7 +59,7 @@ class _Context:
     is_root: bool = False
     in_metadata: bool = False
     no_defaults: str | None = None
-    """Why there may be no default here; None where there may be."""
+    """Why a default is not allowed here; None if it is."""
 
 
 def _keyword_errors(schema: Doc, path: str, context: _Context) -> Wrong:
@@ -150,7 +150,7 @@ def _type_error(path: str, kind: str, told: str) -> FieldError:
 
 
 def _set_item_errors(items: Doc, path: str) -> Errors:
-    """Items of a set are compared as a whole, so they are merged as a whole."""
+    """Items of a set are compared as a whole, so they must be atomic."""
     told = f"must be atomic as item of a list with {_LIST_TYPE}=set"
     if items.get("type") == "array" and items.get(_LIST_TYPE) not in (None, "atomic"):
         return [invalid(f"{path}.{_LIST_TYPE}", items[_LIST_TYPE], told)]
@@ -225,7 +225,7 @@ def _has_newlines(text: str) -> bool:
 
 
 def default_errors(schema: Doc, path: str) -> Errors:
-    """Defaults that the schema would refuse or prune. The schema is known to be structural."""
+    """Defaults that the schema would refuse or prune. The schema must be structural."""
     errors: Errors = []
     for node, where in _nodes(compile_schema(schema), path):
         if node.default is None:
@@ -245,7 +245,7 @@ def default_errors(schema: Doc, path: str) -> Errors:
 
 
 def _nodes(node: Structural, path: str) -> Iterator[tuple[Structural, str]]:
-    """Every node with its path; not what lies below additionalProperties, as upstream does not look there."""
+    """Every node with its path; as upstream, without the nodes below additionalProperties."""
     pending = [(node, path)]
     while pending:
         node, path = pending.pop(0)
