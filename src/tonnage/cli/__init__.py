@@ -1,6 +1,6 @@
-"""The command line. One file a command; this one gathers them and turns errors into `error:` and `hint:`.
+"""The command line: finds and loads the commands, one file each, and turns errors into `error:` and `hint:` lines.
 
-Data goes to stdout, talk to stderr. Exit 0 when the job was done, 1 when it failed, 2 when it was asked wrongly.
+Answers go to stdout, notes to stderr. Exit codes: 0 success, 1 failure, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tonnage.errors import TonnageError, closest
 from tonnage.printable import printable, printable_lines
 
 COMMANDS: Final = {name: module_of(name) for name in sorted(chain(*GROUPS.values()))}
-"""Every command and its module, which is loaded when the command is asked for: the API server needs no scheduler in its
-memory, and a cluster of seven processes starts in a fraction of the time."""
+"""Every command and its module. A module is loaded only when its command runs: the API server does not load the
+scheduler, and a cluster of seven processes starts several times faster."""
 
 _GIVEN: Final = re.compile(r"^'(.*)' is not ", re.DOTALL)
-"""How click tells of a value that is none of the few there are."""
+"""How click's message begins for a value outside a flag's choices."""
 
 
 @click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -44,23 +44,23 @@ def _complain(message: str, hint: str | None, *, has_lines: bool = False) -> Non
 
 
 def main() -> None:
-    """Run the command line and exit; every failure is told in our two lines."""
+    """Run the command line and exit. Every failure is printed as `error:` and `hint:`."""
     _run("tonnage")
 
 
 def kubectl_main() -> None:
-    """The same as a plugin of kubectl: `kubectl tonnage explain …` runs `kubectl-tonnage explain …`."""
+    """Entry point of the kubectl plugin: `kubectl tonnage explain …` runs `kubectl-tonnage explain …`."""
     _run("kubectl tonnage")
 
 
 def kubectl_complete() -> None:
-    """What kubectl asks on TAB: `kubectl_complete-tonnage WORD…`. Where something is wrong there are no values."""
+    """Entry point for kubectl's TAB: `kubectl_complete-tonnage WORD…`. Prints no values on any failure."""
     with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
         click.echo(completion.answer_kubectl(cli, sys.argv[1:]))
 
 
 def _complete(program: str) -> NoReturn:
-    """Answer a shell's TAB, or say nothing: a line that is being typed is no place for an error."""
+    """Answer a shell's TAB. Failures print nothing: an error would garble the line being typed."""
     with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
         completion.register()
         cli.main(prog_name=program, complete_var=completion.COMPLETE_VARIABLE)
@@ -68,8 +68,8 @@ def _complete(program: str) -> NoReturn:
 
 
 _NEW_OBJECTS: Final = 50_000
-"""After how many new objects Python looks for circles while a command is loaded and answers: what it makes stays, and
-looking after every 700 is a tenth of its time. A program that runs on looks as usual (`running`)."""
+"""Allocations between two garbage collections while a command loads and answers. A command's objects stay alive, and
+with Python's 700 collections take a tenth of its time. Long-running programs restore Python's setting (`running`)."""
 
 
 def _run(program: str) -> NoReturn:
@@ -81,7 +81,7 @@ def _run(program: str) -> NoReturn:
     except TonnageError as exc:
         _complain(exc.message, exc.hint, has_lines=exc.has_lines)
         code = 1
-    except click.exceptions.NoArgsIsHelpError as exc:  # nothing was asked: that is a question, not a mistake
+    except click.exceptions.NoArgsIsHelpError as exc:  # no arguments are a request for help, not a mistake
         click.echo(exc.ctx.get_help() if exc.ctx is not None else "")
         code = 0
     except click.UsageError as exc:
@@ -91,15 +91,15 @@ def _run(program: str) -> NoReturn:
         _complain(exc.format_message(), None)
         code = exc.exit_code
     except (click.Abort, KeyboardInterrupt):
-        code = 130  # as a shell says of a program that Ctrl-C ended
-    except Exception:  # a fault of ours: what Python tells of it may hold whatever has led to it
+        code = 130  # a shell's exit code for a program ended by Ctrl-C
+    except Exception:  # a bug of ours: the traceback may hold secrets
         click.echo(printable_lines(traceback.format_exc()), err=True, nl=False)
         code = 1
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _told(exc: click.UsageError, program: str) -> tuple[str, str]:
-    """What was wrong about the question, and what to do: what was probably meant, else where to read."""
+    """The error sentence and its hint: the probable meaning, else where the help is."""
     if isinstance(exc, HintedUsageError):
         return exc.message, exc.hint
     near = _near(exc)
@@ -108,7 +108,7 @@ def _told(exc: click.UsageError, program: str) -> tuple[str, str]:
 
 
 def _near(exc: click.UsageError) -> list[str]:
-    """What was probably meant by a flag, or by one of a flag's few values."""
+    """Names similar to an unknown flag, or to a wrong value of a flag with choices."""
     if isinstance(exc, click.NoSuchOption) and exc.ctx is not None:
         shown = [each for each in exc.ctx.command.get_params(exc.ctx) if not getattr(each, "hidden", False)]
         return closest(exc.option_name, [name for each in shown for name in (*each.opts, *each.secondary_opts)])
@@ -121,6 +121,6 @@ def _near(exc: click.UsageError) -> list[str]:
 def _see_help(exc: click.UsageError, program: str) -> str:
     if exc.ctx is not None:
         command = exc.ctx.command_path
-    else:  # click does not say where a flag was left without its value
+    else:  # click gives no context for a flag without its value
         command = " ".join([program, *[word for word in sys.argv[1:2] if word in COMMANDS]])
     return f"'{command} --help' lists what there is"

@@ -1,4 +1,4 @@
-"""`tonnage version` and `tonnage completion`: which Tonnage this is, and what makes a shell complete its commands."""
+"""`tonnage version`, and `tonnage completion`, which prints a shell's completion script."""
 
 from __future__ import annotations
 

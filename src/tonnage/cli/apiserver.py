@@ -1,4 +1,4 @@
-"""`tonnage apiserver`: the embedded Kubernetes API server, until it is told to stop."""
+"""`tonnage apiserver`: run the embedded Kubernetes API server until it is stopped."""
 
 from __future__ import annotations
 
@@ -145,10 +145,10 @@ def apiserver(data_dir: Path, check: bool, backup: Path | None, **flags: Any) ->
 
 
 _SWITCH_INTERVAL_S = 0.0005
-"""How long a busy event loop may keep the interpreter from the store's writing thread. Python's 5 ms, taken at every
-turn by a loop that never rests, can starve a commit for seconds; this costs nothing measurable."""
+"""How long a busy event loop may keep the interpreter from the store's writer thread. With Python's 5 ms a loop that
+never idles can delay a commit for seconds; 0.5 ms has no measurable cost."""
 _YOUNG_OBJECTS = 20_000
-"""New objects between two collections of the youngest; Python's 700 are those of three requests."""
+"""Allocations between two collections of the youngest generation. Python's 700 are about three requests."""
 
 
 async def _run(settings: ServerSettings) -> None:
@@ -159,9 +159,9 @@ async def _run(settings: ServerSettings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told_to_stop.set)
-    gc.disable()  # all that is loaded stays, and there is nothing to find in it
+    gc.disable()  # everything loaded here stays; a collection would find nothing
     async with memory_kept_level(SystemClock()), serve(settings) as server:
-        # Code, schemas and stored objects stay; what comes and goes with requests is freed by its counts.
+        # Code, schemas and stored objects stay alive; reference counts free what a request allocates.
         gc.collect()
         gc.freeze()
         gc.set_threshold(_YOUNG_OBJECTS, 20, 20)

@@ -1,11 +1,11 @@
-"""The options of every command that asks something about a cluster: files, a live cluster, or files laid over one.
+"""The options of every command that answers questions about a cluster: files, a live cluster, or files laid over one.
 
     @cluster_options
     def fit(cluster: ClusterQuestion, …):
         state = cluster.state(user_agent="tonnage-fit", with_workloads=True)
 
-With -f alone the files are all there is. Otherwise the cluster is the one of --kubeconfig, else of $KUBECONFIG, else of
-the usual file; with both, the files are laid over it. --context and --namespace are kubectl's.
+With -f alone, the files are the whole cluster. Otherwise the cluster is that of --kubeconfig, else of $KUBECONFIG, else
+of ~/.kube/config; -f files are then laid over it. --context and --namespace mean what they mean to kubectl.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class ClusterQuestion:
-    """Which cluster is meant, and how its scheduler is configured. What is to be said about either is said here."""
+    """Which cluster a command is about and how its scheduler is configured. Prints the notes about both."""
 
     files: tuple[str, ...] = ()
     kubeconfig_file: Path | None = None
@@ -63,7 +63,7 @@ class ClusterQuestion:
 
     @cached_property
     def connection(self) -> ServerConnection:
-        """How the live cluster is reached. Raises InvalidKubeconfig, or UsageError when there is nothing to ask."""
+        """How to reach the live cluster. Raises InvalidKubeconfig, or UsageError when no cluster is named."""
         from tonnage.client.config import kubeconfig
 
         try:
@@ -85,7 +85,7 @@ class ClusterQuestion:
 
     @cached_property
     def configuration(self) -> Configuration:
-        """The scheduler's configuration; what a file says without effect is noted. Raises ConfigurationError."""
+        """The scheduler's configuration. Prints a note for settings without effect. Raises ConfigurationError."""
         from tonnage.scheduler.configuration_file import load_configuration
 
         found = load_configuration(self.config_file, self.gates, self.foreign)
@@ -93,8 +93,8 @@ class ClusterQuestion:
         return found
 
     def state(self, *, user_agent: str, with_workloads: bool = False, without: Path | None = None) -> ClusterState:
-        """The cluster as it is now; `without` is a file in a folder of theirs that holds no manifests. Raises
-        TonnageError for files that are wrong and clusters that do not answer."""
+        """The cluster's current state. `without` is a file to skip in a folder of manifests. Raises TonnageError for
+        invalid files and for clusters that do not answer."""
         from tonnage.whatif.sources import from_cluster, from_files, laid_over
 
         if not self.is_live:
@@ -118,8 +118,8 @@ class ClusterQuestion:
         return found
 
     def scheduler(self) -> Endpoint | None:
-        """The scheduler that was named, else the one of the `tonnage up` in whose folder the kubeconfig lies, wherever
-        that kubeconfig is named. A context that leads to another server has another scheduler."""
+        """The endpoint given by the flags, else that of the `tonnage up` cluster whose folder holds the kubeconfig.
+        None when the context leads to another API server."""
         url, ca_file = self.scheduler_endpoint, self.scheduler_ca_file
         if url is not None:
             if not url.startswith(("http://", "https://")):
@@ -139,27 +139,25 @@ class ClusterQuestion:
         return None
 
     def _folders(self) -> list[Path]:
-        """The folders of the kubeconfig files that are looked at."""
         from tonnage.client.config.kubeconfig import files_meant
 
         return list(dict.fromkeys(each.absolute().parent for each in files_meant(self.kubeconfig_file)))
 
     @property
     def embedded_folder(self) -> Path | None:
-        """The folder of the `tonnage up` whose kubeconfig it is; None for any other cluster. A context of that
-        kubeconfig that leads to another server is another cluster."""
+        """The folder of the `tonnage up` cluster that the kubeconfig belongs to. None for any other cluster, and when
+        the context leads to another API server."""
         for folder in self._folders():
             try:
                 if (folder / ENDPOINTS_FILE_NAME).exists() and self._is_served_from(folder):
                     return folder
-            except TonnageError:  # somebody else's, or broken: then it is not known to be that cluster
+            except TonnageError:  # not ours, or broken: then the cluster is not known to be that one
                 continue
         return None
 
     def require_folder(self, folder: Path) -> Path:
-        """The folder of a `tonnage up` that was named. Raises TonnageError when this is another cluster than that one:
-        what lies in the folder would be told of the wrong one, and what is made to go wrong would go wrong elsewhere.
-        """
+        """Return the folder. Raises TonnageError unless the kubeconfig leads to the `tonnage up` cluster of that
+        folder: records would be shown for, and faults set in, the wrong cluster."""
         if not self._is_served_from(folder):
             raise TonnageError(
                 f"{folder} is not the folder of the cluster at {self.connection.cluster.server}",
@@ -171,15 +169,18 @@ class ClusterQuestion:
         return self._is_served_by(read_endpoints(folder).get("apiserver")) is True
 
     def _is_served_by(self, apiserver: Endpoint | None) -> bool | None:
-        """Whether this is the server that is asked; None where none is told."""
+        """True if the kubeconfig's server is this API server; None when there is no endpoint to compare."""
         if apiserver is None:
             return None
         return apiserver.url.rstrip("/") == self.connection.cluster.server.rstrip("/")
 
     def scheduler_user(self) -> KubeconfigUser:
-        """Who asks a scheduler that was named: the token's owner, else the kubeconfig's user. Raises UsageError.
-        Nothing is shown to the scheduler of a `tonnage up`, which asks for nothing, nor without TLS. A password, and
-        whom one impersonates, are for the API server alone."""
+        """The credentials for the scheduler given by the flags: the token's, else the kubeconfig user's. Raises
+        UsageError.
+
+        Empty for the scheduler of a `tonnage up` cluster, which needs none, and without TLS. Passwords and
+        impersonation are sent to the API server only.
+        """
         from tonnage.client.config.connection import Impersonation, KubeconfigUser
 
         url, token_file = self.scheduler_endpoint or "", self.scheduler_token_file
@@ -246,13 +247,13 @@ _OPTIONS = (
 
 
 def cluster_options(command: F) -> F:
-    """Add the options; the command is handed a `cluster: ClusterQuestion` for them. A command that takes more files as
-    arguments calls them `more_files`."""
+    """Add the options; the command receives them as `cluster: ClusterQuestion`. A command with file arguments names
+    them `more_files`."""
     return _with_options(command, _OPTIONS)
 
 
 def live_cluster_options(command: F) -> F:
-    """The same for commands that follow a live cluster: all but files."""
+    """Add the options of commands that follow a live cluster: all but -f."""
     return _with_options(command, _OPTIONS[1:])
 
 
@@ -268,7 +269,7 @@ def _with_options(command: F, shown: Sequence[Option]) -> F:
 
 
 def html_page(name: str) -> Callable[[Any], HtmlPage]:
-    """How the answer of this name is drawn; loaded when it is."""
+    """A function that draws the HTML page of this answer. Its module is loaded on the first call."""
 
     def draw(document: Any) -> HtmlPage:
         from tonnage.whatif.html.pages import PAGES

@@ -1,8 +1,7 @@
-"""Every command: its group and its line in the help, its examples, and how it is found and loaded.
+"""Every command: its group and its line in the help, its examples, and how its module is found and loaded.
 
-The lines stand here once more so that `tonnage --help` and TAB load no command, which takes a second; a test holds them
-against the commands' own words. The examples work as they stand, with names of your own for what is yours; a test
-parses each with its command.
+The help lines repeat the commands' own so that `tonnage --help` and TAB load no command, which takes a second; a test
+compares them. Another test parses every example with its command.
 """
 
 from __future__ import annotations
@@ -73,14 +72,14 @@ _MODULES: Final = {
     "top": "dashboard",
     "version": "about",
 }
-"""The modules of commands that are not in a module of their own name."""
+"""Modules of commands that do not have a module of their own name."""
 _INTERNAL: Final = frozenset({"forkserver"})
-"""Commands that our own programs start. No help lists them."""
+"""Commands that only our own programs start. They are hidden from help."""
 _HELP: Final = {name: help for group in GROUPS.values() for name, help in group.items()}
 
 
 def module_of(command: str) -> str:
-    """A command is a function of its own name in this module."""
+    """The module that defines a command, as a function of the command's name."""
     return f"tonnage.cli.{_MODULES.get(command) or command.replace('-', '_')}"
 
 
@@ -190,13 +189,13 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
 
 
 def examples_of(command: str, program: str = "tonnage") -> str:
-    """The lines for the end of a help page, as `program` is called; nothing for a command without examples."""
+    """The examples at the end of a help page, written for `program`; empty for a command without examples."""
     lines = [each.replace("tonnage ", f"{program} ", 1) for each in EXAMPLES.get(command, ())]
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)]) if lines else ""
 
 
 class HintedUsageError(click.UsageError):
-    """Wrong usage with a remedy that is better than a pointer to the help."""
+    """A usage error with a hint of its own instead of a pointer to the help."""
 
     def __init__(self, message: str, hint: str, ctx: click.Context | None = None) -> None:
         super().__init__(message, ctx)
@@ -204,7 +203,7 @@ class HintedUsageError(click.UsageError):
 
 
 class SuggestingGroup(click.Group):
-    """A group that names the command that was probably meant, and whose commands show their examples."""
+    """A group that suggests similar command names and adds examples to its commands."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         command = super().get_command(ctx, cmd_name)
@@ -222,7 +221,7 @@ class SuggestingGroup(click.Group):
 
 
 class LazyCommands(SuggestingGroup):
-    """All commands, by the table: `--help` and TAB load none of them, and a command loads itself alone."""
+    """All commands, from the table: `--help` and TAB load none of them, and a command loads only itself."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_HELP)
@@ -249,7 +248,7 @@ class LazyCommands(SuggestingGroup):
 
 
 def with_examples(command: click.Command, name: str) -> click.Command:
-    """The command with its examples at the end of its help, once; what it says there itself stays before them."""
+    """Append the examples to the command's epilog, once."""
     if getattr(command, "_examples_of", None) != name:
         program = "kubectl tonnage" if _called_by_kubectl() else "tonnage"
         command.epilog = "\n\n".join(filter(None, [command.epilog, examples_of(name, program)])) or None

@@ -1,15 +1,14 @@
-"""TAB: how a shell asks and is answered, and which values a flag may take.
+"""TAB: the shells' protocols, and which values a flag may take.
 
     @click.option("--pod", shell_complete=pods)
 
-Values come from where the line says: a live cluster (--kubeconfig, --context, or what kubectl would use), the files of
--f, or the folder of a `tonnage up` cluster. Nothing here may fail or keep a person waiting: a cluster has a second,
-files some megabytes, and names alone are read. All is loaded when it is asked for: the module itself costs nothing.
+Values come from where the line says: a live cluster, the files of -f, or the folder of a `tonnage up` cluster. Nothing
+here may fail or keep a person waiting: a cluster has a second, files some megabytes, only names are read, and imports
+are deferred.
 
-Shells ask by click's protocol. bash splits the word under the cursor at every `=` and `:`, so that `--feature-gates
-Name=t` reaches a program as four words: our script hands over the line itself, and answers are cut to the part that
-bash will replace. Talk on stderr is dropped in each shell: a TAB must not write over the prompt. kubectl asks with
-arguments and takes cobra's answer: a value a line, a tab and a word about it, and last what else the shell may do.
+Shells use click's protocol, with stderr dropped so that no message overwrites the prompt. bash splits the word under
+the cursor at every `=` and `:`: our script passes the whole line, and values are cut to the part that bash replaces.
+kubectl uses cobra's protocol: a line for each value, with a tab and a description, and a directive as the last line.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ WORKLOAD_KINDS: Final = (
     *("StatefulSet", "Deployment", "ReplicaSet", "ReplicationController", "DaemonSet", "Job", "CronJob"),
 )
 ANSWER_WITHIN_S: Final = 1.0
-"""Longer than this, and a person has typed the name."""
+"""After a second a person has typed the name."""
 _MOST_OBJECTS: Final = 500
 _MOST_BYTES: Final = 4 << 20
 
 
 class Named(NamedTuple):
-    """An object by its name; of a StorageClass also whose volumes it makes."""
+    """An object by name. A StorageClass also has its provisioner."""
 
     kind: str
     namespace: str
@@ -57,7 +56,7 @@ class Named(NamedTuple):
 
 
 def _never_fails(told: Callable[[click.Context, str], Iterable[str]]) -> Complete:
-    """Whatever goes wrong on a TAB is no values: the line is not finished, and nobody asked for an explanation."""
+    """Return no values on any exception: an error must not interrupt somebody who types."""
 
     @wraps(told)
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -74,7 +73,7 @@ def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
 
 @_never_fails
 def pods(ctx: click.Context, incomplete: str) -> Iterable[str]:
-    """NS/NAME of every pod; a name alone where the namespace was given."""
+    """NS/NAME of every pod; only NAME if the line names the namespace."""
     found = _found(ctx, ["Pod"])
     names = {f"{each.namespace}/{each.name}" for each in found}
     if ctx.params.get("given_namespace") and "/" not in incomplete:
@@ -96,7 +95,7 @@ def namespaces(ctx: click.Context, incomplete: str) -> Iterable[str]:
 
 @_never_fails
 def workloads(ctx: click.Context, incomplete: str) -> Iterable[str]:
-    """KIND/NS/NAME. The kind is completed first, without asking anybody."""
+    """KIND/NS/NAME. The kind is completed first, without asking a cluster."""
     kind, slash, _ = incomplete.partition("/")
     if not slash:
         return [f"{each}/" for each in WORKLOAD_KINDS]
@@ -105,7 +104,7 @@ def workloads(ctx: click.Context, incomplete: str) -> Iterable[str]:
 
 @_never_fails
 def contexts(ctx: click.Context, incomplete: str) -> Iterable[str]:
-    """The contexts of the kubeconfig that is meant; of several files those of all."""
+    """The contexts of the chosen kubeconfig, or of all files if there are several."""
     from tonnage.client.config.kubeconfig import files_meant
     from tonnage.objects.texts.yaml_text import documents
 
@@ -125,7 +124,7 @@ def driver_names(ctx: click.Context, incomplete: str) -> Iterable[str]:
 
 @_never_fails
 def cluster_nodes(ctx: click.Context, incomplete: str) -> Iterable[str]:
-    """The nodes of the `tonnage up` cluster whose folder is named."""
+    """The nodes of the `tonnage up` cluster whose folder the line names."""
     from tonnage.plane.settings import nodes_of
 
     root = ctx.parent or ctx
@@ -136,7 +135,7 @@ def cluster_nodes(ctx: click.Context, incomplete: str) -> Iterable[str]:
 
 
 def _found(ctx: click.Context, kinds: Sequence[str]) -> list[Named]:
-    """The objects of these kinds where the line says that they are: files, a cluster, or files laid over one."""
+    """The objects of these kinds from where the line says: files, a cluster, or files laid over one."""
     import asyncio
 
     given = ctx.params
@@ -243,7 +242,7 @@ class OurBash(BashComplete):
     source_template: ClassVar[str] = _BASH
 
     def source(self) -> str:
-        return ShellComplete.source(self)  # which bash runs the script is not known here
+        return ShellComplete.source(self)  # skip click's check of the bash version: another bash may run the script
 
     def get_completion_args(self) -> tuple[list[str], str]:
         line = os.environ.get("COMP_LINE", "")
@@ -259,15 +258,15 @@ class OurBash(BashComplete):
 
 
 def replaced_part(incomplete: str, breaks: str) -> str:
-    """What of the value is on the line already and not replaced: up to the last `=` or `:` at which bash breaks words.
-    `--node=n` is a flag with the value `n`: of the value nothing is kept."""
+    """The part of the value that bash does not replace: up to the last `=` or `:` at which it breaks words. Empty for
+    `--node=n`, whose value is `n`."""
     incomplete = incomplete.removeprefix(flag_before(incomplete))
     ends = [incomplete.rfind(each) for each in "=:" if each in breaks]
     return incomplete[: max(ends, default=-1) + 1]
 
 
 class _WholeWords(ShellComplete):
-    """For shells that replace the whole word under the cursor: a value behind `--flag=` is given with the flag."""
+    """For shells that replace the whole word under the cursor: the value after `--flag=` is returned with the flag."""
 
     def get_completion_args(self) -> tuple[list[str], str]:
         words, incomplete = super().get_completion_args()
@@ -281,7 +280,7 @@ class _WholeWords(ShellComplete):
 
 
 def flag_before(incomplete: str) -> str:
-    """`--node=` of `--node=n`; empty for a word that is no flag with its value."""
+    """`--node=` for `--node=n`; empty for other words."""
     return incomplete[: incomplete.index("=") + 1] if incomplete.startswith("--") and "=" in incomplete else ""
 
 
@@ -310,11 +309,11 @@ def script(shell: str, cli: click.Command, program: str) -> str:
 
 
 def answer_kubectl(cli: click.Command, arguments: list[str]) -> str:
-    """The answer to `kubectl_complete-tonnage ARGUMENTS…`, whose last is the word under the cursor."""
+    """The answer to `kubectl_complete-tonnage ARGUMENTS…`. The last argument is the word under the cursor."""
     *words, incomplete = arguments or [""]
     items = OurBash(cli, {}, "kubectl tonnage", COMPLETE_VARIABLE).get_completions(words, incomplete)
     plain = [each for each in items if each.type == "plain"]
-    # kubectl offers what begins with the word: a flag's value that stands behind `=` has the flag before it.
+    # kubectl filters by prefix: a value after `=` needs its flag in front.
     before = flag_before(incomplete)
     lines = [before + each.value + (f"\t{each.help.splitlines()[0]}" if each.help else "") for each in plain]
     return "\n".join([*lines, _KUBECTL_NO_FILES if len(plain) == len(items) else _KUBECTL_FILES])

@@ -1,4 +1,4 @@
-"""`tonnage controllers`: what kube-controller-manager does for storage and workloads, until it is told to stop."""
+"""`tonnage controllers`: run kube-controller-manager's part for storage and workloads until it is stopped."""
 
 from __future__ import annotations
 

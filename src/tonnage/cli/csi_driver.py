@@ -1,5 +1,6 @@
-"""`tonnage csi-driver`: the reference driver, for one node or for all nodes of a small cluster, until told to stop; and
-`tonnage csi-driver-quarantine`: contents of its state folder that no record names, shown or moved out of the way.
+"""`tonnage csi-driver`: run the reference CSI driver for one or several nodes until it is stopped.
+
+`tonnage csi-driver-quarantine`: show or move contents of its state folder that have no record.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def _endpoint(text: str) -> str:
 
 
 def _driver_name(text: str) -> str:
-    """A name as CSI's GetPluginInfo may give it; kubelets make a folder and labels of it. Raises ValueError."""
+    """Check a name by the rules of CSI's GetPluginInfo; kubelets use it in paths and labels. Raises ValueError."""
     if not _DRIVER_NAME.fullmatch(text):
         raise ValueError(
             f'"{text}" is no name of a CSI driver: at most 63 letters, digits, dots and dashes, with a letter or '
@@ -219,7 +220,7 @@ def csi_driver_quarantine(state_dir: Path, names: tuple[str, ...], everything: b
         raise TonnageError(f"there is no state folder {state_dir}", hint="name the --state-dir of the driver")
     folder = StateFolder(state_dir)
     try:
-        folder.recover(read_records(folder.path))  # what calls left is no stranger's: put right first
+        folder.recover(read_records(folder.path))  # first finish interrupted calls: what they left has an owner
         found = unknown_contents(folder.path, in_use=False)
         chosen = found if everything else [_named(folder.path, found, name) for name in dict.fromkeys(names)]
         moved = dict(_moved(folder, chosen))

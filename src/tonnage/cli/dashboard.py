@@ -116,7 +116,7 @@ def _token(path: Path) -> str:
 
 
 async def _run(cluster: ClusterQuestion, settings: DashboardSettings, serving: Flags, *, keeps_token: bool) -> None:
-    """Serve until cancelled. A token that has a file of its own is not printed: in a pod, stdout is a log."""
+    """Serve until cancelled. A token from --token-file is not printed: in a pod, stdout is a log."""
     from tonnage.client.http import Client
     from tonnage.dashboard.server.program import served
 
@@ -131,7 +131,7 @@ async def _run(cluster: ClusterQuestion, settings: DashboardSettings, serving: F
 
 
 def _with_tls(settings: DashboardSettings, serving: Flags, stack: AsyncExitStack) -> DashboardSettings:
-    """The settings with TLS where others than this machine's can look, or where a certificate was given."""
+    """The settings, with TLS if a certificate is given or the address is not loopback."""
     from tonnage.serving.request_host import WILDCARDS, is_loopback
 
     own = serving["tls_cert_file"] is None
@@ -166,7 +166,7 @@ def top(cluster: ClusterQuestion) -> None:
             f"tonnage top cannot draw on this terminal: TERM is {kind or 'not set'}",
             hint="set TERM to what the terminal is, such as xterm-256color; tonnage explain --pending needs none",
         )
-    # Logs would be written over the screen; what a person should know stands there as a notice.
+    # Logs would overwrite the screen; problems appear there as notices.
     logging.getLogger().addHandler(logging.NullHandler())
     asyncio.run(_top(cluster))
 
@@ -178,7 +178,7 @@ async def _top(question: ClusterQuestion) -> None:
 
 @asynccontextmanager
 async def following(question: ClusterQuestion) -> AsyncIterator[Top]:
-    """The program, and the cluster that it shows followed while the block runs."""
+    """Yield the terminal program while it follows its cluster."""
     from tonnage.client.http import Client
     from tonnage.dashboard.follow.driver_records import following_pools
     from tonnage.dashboard.follow.live_cluster import LiveCluster
@@ -190,7 +190,7 @@ async def following(question: ClusterQuestion) -> AsyncIterator[Top]:
 
     connection, scheduler, clock = question.connection, question.scheduler(), SystemClock()
     asking = Asking(question.config_file, question.gates)
-    say_all("note", asking.configuration.notes)  # a configuration that is wrong is told before the screen is taken
+    say_all("note", asking.configuration.notes)  # notes and errors come before the screen is taken
     async with Client.connect(connection, clock=clock, user_agent="tonnage-top") as client:
         await check_answers(client)
         cluster = LiveCluster(

@@ -1,4 +1,4 @@
-"""`tonnage driver-check`: does a CSI driver keep the contracts of KEP-5925 and KEP-4876?"""
+"""`tonnage driver-check`: check a CSI driver against the contracts of KEP-5925 and KEP-4876."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _STYLES = {"passed": "green", "failed": "bold red", "skipped": "dim"}
 
 
 def _pairs(text: str) -> dict[str, str]:
-    """KEY=VALUE, several with commas between them. Raises ValueError."""
+    """KEY=VALUE pairs, separated by commas. Raises ValueError."""
     found: dict[str, str] = {}
     for pair in text.split(","):
         key, sign, said = pair.strip().partition("=")
@@ -129,7 +129,7 @@ def driver_check(
     try:
         is_whole = asyncio.run(_examined(csi_address, node_addresses, settings, results, timeout_s))
     finally:
-        if not results.left_behind:  # else a volume may still be mounted there
+        if not results.left_behind:  # otherwise a volume may still be mounted there
             shutil.rmtree(folder, ignore_errors=True)
     document = {"address": csi_address, **results.document()}
     write_answer(output, lambda: document, partial(_show, document))
@@ -143,7 +143,7 @@ def driver_check(
 async def _examined(
     address: str, node_addresses: tuple[str, ...], settings: CheckSettings, results: Results, timeout_s: float
 ) -> bool:
-    """False when it was cut off; what was made is undone all the same."""
+    """Run the checks and undo what they created. False if they were interrupted."""
     from tonnage.driver_check.examination import examine
 
     tell: Callable[[str], None] = partial(say, "note") if sys.stderr.isatty() else lambda _what: None

@@ -1,12 +1,11 @@
 """`tonnage explain`: which node a pod goes to and why, or why none, from files, a live cluster, or both.
 
-    --pod shop/web                 pods that are there, each decided on the cluster as it is
-    --workload sts/shop/db         the pods of a workload, present and to come, one after the other
-    --pending                      every pod that waits, one after the other, grouped by cause
+    --pod shop/web                 existing pods, one by one, on the cluster as it is
+    --workload sts/shop/db         the pods of a workload, existing and future, one after the other
+    --pending                      every waiting pod, one after the other, grouped by cause
 
-The decision is the scheduler's own code (whatif/ drives its engine) on whatever is known: manifests as an API server
-would have stored them, or what a server lists. Nothing is written anywhere. The choice between equally good nodes is
-seeded, so that the same input gives the same answer.
+The scheduler's own engine decides (whatif/ drives it), and nothing is written. Ties between nodes are broken by a seed,
+so the same input gives the same answer.
 """
 
 from __future__ import annotations

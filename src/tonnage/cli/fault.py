@@ -1,4 +1,4 @@
-"""`tonnage fault`: make something go wrong in a running cluster, see what is going wrong, and end it."""
+"""`tonnage fault`: set, list and clear faults of a running cluster."""
 
 from __future__ import annotations
 
@@ -29,8 +29,6 @@ def _kinds() -> str:
 
 
 class _Kind(click.ParamType[str]):
-    """A kind of fault; a word that is none is wrong usage."""
-
     name = "kind"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -49,13 +47,13 @@ class _Kind(click.ParamType[str]):
 
 @dataclass(frozen=True, slots=True)
 class _Where:
-    """Where the faults are, as it was said. Asked by each command when it begins, so that help is given before."""
+    """The cluster or file given by the flags. Commands resolve it when they run, so that --help needs neither."""
 
     data_dir: Path | None
     file: Path | None
 
     def faults(self) -> FaultFile:
-        """Raises UsageError unless one place is named, and TonnageError for a cluster that is not there."""
+        """Raises UsageError unless exactly one place is given, and TonnageError for a cluster that does not exist."""
         if self.data_dir is None and self.file is not None:
             return FaultFile(self.file)
         if self.data_dir is None or self.file is not None:
@@ -65,7 +63,7 @@ class _Where:
         return FaultFile(self.data_dir / FAULT_FILE_NAME)
 
     def require_node(self, node: str) -> None:
-        """Raises UsageError for a node that the cluster of this folder does not have, once it was started."""
+        """Raises UsageError for a node that the cluster does not have, if the cluster has ever been started."""
         try:
             require_node(self.faults().path.parent, node)
         except NoSuchNode as exc:
@@ -73,7 +71,7 @@ class _Where:
 
 
 def _named(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """An empty name is a variable that was not set, and must not come to mean every node."""
+    """Refuse an empty name: it comes from an unset shell variable and must not mean every node."""
     if "" in value:
         raise click.BadParameter("the name is empty; leave --node out for all nodes", ctx, param)
     return value
@@ -121,7 +119,7 @@ def clear(where: _Where, kind: str | None, nodes: tuple[str, ...]) -> None:
     """End the faults of KIND, or all of them."""
     held = {each.node for each in where.faults().all()}
     for node in nodes:
-        if node not in held:  # one that is gone may still have left a fault
+        if node not in held:  # a deleted node may still have a fault
             where.require_node(node)
     ended = [each for node in nodes or ("",) for each in where.faults().clear(kind or "", node)]
     for each in ended:
@@ -143,7 +141,7 @@ def list_faults(where: _Where, output: str) -> None:
 
 
 def _told(each: Fault) -> str:
-    """`slow=2 on node-1`."""
+    """A fault as text: `slow=2 on node-1`."""
     value = f"={each.value:g}" if each.value else ""
     return f"{each.kind}{value} on {printable(each.node) or 'every node'}"
 

@@ -1,6 +1,6 @@
 """`tonnage forkserver`: the process that forks the programs of a cluster, for `tonnage up` and for tests.
 
-Nobody types it: it is asked by lines of JSON on stdin (`plane/forkserver.py`), and no help lists it.
+Hidden from help: `plane/forkserver.py` starts it and sends requests as lines of JSON on stdin.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ PROGRAMS: Final = {
     "controllers": ("controllers.program", "serving.profiling", "csi.metrics"),
     "scheduler": ("scheduler.program", "scheduler.configuration_file", "scheduling.configuration.written"),
 }
-"""Commands, in the order in which they are wanted: nodes need most round trips, the scheduler loads longest. Of each,
-the modules that it imports when it runs; with them comes whatever those import."""
+"""Modules to import for each command before forking. Commands are in the order in which they are needed: nodes need the
+most round trips, the scheduler takes longest to load."""
 
 
 def modules_of(program: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""`tonnage node`: the kubelets of one or many nodes, as far as storage needs them, until told to stop."""
+"""`tonnage node`: run the kubelets of one or several nodes, as far as storage needs them, until stopped."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def _capacity(text: str) -> dict[str, str]:
-    """`cpu=8,memory=32Gi,pods=110`; what is not named keeps its default. Raises ValueError, InvalidQuantity."""
+    """`cpu=8,memory=32Gi,pods=110`; other resources keep their default. Raises ValueError, InvalidQuantity."""
     from tonnage.node.settings import DEFAULT_CAPACITY
 
     found = dict(DEFAULT_CAPACITY)
@@ -44,7 +44,7 @@ def _capacity(text: str) -> dict[str, str]:
 
 
 def _address(text: str) -> tuple[str, int]:
-    """`127.0.0.1:10250`, `:10250` or a port alone; 0 is none. Raises ValueError."""
+    """`127.0.0.1:10250`, `:10250` or only a port; port 0 serves nothing. Raises ValueError."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
         raise ValueError(f'"{text}" is no address; write it like 127.0.0.1:10250')

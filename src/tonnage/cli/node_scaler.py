@@ -1,4 +1,4 @@
-"""`tonnage node-scaler`: nodes from a template for pods that find none, until it is told to stop."""
+"""`tonnage node-scaler`: create nodes from a template for unschedulable pods, until stopped."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def node_scaler(kubeconfig_file: Path | None, template: Path, **sizes: Any) -> N
 
 
 def template_of(path: Path) -> tuple[Doc, tuple[Doc, ...]]:
-    """The one Node of a file, and the storage objects beside it, checked as a server would. Raises BrokenManifest,
+    """The only Node of a file, and the file's storage objects, validated as an API server would. Raises BrokenManifest,
     InvalidPool."""
     from tonnage.nodescaler.node_pool import KINDS, InvalidPool
     from tonnage.objects.document import copy

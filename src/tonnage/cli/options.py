@@ -1,4 +1,4 @@
-"""Options that several commands share, so that each is spelled, defaulted and explained once."""
+"""Options that several commands share, each with one spelling, default and help text."""
 
 from __future__ import annotations
 
@@ -23,17 +23,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Option(Protocol):
-    """Adds options to a command."""
-
     def __call__(self, command: F, /) -> F: ...
 
 
 Flags = Mapping[str, Any]
-"""What click hands over, by parameter: types and defaults stand at the options."""
+"""Parsed options by parameter name, as click passes them."""
 
 
 class Parsed(click.ParamType[T]):
-    """A value that `parse` reads off a text; the ValueError or TonnageError that it raises is wrong usage."""
+    """A value that `parse` reads from text. Its ValueError or TonnageError becomes a usage error."""
 
     def __init__(self, name: str, parse: Callable[[str], T]) -> None:
         self.name = name
@@ -49,7 +47,7 @@ class Parsed(click.ParamType[T]):
 
 
 def _duration(text: str) -> float:
-    from tonnage.clock import parse_duration  # asyncio comes with it; `tonnage version` needs none
+    from tonnage.clock import parse_duration  # imports asyncio, which `tonnage version` does not need
 
     seconds = parse_duration(text)
     if seconds is None:
@@ -70,9 +68,9 @@ def _bytes(text: str) -> int:
 
 
 DURATION: Final = Parsed("duration", _duration)
-"""`50s`, `1m30s`, `1.5h`, `0`, as Go writes durations; gives seconds."""
+"""A duration as Go writes it (`50s`, `1m30s`, `1.5h`, `0`), in seconds."""
 BYTES: Final = Parsed("quantity", _bytes)
-"""An amount of bytes as Kubernetes writes it, such as `1Gi`; more than none."""
+"""A positive Kubernetes quantity of bytes, such as `1Gi`."""
 POOLS: Final = Parsed("pools", node_pools.parse_node_pools)
 COUNT: Final = Parsed("count", node_pools.parse_node_count)
 FILE_PATH: Final = click.Path(path_type=Path, dir_okay=False)
@@ -85,18 +83,18 @@ NOT_NEGATIVE: Final = click.FloatRange(min=0.0)
 
 
 def setting(name: str, type: Any, default: Any, help: str, *, into: str = "", **more: Any) -> Option:
-    """An option whose help shows its default; `into` is the parameter that gets it, if that has another name."""
+    """An option whose help shows its default. `into` names the command's parameter if it differs from the flag."""
     names = (name, into) if into else (name,)
     return click.option(*names, type=type, default=default, show_default=True, help=help, **more)
 
 
 def duration(name: str, default: str, help: str) -> Option:
-    """A setting that is a duration; `--some-wait` hands `some_wait_s` over, in seconds."""
+    """An option that is a duration; `--some-wait` becomes the parameter `some_wait_s`, in seconds."""
     return setting(name, DURATION, default, help, into=f"{name.removeprefix('--').replace('-', '_')}_s")
 
 
 def options(*each: Option) -> Option:
-    """Several options as one decorator, in the order in which help shows them."""
+    """Several options as one decorator, in the order of the help."""
 
     def of(command: F) -> F:
         for option in reversed(each):
@@ -107,23 +105,23 @@ def options(*each: Option) -> Option:
 
 
 def from_flags(settings: Callable[..., T], flags: Flags, **more: Any) -> T:
-    """A dataclass of settings: a field that has a flag's name gets its value, the others are `more`."""
+    """Build a dataclass: fields named like a flag take its value, other fields come from `more`."""
     names = (each.name for each in fields(settings))  # type: ignore[arg-type]  # a class of settings is a dataclass
     return settings(**{name: flags[name] for name in names if name in flags} | more)
 
 
 def output_option(*forms: str) -> Option:
-    """-o; the first form is the default."""
+    """The option -o; the first form is the default."""
     return click.option("-o", "--output", type=click.Choice(forms), default=forms[0], show_default=True)
 
 
 class _GatesType(click.ParamType[str]):
-    """`A=true,B=false`; the flag may be given several times, and `gates_option` reads them together."""
+    """`A=true,B=false`. The flag may be repeated; `gates_option` joins the values."""
 
     name = "gates"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Each gate with the value that changes something first; after a comma those that are not named yet."""
+        """Complete gates that are not named yet, with the value that changes the default first."""
         before, comma, last = incomplete.rpartition(",")
         named = {each.partition("=")[0] for each in before.split(",")}
         values = [
@@ -136,7 +134,7 @@ class _GatesType(click.ParamType[str]):
 
 
 def gates_option(parse: Callable[[str], Any], *, help: str) -> Option:
-    """--feature-gates, in one list or several, as pflag's maps; an unknown gate is wrong usage."""
+    """--feature-gates, repeatable like pflag's maps. An unknown gate is a usage error."""
 
     def joined(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> Any:
         try:
@@ -163,7 +161,7 @@ _LOGGING: Final = options(
 
 
 def logging_options(command: Callable[..., T]) -> Callable[..., T]:
-    """How much is logged and in which form; logging has started when the command begins."""
+    """Add -v, --logging-format and the like. Logging is set up before the command begins."""
 
     @wraps(command)
     def logged(*, logging_format: Literal["text", "json"], verbosity: int, **flags: Any) -> T:
@@ -193,7 +191,7 @@ max_volumes_option: Final = click.option(
 
 @contextmanager
 def wrong_usage() -> Iterator[None]:
-    """A ValueError in the block is wrong usage."""
+    """Turn a ValueError in the block into a usage error."""
     try:
         yield
     except ValueError as exc:
@@ -201,7 +199,7 @@ def wrong_usage() -> Iterator[None]:
 
 
 DOES_NOT_FIT = 3
-"""The exit code of --exit-code when something that was asked about does not fit."""
+"""--exit-code's exit code when a pod or replica does not fit."""
 
 
 def exit_code_option(told: str) -> Option:

@@ -1,12 +1,10 @@
-"""How commands that answer questions write: the answer to stdout, talk beside it to stderr.
-
-Long work shows how far it is, on a terminal alone, and Ctrl-C ends it with what is known so far.
+"""How commands print: the answer to stdout, notes and warnings to stderr.
 
     with progress("placing replicas", total=500) as step:
         for replica in replicas:
             step(1)
 
-What is piped sees nothing of it: progress goes to stderr, and only if that is a terminal.
+Long work shows its progress on stderr, and only if stderr is a terminal. Ctrl-C ends it with a partial answer.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def say(kind: str, sentence: str) -> None:
-    """Talk beside the answer: a note or a warning."""
+    """Print a note or a warning to stderr."""
     click.echo(f"{kind}: {printable(sentence)}", err=True)
 
 
@@ -38,12 +36,12 @@ def say_all(kind: str, sentences: Iterable[str]) -> None:
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """Write lines of our own; what comes from a cluster is made printable, but may not hold lines of its own."""
+    """Print our own lines. Text from a cluster is made printable, which does not remove line breaks."""
     click.echo(printable_lines(text), err=err)
 
 
 def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """The lines of a plain table; what the rows hold is made printable."""
+    """The lines of a plain table. Cells are made printable."""
     lines = [head, *([printable(cell) for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     for line in lines:
@@ -51,11 +49,11 @@ def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
 
 
 def written(write: Callable[[], object]) -> None:
-    """Write an answer to stdout, as far as somebody reads it."""
+    """Write an answer to stdout. A closed pipe is no error."""
     try:
         write()
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough (`| head`); nothing is left to be flushed at exit
+    except BrokenPipeError:  # the reader has enough (`| head`); leave nothing to flush at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -71,25 +69,25 @@ def write_answer(
     show: Callable[[TextIO], object],
     draw: Callable[[Any], HtmlPage] | None = None,
 ) -> None:
-    """Write an answer as -o asks: its document as JSON, or as the HTML page that `draw` makes of it, or as text."""
+    """Write an answer as -o asks: as JSON, as the HTML page that `draw` makes of the document, or as text."""
     if output == "json":
         written_json(document())
     elif output == "html" and draw is not None:
-        data = draw(document()).html().encode()  # UTF-8, whatever the terminal is
+        data = draw(document()).html().encode()  # UTF-8, even if the terminal's encoding differs
         written(lambda: sys.stdout.buffer.write(data))
     else:
         written(lambda: show(sys.stdout))
 
 
 INTERRUPTED = 130
-"""The exit code of a command that Ctrl-C ended, as a shell has it; what was known is written before."""
+"""The exit code after Ctrl-C, as a shell has it. The partial answer is written first."""
 
 Step = Callable[[float], object]
 
 
 @contextmanager
 def progress(description: str, total: float | None = None) -> Iterator[Step]:
-    """Show a bar while the block runs; call what is yielded with the amount of work just done."""
+    """Show a progress bar while the block runs. Call the yielded function with the amount of work just done."""
     if not sys.stderr.isatty():
         yield lambda amount: None
         return
@@ -104,7 +102,7 @@ def progress(description: str, total: float | None = None) -> Iterator[Step]:
 
 @contextmanager
 def shown_status(step: str) -> Iterator[Callable[[str], object]]:
-    """Show what is being done while the block runs; call what is yielded with each next step."""
+    """Show a status line while the block runs. Call the yielded function with every new step."""
     if not sys.stderr.isatty():
         yield lambda step: None
         return
@@ -116,9 +114,8 @@ def shown_status(step: str) -> Iterator[Callable[[str], object]]:
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Work that looks between two steps whether Ctrl-C was pressed, by calling what is yielded. So it ends between two
-    steps, and not in the middle of one, and what is known by then can be told. Who presses it again does not want to
-    wait for that."""
+    """Yield a function that is True once Ctrl-C was pressed. Long work calls it between steps, so that it stops between
+    two steps with a partial answer. A second Ctrl-C stops at once."""
     presses = 0
 
     def pressed(number: int, frame: object) -> None:

@@ -1,4 +1,4 @@
-"""`tonnage pools`: pools of drivers that do not report them, kept true as annotations, until it is told to stop."""
+"""`tonnage pools`: keep annotations with the pools of drivers that do not report them, until stopped."""
 
 from __future__ import annotations
 

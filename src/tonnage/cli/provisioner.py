@@ -1,6 +1,6 @@
-"""`tonnage provisioner`: volumes and capacity for one CSI driver, until it is told to stop.
+"""`tonnage provisioner`: create volumes and publish capacity for one CSI driver, until stopped.
 
-Its flags are external-provisioner's; `--feature-gates` knows our gates, and the few that that program has alone.
+Its flags are external-provisioner's. `--feature-gates` accepts our gates and external-provisioner's own.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _OWN_GATES: Final = {
     "ReleaseLeaderElectionOnExit": True,
     "CrossNamespaceVolumeDataSource": False,
 }
-"""Gates that external-provisioner has and Kubernetes has not, as they are here when nobody sets them."""
+"""Gates that only external-provisioner has, with our defaults."""
 _SERVICE_ACCOUNT_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -57,7 +57,7 @@ class ProvisionerGates:
 
 
 def parse_gates(text: str) -> ProvisionerGates:
-    """`A=true,B=false`. Raises GateError for a gate that is unknown, or cannot be had."""
+    """Parse `A=true,B=false`. Raises GateError for unknown gates and unsupported values."""
     own = dict(_OWN_GATES)
     rest: list[str] = []
     for pair in (each.strip() for each in text.split(",") if each.strip()):
@@ -173,7 +173,7 @@ def options_of(flags: Flags) -> ProvisionerOptions:
 
 
 def capacity_of(flags: Flags) -> CapacitySettings | None:
-    """What the flags say about capacity; None when it is not published."""
+    """The capacity settings of the flags; None when capacity is not published."""
     from tonnage.provisioner.capacity.controller import CapacitySettings
 
     if not flags["enable_capacity"]:
@@ -192,7 +192,7 @@ def capacity_of(flags: Flags) -> CapacitySettings | None:
 
 
 def lease_of(driver_name: str, namespace: str) -> str:
-    """The lease that copies of a driver's provisioner meet at, named as upstream's sidecars name it."""
+    """The name of the lease for which a driver's provisioners compete; upstream's sidecars use the same."""
     name = re.sub("[^a-zA-Z0-9-]", "-", driver_name)
     return f"{namespace or _own_namespace()}/{name}{'X' if name.endswith('-') else ''}"
 

@@ -1,9 +1,10 @@
 """`tonnage doctor`, `drain-preview`, `fit`, `replay` and `shadow`: questions that the scheduler's own code answers.
 
 doctor          what of a cluster Tonnage can use, what it would change there, and what to set
-drain-preview   what draining nodes would do, before anybody does it
-fit             how many more replicas of something fit, where, what stops the next one, and what would let it in
-replay          decisions in sequence, with the scheduler's memory, on virtual time, from files
+drain-preview   what a drain of nodes would do
+fit             how many more replicas fit and where, what stops the next one, and what would let it in
+replay          a sequence of decisions on virtual time, from files
+shadow          decide beside a live cluster's scheduler, and report differences
 """
 
 from __future__ import annotations
@@ -311,7 +312,7 @@ def _say_refusal(found: Refusal) -> None:
 
 
 async def _followed(client: Client, shadow: Shadow, for_s: float | None) -> None:
-    """Follow until the time is over or Ctrl-C is pressed; a second Ctrl-C wants no answer."""
+    """Follow the cluster for `for_s` seconds or until Ctrl-C. A second Ctrl-C ends without an answer."""
     from tonnage.whatif.shadow.follow import Following
 
     following = Following(client, shadow, note=partial(say, "note"))

@@ -1,4 +1,4 @@
-"""How every long-running command runs: one way to the API server, one lease, one endpoint, and an end in order.
+"""What every long-running command shares: connection, leader election, health endpoint, and an orderly stop.
 
 async with connected(PROGRAM, connection_of(kubeconfig), election) as running:
     program = await running.enter(Provisioner(running.clients.work, …))
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _USUAL_THRESHOLD: Final = (700, 10, 10)
-"""How often Python looks for circles by itself; what was loaded until then is spared."""
+"""Python's default thresholds of the garbage collector. Objects loaded before are frozen."""
 
 
 def connection_of(wanted: Path | None, master: str = "") -> ServerConnection:
-    """The file that was named, else the pod's service account, else $KUBECONFIG and the usual place. `master` is
-    another address of the server; with it, and nothing else, nobody says who we are."""
+    """The connection of the given kubeconfig, else of the pod's service account, else of $KUBECONFIG or ~/.kube/config.
+    `master` replaces the server's address; alone, it gives an anonymous connection."""
     from tonnage.client.config import kubeconfig
     from tonnage.client.config.connection import KubeconfigCluster, ServerConnection
 
@@ -68,7 +68,8 @@ def connection_of(wanted: Path | None, master: str = "") -> ServerConnection:
 
 @dataclass(slots=True)
 class RunningProgram:
-    """What every program has. `leadership` is what its writes ask first; None without leader election."""
+    """A running program: its clients, clock and metrics. Writes check `leadership`, which is None without leader
+    election."""
 
     name: str
     connection: ServerConnection
@@ -83,7 +84,6 @@ class RunningProgram:
     _electors: list[LeaderElector] = field(default_factory=list)
 
     async def enter(self, context: AbstractAsyncContextManager[T]) -> T:
-        """Keep a context open for as long as the program runs."""
         return await self._stack.enter_async_context(context)
 
     def enter_nowait(self, context: AbstractContextManager[T]) -> T:
@@ -96,10 +96,10 @@ class RunningProgram:
     async def serve(
         self, endpoint: tuple[str, int] | None, is_ready: Callable[[], bool], *, is_told: bool = True
     ) -> None:
-        """Serve health and metrics without TLS, if there is an endpoint; stderr says where, if that `is_told`."""
+        """Serve health and metrics over HTTP, if there is an endpoint. `is_told`: print its address to stderr."""
         if endpoint is None:
             return
-        # Loading a web server takes longer than all the rest; whoever serves no metrics need not wait for it.
+        # A web server takes longer to load than all the rest; programs without an endpoint skip it.
         from tonnage.health import served
 
         address = await self.enter(
@@ -118,7 +118,7 @@ class RunningProgram:
     async def serve_securely(
         self, flags: Flags, *, is_healthy: Callable[[], bool] = lambda: True, rng: random.Random, **pages: Any
     ) -> None:
-        """Serve HTTPS as the flags want it, unless the port is 0; `pages` are `is_ready`, `debug` and `pages`."""
+        """Serve HTTPS as the flags say, unless the port is 0. `pages` holds `is_ready`, `debug` and `pages`."""
         from tonnage.health import served
 
         if not flags["secure_port"]:
@@ -142,7 +142,7 @@ class RunningProgram:
         _say_where(address)
 
     async def led(self, work: Callable[[], Awaitable[None]], lease: str) -> None:
-        """Work, while holding the lease if there is leader election."""
+        """Run the work; with leader election, only while holding the lease."""
         from tonnage.client.leader import LeaderElector
 
         if self.leadership is None or self._election is None:
@@ -173,7 +173,7 @@ async def connected(
     qps: float = 0.0,
     burst: int = 0,
 ) -> AsyncIterator[RunningProgram]:
-    """A program and its clients while the block runs; `election` is None for programs that have none."""
+    """Yield a program with its clients while the block runs. `election` is None without leader election."""
     from tonnage.client.clients import LEASE_TIMEOUT_S, Clients, lease_timeout_s
     from tonnage.client.leader import new_identity
     from tonnage.client.leadership import Leadership
@@ -208,7 +208,7 @@ async def connected(
 
 
 async def run_until_signalled(work: Coroutine[Any, Any, None]) -> None:
-    """Run the work; SIGTERM or Ctrl-C cancels it and lets it end in order."""
+    """Run the work. SIGTERM or Ctrl-C cancels it and waits for its clean-up."""
     gc.freeze()
     gc.set_threshold(*_USUAL_THRESHOLD)
     async with memory_kept_level(SystemClock()):
@@ -221,7 +221,7 @@ async def run_until_signalled(work: Coroutine[Any, Any, None]) -> None:
 
 
 def say_ready(what: str = "") -> None:
-    """The one line on stdout that scripts wait for."""
+    """Print the line that scripts wait for."""
     echo(f"ready {what}".rstrip())
 
 
@@ -233,7 +233,7 @@ kubeconfig_option: Final = click.option(
 
 
 def sidecar_options(prefix: str, *, retry_period: str, qps: float, burst: int, note: str = "") -> Option:
-    """How a program beside a driver is elected, how much it may ask, and where it is watched; `note` is about `qps`."""
+    """Leader election, rate limits and HTTP endpoint of a sidecar. `note` is appended to the help of the qps flag."""
     return options(
         duration(f"--{prefix}-lease-duration", "15s", "How long it lasts."),
         duration(f"--{prefix}-renew-deadline", "10s", "When a leader gives up."),
@@ -250,7 +250,7 @@ def sidecar_options(prefix: str, *, retry_period: str, qps: float, burst: int, n
 async def sidecar(
     name: str, flags: Flags, prefix: str, *, is_elected: bool, release_on_cancel: bool = True
 ) -> AsyncIterator[RunningProgram]:
-    """A program that has `sidecar_options`. Raises InvalidLeaseTimes."""
+    """Yield a program configured by `sidecar_options`. Raises InvalidLeaseTimes."""
     from tonnage.client.leader import check_retry_period
 
     times = {each: flags[f"{prefix}_{each}"] for each in ("lease_duration_s", "renew_deadline_s", "retry_period_s")}
@@ -265,7 +265,7 @@ async def sidecar(
 
 
 def endpoint_of(http_endpoint: str, metrics_address: str = "") -> tuple[str, int] | None:
-    """Host and port to serve at; None for nowhere. Raises UsageError."""
+    """Host and port of the HTTP endpoint; None to serve nothing. Raises UsageError."""
     if http_endpoint and metrics_address:
         raise click.UsageError("only one of --metrics-address and --http-endpoint can be set")
     told = http_endpoint or metrics_address

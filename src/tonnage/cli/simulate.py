@@ -1,4 +1,4 @@
-"""`tonnage simulate`: a scenario on virtual time, on the scheduler's own engine, once or several ways side by side."""
+"""`tonnage simulate`: play a scenario on virtual time with the scheduler's engine and one or more configurations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tonnage.whatif.simulate.play import Run
 
 BASE = "default"
-"""The name of the run by --config, or by the defaults."""
+"""The name of the run with --config, or with the default configuration."""
 
 
 @click.command()
@@ -122,7 +122,7 @@ def _runs(cluster: ClusterQuestion, compared: tuple[str, ...], seed: int) -> lis
 def _compared(
     cluster: ClusterQuestion, compared: tuple[str, ...], before: dict[str, Configuration]
 ) -> dict[str, Configuration]:
-    """The configurations of --compare, by name, after those that are there before."""
+    """The configurations of --compare by name, after those of `before`."""
     named = dict(before)
     for given in compared:
         name, _, config = given.partition("=")

@@ -1,7 +1,7 @@
-"""Whole clusters on one machine: `tonnage up` runs one, `tonnage status` tells how it is doing, `tonnage demo` plays.
+"""Whole clusters on one machine: `tonnage up` runs one, `tonnage status` shows it, `tonnage demo` plays stories.
 
-The stories of the demo are in `tonnage.stories`; here is a cluster for each suite of them, a console to write on, and
-the verdict. The exit code is 0 only if every claim of every story held. Told to end, it leaves nothing behind.
+The stories live in `tonnage.stories`. The demo runs every suite of stories on a new cluster, which it removes again,
+also after SIGTERM. It exits 0 only if every claim of every story holds.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _manifests(files: tuple[str, ...]) -> list[Doc]:
 
 
 def _check(settings: PlaneSettings) -> None:
-    """Raise UsageError for pools and limits of nodes that are not there; what was kept is read with what is new."""
+    """Raise UsageError for pools and limits of nodes that do not exist. Settings kept from earlier starts count too."""
     asked = settings.resolved()
     nodes = settings.node_names(asked)
     with wrong_usage():
@@ -268,7 +268,7 @@ def _lines(found: ClusterStatus) -> Iterator[str]:
 
 
 def _shown(dashboard: str) -> str:
-    """The address with its token on a terminal; what is written to a file or a pipe may be passed on, and has none."""
+    """The dashboard's address, with its token only if stdout is a terminal: files and pipes may be passed on."""
     return dashboard if sys.stdout.isatty() else f"{dashboard.partition('#')[0]} (DIR/dashboard.token has its token)"
 
 
@@ -298,7 +298,7 @@ async def _run_all(folder: Path, console: Console) -> list[str]:
 
     task = asyncio.current_task()
     assert task is not None
-    # As Ctrl-C does by itself: the cluster is stopped in order, and its folder removed.
+    # Like Ctrl-C: stop the cluster in order, and remove its folder.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     failures: list[str] = []
     for number, suite in enumerate(SUITES):
@@ -307,7 +307,7 @@ async def _run_all(folder: Path, console: Console) -> list[str]:
 
 
 async def run_suite(suite: Suite, folder: Path, console: Console) -> list[str]:
-    """One suite on a cluster of its own; the claims that did not hold."""
+    """Run a suite on a new cluster. Returns the claims that did not hold."""
     from tonnage.plane.cluster import Plane
     from tonnage.stories.story_runner import StoryRunner
 
@@ -320,7 +320,7 @@ async def run_suite(suite: Suite, folder: Path, console: Console) -> list[str]:
         secure_port=0,
         gates=Gates.parse(suite.gates),
         scheduler_config=config,
-        attach_error_grace_s=1.0,  # nothing gives a slot back in the stories, and people watch
+        attach_error_grace_s=1.0,  # no story gives a slot back, and people watch
     )
     clock = SystemClock()
     console.rule(text(suite.title, "bold"))

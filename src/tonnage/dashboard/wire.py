@@ -1,21 +1,21 @@
-"""What goes over the wire, version v1: rows, and what of them changed since somebody last asked.
+"""What goes over the wire, version v1: rows, and the changes of rows since a client last asked.
 
 Page, terminal and scripts read the same rows (docs/reference/dashboard.md). A row stands in a collection under its key.
-Fields that have their default are left out on the wire. Sizes are bytes, instants are RFC 3339. Names and messages come
-from the cluster as they are: whoever shows them makes them harmless.
+Fields with their default value are left out. Sizes are bytes, instants are RFC 3339. Names and messages come unchanged
+from the cluster: whoever shows them must escape them.
 
-    nodes         by name            also nodes that are gone and that volumes still name
+    nodes         by name            also deleted nodes that volumes still name
     capacities    by namespace/name  CSIStorageCapacity objects with what is kept back of them
     volumes       by claim's key, or by the volume's name where no claim has it
     pods          by key             those that wait, and those with claims
     classes       by name            StorageClasses
     lanes         by pod's uid       what happened to a pod, step by step (the flow)
     faults        by kind@node       what is made to go wrong on an embedded cluster
-    notices       by topic           what a person should know: kinds that cannot be read, a server that is away
+    notices       by topic           what a person should know: unreadable kinds, an unreachable server
 
-A follower takes messages: the whole state first ("state": true), then differences; one that is slow is told of a row
-once, as it is when it next takes. "at" in a message says up to where its reader knows everything: whoever lost the
-connection goes on from there, for as long as it is remembered which rows changed last.
+A follower takes messages: the whole state first ("state": true), then differences. A slow follower gets a changed row
+once, in its latest version. "at" names the state after a message: a client that lost the connection continues from
+there, while the changed rows are still remembered.
 
     follower = state.follow()               # or state.follow_since("3f2a09c1-7"), None when that is too long ago
     await follower.changed()
@@ -38,11 +38,11 @@ VERSION: Final = "v1"
 
 
 class Row(Record):
-    """One row; equal rows are no change."""
+    """One row. Replacing a row by an equal one is no change."""
 
 
 class AttachSlots(Row):
-    """Volumes of one driver on a node; without a limit `limit` is absent."""
+    """Attached volumes of one driver on a node. `limit` is absent without a limit."""
 
     driver: str
     used: int = 0
@@ -50,7 +50,7 @@ class AttachSlots(Row):
 
 
 class NodeRow(Row):
-    """A node. `gone`: volumes name it, and there is no such node any more."""
+    """A node. `gone`: the node was deleted, and volumes still name it."""
 
     name: str
     zone: str = ""
@@ -58,31 +58,31 @@ class NodeRow(Row):
     cordoned: bool = False
     gone: bool = False
     reason: str = ""
-    """Why it is not ready, in its own words."""
+    """Why the node is not ready, in its own words."""
     taints: tuple[str, ...] = ()
-    """key=value:Effect of those that keep new pods away, besides the one that cordoning sets."""
+    """key=value:Effect of taints that keep new pods away, except the taint of cordoning."""
     pods: int = 0
-    """Pods there that have not ended."""
+    """Number of pods on the node that have not ended."""
     slots: tuple[AttachSlots, ...] = ()
     pools: tuple[PoolRow, ...] = ()
-    """Its pools where they can be seen (the embedded driver's records); else `capacities` say what is free."""
+    """The node's pools, if visible (the embedded driver's records); else `capacities` say what is free."""
 
 
 class PoolRow(Row):
-    """One pool of a node, seen from inside; the pools of a node are in the driver's order, the first is pool 0."""
+    """One pool of a node from its driver's records. A node's pools are in the driver's order, starting with pool 0."""
 
     size: int
-    """0 when the driver does not serve the node any more."""
+    """0 when the driver no longer serves the node."""
     free: int
     volumes: tuple[str, ...] = ()
-    """Keys of `volumes` that lie in it."""
+    """Keys of the `volumes` in this pool."""
     arriving: tuple[str, ...] = ()
-    """Keys of `volumes` that are being rebuilt into it."""
+    """Keys of the `volumes` that are being rebuilt into this pool."""
     other: int = 0
     """Bytes of everything else: `snapshots`, `unknown`, and volumes that the API server does not know."""
     snapshots: int = 0
     unknown: int = 0
-    """Bytes of contents that no record names: kept, and counted as used."""
+    """Bytes of contents without a record: kept, and counted as used."""
 
 
 class ReservedRow(Row):
@@ -95,30 +95,30 @@ class ReservedRow(Row):
     since: datetime
     why: str = ""
     storage_class: str = ""
-    """The class of its claims where that is not the object's own: classes of one capacity group share their pools, and
-    what is promised of one is kept back of the objects of all, until each is told anew."""
+    """The class of its claims, if that is not the object's own: classes of one capacity group share their pools, and a
+    promise is kept back from the objects of all of them until they are updated."""
 
 
 class CapacityRow(Row):
-    """A CSIStorageCapacity: room of one class on the nodes that it reaches."""
+    """A CSIStorageCapacity: room of one storage class on the nodes that it reaches."""
 
     storage_class: str
     nodes: tuple[str, ...] = ()
-    """Those it reaches, sorted; at most 64 of them, `node_count` says how many there are."""
+    """The nodes it reaches, sorted, at most 64 of them; `node_count` is their number."""
     node_count: int = 0
     pools: tuple[int, ...] = ()
-    """Free bytes of each pool, in the object's order; one number where it tells none."""
+    """Free bytes of each pool, in the object's order; one number if the object has no pools."""
     tells_pools: bool = False
     capacity: int | None = None
     largest: int | None = None
     """maximumVolumeSize."""
     told_at: datetime | None = None
     stale: str = ""
-    """Why its figures are not to be believed; empty when they are."""
+    """Why its figures may be wrong; empty when nothing speaks against them."""
     reserved: tuple[ReservedRow, ...] = ()
     left: int | None = None
-    """Bytes that nobody was promised: none of an object that is kept back as a whole (mode Object). Absent when the
-    object tells no sum. A large claim may still not fit: it needs one pool."""
+    """Bytes that are not promised; 0 for an object that is kept back as a whole (mode Object). Absent when the object
+    has no sum. A large claim may still not fit: it needs one pool."""
 
 
 class VolumeRow(Row):
@@ -131,50 +131,50 @@ class VolumeRow(Row):
     bytes: int = 0
     state: str = "waiting"
     """waiting, making (a node is chosen, or its class does not wait for one), bound, moving (being rebuilt on
-    `target`), lost (it was bound, and its volume is gone); without a claim: released, or available to any."""
+    `target`), lost (it was bound, and its volume is gone); without a claim: released, or available to any claim."""
     node: str = ""
-    """Where it is, or is being made; empty for one that several nodes reach, or that is nowhere yet. Of one that moves:
-    where it comes from, as far as that is known; its `target` once its driver has it there, and only its node affinity
-    is still to be set."""
+    """The node where the volume is or is being made; empty if several nodes reach it, or before a node is chosen. For a
+    moving volume: the node it comes from, if known; its `target` once the driver has it there and only the node
+    affinity remains to be set."""
     nodes: tuple[str, ...] = ()
-    """Those that reach it where its affinity names several; at most 16."""
+    """The nodes that reach it, if its affinity names several; at most 16."""
     zones: tuple[str, ...] = ()
-    """Zones that reach it, of one whose affinity names zones instead of nodes."""
+    """The zones that reach it, if its affinity names zones instead of nodes."""
     target: str = ""
-    """Where it is on its way to."""
+    """The node that the volume moves to."""
     pool: int = -1
-    """Number of its pool on `node`, where that can be seen."""
+    """Number of its pool on `node`, if visible."""
     shared: bool = False
     """Several nodes may use it at once (ReadWriteMany, ReadOnlyMany)."""
     attached: tuple[str, ...] = ()
     attaching: tuple[str, ...] = ()
-    """Nodes that it is being attached to, or refused by."""
+    """Nodes to which it is being attached, or whose attachment fails."""
     attach_error: str = ""
     error: str = ""
     """Why it cannot be made, in the provisioner's words."""
     why: str = ""
-    """What is odd about it, in words: its node is gone, its volume was deleted, …"""
+    """What is unusual, in words: its node is gone, its volume was deleted, …"""
     terminating: bool = False
-    """Its claim is being deleted, or the volume where there is no claim."""
+    """Its claim is being deleted, or the volume if there is no claim."""
     pods: tuple[str, ...] = ()
     """Pods that use it and have not ended."""
     since: datetime | None = None
-    """Since when it is in its state, as far as objects tell."""
+    """Since when it is in its state, as far as objects say."""
 
 
 class PodRow(Row):
-    """A pod that waits, or has claims."""
+    """A pod that waits or has claims."""
 
     uid: str
     phase: str = "Pending"
     state: str = "waiting"
-    """gated, waiting, decided (the scheduler has sent it to `node`, the API does not show it yet), bound (its volumes
-    are made ready, its containers started), running, succeeded, failed, terminating."""
+    """gated, waiting, decided (the scheduler chose `node`, the API does not show it yet), bound (volumes and containers
+    are being prepared), running, succeeded, failed, terminating."""
     node: str = ""
     nominated: str = ""
     claims: tuple[str, ...] = ()
     workload: str = ""
-    """KIND/NAMESPACE/NAME of its controller; of a ReplicaSet's or a Job's pod, who made that."""
+    """KIND/NAMESPACE/NAME of its controller; for a pod of a ReplicaSet or Job, of their controller if they have one."""
     scheduler: str = ""
     created: datetime | None = None
     message: str = ""
@@ -186,7 +186,7 @@ class ClassRow(Row):
     driver: str
     mode: str = ""
     group: str = ""
-    """tonnage.dev/capacity-group: classes that share their pools."""
+    """tonnage.dev/capacity-group: classes of one group share their pools."""
     is_default: bool = False
 
 
@@ -201,9 +201,9 @@ class PodStep(Row):
     text: str
     node: str = ""
     claim: str = ""
-    """The claim that it is about; empty for what happened to the pod itself."""
+    """The claim of the step; empty for what happened to the pod itself."""
     source: str = ""
-    """Who says so: api, scheduler, or the component of an event."""
+    """Who reports it: api, scheduler, or the component of an Event."""
 
 
 class LaneRow(Row):
@@ -212,7 +212,7 @@ class LaneRow(Row):
     pod: str
     steps: tuple[PodStep, ...] = ()
     done: bool = False
-    """It runs, has ended or is gone: nothing more is under way."""
+    """The pod runs, has ended or is gone: nothing more is under way."""
 
 
 class FaultRow(Row):
@@ -243,14 +243,14 @@ COLLECTIONS: Final[dict[str, type[Row]]] = {
 R = TypeVar("R", bound=Row)
 
 MOST_REMEMBERED: Final = 20_000
-"""Rows of which it is remembered when they last changed."""
+"""Limit of rows whose last change is remembered."""
 
 _encoder: Final = msgspec.json.Encoder()
 _NAME_OF: Final[dict[type[Row], str]] = {kind: name for name, kind in COLLECTIONS.items()}
 
 
 class Collections:
-    """All rows that there are. `revision` grows with every change."""
+    """All rows. `revision` grows with every change."""
 
     def __init__(self) -> None:
         self.revision = 0
@@ -258,12 +258,12 @@ class Collections:
         self._encoded: dict[str, dict[str, msgspec.Raw]] = {name: {} for name in COLLECTIONS}
         self._followers: set[CollectionFollower] = set()
         self._start = secrets.token_hex(4)
-        self._changed_at: dict[tuple[str, str], int] = {}  # those that changed last are last
-        self._forgotten = 0  # changes up to this revision are not remembered any more
+        self._changed_at: dict[tuple[str, str], int] = {}  # in the order of their last change
+        self._forgotten = 0  # changes up to this revision are no longer remembered
 
     @property
     def at(self) -> str:
-        """The state as it is now, by name: from there one may go on following."""
+        """The name of the current state; `follow_since` continues from it."""
         return f"{self._start}-{self.revision}"
 
     def of(self, kind: type[R]) -> Mapping[str, R]:
@@ -274,7 +274,7 @@ class Collections:
         return self._encoded[collection].get(key)
 
     def put(self, collection: str, key: str, row: Row) -> None:
-        """Add a row, or change it; one that is as it was is no change."""
+        """Add or replace a row. An equal row is no change."""
         rows = self._rows[collection]
         if rows.get(key) == row:
             return
@@ -293,13 +293,13 @@ class Collections:
         )
 
     def follow(self) -> CollectionFollower:
-        """Somebody who is told from now on, the whole state first; `CollectionFollower.close` ends it."""
+        """A follower from now on; its first message is the whole state. End it with `CollectionFollower.close`."""
         follower = CollectionFollower(self)
         self._followers.add(follower)
         return follower
 
     def follow_since(self, at: str) -> CollectionFollower | None:
-        """Somebody who knows the state as it was then; None when it is not known any more what changed since."""
+        """A follower that knows the state `at`; None when the changes since then are no longer remembered."""
         changed = self._changed_since(at)
         if changed is None:
             return None
@@ -336,7 +336,7 @@ class Collections:
 
 
 class CollectionFollower:
-    """Somebody who is told what changed. Nothing is lost, and nothing is told twice."""
+    """Receives changes: every change, none of them twice."""
 
     def __init__(self, collections: Collections) -> None:
         self._collections = collections
@@ -360,7 +360,7 @@ class CollectionFollower:
         await self._is_changed.wait()
 
     def take(self) -> bytes:
-        """What this follower does not know yet, as one message; the whole state the first time."""
+        """The changes since the last call as one message; the first time, the whole state."""
         self._is_changed.clear()
         changed, self._changed = self._changed, {}
         collections = self._collections

@@ -1,1 +1,1 @@
-"""Flags as Kubernetes' programs have them, in groups that several commands share."""
+"""Groups of flags that several commands share, in the form of Kubernetes' programs."""

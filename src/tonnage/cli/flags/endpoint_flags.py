@@ -1,10 +1,10 @@
-"""Flags of a program's own HTTPS endpoint: where it listens and with which certificate, who may read it, which metrics.
+"""Flags of a program's own HTTPS endpoint: address, certificate, access, and metrics.
 
-Names and meaning are those of kube-scheduler and kube-controller-manager (apiserver's SecureServingOptions, delegated
-authentication and authorisation, component-base's metrics). Ours are: --bind-address is loopback by default, and a
-certificate that is made is kept in --cert-dir alone. Without --authentication-kubeconfig and --authorization-kubeconfig
-the program's own connection is used, where upstream then takes every token for nobody's and forbids everything.
---unauthenticated-on-loopback leaves all pages open to whoever is on the machine.
+Names and meaning are those of kube-scheduler and kube-controller-manager (SecureServingOptions, delegated
+authentication and authorisation, component-base's metrics). What differs: --bind-address defaults to loopback, and a
+generated certificate is stored only with --cert-dir. Without --authentication-kubeconfig and --authorization-kubeconfig
+we use the program's own connection, where upstream treats every token as anonymous and forbids everything.
+--unauthenticated-on-loopback opens all pages to every local user.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ CIPHER_SUITES: Final = {
     "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
     "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
 }
-"""Go's names of the suites of TLS 1.2 that it does not call insecure, and OpenSSL's."""
+"""TLS 1.2 cipher suites that Go does not call insecure: Go's name to OpenSSL's."""
 _SUITES_OF_13: Final = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
-"""TLS 1.3 has these always; naming them chooses nothing, with Go as with us."""
+"""TLS 1.3 always offers these; as in Go, naming them has no effect."""
 INSECURE_SUITES: Final = (
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
     "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA",
@@ -91,7 +91,7 @@ def serving_options(*, port: int) -> Option:
         ),
         texts("--tls-cipher-suites", help="Cipher suites of TLS 1.2, in Go's names.  [default: OpenSSL's]"),
         switch("--permit-port-sharing", help="Others may listen on the same port (SO_REUSEPORT)."),
-        # What upstream has and is always so here, or not at all.
+        # Upstream's flags for what is always or never so here.
         ignored("--permit-address-sharing", because="SO_REUSEADDR is always set"),
         ignored("--disable-http2-serving", because="HTTP/1.1 is spoken"),
         ignored("--http2-max-streams-per-connection", because="HTTP/1.1 is spoken"),
@@ -109,7 +109,6 @@ def serving_options(*, port: int) -> Option:
 
 
 def is_loopback(address: str) -> bool:
-    """Only this machine reaches it."""
     try:
         return ip_address(address).is_loopback
     except ValueError:
@@ -117,7 +116,7 @@ def is_loopback(address: str) -> bool:
 
 
 def tls_rules(flags: Flags) -> TlsRules:
-    """What the flags say about TLS. Raises UsageError for what does not go together or is not there."""
+    """TLS versions and ciphers from the flags. Raises UsageError for unknown or conflicting values."""
     from tonnage.serving.server_tls import TlsRules
 
     if (flags["tls_cert_file"] is None) != (flags["tls_private_key_file"] is None):
@@ -147,8 +146,8 @@ def _ciphers(names: tuple[str, ...]) -> tuple[str, ...]:
 def tls_of(
     flags: Flags, client_authorities: Callable[[], bytes], *, more_names: tuple[str, ...] = ()
 ) -> Iterator[ServerTls]:
-    """TLS with the certificate of the flags, else with one that the program signs itself, as upstream does.
-    `more_names` are names of the program besides its address, for that certificate."""
+    """TLS with the flags' certificate, else with a self-signed one, as upstream does. `more_names` are further DNS
+    names of the self-signed certificate."""
     from tonnage.serving.server_tls import GivenCertificate, ServerTls, ServingCertificate
 
     rules, clock = tls_rules(flags), SystemClock()
@@ -173,7 +172,7 @@ def tls_of(
 Allowed = dict[tuple[str, str], frozenset[str]]
 
 _PREVIOUS: Final = "1.35"
-"""The release before the one whose behaviour we follow: upstream allows no other value."""
+"""The release before the one whose behaviour we follow: the only value upstream accepts."""
 
 
 def _hidden(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -198,13 +197,13 @@ metric_options: Final = options(
         type=FILE,
         help="The same from a file, under allowListMapping.",
     ),
-    # No metric of ours is hidden, so that there is nothing to show beside the others.
+    # We hide no metrics, so the flag is only checked.
     click.option("--show-hidden-metrics-for-version", default=None, callback=_hidden, expose_value=False, hidden=True),
 )
 
 
 def chosen_metrics(flags: Flags, registry: CollectorRegistry) -> CollectorRegistry:
-    """The registry as the flags want it seen. Raises UsageError, TonnageError."""
+    """The registry without disabled metrics, and with only allowed label values. Raises UsageError, TonnageError."""
     from tonnage.metrics import ChosenMetrics
 
     allowed = allowed_labels(flags)
@@ -214,10 +213,10 @@ def chosen_metrics(flags: Flags, registry: CollectorRegistry) -> CollectorRegist
 
 
 def allowed_labels(flags: Flags) -> Allowed:
-    """Agreed values by metric and label; flags count before the file. Raises UsageError, TonnageError."""
+    """Allowed values by metric and label. The file counts only without the flag. Raises UsageError, TonnageError."""
     pairs: dict[str, str] = {}
     for given in flags["allow_metric_labels"]:
-        # pflag's StringToString: one pair as it stands, several as fields of a line of CSV.
+        # pflag's StringToString: a single pair is taken literally, several are a line of CSV.
         for pair in [given] if given.count("=") == 1 else next(csv.reader([given]), []):
             key, equals, values = pair.strip().partition("=")
             if not equals:
@@ -294,7 +293,7 @@ def endpoint_options(*, port: int) -> Option:
 
 
 def check_endpoint(flags: Flags) -> None:
-    """Raises UsageError, TonnageError: before anything has started."""
+    """Check the flags before anything starts. Raises UsageError, TonnageError."""
     from tonnage.client.delegated_access.access import OpenPaths
 
     tls_rules(flags)
@@ -322,8 +321,8 @@ def check_endpoint(flags: Flags) -> None:
 def access_of(
     flags: Flags, own: ServerConnection, *, clock: Clock, rng: random.Random, user_agent: str
 ) -> DelegatedAccess | None:
-    """The gate that the flags ask for; None leaves all open. Raises InvalidKubeconfig. `own` is how the program reaches
-    its API server."""
+    """The access check that the flags ask for; None if every page is open. `own` is the program's connection to its API
+    server. Raises InvalidKubeconfig."""
     from tonnage.client.config import kubeconfig
     from tonnage.client.delegated_access.access import AccessSettings, DelegatedAccess
     from tonnage.client.delegated_access.authorities import AuthoritySources, FrontProxies

@@ -1,11 +1,11 @@
-"""Flags in the form of Kubernetes' programs, which is that of Go's pflag, and those of leader election among them.
+"""Flags in the form of Go's pflag, as Kubernetes' programs have them, and the flags of leader election.
 
     @click.command(cls=GoCommand)
     @switch("--leader-elect", help="…")                   --leader-elect, --leader-elect=true, --leader-elect=false
     @refused("--vmodule", because="…", instead="…")       a flag that upstream has and we do not, with the reason
 
-A `GoCommand` also reads `--no-leader-elect` for `--leader-elect=false` (the last one counts), `--leader_elect`, and
-`-v=4`; and `--version` as verflag has it.
+A `GoCommand` also accepts `--no-leader-elect` for `--leader-elect=false` (the last one counts), `--leader_elect`,
+`-v=4`, and `--version` as verflag does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def switch(name: str, *, default: bool | None = False, help: str, hidden: bool = False) -> Option:
-    """A flag that is on or off: `--name`, `--name=true`, `--name=false`."""
+    """A boolean flag: `--name`, `--name=true`, `--name=false`."""
     return click.option(
         name,
         type=click.BOOL,
@@ -40,7 +40,7 @@ def switch(name: str, *, default: bool | None = False, help: str, hidden: bool =
 
 
 class GoPath(click.Path):
-    """A path; an empty one is none at all, as with pflag: `--config=` of a manifest whose value was left empty."""
+    """A path; an empty one counts as not given, as in pflag: manifests may hold `--config=` with an empty value."""
 
     def __init__(self, *, is_folder: bool = False) -> None:
         super().__init__(path_type=Path, dir_okay=is_folder, file_okay=not is_folder)
@@ -54,7 +54,7 @@ FOLDER: Final = GoPath(is_folder=True)
 
 
 class Texts(click.ParamType[tuple[str, ...]]):
-    """Texts with commas between them; pflag's StringSlice. The flag may be repeated (`texts`)."""
+    """Comma-separated texts, as pflag's StringSlice. The flag may be repeated (`texts`)."""
 
     name = "A,B"
 
@@ -65,7 +65,7 @@ class Texts(click.ParamType[tuple[str, ...]]):
 
 
 def texts(name: str, *, default: tuple[str, ...] = (), help: str, hidden: bool = False) -> Option:
-    """A flag with a list: `--name=a,b`, `--name=a --name=b`; given at all, it replaces the default."""
+    """A list flag: `--name=a,b`, `--name=a --name=b`. A given value replaces the default."""
 
     def joined(ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
         given = value or (default,)
@@ -83,7 +83,7 @@ def texts(name: str, *, default: tuple[str, ...] = (), help: str, hidden: bool =
 
 
 def refused(name: str, *, because: str, instead: str) -> Option:
-    """A flag of upstream's that has no meaning here: who gives it is told why, and what to do. No help lists it."""
+    """A hidden flag of upstream's that is an error here, with the reason and the remedy."""
 
     def refuse(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
         if value is not None:
@@ -95,7 +95,7 @@ def refused(name: str, *, because: str, instead: str) -> Option:
 
 
 def ignored(name: str, *, only: tuple[str, ...] = (), because: str) -> Option:
-    """A flag of upstream's that changes nothing here; `only` are the values that say what is so anyway, if not all."""
+    """A hidden flag of upstream's without effect here. With `only`, other values are refused."""
 
     def look(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
         if value is not None and only and value.lower() not in only:
@@ -107,7 +107,7 @@ def ignored(name: str, *, only: tuple[str, ...] = (), because: str) -> Option:
 
 
 def version_flag(program: str) -> Option:
-    """`--version`, `--version=true`, `--version=raw`: print it and end, before anything else is looked at."""
+    """`--version`, `--version=true`, `--version=raw`: print the version and exit before other flags are checked."""
 
     def show(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
         if value is None or value.lower() in ("false", "f", "0"):
@@ -131,7 +131,7 @@ def version_flag(program: str) -> Option:
 
 
 class GoCommand(click.Command):
-    """A command whose flags may be written as pflag's. Its switches have a `--no-` form, as click's do."""
+    """A command that accepts flags in pflag's form. Its switches also have click's `--no-` form."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         switches = {
@@ -174,11 +174,12 @@ lease_time_options: Final = options(
         )
     )
 )
-"""The three times, with client-go's defaults shown; they are None unless given."""
+"""Lease duration, renew deadline and retry period. Help shows client-go's defaults; the values are None unless given.
+"""
 
 
 def lease_place_options(name: str) -> Option:
-    """Which object is the lease; `name` is the default that help shows."""
+    """Name and namespace of the lease; `name` is the default that help shows."""
     kind = click.Choice(["leases"])
     return options(
         click.option(
@@ -199,7 +200,7 @@ def lease_place_options(name: str) -> Option:
 
 
 def check_times(times: Election | LeaderElection) -> None:
-    """lease duration > renew deadline > 1.2 retry periods, as client-go asks for. Raises UsageError."""
+    """Check that lease duration > renew deadline > 1.2 * retry period, as client-go requires. Raises UsageError."""
     from tonnage.client.leader import check_retry_period
     from tonnage.client.leadership import InvalidLeaseTimes, check_lease_times
 

@@ -1,9 +1,9 @@
-"""The flags of `tonnage scheduler`, and what they make of its configuration.
+"""The flags of `tonnage scheduler`, and how they change its configuration.
 
-Every flag of kube-scheduler 1.36 is here by its name: with its meaning, or with the reason why it has none. Which count
-beside --config is upstream's rule (Options.ApplyTo): those of leader election do, and those that upstream calls
-deprecated do not, which a warning says. --kubeconfig always counts: a configuration seldom knows where its cluster is.
-Flags that kube-scheduler once had are refused with what to write instead: manifests of older clusters carry them.
+Every flag of kube-scheduler 1.36 is here: with its meaning, or with the reason why it has none. Beside --config the
+flags of leader election count and deprecated flags do not, with a warning: upstream's rule (Options.ApplyTo). Only
+--kubeconfig differs and always counts, because a configuration seldom names its cluster. Flags that older releases of
+kube-scheduler had are refused with a remedy: manifests of older clusters still carry them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 KUBERNETES: Final = "1.36"
 DEPRECATED: Final = ("profiling", "contention_profiling", "kube_api_qps", "kube_api_burst", "kube_api_content_type")
-"""Flags that a configuration file says better; beside one they do not count."""
+"""Deprecated flags: they have no effect beside --config."""
 
 
 def _version(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    """`1.36`, `v1.36`, `kube=1.36`: the one that there is."""
+    """Check `1.36`, `v1.36` or `kube=1.36`: the only version there is."""
     for each in (value or "").split(","):
         told = each.strip().removeprefix("kube=").removeprefix("v")
         if told and told != KUBERNETES:
@@ -64,7 +64,7 @@ kube_scheduler_options: Final = options(
         "5m0s",
         "How long a pod waits for something to change before it is tried again all the same.",
     ),
-    # What upstream has and is always so here, or not at all.
+    # Upstream's flags for what is always or never so here.
     click.option("--emulated-version", default=None, callback=_version, expose_value=False, hidden=True),
     click.option("--min-compatibility-version", default=None, callback=_version, expose_value=False, hidden=True),
     ignored("--log-flush-frequency", because="log lines are not held back"),
@@ -78,11 +78,11 @@ kube_scheduler_options: Final = options(
         instead="raise --v, and pick the loggers you want: every line names its own",
     ),
 )
-"""Flags that kube-scheduler has beside those of serving, access, leader election and metrics."""
+"""kube-scheduler's flags except serving, access, leader election and metrics."""
 
 
 def configured(configuration: Configuration, flags: Flags) -> tuple[Configuration, list[str]]:
-    """The configuration with what the flags say, and what is to be said about that. Raises UsageError."""
+    """The configuration changed by the flags, and warnings to print. Raises UsageError."""
     warnings: list[str] = []
     given = [name for name in DEPRECATED if flags[name] is not None]
     if flags["config_file"] is None:
@@ -165,7 +165,7 @@ REMOVED: Final[dict[str, tuple[str, str]]] = {
         _LOGS,
     ),
 }
-"""Each with the release that no longer had it, and what to do."""
+"""Flag: the release that removed it, and what to do instead."""
 
 
 removed_options: Final = options(

@@ -1,1 +1,1 @@
-"""A live cluster, followed: its objects by informers, what its scheduler knows by its debug pages."""
+"""Follows a live cluster: its objects through informers, its scheduler's memory through debug pages."""

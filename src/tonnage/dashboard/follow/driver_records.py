@@ -1,9 +1,9 @@
-"""What the driver of an embedded cluster keeps in its pools, read from its records while it uses them.
+"""The pool contents of an embedded cluster's driver, read from the driver's records.
 
-    async with following_pools(cluster, data_dir):     # pools in rows of nodes and volumes while the block runs
+    async with following_pools(cluster, data_dir):     # node and volume rows show pools while the block runs
 
-A look costs a few stats while nothing changes: a folder's own time tells that a record came, changed or went. Contents
-that no record names are looked for seldom: for them every pool has to be listed. Nothing is written or locked.
+Without changes a look costs a few stats: a folder's mtime shows that a record was added, changed or removed. Contents
+without a record are searched rarely, because that lists every pool. Nothing is written or locked.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from tonnage.private_files import read_own
 
 LOOK_S: Final = 0.5
 UNKNOWN_EVERY: Final = 20
-"""Every how many looks contents without a record are looked for."""
+"""Every how many looks contents without a record are searched."""
 MOST_RECORDS: Final = 50_000
-"""Beyond that pools are not shown: an embedded cluster is for one machine."""
+"""With more records pools are not shown: an embedded cluster is for one machine."""
 SAME_TIME_NS: Final = 100_000_000
-"""Far more than filesystems' clocks are coarse by."""
+"""Far longer than the resolution of filesystem timestamps."""
 _NOTICE: Final = "pools"
 
 _Stamp = tuple[int, int, int]
@@ -47,7 +47,7 @@ _log = logs.logger("tonnage.dashboard")
 
 
 class RecordFolder(msgspec.Struct):
-    """Records of one kind, by file name, each read once for each time it was written."""
+    """Records of one kind by file name. A file is read again only after it was written."""
 
     path: Path
     kind: type[VolumeRecord | SnapshotRecord]
@@ -55,7 +55,7 @@ class RecordFolder(msgspec.Struct):
     stamps: dict[str, _Stamp] = {}
 
     def look(self) -> None:
-        """Read what is new. A record that cannot be read is passed over: the driver tells of it when it starts."""
+        """Read changed records. Unreadable records are skipped: the driver reports them when it starts."""
         try:
             listed = ((each.name, each.stat()) for each in os.scandir(self.path) if each.name.endswith(".json"))
             found = {name: (stat.st_ino, stat.st_mtime_ns, stat.st_size) for name, stat in listed}
@@ -72,7 +72,7 @@ class RecordFolder(msgspec.Struct):
             try:
                 self.records[name] = msgspec.json.decode(read_own(self.path / name), type=self.kind)
             except FileNotFoundError:
-                continue  # gone since it was listed: the next look sees that
+                continue  # deleted since the listing: the next look sees that
             except (OSError, TonnageError, msgspec.MsgspecError) as exc:
                 self.records.pop(name, None)
                 _log.warning("A record of the driver cannot be read", path=str(self.path / name), error=str(exc))
@@ -80,7 +80,7 @@ class RecordFolder(msgspec.Struct):
 
 
 class DriverRecords:
-    """The driver's folder of one embedded cluster. `look` blocks and is meant for a thread."""
+    """The driver's folder of one embedded cluster. `look` blocks: call it in a thread."""
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
@@ -92,7 +92,7 @@ class DriverRecords:
         self._looks = 0
 
     def look(self) -> DriverContents | None:
-        """What lies in the pools now; None when nothing changed since the last look. Raises TonnageError, OSError."""
+        """The current pool contents; None when nothing changed since the last look. Raises TonnageError, OSError."""
         looks_for_unknown = self._looks % UNKNOWN_EVERY == 0
         self._looks += 1
         folders = (self._state_dir / name for name in (VOLUMES, SNAPSHOTS, INTENTS))
@@ -107,7 +107,7 @@ class DriverRecords:
             return None
         self._volumes.look()
         self._snapshots.look()
-        # Two changes may have the same time; a folder that changed just now is looked at again.
+        # Two changes may have the same mtime: a folder that changed just now is read again.
         is_settled = abs(time.time_ns() - max(seen)) > SAME_TIME_NS  # or the clock was set back since
         self._seen, self._unknown = seen if is_settled else (), unknown
         return self._contents()
@@ -142,7 +142,7 @@ class DriverRecords:
 
 @asynccontextmanager
 async def following_pools(cluster: ShownCluster, data_dir: Path | None) -> AsyncIterator[None]:
-    """Show the pools of this folder's driver while the block runs; without a folder there is nothing to see."""
+    """Show the pools of this folder's driver while the block runs. Does nothing without a folder."""
     if data_dir is None:
         yield
         return
@@ -157,7 +157,7 @@ async def _follow(cluster: ShownCluster, records: DriverRecords) -> None:
         await cluster.clock.sleep(LOOK_S)
         try:
             await _look(cluster, records)
-        except Exception:  # a fault of ours must not leave the map blind for good
+        except Exception:  # a bug of ours must not stop the updates for good
             _log.exception("Pools cannot be shown")
 
 

@@ -1,14 +1,14 @@
-"""A live cluster as rows: informers fill a `ClusterModel`, and the scheduler is asked for what only it knows.
+"""A live cluster as rows: informers fill a `ClusterModel`, and the scheduler is asked for its memory.
 
     async with LiveCluster(client, scheduler=endpoint) as cluster:
-        await cluster.wait_first()          # rows of everything that can be read
+        await cluster.wait_first()          # rows of every readable kind
 
-A kind that cannot be read is told as a notice with its remedy and counts as none; what could be read before a right was
-taken away is forgotten. With a namespace, that one alone is read, but for capacity: that is in the namespaces of
+A kind that cannot be read counts as empty and becomes a notice with a remedy; its objects are forgotten when a right is
+withdrawn. With a namespace only that namespace is read, except for capacity objects, which live in the namespaces of
 drivers.
 
-Events about pods and claims are told to the model and not kept. Their watch begins without a version, with the Events
-that there are; one that is cut goes on from where it was, and what is heard twice is told once.
+Events about pods and claims go to the model and are not stored. Their watch starts without a resourceVersion, with all
+existing Events, and resumes where it was cut; an Event that is received twice counts once.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tonnage.whatif.sources import SCHEDULER_NOT_ASKED, not_listed, rules_of
 from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 
 AWAY_AFTER_S: Final = 2.0
-"""A connection that is cut is made anew at once; what lasts longer than this is told."""
+"""Cut connections are reopened at once; a longer outage than this becomes a notice."""
 SERVER: Final = "server"
 
 _MEANING: Final = {
@@ -79,12 +79,12 @@ def reading_of(informer: Informer[Any], namespace: str) -> KindReading:
 
 
 def is_refused(reading: KindReading) -> bool:
-    """Whether the server is there and does not give this kind: waiting does not help."""
+    """True if the server answers and refuses this kind: waiting does not help."""
     return isinstance(reading.failure, Forbidden | NotFound)
 
 
 def notices(readings: Iterable[KindReading], server: str) -> Iterator[tuple[str, NoticeRow]]:
-    """By topic. A server that is away is one notice, however many kinds are read."""
+    """Notices by topic. An unreachable server is one notice, however many kinds are read."""
     away: list[KindReading] = []
     for each in readings:
         if each.failure is None:
@@ -136,8 +136,8 @@ _USEFUL_S: Final = 1.0
 
 
 class FollowedEvents:
-    """The Events about objects of one kind. `told` is called with each; `failed` with why they cannot be read, or None
-    when they can."""
+    """The Events about objects of one kind. Calls `told` with every Event, and `failed` with the reason why Events
+    cannot be read, or with None when they can be read again."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class FollowedEvents:
         self._backoff = Backoff(clock=client.clock, rng=client.rng, first_s=1.0, max_s=60.0)
 
     async def follow(self) -> None:
-        """Go on until cancelled, whatever the server does."""
+        """Run until cancelled, and survive every server error."""
         clock = self._client.clock
         while True:
             started_at = clock.monotonic()
@@ -207,13 +207,13 @@ class FollowedEvents:
 
 
 SETTLE_S: Final = 0.1
-"""How long changes are gathered: ten times a second is as often as anybody sees."""
+"""How long changes are gathered before rows are settled: nobody sees more than ten updates a second."""
 ASK_S: Final = 1.0
-"""How often the scheduler is asked, and how often it is looked at what cannot be read."""
+"""How often the scheduler's memory is read, and how often unreadable kinds are checked."""
 AGAIN_S: Final = 0.2
-"""How soon it is asked again when a pod that waits has news: it may have decided, and what it decides is soon done."""
+"""How soon the scheduler is asked again after a waiting pod changed: it may just have decided."""
 FORGET_S: Final = 10.0
-"""How long a kind is refused before what is known of it is forgotten: a server that starts refuses for a moment too."""
+"""How long a kind is refused before its objects are forgotten: a starting server refuses for a moment too."""
 _LOOK_S: Final = 0.05
 _NEEDED: Final = frozenset(kind.cls for kind in READ_KINDS if kind.is_needed)
 _LET_IN: Final = "let the user of the kubeconfig get the nonResourceURLs /debug/*"
@@ -242,7 +242,7 @@ class LiveCluster(ShownCluster):
         self._refused_since_s: dict[type[Object], float] = {}
         self._is_forgetting = False
         self._events_failed: dict[str, TonnageError | None] = {}
-        # Every pod, those that have ended too: how they ended is part of their story.
+        # Pods that have ended too: how they ended is part of their story.
         kinds = [(kind.cls, "" if kind.is_needed else kind.field_selector) for kind in READ_KINDS]
         for cls, selected in (*kinds, *((cls, "") for cls in NOT_READ_BY_DECISIONS)):
             informer: Informer[Any] = self.informers.of(cls, namespace=self._namespace_of(cls), field_selector=selected)
@@ -264,7 +264,7 @@ class LiveCluster(ShownCluster):
         return (await rules_of(self.client))[0]
 
     def unlisted(self) -> Mapping[str, str]:
-        """As `sources.from_cluster` tells them. Raises the refusal of a kind without which there is no answer."""
+        """Unread kinds and why, as `sources.from_cluster` has them. Raises the refusal of a required kind."""
         found = {}
         for each in self._readings():
             if each.failure is None or (each.cls in NOT_READ_BY_DECISIONS and isinstance(each.failure, NotFound)):
@@ -276,7 +276,7 @@ class LiveCluster(ShownCluster):
         return found
 
     def notes(self) -> Sequence[str]:
-        """As a command notes them that asks this cluster."""
+        """The notes that a command prints for this cluster."""
         found = [not_listed(kind, why) for kind, why in self.unlisted().items()]
         if self.namespace:
             found.append(f"only namespace {self.namespace} is read: pods and claims of others count as none")
@@ -318,7 +318,7 @@ class LiveCluster(ShownCluster):
         await self.informers.stop()
 
     async def wait_first(self, timeout_s: float = 5.0) -> None:
-        """Return when the state is known, or at the latest after so long: what is late then comes as it comes."""
+        """Return when the state is complete, or after the timeout; late rows then follow as changes."""
         until_s = self.clock.monotonic() + timeout_s
         while self.clock.monotonic() < until_s and not all(
             each.is_synced or is_refused(reading_of(each, "")) for each in self.informers
@@ -327,7 +327,7 @@ class LiveCluster(ShownCluster):
         self._tell_notices()
         self.settle()
 
-    # -- what comes ---------------------------------------------------------------------------------------------------
+    # -- changes from the API server ----------------------------------------------------------------------------------
 
     def _namespace_of(self, cls: type[Object]) -> str:
         return self.namespace if resource_of(cls).namespaced and cls is not CSIStorageCapacity else ""
@@ -359,14 +359,14 @@ class LiveCluster(ShownCluster):
             self._is_touched.clear()
             try:
                 self.settle()
-            except Exception:  # one object that we do not understand must not stop all the others
+            except Exception:  # an object that we do not understand must not stop the others
                 _log.exception("Rows cannot be made")
 
     async def _tell(self) -> None:
         while True:
             self._tell_notices()
             self._forget_refused()
-            self._is_touched.set()  # figures become old by time alone
+            self._is_touched.set()  # figures become stale by time alone
             await self.clock.sleep(ASK_S)
 
     def _readings(self) -> Iterator[KindReading]:
@@ -391,7 +391,7 @@ class LiveCluster(ShownCluster):
         self._told = set(found)
 
     def _forget_refused(self) -> None:
-        """What was read once and may not be read any more is not shown any more, nor asked about."""
+        """Forget objects of kinds that are refused: the dashboard neither shows them nor answers with them."""
         now_s = self.clock.monotonic()
         for each in self.informers:
             if not is_refused(reading_of(each, "")):

@@ -1,1 +1,1 @@
-"""Rows from objects: what the map, the lists and the lanes show, worked out from what the API and the scheduler say."""
+"""Turns objects and the scheduler's memory into the rows of the map, the lists and the lanes."""

@@ -1,15 +1,15 @@
 """Rows of capacity objects: which nodes they reach, what is free, and what is kept back for whom.
 
-`CapacityBook` keeps between settles what depends on more than one object, so that a change costs what it touches.
-Figures may be stale. A row then says why, and what the scheduler does with them:
+`CapacityBook` keeps between settles what depends on several objects, so that a change costs only what it touches. A
+row's `stale` names the reason why its figures may be wrong:
 
-    fault          somebody asked an embedded cluster's driver to tell old figures, or to be dead
-    class, driver  the class is gone, or the driver is not on the node any more: nobody keeps the figures
-    silent         tonnage pools has heard nothing from the source of the pools, or has itself not looked for long
+    fault          a fault makes an embedded cluster's driver report old figures, or be dead
+    class, driver  the class is gone, or the node no longer has the driver: nobody updates the figures
+    silent         tonnage pools has heard nothing from the source of the pools, or has not looked for long
     unreadable     the annotation with pools is no list of quantities
-    lagging        volumes were made there after the figures were last written, and long enough ago to be seen
+    lagging        volumes were created after the last update, and long enough ago to be counted
 
-The last is told only while figures of the same driver follow elsewhere: a thin driver's never do.
+Lagging needs another object of the same driver that does follow its volumes: a thin driver's figures never do.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from tonnage.scheduling.volumes.capacity.pools import problem_with_annotated_poo
 from tonnage.whatif.scheduler_memory import RememberedCapacity
 
 REFRESH: Final = timedelta(minutes=2)
-"""A figure should follow a volume within this: external-provisioner asks once a minute, and after each volume."""
+"""How soon a figure should follow a volume: external-provisioner asks once a minute and after every volume."""
 CHECKED_WITHIN: Final = timedelta(minutes=15)
-"""`tonnage pools` looks at its sources much more often than that."""
+"""`tonnage pools` reads its sources much more often than this."""
 
 
 def driver_of(objects: KnownObjects, capacity: CSIStorageCapacity) -> str:
@@ -46,7 +46,7 @@ def driver_of(objects: KnownObjects, capacity: CSIStorageCapacity) -> str:
 def why_stale(
     objects: KnownObjects, capacity: CSIStorageCapacity, nodes: Sequence[str], faults: Iterable[Fault], now: datetime
 ) -> str:
-    """Why an object's figures are not to be believed, whatever volumes there are; empty when nothing speaks against."""
+    """Why an object's figures are stale, apart from lagging volumes; empty when they are not."""
     driver = driver_of(objects, capacity)
     return _by_fault(driver, nodes, faults) or _by_keeper(objects, capacity, driver, nodes) or _by_source(capacity, now)
 
@@ -72,7 +72,7 @@ def _by_keeper(objects: KnownObjects, capacity: CSIStorageCapacity, driver: str,
 
 
 def _lacks(objects: KnownObjects, node: str, driver: str) -> bool:
-    """Whether a node says which drivers it has, and this is none of them."""
+    """True if the node's CSINode lists drivers and this driver is not among them."""
     csi_node = objects.csi_nodes.get(node)
     return csi_node is not None and csi_node.driver(driver) is None
 
@@ -98,7 +98,7 @@ def _by_source(capacity: CSIStorageCapacity, now: datetime) -> str:
 
 
 def unseen(capacity: CSIStorageCapacity, volumes: Iterable[PersistentVolume], now: datetime) -> list[PersistentVolume]:
-    """Volumes that were made after an object was last written, and should long be seen in it."""
+    """Volumes that were created after the object's last update and should long be counted in it."""
     written_at = capacity.metadata.updated_at
     if written_at is None:
         return []
@@ -119,7 +119,7 @@ def lagging(missing: Sequence[PersistentVolume]) -> str:
 
 
 def changes_at(capacity: CSIStorageCapacity, volumes: Iterable[PersistentVolume], now: datetime) -> datetime | None:
-    """The next instant after `now` at which the same objects may be judged otherwise; None for never."""
+    """The next instant after `now` at which the same objects may be judged differently; None for never."""
     times = [at + REFRESH for each in volumes if (at := each.metadata.creation_timestamp) is not None]
     if capacity.has_kept_pools and (checked := capacity.checked_at) is not None:
         times.append(checked + CHECKED_WITHIN)
@@ -132,7 +132,8 @@ MOST_NODES: Final = 64
 def row_of(
     capacity: CSIStorageCapacity, nodes: Sequence[str], held: Sequence[tuple[RememberedCapacity, str]], stale: str
 ) -> CapacityRow:
-    """`nodes` are those it reaches, sorted; `held` is what is kept back, with the class it is for if another's."""
+    """A capacity object's row. `nodes`: the nodes it reaches, sorted. `held`: what is kept back, with the storage class
+    of its claims where that is not the object's."""
     pools = told_pools(capacity)
     free = capacity.capacity if capacity.capacity is not None else capacity.maximum_volume_size
     return CapacityRow(
@@ -171,7 +172,7 @@ def _left(capacity: CSIStorageCapacity, pools: Sequence[int], held: Sequence[Rem
 
 
 def reached(objects: KnownObjects, topology: LabelSelector | None) -> list[str]:
-    """Names of the nodes that a selector reaches, sorted: none for an absent one, all for an empty one."""
+    """Sorted names of the nodes that a selector reaches: none without a selector, all with an empty one."""
     if topology is None:
         return []
     labels = labels_of_topology(topology)
@@ -180,17 +181,17 @@ def reached(objects: KnownObjects, topology: LabelSelector | None) -> list[str]:
         candidates = {name for label in labels for name in objects.nodes_by_label[label]}
     try:
         return sorted(name for name in candidates if topology.matches(objects.nodes[name].metadata.labels))
-    except InvalidSelector:  # the scheduler passes such an object over as well
+    except InvalidSelector:  # the scheduler ignores such an object as well
         return []
 
 
 def classes_of(objects: KnownObjects, held: RememberedCapacity) -> set[str]:
-    """Classes of the claims that something is kept back for, as far as they are known."""
+    """The storage classes of the claims of a reservation, as far as the claims are known."""
     return {found.class_name for each in held.claims if (found := objects.claims.get(each)) is not None}
 
 
 class CapacityBook:
-    """`volumes_on` gives the volumes that lie on a node, as rows have it."""
+    """What rows of capacity objects need from several objects. `volumes_on` gives the volumes on a node."""
 
     def __init__(self, objects: KnownObjects, volumes_on: Callable[[str], Iterable[PersistentVolume]]) -> None:
         self._objects = objects
@@ -198,7 +199,7 @@ class CapacityBook:
         self.held: dict[Key, list[RememberedCapacity]] = {}
         self.faults: Sequence[Fault] = ()
         self.of_node = Index()
-        """Objects by node that they reach; those that reach many nodes are not listed."""
+        """Capacity objects by node. Objects that reach many nodes are left out."""
         self._reach: dict[Key, Sequence[str]] = {}
         self._missing: dict[Key, list[PersistentVolume]] = {}
         self._lagging: dict[str, set[Key]] = {}
@@ -207,14 +208,14 @@ class CapacityBook:
         self._later: list[tuple[datetime, Key]] = []
 
     def due(self, now: datetime) -> set[Key]:
-        """Objects that are to be judged anew because time has passed."""
+        """Objects that must be judged again because time has passed."""
         found = set()
         while self._later and self._later[0][0] <= now:
             found.add(heapq.heappop(self._later)[1])
         return found
 
     def look_at(self, keys: Iterable[Key], now: datetime) -> set[Key]:
-        """Take these objects as they are now; gives them and those whose rows change with them."""
+        """Update these objects. Returns them and the objects whose rows change with them."""
         touched = set(keys)
         for key in tuple(touched):
             before = self._driver.get(key, "")
@@ -243,9 +244,11 @@ class CapacityBook:
         return row_of(found, nodes, held, stale)
 
     def _other_class(self, held: RememberedCapacity, capacity: CSIStorageCapacity) -> str:
-        """The class that something is kept back for, where that is not the object's own. The scheduler tells what it
-        keeps back object by object: of classes that share their pools, every one is charged until its own figures are
-        told anew."""
+        """The storage class that something is kept back for, where it is not the object's own; else empty.
+
+        The scheduler reports what it keeps back per object: with classes that share pools, the objects of all classes
+        are charged until they are updated.
+        """
         classes = classes_of(self._objects, held)
         return "" if not classes or capacity.storage_class_name in classes else min(classes)
 

@@ -1,14 +1,14 @@
-"""A cluster as rows, kept up to date: objects go in, and what they change is settled into `wire.Collections`.
+"""A cluster as rows, kept up to date: objects go in, and their changes are settled into `wire.Collections`.
 
     model = ClusterModel(collections)
     model.put(node)                    # or model.remove(node): from informers, or from a replay
     model.remember(memory)             # what only the scheduler knows
-    model.look_into(contents)          # what lies in a driver's pools, where that can be seen
-    model.settle(now)                  # rows of what was touched are made anew
+    model.look_into(contents)          # the contents of a driver's pools, where they can be read
+    model.settle(now)                  # rebuild the touched rows
 
-Rows depend on what is known and on `now` alone, not on the order in which it came; a property test holds it to that.
-Volumes are settled first: what lies on a node is read off their rows. A row that `Touched` names and that is as it was
-costs a little; one that it should name and does not is wrong until something else happens.
+Rows depend only on the known objects and on `now`, not on the order of changes; a property test checks it. Volumes are
+settled first, because node rows read volume rows. `Touched` must name every row that may change: an unchanged row costs
+little, a missing one stays wrong until something else touches it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tonnage.whatif.scheduler_memory import AssumedPod, RememberedCapacity, Sche
 
 
 class Touched:
-    """Rows to be made anew, by collection; and nodes and labels of which everything that depends on them is."""
+    """Rows to rebuild, by collection; and nodes and labels whose dependent rows must be rebuilt too."""
 
     def __init__(self, objects: KnownObjects) -> None:
         self._objects = objects
@@ -42,13 +42,13 @@ class Touched:
         self.pods: set[Key] = set()
         self.classes: set[str] = set()
         self.places: set[str] = set()
-        """Nodes that came or went: what is there is told otherwise."""
+        """Nodes that were added or removed: rows that name their place change."""
         self.residents: set[Key] = set()
-        """Pods on whose nodes other volumes may be mounted."""
+        """Pods whose nodes may have other volumes mounted."""
         self._labels: set[tuple[str, str] | None] = set()
 
     def changed(self, old: Object | None, new: Object | None) -> None:
-        """An object came (`old` is None), changed, or went (`new` is None). Indexes know it already."""
+        """An object was added (`old` is None), changed, or removed (`new` is None). The indexes already know it."""
         if isinstance(old or new, Node):
             self._node(old, new)  # type: ignore[arg-type]
         elif isinstance(old or new, StorageClass):
@@ -60,7 +60,7 @@ class Touched:
                 self._one(each)
 
     def _one(self, found: Object | None) -> None:
-        """What an object touches as it was, or as it is."""
+        """Touch the rows that depend on one version of an object."""
         match found:
             case Pod():
                 self.pods.add(found.key)
@@ -83,11 +83,11 @@ class Touched:
                 self.capacities.add(found.key)
             case None:
                 pass
-            case _:  # a ReplicaSet or a Job: whose pods they are
+            case _:  # a ReplicaSet or a Job: the owner of pods
                 self.pods |= self._objects.pods_of_owner[found.uid]
 
     def volume(self, name: str) -> None:
-        """Whatever shows the volume of this name."""
+        """Touch every row that shows this volume."""
         if not name:
             return
         self.volumes.add(name)
@@ -97,12 +97,13 @@ class Touched:
             self.volumes.add(volume.spec.claim_ref.key)
 
     def claim_users(self, keys: Iterable[Key]) -> None:
-        """Pods that mount these claims: on their nodes the slots may be others."""
+        """Touch the pods that mount these claims: attach slots on their nodes may change."""
         for key in keys:
             self.residents |= self._objects.pods_of_claim[key]
 
     def spread(self) -> None:
-        """From labels of nodes to what they reach. Many nodes of a zone are one look at what asks for the zone."""
+        """Touch what the labels of touched nodes reach. Labels that many nodes share, such as a zone, are looked up
+        once."""
         for label in self._labels:
             self.capacities |= self._objects.capacities_by_label[label]
             for name in self._objects.volumes_by_label[label]:
@@ -114,7 +115,7 @@ class Touched:
             if node is not None:
                 self.nodes.add(node.name)
         if old is not None and new is not None and old.metadata.labels == new.metadata.labels:
-            return  # a heartbeat, or a cordon: where things are is as it was
+            return  # a heartbeat or a cordon: no label changed
         self._labels.add(None)
         for node in (old, new):
             if node is not None:
@@ -152,7 +153,7 @@ class Touched:
         found = new or old
         if found is None or rebuilds_volumes(old) == rebuilds_volumes(new):
             return
-        # Drivers hardly ever change: every volume is looked at.
+        # Drivers hardly ever change: look at every volume.
         for volume in self._objects.volumes.values():
             if volume.spec.csi is not None and volume.spec.csi.driver == found.name:
                 self.volume(volume.name)
@@ -162,7 +163,7 @@ class Touched:
 
 _START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_ERRORS: Final = 1000
-"""Of how many claims it is remembered why their volumes cannot be made."""
+"""Limit of claims whose provisioning errors are remembered."""
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
 
@@ -181,11 +182,11 @@ class ClusterModel:
         self._errors: dict[str, str] = {}
         self._held_since: dict[Key, datetime] = {}
         self._held_for = Index()
-        """Capacity objects by claim that something of them is kept back for."""
+        """Capacity objects by the claim that something of them is kept back for."""
         self.lanes = Lanes(self.objects, self._home)
 
     def tick(self, now: datetime) -> None:
-        """What comes from here on comes now."""
+        """Set the time of the changes that follow."""
         self.now = max(self.now, now)
 
     def put(self, new: Object) -> None:
@@ -198,7 +199,7 @@ class ClusterModel:
             self._note(known, None)
 
     def forget(self, old: Object) -> None:
-        """An object may not be read any more. That is nothing that happened to it: no lane tells of it."""
+        """Drop an object that may no longer be read. Nothing happened to it: no lane gets a step."""
         known = self.objects.remove(old)
         if known is not None:
             self._note(known, None, is_told=False)
@@ -206,8 +207,8 @@ class ClusterModel:
             self.lanes.forget()
 
     def remember(self, memory: SchedulerMemory | None) -> None:
-        """What the scheduler knows now, instead of what it knew before; None when it cannot be asked. What it keeps
-        back is not known then, and not shown. Nothing has happened by that: lanes go on when it is back."""
+        """Replace the scheduler's memory. None when the scheduler cannot be asked: reservations are then unknown and
+        not shown, and lanes get no step."""
         is_asked, memory = memory is not None, memory or SchedulerMemory()
         held: dict[Key, list[RememberedCapacity]] = {}
         since: dict[Key, datetime] = {}
@@ -268,7 +269,7 @@ class ClusterModel:
             self.cannot_make(about.key, about.uid, event.message)
 
     def settle(self, now: datetime | None = None) -> None:
-        """Make the rows of what was touched anew, as of `now`; as of the last time when it is not said."""
+        """Rebuild the touched rows as of `now`, by default as of the last given time."""
         if now is not None:
             self.tick(now)
         touched, self._touched = self._touched, Touched(self.objects)
@@ -288,7 +289,7 @@ class ClusterModel:
         self._write("lanes", self.lanes.take(self.now))
 
     def decided(self, pod: Key) -> str:
-        """The node that the scheduler has sent a pod to, while the API does not show it; else empty."""
+        """The node that the scheduler chose for a pod while the API does not show it yet; else empty."""
         found = self.objects.pods.get(pod)
         told = self._assumed.get(found.uid) if found is not None and not found.spec.node_name else None
         return told.node if told is not None else ""
@@ -309,7 +310,7 @@ class ClusterModel:
             self._errors.pop(old.uid, None)
 
     def _nodes_with(self, found: Object | None) -> Iterator[str]:
-        """Nodes in whose pools something lies that was made for a claim, or that a volume stands for."""
+        """Nodes whose pools hold contents of a claim or of a volume."""
         handle = ""
         if isinstance(found, PersistentVolume) and found.spec.csi is not None:
             handle = found.spec.csi.volume_handle
@@ -337,7 +338,7 @@ class ClusterModel:
             self._write("volumes", ((key, after),))
 
     def _home(self, claim: Key) -> str:
-        """Where the volume of a claim was, as the rows still have it."""
+        """The node of a claim's volume, from its current row."""
         row = self.collections.of(VolumeRow).get(claim)
         return row.node if row is not None else ""
 
@@ -368,7 +369,7 @@ class ClusterModel:
 
 
 def _places(row: VolumeRow | None) -> set[str]:
-    """Nodes that a volume's row names as where it is, or goes."""
+    """Nodes that a volume's row names as its place or its target."""
     return {row.node, row.target, *row.nodes} - {""} if row is not None else set()
 
 

@@ -1,11 +1,10 @@
-"""What rows are made of: objects by kind and key, with indexes, and what lies in a driver's pools.
+"""The input of rows: objects by kind and key, with indexes, and the contents of a driver's pools.
 
-Objects of other kinds are kept as well, for questions. An index that is asked for what it has not gives an empty set.
+Objects of other kinds are kept for questions. An index returns an empty set for unknown keys.
 
-Labels are how volumes and capacity objects name their nodes. A volume's affinity either names nodes (by a label that
-one node has) or places (zones, regions); only the first says where a volume is. `DriverContents` is known of the
-reference driver of an embedded cluster alone (`follow/driver_records.py`); elsewhere the model goes by capacity
-objects.
+Volumes and capacity objects name nodes by labels. A volume's affinity names either nodes (by a label that one node has)
+or places (zones, regions); only the first says where the volume is. `DriverContents` exists only for the reference
+driver of an embedded cluster (`follow/driver_records.py`); elsewhere rows rely on capacity objects.
 """
 
 from __future__ import annotations
@@ -27,26 +26,26 @@ from tonnage.scheduling.volumes.volume_reach import affinity_of
 Label = tuple[str, str]
 
 _NODE_NAMES = ("hostname", "node", "nodename", "node-name", "nodeid", "node-id")
-"""Last parts of the labels by which drivers name a single node: topology.topolvm.io/node, openebs.io/nodename, …"""
+"""Last parts of labels by which drivers name a single node: topology.topolvm.io/node, openebs.io/nodename, …"""
 
 
 def is_zone_key(key: str) -> bool:
-    """Whether a label says in which zone or region a node is: Kubernetes' own, or a driver's."""
+    """True for a label of a zone or region: Kubernetes' own, or a driver's."""
     return key in (ZONE, REGION, BETA_ZONE, BETA_REGION) or key.endswith(("/zone", "/region"))
 
 
 def names_a_node(key: str) -> bool:
-    """Whether a label's value is, as far as a name can tell, that of one node."""
+    """True if the label's name suggests that its value names a single node."""
     return key.rpartition("/")[2] in _NODE_NAMES
 
 
 def node_requirements(term: NodeSelectorTerm) -> list[Requirement]:
-    """Those of a term that list labels of nodes, not of zones."""
+    """The requirements of a term on labels of nodes, not of zones."""
     return [each for each in term.match_expressions if each.operator == "In" and not is_zone_key(each.key)]
 
 
 def labels_of_affinity(volume: PersistentVolume) -> Iterator[Label]:
-    """Every label of a node that may make a difference to where a volume is."""
+    """Every node label that may change where a volume is."""
     required = affinity_of(volume)
     for term in required.node_selector_terms if required is not None else ():
         for each in node_requirements(term):
@@ -54,8 +53,8 @@ def labels_of_affinity(volume: PersistentVolume) -> Iterator[Label]:
 
 
 def labels_of_topology(topology: LabelSelector) -> Sequence[Label]:
-    """One of these every node has that a selector reaches; none at all when nothing of the sort can be said. One
-    requirement is enough to find the nodes by; of several the one that fewest nodes are likely to have."""
+    """Labels of which every node that the selector reaches has one; empty if no requirement allows it. Uses a single
+    requirement: the one that the fewest nodes are likely to meet."""
     listed: list[tuple[str, tuple[str, ...]]] = [(key, (value,)) for key, value in topology.match_labels.items()]
     listed += [(each.key, each.values) for each in topology.match_expressions if each.operator == "In"]
     if not listed:
@@ -77,11 +76,11 @@ KINDS: Final[tuple[type[Object], ...]] = (
     ReplicaSet,
     Job,
 )
-"""Kinds that rows are made of. Of ReplicaSets and Jobs only who owns them: pods are told by their Deployment."""
+"""Kinds that rows are made from. ReplicaSets and Jobs only serve to find a pod's Deployment or CronJob."""
 
 
 class Index(dict[Any, set[Key]]):
-    """Keys by what they are looked up by."""
+    """Sets of keys by lookup key."""
 
     def __missing__(self, at: Any) -> set[Key]:
         return set()
@@ -108,7 +107,6 @@ class KnownObjects:
         self.capacities: dict[Key, CSIStorageCapacity] = self._by_kind[CSIStorageCapacity]
         self.attachments: dict[Key, VolumeAttachment] = self._by_kind[VolumeAttachment]
         self.owners: dict[str, Object] = {}
-        """ReplicaSets and Jobs by uid."""
         self.nodes_by_label = Index()
         self.pods_of_claim = Index()
         self.pods_of_node = Index()
@@ -117,19 +115,19 @@ class KnownObjects:
         self.claims_of_volume = Index()
         self.claims_by_uid = Index()
         self.volumes_of_claim = Index()
-        """By the key of the claim that a volume names, whichever that is now."""
+        """Volumes by the key of the claim in their claimRef, whether or not that claim exists."""
         self.volumes_by_label = Index()
-        """By labels that say on which node a volume is; zones do not."""
+        """Volumes by labels that name their node; zone labels are left out."""
         self.volumes_by_handle = Index()
         self.attachments_of_volume = Index()
         self.attachments_of_node = Index()
         self.capacities_by_label = Index()
-        """By one label that a node must have to be reached; those that ask for none stand at None."""
+        """Capacity objects by one label that a reached node must have; those that need none are at None."""
         self.capacities_of_class = Index()
         self.classes_of_driver = Index()
 
     def put(self, new: Object) -> Object | None:
-        """Keep an object; the one that was there before is given back."""
+        """Store an object. Returns its previous version."""
         known = self._by_kind.setdefault(type(new), {})
         old: Object | None = known.get(new.key)
         if old is not None:
@@ -197,7 +195,7 @@ class PoolPlace(NamedTuple):
 
 
 class Content(NamedTuple):
-    """A volume in a pool. `name` is what the driver was asked to call it: pvc-UID of its claim."""
+    """A volume in a pool. `name` is the name in CreateVolume: pvc- and the claim's UID."""
 
     place: PoolPlace
     bytes: int
@@ -212,7 +210,7 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DriverContents:
-    """Pools and what is in them. `volumes` are by handle."""
+    """Pools and their contents. `volumes` has volume handles as keys."""
 
     driver: str = ""
     sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -220,10 +218,10 @@ class DriverContents:
     snapshots: Mapping[PoolPlace, int] = field(default_factory=dict)
     unknown: Mapping[PoolPlace, int] = field(default_factory=dict)
     in_pools: dict[PoolPlace, list[str]] = field(default_factory=dict)
-    """Handles by pool, those that are arriving there too."""
+    """Volume handles by pool, including volumes that are being rebuilt into it."""
 
     by_name: dict[str, str] = field(default_factory=dict)
-    """Handles by what the driver was asked to call the volume."""
+    """Volume handles by the name in CreateVolume."""
 
     def __post_init__(self) -> None:
         for handle, content in sorted(self.volumes.items()):
@@ -232,13 +230,13 @@ class DriverContents:
                 self.in_pools.setdefault(place, []).append(handle)
 
     def nodes(self) -> Iterable[str]:
-        """Every node that has pools, or contents."""
+        """Every node that has pools or contents."""
         found = dict.fromkeys(self.sizes)
         found.update(dict.fromkeys(place.node for place in (*self.in_pools, *self.snapshots, *self.unknown)))
         return found
 
     def pools_of(self, node: str) -> tuple[int, ...]:
-        """Sizes of a node's pools. A node that the driver does not serve any more has pools of unknown size: 0."""
+        """Sizes of a node's pools in bytes; 0 where the driver no longer serves the node."""
         found = self.sizes.get(node)
         if found is not None:
             return found
@@ -246,7 +244,7 @@ class DriverContents:
         return (0,) * (max(numbers) + 1) if numbers else ()
 
     def differing(self, before: DriverContents) -> tuple[set[str], set[str]]:
-        """Handles and nodes of which this says something else than `before` did."""
+        """Volume handles and nodes that differ from `before`."""
         handles = {
             handle
             for handle in before.volumes.keys() | self.volumes.keys()

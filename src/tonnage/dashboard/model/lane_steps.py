@@ -1,7 +1,7 @@
-"""Steps of a pod's lane, read off changes of objects, off what the scheduler remembers, and off Events. Pure.
+"""Steps of a pod's lane, derived from changes of objects, from the scheduler's memory, and from Events. Pure.
 
-An object's own times are in whole seconds, and some changes tell none. A step that is seen as it happens has the time
-of the clock where the two agree to within two seconds: what follows within a second stays in order.
+Timestamps of objects have whole seconds, and some changes have none. A step seen as it happens takes the clock's time
+if the timestamp is within two seconds of it, so that steps within one second keep their order.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ EVENT_KINDS: Final = {
     "Killing": "terminating",
     "VolumeAttachmentLimitExceeded": "failed",
 }
-"""What reasons of Events say that objects say as well: such an Event is told only where the objects did not."""
+"""Event reasons that report what objects show as well: such an Event becomes a step only if the objects gave none."""
 PASSED_OVER: Final = frozenset(
     (
         *("WaitForFirstConsumer", "WaitForPodScheduled", "ExternalProvisioning", "AffinitySet", "AffinityUnset"),
         *("Pulled", "Created"),
     )
 )
-"""Reasons of Events that add nothing to what objects say."""
+"""Event reasons that add nothing to what objects show."""
 ORDER: Final = (
     *("created", "refused", "decided", "reserved", "nominated", "provisioning", "provisioned", "rebuilding", "bound"),
     *("attaching", "rebuilt", "attached", "started"),
 )
-"""In which order things happen that have the same time; what is not listed comes last."""
+"""The order of step kinds with equal times; other kinds come last."""
 
 
 def happened_at(told: datetime | None, now: datetime) -> datetime:
-    """When something happened that is seen now: as the object tells, or by the clock where that is finer."""
+    """When a change seen now happened: the object's timestamp, or the clock where the two agree."""
     return now if told is None or abs(now - told) < _COARSE else told
 
 
@@ -63,14 +63,15 @@ def happened_at(told: datetime | None, now: datetime) -> datetime:
 
 
 def created_at(told: datetime | None, seen_at: datetime) -> datetime:
-    """When an object was made that was first seen then: within the second that it tells, and not after it was seen."""
+    """When an object was created: within the second of its timestamp, and not after it was first seen."""
     if told is None or seen_at - told >= _COARSE:
         return told or seen_at
     return max(told, min(seen_at, told + timedelta(seconds=1)))
 
 
 def pod_steps(old: Pod | None, new: Pod, now: datetime, seen_at: datetime | None = None) -> Iterator[PodStep]:
-    """What happened to a pod between two states of it; from None, first seen at `seen_at`: all that its state tells."""
+    """The steps between two states of a pod. Without `old`: every step that its state shows, first seen at
+    `seen_at`."""
     if old is None:
         at = created_at(new.metadata.creation_timestamp, seen_at or now)
         yield PodStep(at=at, kind="created", text="created", source=API)
@@ -79,7 +80,7 @@ def pod_steps(old: Pod | None, new: Pod, now: datetime, seen_at: datetime | None
         scheduled = new.condition("PodScheduled")
         told = scheduled.last_transition_time if scheduled is not None and scheduled.is_true else None
         if told is None and old is None:
-            told = new.status.start_time  # its node has seen it: it was bound by then
+            told = new.status.start_time  # its kubelet has seen it, so it was bound by then
         yield _on(new, "bound", f"bound to {new.spec.node_name}", happened_at(told, now))
     phase = new.status.phase
     if old is None or old.status.phase != phase:
@@ -99,7 +100,7 @@ def _decision_steps(old: Pod | None, new: Pod, now: datetime) -> Iterator[PodSte
     if scheduled is not None and not scheduled.is_true and scheduled.message:
         was = before.message if before is not None and not before.is_true else ""
         if scheduled.message != was:
-            # The condition's time is that of the first refusal; another message is a refusal of this moment.
+            # The condition's time is that of the first refusal; a new message is a refusal at this moment.
             told = scheduled.last_transition_time if before is None or before.is_true else None
             yield PodStep(at=happened_at(told, now), kind="refused", text=scheduled.message, source=SCHEDULER)
     nominated = new.status.nominated_node_name
@@ -125,7 +126,7 @@ def _ended_at(pod: Pod) -> datetime | None:
 
 
 def _deletion_asked_at(pod: Pod) -> datetime | None:
-    """A pod's deletionTimestamp is when it must be gone: its grace period later than it was asked for."""
+    """When deletion was requested: deletionTimestamp minus the grace period."""
     at = pod.metadata.deletion_timestamp
     return at - timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0) if at is not None else None
 
@@ -136,7 +137,7 @@ def _deletion_asked_at(pod: Pod) -> datetime | None:
 def claim_steps(
     objects: KnownObjects, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim, came_from: str, now: datetime
 ) -> Iterator[PodStep]:
-    """What happened to a claim. `came_from` is where its volume was, for one that moves."""
+    """The steps of a claim between two states. `came_from` is the previous node of a volume that moves."""
     node, before = new.selected_node, old.selected_node if old is not None else ""
     volume = objects.volumes.get(new.spec.volume_name)
     if node and not new.is_bound and node != before:
@@ -148,7 +149,7 @@ def claim_steps(
     if new.is_bound and not (old is not None and old.is_bound):
         at = volume.metadata.creation_timestamp if volume is not None else None
         if at is None and old is None:
-            at = new.metadata.creation_timestamp  # it was found bound
+            at = new.metadata.creation_timestamp  # it was bound when first seen
         text = f"bound to volume {new.spec.volume_name}"
         where = place_of(objects, volume).node if volume is not None else ""
         yield PodStep(at=happened_at(at, now), kind="provisioned", text=text, node=where, claim=new.key, source=API)
@@ -190,7 +191,7 @@ def volume_steps(
 def attachment_steps(
     old: VolumeAttachment | None, new: VolumeAttachment | None, claim: Key, now: datetime
 ) -> Iterator[PodStep]:
-    """What happened to the attachment of a claim's volume; None for one that is gone."""
+    """The steps of the attachment of a claim's volume. None stands for an attachment that does not exist."""
     found = new or old
     if found is None:
         return
@@ -206,7 +207,7 @@ def attachment_steps(
         at = happened_at(new.metadata.creation_timestamp, now)
         yield step("attaching", f"volume {volume} is to be attached to {node}", at)
     if new.status.attached and not (old is not None and old.status.attached):
-        # Nothing tells when: of one that was found attached it is known that it is not earlier than its creation.
+        # No timestamp tells when it was attached: not before its creation.
         at = now if old is not None else happened_at(new.metadata.creation_timestamp, now)
         yield step("attached", f"volume {volume} is attached to {node}", at)
     error, before = new.status.attach_error, old.status.attach_error if old is not None else None
@@ -218,7 +219,7 @@ def attachment_steps(
 
 
 def held_step(objects: KnownObjects, held: RememberedCapacity, now: datetime, *, is_over: bool = False) -> PodStep:
-    """Capacity that is kept back for a pod, or that is not any more."""
+    """The step for capacity that is now kept back for a pod; with `is_over`, for its release."""
     capacity = objects.capacities.get(held.capacity)
     nodes = reached(objects, capacity.node_topology) if capacity is not None else []
     node = nodes[0] if len(nodes) == 1 else ""
@@ -237,7 +238,7 @@ def held_step(objects: KnownObjects, held: RememberedCapacity, now: datetime, *,
 def event_at(event: Event) -> datetime | None:
     series = event.series.last_observed_time if event.series is not None else None
     times = (series, event.last_timestamp, event.event_time, event.first_timestamp)
-    # Written down it may be seconds later, by who has much to tell: that counts where nothing else is told.
+    # A busy component may write the Event seconds later: creationTimestamp counts only without other times.
     found = max((at for at in times if at is not None), default=event.metadata.creation_timestamp)
     return datetime.combine(found.date(), found.timetz()) if found is not None else None
 

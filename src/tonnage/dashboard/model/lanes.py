@@ -1,9 +1,8 @@
-"""What happened to each pod, step by step: one lane a pod, by uid. Changes go in, rows come out. Pure.
+"""What happened to each pod, step by step: one lane per pod, by uid. Changes go in, rows come out. Pure.
 
-A pod that runs already when it is first seen gets its lane when something happens to it, beginning with what the
-objects still tell: when it was created, bound and started. What is said by an object and by an Event is told once, and
-so is the same refusal again. Of more than `MOST_LANES` those go first that are done, pods without claims before the
-others, the oldest before the newer.
+A pod that already runs when first seen gets a lane at its next step; the lane then begins with creation, binding and
+start as the objects show them. A step that an object and an Event both report counts once, and so does a repeated
+refusal. Beyond `MOST_LANES` finished lanes are dropped first, pods without claims before others, older before newer.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from tonnage.whatif.scheduler_memory import AssumedPod, RememberedCapacity, Sche
 
 MOST_STEPS: Final = 60
 SAME: Final = timedelta(seconds=15)
-"""An object and an Event that say the same within this are one step."""
+"""An object and an Event that report the same step within this time are one step."""
 _ONCE: Final = frozenset(("created", "bound", "started", "succeeded", "failed", "terminating", "deleted"))
 _LEAST: Final = ("event", "refused", "released", "detached")
-"""What is left out first of a lane that grows too long."""
+"""Kinds of steps that a lane drops first when it grows too long."""
 _UNDER_WAY: Final = frozenset(("rebuilding", "attaching", "terminating"))
 _OVER: Final = frozenset(("rebuilt", "attached", "detached", "started"))
-"""What ends what is under way. Refusals do neither: they may be told late."""
+"""Kinds of steps that end work under way. Refusals neither begin nor end it: they may arrive late."""
 
 
 @dataclass(slots=True)
@@ -44,9 +43,9 @@ class Lane:
     has_claims: bool
     steps: list[PodStep] = field(default_factory=list)
     state: str = ""
-    """As the pod is now: its phase, or "gone"."""
+    """The pod's phase, or "gone"."""
     heard: set[PodStep] = field(default_factory=set)
-    """Those of the steps that an Event told."""
+    """The steps that came from Events."""
 
     @property
     def is_done(self) -> bool:
@@ -60,7 +59,7 @@ class Lane:
         return self.steps[-1].at
 
     def told(self) -> tuple[PodStep, ...]:
-        """The steps, none of them before the one it follows: some tell only the second that they happened in."""
+        """The steps with times that never go backwards: some steps know only their second."""
         found: list[PodStep] = []
         for step in self.steps:
             is_behind = not found or step.at >= found[-1].at
@@ -68,7 +67,7 @@ class Lane:
         return tuple(found)
 
     def add(self, step: PodStep, *, is_heard: bool = False) -> bool:
-        """Put a step where its time says; False when it is told already."""
+        """Insert a step by its time. False if the lane already has it."""
         if any(_is_same(step, known, is_heard != (known in self.heard)) for known in self.steps):
             return False
         if is_heard:
@@ -86,7 +85,7 @@ class Lane:
 
 
 def _is_same(step: PodStep, known: PodStep, is_by_another: bool) -> bool:
-    """Whether two steps are one; `is_by_another`: an object tells one of them, an Event the other."""
+    """True if two steps are the same. `is_by_another`: one comes from an object, the other from an Event."""
     if step.kind != known.kind:
         return False
     if step.kind in _ONCE:
@@ -98,15 +97,15 @@ def _is_same(step: PodStep, known: PodStep, is_by_another: bool) -> bool:
         return True
     if is_by_another and step.kind != "event" and (not step.node or not known.node or step.node == known.node):
         return abs(step.at - known.at) <= SAME and (step.kind != "refused" or step.text == known.text)
-    # Made, and then bound to: one thing.
+    # Provisioned and then bound: one step.
     return step.kind == "provisioned" and step.text.startswith("bound to ")
 
 
 def _comes_first(step: PodStep, other: PodStep) -> bool:
-    if "created" in (step.kind, other.kind):  # nothing happens to a pod before, whoever's clock says so
+    if "created" in (step.kind, other.kind):  # nothing happens to a pod before its creation, whatever the clocks say
         return step.kind == "created"
     if _is_coarse(step) != _is_coarse(other) and step.at.replace(microsecond=0) == other.at.replace(microsecond=0):
-        return _rank(step) < _rank(other)  # an object tells the second alone, an Event the very moment within it
+        return _rank(step) < _rank(other)  # an object knows only the second, an Event the microsecond
     return (step.at, _rank(step)) < (other.at, _rank(other))
 
 
@@ -119,7 +118,7 @@ def _rank(step: PodStep) -> int:
 
 
 def _last_refusal(steps: list[PodStep]) -> str:
-    """The last refusal, unless the pod has come further since."""
+    """The last refusal, unless the pod has progressed since."""
     for each in reversed(steps):
         if each.kind == "refused":
             return each.text
@@ -130,29 +129,29 @@ def _last_refusal(steps: list[PodStep]) -> str:
 
 MOST_LANES: Final = 500
 MOST_WAITING: Final = 1000
-"""Events that are kept for pods that are not known yet."""
+"""Limit of Events kept for pods that are not known yet."""
 LATELY: Final = timedelta(seconds=60)
-"""A pod that started less than this ago is shown with its lane from the beginning."""
+"""A pod that started less than this ago gets a lane at once."""
 
 _FOLLOWS_DECISION: Final = frozenset(("nominated", "provisioning", "rebuilding", "bound"))
 
 
 class Lanes:
-    """Every lane there is. `home` says where the volume of a claim was last known to be."""
+    """Every lane. `home` returns the last known node of a claim's volume."""
 
     def __init__(self, objects: KnownObjects, home: Callable[[Key], str]) -> None:
         self._objects = objects
         self._home = home
         self._lanes: dict[str, Lane] = {}
-        self._first_seen: dict[str, tuple[Pod, datetime]] = {}  # pods that came since the last take, and when
+        self._first_seen: dict[str, tuple[Pod, datetime]] = {}  # pods added since the last `take`, and when
         self._changed: set[str] = set()
         self._memory = SchedulerMemory()
         self._waiting: OrderedDict[str, list[tuple[PodStep, bool]]] = OrderedDict()
-        """Steps of pods and claims that are not known yet, by uid, and whether an Event told them."""
-        self._heard: OrderedDict[str, datetime] = OrderedDict()  # Events by uid, when they last happened
+        """Steps of unknown pods and claims by uid, with True for steps from Events."""
+        self._heard: OrderedDict[str, datetime] = OrderedDict()  # Events by uid, with their last time
 
     def changed(self, old: Object | None, new: Object | None, now: datetime) -> None:
-        """An object came, changed or went. `objects` know it already."""
+        """An object was added, changed or removed. `objects` already knows it."""
         match new if new is not None else old:
             case Pod():
                 self._pod(old, new, now)  # type: ignore[arg-type]
@@ -167,7 +166,7 @@ class Lanes:
                 self._attachment(old, new, now)  # type: ignore[arg-type]
 
     def remembered(self, memory: SchedulerMemory, now: datetime) -> None:
-        """What the scheduler knows; what it knew when it last said so is known."""
+        """Add the steps for what changed in the scheduler's memory since the last call."""
         before, self._memory = self._memory, memory
         known = {each.uid: each.node for each in before.pods}
         for each in memory.pods:
@@ -209,7 +208,7 @@ class Lanes:
                 self._tell(about.key, (step,), now, is_heard=True)
 
     def take(self, now: datetime) -> Iterator[tuple[str, LaneRow | None]]:
-        """Rows of the lanes that changed since the last time; None for a lane that is gone."""
+        """Rows of the lanes that changed since the last call; None for a dropped lane."""
         first_seen, self._first_seen = self._first_seen, {}
         begun: list[tuple[Pod, datetime]] = []
         for uid, (pod, seen_at) in first_seen.items():
@@ -218,7 +217,7 @@ class Lanes:
                 self._waiting.pop(uid, None)
             else:
                 begun.append((known, seen_at))
-        if len(begun) > MOST_LANES:  # of a cluster that is seen for the first time those that would stay
+        if len(begun) > MOST_LANES:  # a cluster seen for the first time: only the pods whose lanes would stay
             begun.sort(key=lambda each: (bool(each[0].claim_names()), each[0].metadata.creation_timestamp or each[1]))
         for known, seen_at in begun[-MOST_LANES:]:
             self._lane(known, now, seen_at)
@@ -255,7 +254,7 @@ class Lanes:
     def _pod_gone(self, old: Pod, now: datetime) -> None:
         self._first_seen.pop(old.uid, None)
         if old.uid not in self._lanes and old.is_terminal:
-            return  # a pod that ended long ago is cleaned up
+            return  # the clean-up of a pod that ended long ago
         lane = self._lane(old, now)
         lane.state = "gone"
         step = PodStep(at=now, kind="deleted", text="is gone", node=old.spec.node_name, source=lane_steps.API)
@@ -278,12 +277,13 @@ class Lanes:
             self._tell(key, lane_steps.attachment_steps(old, new, key, now), now, on=found.spec.node_name)
 
     def _decision(self, sent: AssumedPod, now: datetime) -> PodStep:
-        """The scheduler has sent a pod to a node. It is asked now and then: what follows from it may be seen before."""
+        """The step for a pod that the scheduler assumed on a node. The scheduler is polled: later steps may be seen
+        first."""
         at = self._before_what_follows(sent.uid, sent.node, now)
         return PodStep(at=at, kind="decided", text=f"sent to {sent.node}", node=sent.node, source=lane_steps.SCHEDULER)
 
     def _before_what_follows(self, uid: str, node: str, at: datetime) -> datetime:
-        """`at`, or when something was seen that follows from sending a pod to a node, whichever is earlier."""
+        """`at`, or the time of an earlier step that follows from placing the pod on this node."""
         lane = self._lanes.get(uid)
         for step in reversed(lane.steps) if lane is not None else ():
             if step.kind in ("refused", "decided"):
@@ -301,7 +301,7 @@ class Lanes:
             self._add(pod, (step,), now)
 
     def _promises(self, held: Iterable[RememberedCapacity]) -> dict[tuple[object, ...], RememberedCapacity]:
-        """What is kept back for whom and where, each once: a promise is charged to every object of the same pools."""
+        """Every promise once: a promise is charged to all objects of the same pools."""
         found: dict[tuple[object, ...], RememberedCapacity] = {}
         for each in sorted(held, key=lambda one: one.capacity):
             capacity = self._objects.capacities.get(each.capacity)
@@ -318,7 +318,7 @@ class Lanes:
     def _tell(
         self, claim: Key, steps: Iterable[PodStep], now: datetime, *, on: str = "", is_heard: bool = False
     ) -> None:
-        """Add steps to the lanes of the pods that use a claim; `on` leaves out those on another node."""
+        """Add steps to the lanes of the pods that use a claim. `on` skips pods on other nodes."""
         pods = [self._objects.pods[key] for key in sorted(self._objects.pods_of_claim[claim])]
         found = list(steps) if any(pod.uid not in self._first_seen for pod in pods) else []
         for pod in pods if found else ():
@@ -327,7 +327,7 @@ class Lanes:
                 continue
             if pod.uid not in self._lanes and is_heard and _runs(pod):
                 continue
-            # What was before the pod is another's story, and what was long ago is no reason for a lane.
+            # Steps from before the pod belong to another pod, and old steps do not start a lane.
             begins = pod.metadata.creation_timestamp if pod.uid in self._lanes else now - LATELY
             news = [step for step in found if begins is None or step.at >= begins]
             if news:
@@ -345,7 +345,7 @@ class Lanes:
         self._changed.add(pod.uid)
 
     def _lane(self, pod: Pod, now: datetime, seen_at: datetime | None = None) -> Lane:
-        """The lane of a pod; one that begins now begins with what objects tell of the past."""
+        """The lane of a pod. A new lane begins with the past steps that objects show."""
         lane = self._lanes.get(pod.uid)
         if lane is None:
             lane = self._lanes[pod.uid] = Lane(pod.key, pod.uid, bool(pod.claim_names()))
@@ -367,7 +367,7 @@ class Lanes:
                 continue
             steps = [(step, False) for step in self._claim_history(pod, claim, now)]
             for step, is_heard in (*steps, *self._waiting.get(claim.uid, ())):
-                if created is None or step.at >= created:  # what was before is another pod's story
+                if created is None or step.at >= created:  # earlier steps belong to another pod
                     yield step, is_heard
 
     def _claim_history(self, pod: Pod, claim: PersistentVolumeClaim, now: datetime) -> Iterator[PodStep]:
@@ -376,7 +376,7 @@ class Lanes:
             yield from lane_steps.claim_steps(self._objects, None, claim, "", now)
         else:
             made, began = volume.metadata.creation_timestamp, pod.metadata.creation_timestamp
-            if made is None or began is None or made >= began:  # what was made before was made for another pod
+            if made is None or began is None or made >= began:  # a volume created earlier was created for another pod
                 yield from lane_steps.volume_steps(self._objects, None, volume, claim, now)
             moves = lane_steps.claim_steps(self._objects, None, claim, self._home(claim.key), now)
             yield from (step for step in moves if step.kind == "rebuilding")
@@ -393,7 +393,7 @@ class Lanes:
             self._waiting.popitem(last=False)
 
     def _is_old_news(self, pod: Pod, now: datetime) -> bool:
-        """Whether a pod that is seen for the first time has its story behind it."""
+        """True for a pod that started or ended more than `LATELY` ago."""
         if not (_runs(pod) or pod.is_terminal) or pod.metadata.is_terminating:
             return False
         started = pod.status.start_time or pod.metadata.creation_timestamp

@@ -1,4 +1,4 @@
-"""Rows of nodes (where they are, whether they take pods, slots, pools) and of pods (who waits, who has claims)."""
+"""Rows of nodes (place, readiness, attach slots, pools) and of pods (waiting ones, and those with claims)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def row_of(
     left_behind: Collection[Key],
     contents: DriverContents,
 ) -> NodeRow | None:
-    """A node's row. `assumed` are pods that the scheduler has sent there; `left_behind` are volumes that lie there. A
-    node that is gone has a row as long as something is left of it; else None."""
+    """A node's row. `assumed`: pods that the scheduler assumed there. `left_behind`: volumes on it. None if the node is
+    gone and nothing is left of it."""
     node = objects.nodes.get(name)
     residents = [objects.pods[key] for key in sorted({*objects.pods_of_node[name], *assumed})]
     living = [pod for pod in residents if not pod.is_terminal]
@@ -53,7 +53,7 @@ _GONE = "there is no such node any more; what is listed was left there"
 
 
 def _readiness(node: Node) -> tuple[bool, str]:
-    """Whether a node is ready, and why it is not. One that says nothing at all, as in a manifest, counts as ready."""
+    """Whether a node is ready, and why not. A node without conditions, as in a manifest, counts as ready."""
     ready = node.condition("Ready")
     if ready is None:
         found = [each.key for each in node.spec.taints if each.key in (NOT_READY, UNREACHABLE)]
@@ -62,14 +62,14 @@ def _readiness(node: Node) -> tuple[bool, str]:
 
 
 def _taints(node: Node) -> Iterator[str]:
-    """key=value:Effect of those that keep pods away, besides what cordoning and readiness set."""
+    """key=value:Effect of taints that keep pods away, except those of cordoning and readiness."""
     for taint in node.spec.taints:
         if taint.effect in HARD_EFFECTS and taint.key not in (UNSCHEDULABLE, NOT_READY, UNREACHABLE):
             yield f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 def _slots(objects: KnownObjects, name: str, pods: Collection[Pod]) -> tuple[AttachSlots, ...]:
-    """Different volumes that pods mount or that are attached, as the scheduler counts them (`attached_volumes.py`)."""
+    """Distinct volumes that pods mount or that are attached, counted like the scheduler (`attached_volumes.py`)."""
     used: dict[str, set[VolumeId]] = {}
     for found in (*_mounted(objects, pods), *_attached(objects, name)):
         used.setdefault(found.driver, set()).add(found)
@@ -134,7 +134,7 @@ def _pools(objects: KnownObjects, node: str, contents: DriverContents) -> Iterat
 
 
 def shown_key(objects: KnownObjects, driver: str, handle: str, content: Content) -> Key | None:
-    """Under which key of `volumes` a volume of a driver is shown; None for one that no object tells of."""
+    """The key in `volumes` of a driver's volume; None if no object belongs to it."""
     for name in sorted(objects.volumes_by_handle[driver, handle]):
         return key_of_volume(objects, objects.volumes[name])
     uid = content.name.removeprefix("pvc-")
@@ -143,7 +143,7 @@ def shown_key(objects: KnownObjects, driver: str, handle: str, content: Content)
 
 
 def pod_row(objects: KnownObjects, key: Key, decided: str) -> PodRow | None:
-    """A pod's row. `decided` is where the scheduler has sent it, though the API does not show it; else empty."""
+    """A pod's row. `decided`: the node that the scheduler chose while the API does not show it yet; else empty."""
     pod = objects.pods.get(key)
     if pod is None:
         return None
@@ -180,7 +180,7 @@ def state_of(pod: Pod, decided: str = "") -> str:
 
 
 def workload_of(objects: KnownObjects, pod: Pod) -> str:
-    """KIND/NAMESPACE/NAME of who made a pod: through a ReplicaSet or a Job to its Deployment or CronJob."""
+    """KIND/NAMESPACE/NAME of a pod's controller; through a ReplicaSet or Job to the Deployment or CronJob."""
     owner = pod.metadata.controller
     if owner is None:
         return ""

@@ -1,7 +1,7 @@
-"""A cluster that is shown, wherever its objects come from: its rows, and its objects for questions.
+"""A cluster that the dashboard shows: its rows, and its objects for questions.
 
-Live clusters are filled by informers (`live_cluster.py`).
-The faults of an embedded cluster are rows too (`following_faults`): their file is looked at, which costs one stat.
+Informers fill a live cluster (`live_cluster.py`). The faults of an embedded cluster are rows too (`following_faults`):
+their file is polled, at the cost of a stat.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 
 
 class ShownCluster:
-    """Rows of a cluster (`collections`), how they are made (`model`), and the state that questions are asked of."""
+    """A cluster's rows (`collections`), the model that makes them (`model`), and the state for questions."""
 
     asks_scheduler = False
 
@@ -50,28 +50,28 @@ class ShownCluster:
         self.model.settle(self.clock.now())
 
     def objects(self) -> Iterator[Object]:
-        """Every object that decisions read, as it is known now."""
+        """Every known object that decisions read."""
         return (each for each in self.model.objects if not isinstance(each, NOT_READ_BY_DECISIONS))
 
     async def memory(self) -> SchedulerMemory | None:
-        """What the scheduler knows now; None where there is none to ask."""
+        """The scheduler's current memory; None without a scheduler to ask."""
         return None
 
     async def schedulers(self, running: Sequence[str]) -> SchedulersSeen:
-        """Who schedules pods, with names that are known to be served."""
+        """Which schedulers place pods. `running`: scheduler names that are known to be served."""
         return SchedulersSeen()
 
     async def workloads(self) -> Sequence[Object]:
-        """What makes pods and is not looked at by decisions: Deployments, Jobs and the like."""
+        """The workloads, which decisions do not read: Deployments, Jobs and the like."""
         return [each for each in self.model.objects if isinstance(each, NOT_READ_BY_DECISIONS)]
 
     async def rules(self) -> Sequence[Doc]:
-        """What the creation of pods looks at: limits, quotas, classes of priorities and runtimes."""
+        """The objects that pod creation reads: LimitRanges, ResourceQuotas, PriorityClasses, RuntimeClasses."""
         return ()
 
     async def state(self, *, with_workloads: bool = False, with_memory: bool = True) -> ClusterState:
-        """The cluster as it is now, for what-if questions. Nobody waits between the objects of one state. A scheduler
-        that cannot be asked is noted, and counts as one that knows nothing more than the API."""
+        """The current state for what-if questions, taken without an await between its objects. A scheduler that cannot
+        be asked gives a note, and its memory counts as empty."""
         memory, notes = None, list(self.notes())
         try:
             memory = await self.memory() if with_memory else None
@@ -93,7 +93,7 @@ class ShownCluster:
         )
 
     def notes(self) -> Sequence[str]:
-        """What a person should know before believing an answer."""
+        """Notes that a person should read before trusting an answer."""
         return ()
 
     def unlisted(self) -> Mapping[str, str]:
@@ -108,7 +108,7 @@ _NOTICE: Final = "faults"
 
 
 def look_at_faults(cluster: ShownCluster, file: FaultFile) -> None:
-    """Rows of what is made to go wrong, by `kind@node`, as the file is now; one that cannot be read is a notice."""
+    """Update the rows of faults, by `kind@node`, from the file. An unreadable file becomes a notice."""
     collections = cluster.collections
     try:
         held = file.all()
@@ -121,12 +121,12 @@ def look_at_faults(cluster: ShownCluster, file: FaultFile) -> None:
         collections.remove("faults", key)
     for key, row in rows.items():
         collections.put("faults", key, row)
-    cluster.suffer(held)  # figures of a driver that tells old ones are not to be believed
+    cluster.suffer(held)  # a driver with this fault reports stale figures
 
 
 @asynccontextmanager
 async def following_faults(cluster: ShownCluster, data_dir: Path | None) -> AsyncIterator[None]:
-    """Follow the faults of this folder while the block runs; without one there are none."""
+    """Follow the faults of this folder while the block runs. Does nothing without a folder."""
     if data_dir is None:
         yield
         return

@@ -1,12 +1,12 @@
-"""Rows of volumes: a claim with what is made for it, or a volume that no claim has.
+"""Rows of volumes: a claim with its volume, or a volume without a claim.
 
-    unbound claim                                   waiting; making once somebody is to make its volume
-    bound claim, volume there                       bound; moving while it is on its way to another node (`rebuilds.py`)
+    unbound claim                                   waiting; making once a provisioner should create its volume
+    bound claim, volume exists                      bound; moving while it is rebuilt on another node (`rebuilds.py`)
     bound claim, volume gone or another claim's     lost
-    volume without a claim                          released; available when any claim may have it
+    volume without a claim                          released; available if any claim may take it
 
-A volume belongs to the claim that both name; where it is says its node affinity: on a node, on one of several, in
-zones, or within everybody's reach.
+A volume belongs to a claim if both name each other. Its node affinity says where it is: on one node, on one of several,
+in zones, or reachable from every node.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ MOST_NODES: Final = 16
 
 
 class VolumePlace(NamedTuple):
-    """`node` is the only one that reaches it, or that it names and that does not any more, also one that is gone;
-    `nodes` are those of several that do."""
+    """`node`: the only node that reaches the volume, or the node that its affinity names although it is gone or no
+    longer reaches it. `nodes`: the nodes if several reach it."""
 
     node: str = ""
     nodes: tuple[str, ...] = ()
     zones: tuple[str, ...] = ()
     is_confined: bool = False
     is_unreachable: bool = False
-    """No node that there is reaches it, and nodes were named."""
+    """The affinity names nodes, and no existing node matches."""
 
 
 def place_of(objects: KnownObjects, volume: PersistentVolume) -> VolumePlace:
@@ -65,7 +65,7 @@ def place_of(objects: KnownObjects, volume: PersistentVolume) -> VolumePlace:
     if is_wide:
         return VolumePlace(zones=tuple(sorted(zones)), is_confined=True)
     found = sorted(admitted)
-    if not found:  # by its names: where it was left, but none that is there and does not reach it
+    if not found:  # a single named node counts even if it does not match; of several, those that do not exist
         gone = {name for key, name in named if not objects.nodes_by_label[key, name]}
         found = sorted({name for _, name in named} if len(named) == 1 else gone)
     return VolumePlace(
@@ -77,7 +77,7 @@ def place_of(objects: KnownObjects, volume: PersistentVolume) -> VolumePlace:
 
 
 def _labelled_zones(volume: PersistentVolume) -> tuple[str, ...]:
-    """Zones of a volume from before node affinity: by its own label, several with __ between them."""
+    """Zones of a volume from before node affinity: its zone label, with __ between several zones."""
     labels = volume.metadata.labels
     told = labels.get(ZONE, labels.get(BETA_ZONE, ""))
     return tuple(sorted({each for each in told.split("__") if each}))
@@ -89,17 +89,17 @@ _SOON_MADE = "volume.kubernetes.io/storage-provisioner"
 
 @dataclass(frozen=True, slots=True)
 class Besides:
-    """What is known of volumes besides objects."""
+    """What is known about volumes apart from objects."""
 
     contents: DriverContents = field(default_factory=DriverContents)
     errors: Mapping[str, str] = field(default_factory=dict)
-    """By a claim's uid, why its volume could not be made."""
+    """By a claim's uid: why provisioning failed."""
     held_since: Mapping[Key, datetime] = field(default_factory=dict)
-    """By claim, since when room is kept for it."""
+    """By claim: since when capacity is kept back for it."""
 
 
 def claim_of(objects: KnownObjects, volume: PersistentVolume) -> Key | None:
-    """The claim that a volume is shown with; None for one that no claim has."""
+    """The claim of a volume's row; None for a volume without a claim."""
     owner = volume.spec.claim_ref
     if owner is None:
         bound = [key for key in objects.claims_of_volume[volume.name] if objects.claims[key].is_bound]
@@ -109,7 +109,7 @@ def claim_of(objects: KnownObjects, volume: PersistentVolume) -> Key | None:
         return None
     if claim.spec.volume_name:
         return claim.key if claim.spec.volume_name == volume.name else None
-    # Made for it, or meant for it by a person; the claim does not say so yet. There may be several for a moment.
+    # Provisioned or prebound for the claim, which does not name it yet. There may be several for a moment.
     first = min(name for name in objects.volumes_of_claim[claim.key] if _is_for(objects.volumes[name], claim))
     return claim.key if first == volume.name else None
 
@@ -120,14 +120,14 @@ def _is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def volume_of(objects: KnownObjects, claim: PersistentVolumeClaim) -> PersistentVolume | None:
-    """The volume that a claim is shown with; None while it has none, or when that is another's."""
+    """The volume of a claim's row; None while it has none, or if its volume is another claim's."""
     names = {claim.spec.volume_name} if claim.spec.volume_name else objects.volumes_of_claim[claim.key]
     found = (objects.volumes.get(name) for name in sorted(names))
     return next((each for each in found if each is not None and claim_of(objects, each) == claim.key), None)
 
 
 def key_of_volume(objects: KnownObjects, volume: PersistentVolume) -> Key:
-    """Under which key a volume is shown: its claim's where it has one, else its own name."""
+    """The key of a volume's row: its claim's key, else the volume's name."""
     return claim_of(objects, volume) or volume.name
 
 
@@ -191,7 +191,7 @@ def _claim_row(
 def _whereabouts(
     objects: KnownObjects, volume: str, place: VolumePlace, content: Content | None, node: str
 ) -> dict[str, Any]:
-    """The fields of a row that say where a volume is: as its driver's records have it, else on `node`."""
+    """The row's fields that say where a volume is: from the driver's records, else `node`."""
     found = [objects.attachments[each] for each in sorted(objects.attachments_of_volume[volume])] if volume else []
     errors = [each.status.attach_error.message for each in found if each.status.attach_error is not None]
     errors += [each.status.detach_error.message for each in found if each.status.detach_error is not None]
@@ -233,8 +233,8 @@ def _why_lost(objects: KnownObjects, claim: PersistentVolumeClaim) -> str:
 
 
 def _home(objects: KnownObjects, claim: PersistentVolumeClaim, volume: PersistentVolume, driver: str) -> str:
-    """Where the contents of a volume without affinity are, if its driver rebuilds volumes; else every node reaches it.
-    A node that has it attached; else, while it is not on its way, the node that was selected last."""
+    """Where a volume without affinity has its contents, if its driver rebuilds volumes; else empty: every node reaches
+    it. The node it is attached to; else, unless it moves, the node that was selected last."""
     if not rebuilds_volumes(objects.drivers.get(driver)):
         return ""
     attached = {
@@ -255,7 +255,7 @@ def _content(volume: PersistentVolume, besides: Besides) -> Content | None:
 
 
 def _content_of_claim(claim: PersistentVolumeClaim, besides: Besides) -> Content | None:
-    """What lies there for a claim, while no object tells of it yet, or any more."""
+    """Pool contents for a claim whose volume object does not exist yet, or no longer exists."""
     handle = besides.contents.by_name.get(f"pvc-{claim.uid}", "")
     return besides.contents.volumes.get(handle)
 

@@ -1,1 +1,1 @@
-"""Questions about a cluster, asked from the page: why, what waits, what if, and files that are played."""
+"""The page's questions about a cluster: why a pod waits, what-if questions, and replays of files."""

@@ -1,9 +1,9 @@
-"""How questions are asked from the page: by which configuration, and in a thread of their own, one at a time.
+"""Runs the page's questions with the scheduler's configuration, one at a time, in a thread.
 
-    answer = await Asking().answer(lambda limit: …)         # `limit.check()` now and then; it raises
+    answer = await Asking().answer(lambda limit: …)         # call `limit.check()` now and then; it raises
 
-A question whose browser has gone is given up at its next `check`; one that takes longer than `MOST_S` ends with
-OutOfTime. What is only kept up to date (`keep`) stands back at each `check` while somebody waits for an answer.
+A question is given up at its next `check` once its browser has gone; after `MOST_S` it raises OutOfTime. Background
+work (`keep`) pauses at every `check` while a question waits.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from tonnage.whatif.explain import DecisionSequence, decided_on, find_pod, score
 from tonnage.whatif.sources import ClusterState, OutOfTime
 
 MOST_S: Final = 60.0
-"""How long a question may take; who has longer asks the command."""
+"""How long a question may take, in seconds. The command line has no such limit."""
 
 MOST_WAITING: Final = 32
-"""Questions that may wait for their turn: each keeps the cluster as it was when it was asked."""
+"""How many questions may wait: each holds a copy of the cluster's state."""
 
 _LOOKS_UP_S: Final = 0.5
-"""How often work that stands back looks whether it is given up."""
+"""How often paused background work checks whether it was given up."""
 
 T = TypeVar("T")
 
 
 class GivenUp(Exception):
-    """Whoever asked is not there any more: the answer is for nobody."""
+    """Nobody waits for the answer any more."""
 
 
 class TooManyAsk(TonnageError):
-    """So many wait for an answer that one more would not have it for long."""
+    """The queue of questions is full."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -54,7 +54,7 @@ class TooManyAsk(TonnageError):
 
 
 class QuestionLimit:
-    """Until when a question may take. Its thread asks; others may end it."""
+    """The deadline of a question. The question's thread calls `check`; another thread may cancel."""
 
     def __init__(self, most_s: float, stands_back_for: threading.Event | None = None) -> None:
         self._ends_s = time.monotonic() + most_s
@@ -68,7 +68,8 @@ class QuestionLimit:
         self._is_given_up = True
 
     def check(self, *_: object) -> bool:
-        """False, as long as it may go on. Raises OutOfTime or GivenUp. Takes what a `step` is given."""
+        """Return False while the question may continue. Raises OutOfTime or GivenUp. Ignores a `step` callback's
+        arguments."""
         if self._may_go_on is not None and not self._may_go_on.is_set():
             began_s = time.monotonic()
             while not self._is_given_up and not self._may_go_on.wait(_LOOKS_UP_S):
@@ -82,7 +83,7 @@ class QuestionLimit:
 
 
 class Asking:
-    """The scheduler's configuration that questions are decided by, and whose turn it is."""
+    """The scheduler's configuration for questions, and the queue of questions."""
 
     def __init__(self, config_file: Path | None = None, gates: Gates | None = None, *, most_s: float = MOST_S) -> None:
         self.gates = gates or Gates()
@@ -103,7 +104,7 @@ class Asking:
         return load_configuration(self._config_file, self.gates, self.foreign)
 
     def creation(self) -> Creation:
-        """What creates objects as the API server would; a new one for each question."""
+        """A new Creation, which creates objects as the API server would; use one per question."""
         return Creation(self.gates)
 
     def sequence(self, state: ClusterState, note: Callable[[str], object]) -> DecisionSequence:
@@ -114,7 +115,7 @@ class Asking:
     def explained(
         self, state: ClusterState, pod: Key, note: Callable[[str], object]
     ) -> tuple[Explanation, dict[str, int]]:
-        """Why a pod goes where it goes, or nowhere, and the weights of its scores. Raises TonnageError."""
+        """Why a pod goes to a node or to none, and the weights of its scores. Raises TonnageError."""
         found, profile = decided_on(
             find_pod(state, pod),
             state,
@@ -126,8 +127,8 @@ class Asking:
         return found, score_weights(profile)
 
     async def answer(self, work: Callable[[QuestionLimit], T]) -> T:
-        """Work in a thread when it is our turn. Raises TooManyAsk, and what the work raises, OutOfTime among it. A
-        cancellation is told to the work, and waits for it to end: two never work at once."""
+        """Run the work in a thread when its turn comes. Raises TooManyAsk, OutOfTime, and what the work raises. A
+        cancellation stops the work and waits for its end: two questions never run at once."""
         if self._waiting > MOST_WAITING:
             raise TooManyAsk
         self._waiting += 1
@@ -141,7 +142,7 @@ class Asking:
                 self._may_go_on.set()
 
     async def keep(self, work: Callable[[QuestionLimit], T]) -> T:
-        """The same for what is kept up to date: it waits for no turn, and stands back for those who do."""
+        """Run background work: it starts at once, and pauses while questions wait."""
         return await _in_thread(work, QuestionLimit(self.most_s, stands_back_for=self._may_go_on))
 
 

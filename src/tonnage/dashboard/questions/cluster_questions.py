@@ -1,9 +1,9 @@
-"""Questions about the whole cluster, as the commands answer them: what waits, drain previews, fits.
+"""Questions about the whole cluster, answered like the commands: pending pods, drain previews, fits.
 
-What waits is kept up to date while somebody looks: the first ask has an answer within FIRST_S, partial if need be;
-later asks have the last one at once, and begin a new one when the cluster has changed, at most every PAUSE_S and not
-before as long as the last one took has gone by. What takes longer than DECIDE_S and TRY_S is ended, and the answer is
-partial. Changes that no row shows (a taint, a label) are seen after RENEW_S at the latest.
+The answer about pending pods is kept up to date while somebody looks. The first request is answered within FIRST_S,
+partially if need be. Later requests get the last answer at once and start a new one if the cluster has changed: at most
+every PAUSE_S, and after a pause as long as the last one took. After DECIDE_S and TRY_S an answer stays partial. Changes
+that no row shows (a taint, a label) count after RENEW_S at the latest.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PendingAnswers:
         self._began_at = self._ended_at = 0.0
 
     async def latest(self) -> bytes:
-        """The newest answer that there is; `working` says that a newer one is on its way. Raises TonnageError."""
+        """The newest answer. Its `working` says that a newer one is being computed. Raises TonnageError."""
         if self._is_due():
             self._failure = None
             self._is_told.clear()
@@ -61,7 +61,7 @@ class PendingAnswers:
         return msgspec.json.encode({**(self._latest or {}), "working": self._is_working})
 
     async def whole(self) -> bytes:
-        """Every pod node by node, as the command has it. Raises TonnageError when that takes too long."""
+        """Every pending pod node by node, as the command answers. Raises TonnageError after the time limit."""
         state = await self._cluster.state(with_workloads=True)
         return await self._asking.answer(lambda limit: self._all_of(state, limit))
 
@@ -84,7 +84,7 @@ class PendingAnswers:
         try:
             revision = self._cluster.collections.revision
             state = await self._cluster.state(with_workloads=True)
-            # An older answer that is whole is calmer than a newer one that grows.
+            # Show a complete older answer rather than a newer one that grows.
             early = self._tell if self._latest is None else None
             tell = (lambda found: loop.call_soon_threadsafe(early, found)) if early is not None else None
             self._tell(await self._asking.keep(lambda limit: self._worked_out(state, revision, tell, limit)))
@@ -147,14 +147,14 @@ class PendingAnswers:
 
 
 TEMPLATE: Final = "the template"
-"""How a pasted template is called in errors, where a file has its name."""
+"""The name of a pasted template in errors, instead of a file name."""
 
 
 def drained(
     state: ClusterState, asking: Asking, limit: QuestionLimit, nodes: Sequence[str], *, is_one_by_one: bool
 ) -> dict[str, Any]:
-    """What draining these nodes would do. Raises TonnageError for a node that is not there, or when time is over before
-    anything is known."""
+    """What draining these nodes would do. Raises TonnageError for an unknown node, or if the time ends without a
+    result."""
     names = known_nodes(nodes, state.objects, state.source)
     scene = Scene(
         state,
@@ -185,7 +185,7 @@ def fits(
     template: str = "",
     most: int = MOST,
 ) -> dict[str, Any]:
-    """How many more replicas fit. Raises TonnageError for a workload that is not there, or a template that is wrong."""
+    """How many more replicas fit. Raises TonnageError for an unknown workload or an invalid template."""
     creation = asking.creation()
     creation.know(state.objects, state.rules)
     if template:
@@ -213,7 +213,7 @@ def fits(
 
 
 def workloads_of(objects: Sequence[Object]) -> list[str]:
-    """What may be asked about, as `KIND/NAMESPACE/NAME`; a set that another workload has made stands behind that."""
+    """The workloads as `KIND/NAMESPACE/NAME`; those that another workload controls are left out."""
     return sorted(
         f"{type(each).__name__}/{each.key}"
         for each in objects

@@ -1,8 +1,8 @@
-"""Files that are played: which are manifests, steps, a scenario, or the scheduler's configuration; and examples.
+"""Files to replay: manifests, steps, a scenario, or the scheduler's configuration; and examples.
 
-Files are told apart by what they hold, not by their names: whoever drops a folder on a page does not sort it first.
-Examples come with Tonnage: those whose README shows `tonnage replay` or `tonnage simulate`, with the files it shows.
-Three of them teach the parts of KEP-5925, and are offered first.
+Contents decide what a file is, not its name: people drop unsorted folders on a page. Examples come with Tonnage: those
+whose README shows `tonnage replay` or `tonnage simulate`, with the files it names. Three of them teach the parts of
+KEP-5925 and come first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _CONFIGURATION_KIND: Final = "KubeSchedulerConfiguration"
 _KIND: Final = re.compile(rb"""^\s{0,2}["']?kind["']?\s*:\s*["']?(\w+)""", re.MULTILINE)
 _LINE: Final = re.compile(rb"[ \t\r\f\v]*([^\n]*)\n?")
-"""A line from its first mark on. One pass, whatever the file is like: whoever gives it may have written it for us."""
+"""A line from its first non-space character. Linear in any file: files may be hostile."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class GivenFiles:
 
 
 def kind_of(given: GivenText) -> str:
-    """What a file holds; empty for one that is none of ours."""
+    """What a file holds; empty for none of our kinds."""
     if not given.name.lower().endswith(_SUFFIXES):
         return OTHER
     if _is_list(given.data):
@@ -50,7 +50,7 @@ def kind_of(given: GivenText) -> str:
 
 
 def _is_list(data: bytes) -> bool:
-    """Whether it begins with a list, after comments and the begin of a document: manifests are maps."""
+    """True if the file begins with a list, after comments and `---`: manifests are maps."""
     for line in _LINE.finditer(data.removeprefix(b"\xef\xbb\xbf")):
         said = line[1]
         if said and not said.startswith((b"#", b"---")):
@@ -59,7 +59,7 @@ def _is_list(data: bytes) -> bool:
 
 
 def sorted_out(files: Iterable[GivenText]) -> GivenFiles:
-    """Files by what they hold. Raises TonnageError when they cannot be played."""
+    """Sort files by kind. Raises TonnageError when they cannot be replayed."""
     found = GivenFiles()
     by_kind: dict[str, list[GivenText]] = {}
     for each in files:
@@ -94,8 +94,8 @@ def _only(found: Sequence[GivenText], what: str) -> GivenText | None:
 
 
 def captions(steps: GivenText, count: int) -> list[str]:
-    """What is written above each step as a comment, which is how an author tells its story; empty where nothing is. A
-    file that is written otherwise than with a dash at the beginning of each step's line has no captions."""
+    """The comment above every step, in which authors tell its story; empty without one. A file whose steps do not all
+    begin with a dash at the start of a line has no captions."""
     found: list[str] = []
     comment: list[str] = []
     for line in steps.data.decode(errors="replace").splitlines():
@@ -125,7 +125,7 @@ TEACHES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One command of a README: the files that it names."""
+    """One command of a README, with the files that it names."""
 
     name: str
     title: str
@@ -135,7 +135,7 @@ class Example:
 
     @property
     def part(self) -> str:
-        """The part of KEP-5925 that it teaches; empty for most."""
+        """The part of KEP-5925 that the example teaches; empty for most."""
         return TEACHES.get(self.name, "")
 
 
@@ -153,7 +153,7 @@ def examples() -> tuple[Example, ...]:
 
 
 def files_of(name: str) -> list[GivenText]:
-    """The files of an example, by its name. Raises TonnageError when there is none of that name."""
+    """The files of an example. Raises TonnageError for an unknown name."""
     known = {each.name: each for each in examples()}
     if name not in known:
         near = closest(name, known)
@@ -197,6 +197,6 @@ def _manifests(source: Path, played: Path) -> list[Path]:
 
 
 def _about(file: Path) -> str:
-    """What its first lines say, as a comment."""
+    """The comment in the file's first lines."""
     comment = takewhile(lambda line: line.startswith("#"), file.read_text().splitlines())
     return " ".join(line.lstrip("# ").rstrip() for line in comment)

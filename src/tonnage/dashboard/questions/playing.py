@@ -1,10 +1,9 @@
-"""Files that are played, as frames: a replay step by step, or a scenario at equal distances of virtual time.
+"""Replays of files as frames: one per replay step, or one per interval of a scenario's virtual time.
 
-`Film` makes frames of a cluster's changes, by the model of the live dashboard; a page plays them forwards and
-backwards. The message of the first frame is a state, that of each further one a difference (`wire.py`). What the
-scheduler has assumed and not written is shown as it sees it. A step tells what was done and, for a decision, where the
-pod went and why, in the words of `tonnage replay` and `tonnage explain`; a frame of a scenario what happened since the
-one before.
+`Film` makes frames with the model of the live dashboard; a page plays them forwards and backwards. The first frame's
+message is a state, every later one a difference (`wire.py`). Assumed pods are shown as the scheduler sees them. A frame
+describes its step and, for a decision, the node and the reason in the words of `tonnage replay` and `tonnage explain`;
+a scenario's frame lists what happened since the previous one.
 """
 
 from __future__ import annotations
@@ -41,17 +40,17 @@ from tonnage.whatif.sources import OutOfTime, from_files
 
 MOST_FRAMES: Final = 2000
 MOST_BYTES: Final = 32 * 1024 * 1024
-"""Of all messages together: what a page can take without a pause."""
+"""Limit of all messages together: a page takes that much without a pause."""
 
 Place = tuple[str, Key]
 
 
 class Film:
-    """Frames of one cluster. `check` is called at every frame, and may raise."""
+    """Frames of one cluster. `check` is called for every frame and may raise."""
 
     def __init__(self, check: Callable[[], object] = lambda: None) -> None:
         self.cut = ""
-        """Why there are no more frames than these; empty when these are all."""
+        """Why the film was cut; empty if it is complete."""
         self._check = check
         self._frames: list[dict[str, Any]] = []
         self._collections = Collections()
@@ -76,7 +75,7 @@ class Film:
         waits: Mapping[str, str] | None = None,
         **told: Any,
     ) -> None:
-        """One frame more: the cluster as it is now. `waits` is why pods wait, by uid; `told` goes into the frame."""
+        """Add a frame of the current state. `waits`: why pods wait, by uid. `told`: further fields of the frame."""
         self._check()
         if self.is_full:
             return
@@ -105,7 +104,7 @@ class Film:
         return {"frames": self._frames, "cut": self.cut}
 
     def _follow(self, objects: Iterable[Object], engine: Engine, waits: Mapping[str, str]) -> None:
-        """Tell the model what is another object than in the frame before."""
+        """Pass the objects that changed since the last frame to the model."""
         storage, seen = engine.cluster.storage, dict[Place, Object]()
         for each in objects:
             shown: Object = each
@@ -125,7 +124,7 @@ class Film:
         self._shown = seen
 
     def _waiting(self, pod: Pod, why: str) -> Pod:
-        """A pod with the condition that the scheduler would have written to it; the same object as long as it is so."""
+        """The pod with the condition that the scheduler would write. Returns the same object while nothing changes."""
         known = self._refused.get(pod.uid)
         if known is None or known.metadata != pod.metadata or _why(known) != why:
             told = PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message=why)
@@ -141,7 +140,7 @@ def _why(pod: Pod) -> str:
 
 
 def memory_of_engine(engine: Engine) -> SchedulerMemory:
-    """What a scheduler knows, as its debug pages would tell it."""
+    """The engine's memory in the form of the scheduler's debug pages."""
     return memory_from(
         "the replay",
         CapacityReservations(engine.held).listed(),
@@ -152,18 +151,18 @@ def memory_of_engine(engine: Engine) -> SchedulerMemory:
 
 BEGIN: Final = "the cluster at the beginning"
 MOST_COMING: Final = 100_000
-"""Pods and nodes that a scenario may bring: some hundred MiB of them."""
+"""Limit of a scenario's pods and nodes: some hundred MiB."""
 _TOLD: Final = 12
-"""Decisions of one frame of a scenario that are told one by one."""
+"""How many decisions a scenario's frame lists one by one."""
 _TAIL: Final = "the rest is left out: time was over"
 
 
 class _IsFull(Exception):
-    """The film takes no more frames."""
+    """The film has reached its size limit."""
 
 
 def played(given: GivenFiles, asking: Asking, limit: QuestionLimit, *, seed: int = 0) -> dict[str, Any]:
-    """The frames of a replay or of a scenario, with what is to be said about them. Raises TonnageError."""
+    """The frames of a replay or of a scenario, with notes. Raises TonnageError."""
     configuration, notes = _configuration(given, asking), list[str]()
     notes += configuration.notes
     notes += [f"{each} is passed over: it is no YAML or JSON" for each in given.passed_over]
@@ -227,7 +226,7 @@ def _replay(given: GivenFiles, asking: Asking, configuration: Configuration, fil
 
 
 def _title(result: StepResult) -> str:
-    """What a step is called in a list of steps: one that applies or deletes names the first of its objects."""
+    """A step's title. An apply or delete step names the first of its objects."""
     if result.title not in ("apply", "delete") or not result.lines:
         return result.title
     more = f" and {len(result.lines) - 1} more" if len(result.lines) > 1 else ""
@@ -278,7 +277,7 @@ def _why_there(answer: Explanation) -> Iterator[str]:
 
 
 def _telling(chosen: NodeAnswer, other: NodeAnswer) -> str:
-    """The score that made the most of the difference."""
+    """The score with the largest difference between two nodes."""
     apart = {name: score - other.scores.get(name, 0) for name, score in chosen.scores.items()}
     name = max(apart, key=lambda each: apart[each], default="")
     return f" ({name}: {chosen.scores[name]} to {other.scores.get(name, 0)})" if name and apart[name] > 0 else ""
@@ -314,7 +313,7 @@ def _simulate(
 
 
 class _Shots:
-    """Frames of a run, one at each sample, with what happened since the one before."""
+    """Frames of a run, one per sample, with what happened since the previous sample."""
 
     def __init__(self, film: Film, scenario: Scenario) -> None:
         self._film = film
@@ -325,7 +324,7 @@ class _Shots:
     def take(self, measures: Measures) -> None:
         world = measures.world
         now_s, sample = world.agenda.now_s, measures.samples[-1]
-        if now_s == self._at_s:  # the last sample of a run is taken at its end, whether one was taken there or not
+        if now_s == self._at_s:  # a run always samples its end, also right after a regular sample
             return
         self._at_s = now_s
         decisions, failures = measures.decisions[self._decisions :], measures.failures[self._failures :]

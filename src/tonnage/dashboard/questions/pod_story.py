@@ -1,10 +1,10 @@
-"""A pod's whole story, and why it goes where it goes, or nowhere: JSON for the page.
+"""A pod's whole story, and why it goes to a node or to none, as JSON for the page.
 
-`pod_story` has what the API says of a pod and of its claims, what the scheduler remembers, and what happened. A pod
-that is gone is told by what is still remembered of it; `uid` is empty then.
+`pod_story` combines the API's objects, the scheduler's memory, and the lane's steps. A deleted pod has an empty `uid`
+and what is still remembered of it.
 
-`Explanations` answers as `tonnage explain --pod … -o json` does ("answer"), with the weights of the scores and the
-refused nodes by who refused them and why, each group with its nearest miss in the words of the command's table.
+`Explanations` answers like `tonnage explain --pod … -o json` ("answer"), with the weights of the scores, and refused
+nodes grouped by plugin and reason; every group has its nearest miss in the words of the command's table.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from tonnage.whatif.scheduler_memory import RememberedCapacity, SchedulerMemory
 from tonnage.whatif.sources import ClusterState
 
 MOST_CLAIMS: Final = 16
-"""Of how many claims the Events are asked for."""
+"""For how many claims of a pod Events are read."""
 _LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
 async def pod_story(cluster: ShownCluster, key: Key) -> bytes:
-    """All that is known of a pod. Raises TonnageError when nothing is."""
+    """Everything known about a pod. Raises TonnageError for an unknown pod."""
     objects, collections, memory = cluster.model.objects, cluster.collections, cluster.model.memory
     pod, revision = objects.pods.get(key), collections.revision
     lane = _lane(collections, key, pod)
@@ -65,14 +65,14 @@ async def pod_story(cluster: ShownCluster, key: Key) -> bytes:
 
 
 def _written(value: object) -> str:
-    """A MicroTime, as Events of today have them."""
+    """A MicroTime, as current Events have."""
     if isinstance(value, datetime):
         return rfc3339_micro(value)
     raise TypeError(f"{type(value).__name__} cannot be written")
 
 
 def _lane(collections: Collections, key: Key, pod: Pod | None) -> LaneRow | None:
-    """Its own lane, or that of the last pod that had the name."""
+    """The pod's lane, or that of the last pod with this name."""
     lanes = collections.of(LaneRow)
     if pod is not None:
         return lanes.get(pod.uid)
@@ -122,7 +122,7 @@ def _told(pod: Pod, objects: KnownObjects, memory: SchedulerMemory) -> dict[str,
 
 
 def _each_once(held: Iterable[RememberedCapacity], objects: KnownObjects) -> list[RememberedCapacity]:
-    """What is kept back, of objects of the claims' own classes: those that share their pools are charged as well."""
+    """Reservations, only of objects of the claims' own classes: objects that share their pools are charged as well."""
     found = list(held)
 
     def is_own(each: RememberedCapacity) -> bool:
@@ -205,11 +205,11 @@ def _event(event: Event) -> dict[str, Any]:
 
 
 KEPT_S: Final = 2.0
-"""No row shows all that decisions read (a taint, a label): what is asked later is worked out again."""
+"""How long an answer is reused. It is short because no row shows every input of decisions (a taint, a label)."""
 
 
 class Explanations:
-    """Explains pods of one cluster; the last answer is kept for a moment, for two windows that ask the same."""
+    """Explains pods of one cluster. The last answer is kept briefly, for two windows that ask the same."""
 
     def __init__(self, cluster: ShownCluster, asking: Asking) -> None:
         self._cluster, self._asking = cluster, asking

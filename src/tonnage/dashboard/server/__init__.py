@@ -1,1 +1,1 @@
-"""The dashboard over HTTP: pages, JSON endpoints of version v1, and server-sent events, for whoever has the token."""
+"""The dashboard over HTTP: pages, the JSON endpoints of version v1, and server-sent events, guarded by a token."""

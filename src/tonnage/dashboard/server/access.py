@@ -1,19 +1,19 @@
-"""Who may look: whoever has the token of the dashboard, from a page of its own.
+"""Access to the dashboard: a token is needed, and requests must come from the dashboard's own pages.
 
-    http://127.0.0.1:8080/#token=…      what is printed: the fragment is not sent to any server, nor into any log
-    POST /login  {"token": "…"}         the page hands it over, and gets a cookie for it
-    Authorization: Bearer …             scripts show the token itself
+    http://127.0.0.1:8080/#token=…      printed at start: browsers send a fragment to no server, so no log has it
+    POST /login  {"token": "…"}         the page exchanges the token for a cookie
+    Authorization: Bearer …             scripts send the token itself
 
-The cookie is worked out from the token, so that a dashboard that is started again knows its browsers. It is HttpOnly
-and SameSite=Strict, with TLS also Secure and `__Host-`; its name tells the port, because cookies know none. Browsers
-send it to every port of a host, so on this machine it is good for one user's programs alone: the kernel tells whose
-process is at the other end (Linux, /proc/net/tcp).
+The cookie is derived from the token and survives a restart of the dashboard. It is HttpOnly and SameSite=Strict, with
+TLS also Secure and `__Host-`; its name contains the port, because cookies ignore ports. Browsers send it to every port
+of a host, so on this machine it is valid only for processes of the user who logged in: the kernel names the owner of
+the peer's socket (Linux, /proc/net/tcp).
 
-A page elsewhere must not ask with the browser's cookie: the Host must be a name of ours, an Origin that very host, and
-what changes or asks much needs a header that no form can send. A link may lead to the pages, which hold nothing.
+Against requests from other sites, Host must be one of our names, Origin must equal it, and every request that writes or
+costs much needs a header that no form can send. Links may lead to the pages, which contain no data.
 
-A wrong token is answered as such ten times at once, then once in a second, for all who try together; whoever shows the
-right one is never held up. What keeps guesses out is that a token has at least sixteen characters.
+Wrong tokens are rate-limited for everybody together: ten at once, then one per second. The right token is always
+accepted. Its length of at least sixteen characters is what makes guessing hopeless.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from tonnage.serving.request_host import OwnHosts, host_of
 
 _TABLES: Final = {4: Path("/proc/net/tcp"), 6: Path("/proc/net/tcp6")}
 _MAPPED: Final = b"\0" * 10 + b"\xff\xff"
-"""Before an IPv4 address that is used on a socket of IPv6."""
+"""The prefix of an IPv4 address on an IPv6 socket."""
 _LOCAL, _REMOTE, _UID = 1, 2, 7
 
 
 def _peer_owner(request: web.BaseRequest) -> str:
-    """The number of the user who asks; empty for a peer elsewhere, and where the kernel does not tell."""
+    """The UID of the requesting process; empty for remote peers and where the kernel does not tell."""
     transport = request.transport
     if transport is None:
         return ""
@@ -50,7 +50,7 @@ def _peer_owner(request: web.BaseRequest) -> str:
 
 
 def owner_of(peer: Any, own: Any) -> str:
-    """Whose socket is bound to `peer` and connected to `own`, both as sockets name addresses; empty when unknown."""
+    """The UID that owns the socket bound to `peer` and connected to `own` (socket addresses); empty when unknown."""
     try:
         if not ipaddress.ip_address(peer[0]).is_loopback:
             return ""
@@ -65,7 +65,7 @@ def owner_of(peer: Any, own: Any) -> str:
 
 
 def _spellings(peer: Any, own: Any) -> Iterator[tuple[int, str, str]]:
-    """The tables to look into, and how the two addresses stand there."""
+    """The kernel's tables to read, with the two addresses as they are written there."""
     if ":" in peer[0]:
         packed = [socket.inet_pton(socket.AF_INET6, each[0]) for each in (peer, own)]
         yield 6, _written(packed[0], peer[1]), _written(packed[1], own[1])
@@ -76,7 +76,7 @@ def _spellings(peer: Any, own: Any) -> Iterator[tuple[int, str, str]]:
 
 
 def _written(address: bytes, port: int) -> str:
-    """As the kernel writes it: word by word, each as a number of this machine."""
+    """An address as the kernel writes it: 32-bit words in this machine's byte order, as hexadecimal numbers."""
     words = (address[at : at + 4] for at in range(0, len(address), 4))
     return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words) + f":{port:04X}"
 
@@ -86,7 +86,7 @@ EVERY_S: Final = 1.0
 
 
 class Attempts:
-    """Wrong tokens that may still be tried now: a bucket that fills up again with time."""
+    """A token bucket for wrong tokens."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -94,7 +94,7 @@ class Attempts:
         self._at = clock.monotonic()
 
     def wait_s(self) -> float:
-        """How long until a token is looked at again; 0 is now."""
+        """Seconds until the next wrong token is answered; 0 for now."""
         now = self._clock.monotonic()
         self._left = min(AT_ONCE, self._left + (now - self._at) / EVERY_S)
         self._at = now
@@ -105,12 +105,12 @@ class Attempts:
 
 
 ASKED_BY: Final = "X-Tonnage-Dashboard"
-"""The header of every request of the page that is not a plain GET. Its value does not matter."""
+"""The header of all the page's requests except plain GETs. Its value does not matter."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRefused(Exception):
-    """A request that is not answered, with the code and the sentence for it, and when to ask again or otherwise how."""
+    """A refused request: status code, sentence, and further headers such as Retry-After."""
 
     code: int
     message: str
@@ -119,7 +119,7 @@ class RequestRefused(Exception):
 
 
 class Access:
-    """Judges requests. `hosts` are the names and addresses under which the dashboard may be asked (`OwnHosts`)."""
+    """Checks requests. `hosts`: names and addresses of the dashboard (`OwnHosts`)."""
 
     def __init__(
         self, token: str, *, hosts: Collection[str] = (), is_secure: bool = False, clock: Clock | None = None
@@ -129,10 +129,10 @@ class Access:
         self._is_secure = is_secure
         self._attempts = Attempts(clock or SystemClock())
 
-    # -- where a request comes from -----------------------------------------------------------------------------------
+    # -- the request's origin -----------------------------------------------------------------------------------------
 
     def check_place(self, request: web.BaseRequest, *, is_page: bool = False) -> None:
-        """Whether a request comes from where ours come from; `is_page` may be reached by a link. Raises Refused."""
+        """Check that a request comes from our own pages; `is_page` may be reached by a link. Raises RequestRefused."""
         host, _ = _host_of(request)
         if host not in self._hosts:
             raise RequestRefused(421, f"{host or 'no host'} is not a name of this dashboard; ask for it by its address")
@@ -152,7 +152,7 @@ class Access:
         if request.method not in ("GET", "HEAD") and ASKED_BY not in request.headers:
             raise RequestRefused(403, f"the header {ASKED_BY} is missing")
 
-    # -- what it shows ------------------------------------------------------------------------------------------------
+    # -- the request's credentials ------------------------------------------------------------------------------------
 
     def check_token(self, request: web.BaseRequest) -> None:
         if any(self._is_session(each, request) for each in _cookies(request, self._cookie_name(request))):
@@ -163,8 +163,8 @@ class Access:
         raise RequestRefused(401, "open the address that was printed, with its token, or show it as a bearer token")
 
     def is_token(self, shown: str) -> bool:
-        """Compares in a time that does not depend on where they differ. Raises Refused when too many were wrong. The
-        right one is never held off: whoever can reach the door could keep everybody out with wrong ones."""
+        """Compare in constant time. Raises RequestRefused after too many wrong tokens. The right token is never
+        refused: otherwise anybody could lock everybody out with wrong ones."""
         if hmac.compare_digest(_bytes(shown), self._token.encode()):
             return True
         wait_s = self._attempts.wait_s()
@@ -186,13 +186,13 @@ class Access:
         )
 
     def session_of(self, owner: str) -> str:
-        """The cookie of a user of this machine, or of anybody elsewhere when it is empty."""
+        """The cookie for a local user's UID; with an empty `owner`, for remote peers."""
         text = f"tonnage dashboard session {owner}".encode()
         return f"{owner}.{hmac.new(self._token.encode(), text, hashlib.sha256).hexdigest()}"
 
     def _is_session(self, shown: bytes, request: web.BaseRequest) -> bool:
         owner = shown.partition(b".")[0].decode(errors="replace")
-        # Whose it is told to be is believed when the rest is right, and only then is it looked up who shows it.
+        # The signature proves the claimed owner; only then is the peer's owner looked up.
         return hmac.compare_digest(shown, self.session_of(owner).encode()) and _peer_owner(request) == owner
 
     def forget(self, request: web.BaseRequest, answer: web.Response) -> None:
@@ -208,7 +208,7 @@ class Access:
 
 
 def _host_of(request: web.BaseRequest) -> tuple[str, int | None]:
-    """Name and port of the Host header. Raises Refused for one that is none."""
+    """Name and port of the Host header. Raises RequestRefused for an invalid one."""
     asked = host_of(request)
     if asked is None:
         raise RequestRefused(400, "the Host header is none")
@@ -216,7 +216,7 @@ def _host_of(request: web.BaseRequest) -> tuple[str, int | None]:
 
 
 def _cookies(request: web.BaseRequest, name: str) -> Iterator[bytes]:
-    """The values of a cookie. Other servers on this machine set cookies too, of any form: those are passed over."""
+    """The values of a cookie. Malformed cookies of other local servers are skipped."""
     for header in request.headers.getall("Cookie", []):
         for pair in header.split(";"):
             key, _, value = pair.strip().partition("=")

@@ -1,12 +1,12 @@
-"""The dashboard's HTTP application: judges every request, finds who answers it, and adds headers for browsers.
+"""The dashboard's HTTP application: checks access, routes requests, and adds security headers.
 
     GET  /, /js/…, /css/…            the pages; they hold nothing about the cluster, and need no token
-    POST /login, /logout             the token for a cookie, and back
+    POST /login, /logout             get and drop the session cookie
     GET  /healthz, /livez, /readyz   ok
-         /api/v1/…                   the cluster, for whoever has shown the token (`routes.py`)
+         /api/v1/…                   the cluster's data; needs the token (`routes.py`)
 
-Handlers raise TonnageError for what they cannot answer; errors are JSON, {"error": …, "hint": …}. The files of the
-pages are read once from the package, and never looked up by a path that somebody sends.
+Handlers raise TonnageError; errors are JSON, {"error": …, "hint": …}. The pages' files are read once from the package:
+no request's path reaches the file system.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from tonnage.objects.texts.decode_budget import MAX_REQUEST_VALUES, Budget, Budg
 from tonnage.objects.texts.json_text import read_json
 
 SECURITY_HEADERS: Final = {
-    # Nothing from elsewhere, nothing inline, in no frame: names from a cluster can never become a script. No Trusted
-    # Types policy may be made, so that no text can be set as HTML, or as a script's address, at all.
+    # Nothing from other origins, nothing inline, no frames: names from a cluster can never become a script. Without
+    # Trusted Types policies no text can be set as HTML or as a script's address.
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -50,19 +50,19 @@ SECURITY_HEADERS: Final = {
 
 
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
-"""A replay file with a dump of a cluster may be large; more than this is refused."""
+"""A replay may contain a dump of a cluster; larger bodies are refused."""
 BODY_S: Final = 60.0
 _LIMITS: Final = Limits(MAX_REQUEST_VALUES, MAX_BODY_BYTES)
-"""A few bytes can stand for a lot of memory; what is asked here is a few long texts, or some thousand names."""
+"""A few bytes of JSON can use much memory; requests hold a few long texts, or some thousand names."""
 _AT_ONCE_BYTES: Final = 256 * 1024
-"""Larger ones are read beside the loop, which has others to serve."""
+"""Larger bodies are parsed in a thread, so that the event loop can serve others."""
 BEGUN: Final = web.RequestKey("tonnage.answer", web.StreamResponse)
-"""Where a request keeps the answer that was begun before its handler returned."""
+"""Where a request keeps a response that was started before its handler returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoutedRequest:
-    """One request: `path` are the values of the braces in its route."""
+    """A request. `path` holds the values of the route's braces."""
 
     request: web.BaseRequest
     path: dict[str, str]
@@ -72,7 +72,7 @@ class RoutedRequest:
         return dict(self.request.query)
 
     async def json(self, *, max_bytes: int = MAX_BODY_BYTES, within_s: float = BODY_S) -> Any:
-        """The body. Raises Refused for one that is too large, too slow, of too many values, or no JSON."""
+        """The JSON body. Raises RequestRefused if it is too large, too slow, invalid, or has too many values."""
         body = bytearray()
         try:
             async with asyncio.timeout(within_s):
@@ -87,7 +87,7 @@ class RoutedRequest:
         return _read(bytes(body)) if len(body) < _AT_ONCE_BYTES else await asyncio.to_thread(_read, bytes(body))
 
     async def prepare(self, answer: web.StreamResponse) -> None:
-        """Begin an answer that is sent piece by piece: its headers are complete, and go out now."""
+        """Start a streamed response: send its headers now."""
         answer.headers.update(SECURITY_HEADERS)
         self.request[BEGUN] = answer
         await answer.prepare(self.request)
@@ -106,7 +106,7 @@ Answer = Callable[[RoutedRequest], Awaitable[web.StreamResponse]]
 
 
 class Router:
-    """Routes by method; the first that matches answers."""
+    """Routes by method; the first match answers."""
 
     def __init__(self) -> None:
         self._routes: list[tuple[str, re.Pattern[str], Answer]] = []
@@ -116,7 +116,7 @@ class Router:
         self._routes.append((method, re.compile(pattern), answer))
 
     def find(self, request: web.BaseRequest) -> tuple[Answer, RoutedRequest]:
-        """Who answers. Raises Refused for a path or a method that there is not."""
+        """The handler of a request. Raises RequestRefused for an unknown path or method."""
         raw = request.rel_url.raw_path
         methods = set()
         for method, pattern, answer in self._routes:
@@ -165,7 +165,7 @@ class PageFile:
 
 
 def page_files() -> dict[str, PageFile]:
-    """Every file of the pages by its path on the server; `/` is index.html."""
+    """The pages' files by URL path; `/` is index.html."""
     found: dict[str, PageFile] = {}
     _gather(files("tonnage.dashboard") / "pages", "", found)
     body = _with_links(found["/index.html"].body, [path for path in sorted(found) if path.endswith(".js")])
@@ -174,8 +174,8 @@ def page_files() -> dict[str, PageFile]:
 
 
 def _with_links(index: bytes, modules: Iterable[str]) -> bytes:
-    """The page, naming every module: a browser that follows imports alone waits once for each step of the way. They
-    give way to what is asked for meanwhile: the token is shown, and the state is on its way, while they come."""
+    """The index page with a preload link for every module: following imports alone takes a round trip per level. The
+    links have low priority, so that login and state come first."""
     links = "".join(f'<link rel="modulepreload" fetchpriority="low" href="{path}">\n' for path in modules)
     return index.replace(b"</head>", links.encode() + b"</head>", 1)
 
@@ -196,11 +196,11 @@ def _etag(body: bytes) -> str:
 
 
 MAX_LOGIN_BYTES: Final = 4 * 1024
-"""What somebody may send who has not shown the token yet."""
+"""Limit of a body that is sent without a token."""
 MAX_ERROR_CHARS: Final = 8 * 1024
-"""Of a sentence: it may name what was sent, and that may be megabytes."""
+"""Limit of an error sentence: it may quote a request of megabytes."""
 LOGIN_S: Final = 10.0
-"""How long that may take: there is only so much room for those whom nobody knows."""
+"""How long a login request may take: connections without a token are limited."""
 
 _log = logs.logger("tonnage.dashboard")
 
@@ -230,7 +230,7 @@ class App:
             _log.exception("A request failed", method=request.method, path=request.path)
             answer = json_answer({"error": "the dashboard failed; its log says why"}, status=500)
         begun: web.StreamResponse | None = request.get(BEGUN)
-        if begun is not None and begun is not answer:  # too late for another answer: whoever reads it sees it break off
+        if begun is not None and begun is not answer:  # headers are sent: the client sees the stream break off
             if request.transport is not None:
                 request.transport.close()
             return begun

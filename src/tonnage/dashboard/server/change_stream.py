@@ -1,14 +1,13 @@
-"""Server-sent events: the whole state first, then what changes, until the browser goes.
+"""Server-sent events: the whole state first, then changes, until the browser disconnects.
 
     event: change
     id: 3f2a09c1-17
     data: {"revision": 17, "at": "3f2a09c1-17", "set": {"nodes": {"node-1": {…}}}, "gone": {"pods": ["shop/db-0"]}}
 
-Whoever knows a state already says so (`?since=3f2a09c1-17`) and is told of the rest alone; where that is not known any
-more, the one event is `anew`. An EventSource that connects again by itself says it in `Last-Event-ID`, and gets the
-whole state then. Between changes the event `alive` lets both sides notice when the other is gone without a word. A
-browser that takes nothing for long is cut off, and there are only so many streams at once. The state is packed once for
-all.
+A client that knows a state sends it (`?since=3f2a09c1-17`) and gets only later changes; if that state is too old, the
+only event is `anew`. An EventSource that reconnects sends `Last-Event-ID` and gets the whole state. The event `alive`
+between changes lets both sides detect a dead connection. Slow browsers are cut off, and the number of streams is
+limited. The compressed state is shared by all streams.
 """
 
 from __future__ import annotations
@@ -25,11 +24,12 @@ from tonnage.dashboard.server.app import Answer, RoutedRequest
 from tonnage.dashboard.wire import CollectionFollower, Collections
 
 _LEVEL: Final = 1
-"""Rows repeat so much that the fastest level packs them into a tenth; the next ones take twice the time for little."""
+"""Rows repeat so much that the fastest level compresses them to a tenth; the next ones take twice the time for
+little."""
 
 
 class PackedState:
-    """Packs in a thread, so that nobody else waits for it."""
+    """Compresses the state in a thread, so that the event loop can serve others."""
 
     def __init__(self, collections: Collections) -> None:
         self._collections = collections
@@ -40,7 +40,7 @@ class PackedState:
         if self._packed is None or self._at != self._collections.at:
             self._at = self._collections.at
             self._packed = asyncio.ensure_future(asyncio.to_thread(_gzip, self._collections.state()))
-        return await asyncio.shield(self._packed)  # one who goes away does not take it from the others
+        return await asyncio.shield(self._packed)  # a client that disconnects must not cancel it for the others
 
 
 def takes_gzip(request: web.BaseRequest) -> bool:
@@ -53,10 +53,10 @@ def _gzip(data: bytes) -> bytes:
 
 
 GATHER_S: Final = 0.1
-"""Between two messages to one browser: ten changes a second are as many as anybody sees."""
+"""Minimum time between two messages to one browser: nobody sees more than ten changes a second."""
 ALIVE_S: Final = 5.0
 SEND_S: Final = 30.0
-"""How long a piece of a message may take to be taken: a slow line takes long for a large one, and is not cut off."""
+"""Time limit for one chunk of a message. A slow connection may need many chunks, and is not cut off."""
 PIECE_BYTES: Final = 64 * 1024
 MAX_STREAMS: Final = 100
 _ALIVE: Final = b"event: alive\ndata: {}\n\n"
@@ -101,7 +101,7 @@ def change_stream(collections: Collections) -> Answer:
         try:
             await asked.prepare(response)
             if since is not None:
-                await send(_ALIVE)  # nothing may change for long: the first byte opens the way through proxies
+                await send(_ALIVE)  # the first byte opens the connection through proxies, even if nothing changes
             while True:
                 try:
                     await asyncio.wait_for(follower.changed(), ALIVE_S)

@@ -1,4 +1,4 @@
-"""`tonnage dashboard` put together: a live cluster, its routes, and a listener."""
+"""The program `tonnage dashboard`: a live cluster, its routes, and a listener."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tonnage.serving.request_host import WILDCARDS, is_loopback
 from tonnage.serving.server_tls import ServerTls
 
 _GRACE_S: Final = 0.4
-"""How long requests may still take when it ends. Streams never end by themselves, and are cut off after half of it."""
+"""How long requests may still take at shutdown. Streams are cut off after half of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,30 +38,30 @@ class DashboardSettings:
     scheduler: Endpoint | None = None
     scheduler_user: KubeconfigUser | None = None
     namespace: str = ""
-    """Pods and claims of this one alone are read; empty for all."""
+    """Read pods and claims of this namespace only; empty for all."""
     data_dir: Path | None = None
-    """The folder of a `tonnage up` cluster: its driver's records and its faults can be seen there."""
+    """The folder of a `tonnage up` cluster, with its driver's records and its faults."""
     tls: ServerTls | None = None
-    """How it is served where others than this machine's can reach it."""
+    """Set if other machines can reach the address."""
     allowed_hosts: tuple[str, ...] = ()
     asking: Asking | None = None
-    """How the cluster's scheduler is configured that questions are decided by; None for the default."""
+    """The configuration for questions; None for the default."""
 
 
 @asynccontextmanager
 async def served(client: Client, settings: DashboardSettings) -> AsyncIterator[str]:
-    """Serve a live cluster while the block runs; the address with its token is given."""
+    """Serve a live cluster while the block runs. Yields the address with its token."""
     cluster = LiveCluster(
         client, scheduler=settings.scheduler, scheduler_user=settings.scheduler_user, namespace=settings.namespace
     )
-    async with cluster, shown(cluster, settings) as address:  # first of all: a port that is taken is told at once
+    async with cluster, shown(cluster, settings) as address:  # listen first: a taken port is reported at once
         await cluster.wait_first()
         yield address
 
 
 @asynccontextmanager
 async def shown(cluster: ShownCluster, settings: DashboardSettings) -> AsyncIterator[str]:
-    """Serve a cluster while the block runs. Raises TonnageError when the port is taken."""
+    """Serve a cluster while the block runs. Yields its address. Raises TonnageError when the port is taken."""
     host, tls = settings.host, settings.tls
     if tls is None and not (is_loopback(host) and await _leads_to_loopback(host)):
         raise TonnageError(f"{host} is not this machine alone: a dashboard is served there with TLS only")
@@ -93,9 +93,9 @@ async def shown(cluster: ShownCluster, settings: DashboardSettings) -> AsyncIter
 
 
 async def _leads_to_loopback(host: str) -> bool:
-    """Whether a name of loopback leads nowhere else on this machine: its resolver may have been told otherwise."""
+    """True if a loopback name resolves only to loopback addresses: the resolver may say otherwise."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
-        return True  # it leads nowhere, which is told when it is listened on
+        return True  # unresolvable: listening on it reports the error
     return all(is_loopback(str(address[0])) for *_, address in found)

@@ -54,8 +54,8 @@ NOT_EMBEDDED: Final = "faults are for clusters of `tonnage up` alone, and this d
 
 
 def routes_of(cluster: ShownCluster, data_dir: Path | None, asking: Asking | None = None) -> Router:
-    """Every route of a dashboard for this cluster; `data_dir` is that of an embedded one, `asking` how the scheduler is
-    configured that questions are decided by."""
+    """Every route for this cluster. `data_dir`: the folder of an embedded cluster. `asking`: the configuration for
+    questions."""
     router, asking = Router(), asking or Asking()
     _add_faults(router, cluster, data_dir)
     _add_replay(router, asking)
@@ -67,7 +67,7 @@ def routes_of(cluster: ShownCluster, data_dir: Path | None, asking: Asking | Non
 
 def _add_faults(router: Router, cluster: ShownCluster, data_dir: Path | None) -> None:
     def faults() -> FaultFile:
-        """Raises RequestRefused where nothing may be made to go wrong."""
+        """The fault file. Raises RequestRefused where faults are not allowed."""
         if data_dir is None:
             raise RequestRefused(403, NOT_EMBEDDED)
         try:
@@ -104,7 +104,7 @@ def _add_faults(router: Router, cluster: ShownCluster, data_dir: Path | None) ->
         return told(file, await asyncio.to_thread(file.clear, kind, node or ""))
 
     def told(file: FaultFile, changed: Iterable[Fault]) -> web.StreamResponse:
-        look_at_faults(cluster, file)  # every browser sees it now, not at the next look
+        look_at_faults(cluster, file)  # every browser sees it now, not at the next poll
         return json_answer({"faults": [asdict(each) for each in changed]})
 
     router.add("GET", "/api/v1/faults", listed)
@@ -113,7 +113,7 @@ def _add_faults(router: Router, cluster: ShownCluster, data_dir: Path | None) ->
 
 
 def _wanted_faults(said: Any) -> list[Fault]:
-    """The faults that a body asks for. Raises RequestRefused for a body that is none, and InvalidFault."""
+    """The faults of a request body. Raises RequestRefused for an invalid body, and InvalidFault."""
     if not isinstance(said, dict) or not said.keys() <= {"kind", "nodes", "value"}:
         raise RequestRefused(400, 'a fault is {"kind": …, "nodes": […], "value": number}')
     kind, nodes, value = said.get("kind"), said.get("nodes", []), said.get("value", 0.0)
@@ -150,7 +150,7 @@ def _add_replay(router: Router, asking: Asking) -> None:
 
 
 def _given_files(said: Any) -> list[GivenText]:
-    """The files of a body. Raises RequestRefused."""
+    """The files of a request body. Raises RequestRefused."""
     wrong = RequestRefused(400, '"files" is a list of {"name": text, "text": text}')
     if not isinstance(said, list) or not said:
         raise wrong
@@ -230,7 +230,7 @@ def _add_what_if(router: Router, cluster: ShownCluster, asking: Asking) -> None:
 
 
 def _object(said: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """The fields of a question. Raises RequestRefused for what is none, and for fields that nobody would read."""
+    """The fields of a question. Raises RequestRefused for a body that is no object and for unknown fields."""
     if not isinstance(said, dict):
         raise RequestRefused(400, f"the body is a JSON object with {', '.join(names)}")
     unknown = [each for each in said if each not in names]

@@ -1,1 +1,1 @@
-"""`tonnage top`: the rows of the dashboard on a terminal. Pages are pure (rows in, lines out); `app.py` shows them."""
+"""`tonnage top`: the dashboard's rows in a terminal. Pages are pure (rows in, lines out); `app.py` shows them."""

@@ -1,7 +1,6 @@
-"""`tonnage top`: map, pending and flow of a cluster in a terminal, kept up to date.
+"""`tonnage top`: map, pending pods and flow of a cluster in a terminal, kept up to date.
 
-Rows change as often as the cluster does; the page is drawn anew twice a second at most, so that a slow line over ssh is
-not filled with what nobody reads.
+The page is redrawn at most twice a second, to spare slow ssh connections.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def help_lines() -> list[ScreenLine]:
 
 DRAW_S: Final = 0.5
 REST: Final = 4
-"""How many times as long as it took to draw nothing is drawn: four fifths of the time are left for keys."""
+"""Pause after a redraw, in multiples of its duration: four fifths of the time remain for keys."""
 ASK_S: Final = 3.0
 
 
@@ -130,7 +129,7 @@ class Top(App[None]):
     # -- drawing ------------------------------------------------------------------------------------------------------
 
     def _draw_in_time(self) -> None:
-        """What changed, unless drawing has just taken long: keys are answered before thousands of nodes are counted."""
+        """Redraw changes, unless the last redraw was slow: keys come before counting thousands of nodes."""
         if time.monotonic() >= self._rests_until:
             self._draw()
 
@@ -143,7 +142,7 @@ class Top(App[None]):
         self._drawn = state
         began = time.monotonic()
         self.query_one("#head", Static).update(self._head(width))
-        # What is wrong comes first; there is room for two.
+        # Errors come first; there is room for two.
         notices = sorted(
             self._cluster.collections.of(NoticeRow).items(), key=lambda each: (each[1].severity == "info", each[0])
         )
@@ -187,10 +186,10 @@ class Top(App[None]):
             return flow_lines(rows, width=width, search=self._search)
         return map_lines(rows, width=width, search=self._search, sort=self._sort)
 
-    # -- what is worked out -------------------------------------------------------------------------------------------
+    # -- answers ------------------------------------------------------------------------------------------------------
 
     async def _ask(self) -> None:
-        """Work out why pods wait, as long as somebody looks."""
+        """Compute why pods wait, while somebody looks."""
         while True:
             if self._page == "pending" and not self._opened:
                 try:
@@ -261,6 +260,6 @@ class Top(App[None]):
         self.query_one(LinesView).focus()
 
     def check_action(self, action: str, parameters: tuple[Any, ...]) -> bool | None:
-        """While a search is typed, letters are letters."""
+        """While a search is typed, letters are text and not commands."""
         is_typed = isinstance(self.focused, Input)
         return not (is_typed and action in ("page", "sort", "search", "help", "quit"))

@@ -1,12 +1,11 @@
-"""Lines of a terminal's page, and the list that shows them: it scrolls, has a cursor, and draws only what is seen.
+"""Lines of a terminal's page, and the list that shows them: it scrolls, has a cursor, and draws only visible lines.
 
-Whatever comes from a cluster goes through `printable`; widths are counted in cells, since a character may take two.
-Sizes and shares are written as the web page writes them (pages/js/format.js). The cursor stays on what it was on when
-lines come and go: lines are known by their keys.
+Text from a cluster goes through `printable`; widths are counted in cells, since a character may take two. Sizes and
+percentages look as on the web page (pages/js/format.js). Lines have keys: the cursor stays on its key when lines
+change.
 
-A terminal's characters are those of its locale: LC_ALL, else LC_CTYPE, else LANG; where nobody says anything it is
-UTF-8. For one that shows ASCII alone each sign is drawn as another, as wide as it was. Where LANG is C, Python puts
-LC_CTYPE=C.UTF-8 into its own surroundings: that is not the user's word.
+The character set is that of the locale: LC_ALL, else LC_CTYPE, else LANG, else UTF-8. For an ASCII locale every symbol
+is replaced by one of the same width. With LANG=C Python itself sets LC_CTYPE=C.UTF-8: that value is ignored.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ MORE: Final = "…"
 
 
 class ScreenLine:
-    """One line; `key` is what Enter opens, empty for a heading. Its text is made when it is seen: of thousands of
-    lines a screen shows a few."""
+    """One line. `key` is what Enter opens; empty for a heading. The text is made only when the line is visible."""
 
     __slots__ = ("_text", "key")
 
@@ -57,7 +55,7 @@ def plain(content: str, style: str = "") -> ScreenLine:
 
 
 def cell(content: str, width: int, style: str = "") -> Text:
-    """A text in exactly so many cells: filled up with spaces, or cut with an ellipsis."""
+    """A text in exactly `width` cells: padded with spaces, or cut with an ellipsis."""
     shown = printable(content)
     if cell_len(shown) > width:
         shown = set_cell_size(shown, max(width - 1, 0)) + MORE if width else ""
@@ -65,12 +63,12 @@ def cell(content: str, width: int, style: str = "") -> Text:
 
 
 def name_width(names: Iterable[str], most: int) -> int:
-    """How wide a column of names is: as the longest of them, to `most` cells."""
+    """The width of a column of names: that of the longest, up to `most` cells."""
     return min(max((cell_len(printable(each)) for each in names), default=0), most)
 
 
 def local_time(at: datetime) -> str:
-    """The time of day where the terminal is, as the dashboard shows it."""
+    """The time of day in the terminal's time zone."""
     return f"{at.astimezone():%H:%M:%S}"
 
 
@@ -79,7 +77,7 @@ def row(*cells: Text) -> Text:
 
 
 def matches(wanted: str, *texts: str) -> bool:
-    """Whether any of the texts holds what is searched, in whatever case; an empty search finds all."""
+    """True if any text contains `wanted`, ignoring case; an empty search matches everything."""
     return not wanted or any(wanted.lower() in text.lower() for text in texts)
 
 
@@ -87,7 +85,7 @@ _UNITS: Final = (" bytes", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 def bytes_text(amount: int) -> str:
-    """1610612736 is 1.5Gi. Digits are cut, not rounded: what is not whole is not told as if it were."""
+    """1610612736 is 1.5Gi. Digits are cut, not rounded up."""
     if abs(amount) <= 1:
         return f"{amount}{' byte' if amount else ''}"
     worth, unit = float(abs(amount)), 0
@@ -99,7 +97,7 @@ def bytes_text(amount: int) -> str:
 
 
 def percent_text(share: float) -> str:
-    """0.427 is 42%; never 100% before it is."""
+    """0.427 is 42%; 100% only when it is complete."""
     return f"{math.floor(share * 100 + 1e-9)}%"
 
 
@@ -114,7 +112,7 @@ _SIGNS: Final = str.maketrans(
 
 
 def is_ascii_alone(environ: Mapping[str, str]) -> bool:
-    """Whether the user's locale says that the terminal shows ASCII alone."""
+    """True if the user's locale has only ASCII."""
     wanted = ["LC_ALL", "LC_CTYPE", "LANG"]
     if environ.get("LC_CTYPE", "").upper() in ("C.UTF-8", "C.UTF8", "UTF-8"):
         wanted.remove("LC_CTYPE")
@@ -123,13 +121,13 @@ def is_ascii_alone(environ: Mapping[str, str]) -> bool:
 
 
 def in_ascii(text: str) -> str:
-    """The same in ASCII, as many cells wide; what has no sign of its own becomes question marks."""
+    """The text in ASCII, equally wide; unknown symbols become question marks."""
     shown = text.translate(_SIGNS)
     return shown if shown.isascii() else "".join(each if each.isascii() else "?" * cell_len(each) for each in shown)
 
 
 class LinesView(ScrollView, can_focus=True):
-    """Lines with a cursor; `Opened` is posted when Enter is pressed on one that can be opened."""
+    """Lines with a cursor. Posts `Opened` when Enter is pressed on a line with a key."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", show=False),
@@ -154,11 +152,11 @@ class LinesView(ScrollView, can_focus=True):
 
     @property
     def key(self) -> str:
-        """What the cursor is on; empty for a heading."""
+        """The key of the cursor's line; empty for a heading."""
         return self._lines[self.cursor].key if self._lines else ""
 
     def show(self, lines: Sequence[ScreenLine], *, from_top: bool = False, at: str = "") -> None:
-        """Show these lines instead; with `from_top` as a new page, with the cursor on `at` if that is among them."""
+        """Replace the lines. `from_top`: a new page, with the cursor on the key `at` if there is one."""
         before = self.key
         self._lines = lines
         if from_top:
@@ -167,7 +165,7 @@ class LinesView(ScrollView, can_focus=True):
             self.scroll_to(0, 0, animate=False, immediate=True)
             if at:
                 self.cursor = next((number for number, line in enumerate(lines) if line.key == at), self.cursor)
-                self.call_after_refresh(self._reveal)  # it is known by then how long the page is
+                self.call_after_refresh(self._reveal)  # by then the page's height is known
         elif before:
             kept = next((at for at, line in enumerate(lines) if line.key == before), None)
             self.cursor = self.cursor if kept is None else kept
@@ -181,7 +179,7 @@ class LinesView(ScrollView, can_focus=True):
         if number >= len(self._lines):
             return Strip.blank(width, self.rich_style)
         text = self._lines[number].text
-        # Text hands out the styles of its parts alone: its own goes below them.
+        # Text yields only the styles of its parts: put its own style below them.
         own = Style.parse(text.style) if isinstance(text.style, str) else text.style
         segments = list(Segment.apply_style(text.render(self.app.console, end=""), own))
         if self.is_ascii_alone:

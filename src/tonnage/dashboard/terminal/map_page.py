@@ -1,12 +1,11 @@
-"""The map: a line a node, by zone, with its storage as a bar; and what a node holds, opened with Enter.
+"""The map: a line per node, by zone, with its storage as a bar; Enter opens a node's contents.
 
     ZONE a                                        3 nodes   120Gi free of 900Gi
     node-1   ███████████▒▒▒░░░░░░░░░░░░   62%   114Gi free of 300Gi   3/16
 
-Pools that are seen from inside tell the bytes exactly. Elsewhere a node has used what its volumes take, and has free
-what its capacity objects say; classes that share their pools are counted once, by the one that has the most. An object
-that reaches several nodes is told by itself. The map of the page counts alike (pages/js/map/facts.js), which
-a test in the browser holds both to.
+Where pools are visible, bytes are exact. Elsewhere used is the sum of a node's volumes, and free comes from its
+capacity objects; classes that share pools count once, by the class with the most room. A capacity object that reaches
+several nodes has its own line. The web page's map counts alike (pages/js/map/facts.js); a browser test compares them.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ NEARLY_FULL: Final = 0.95
 
 @dataclass(slots=True)
 class NodeStorage:
-    """One node. `is_known` is False where nothing tells its free room."""
+    """One node's storage. `is_known` is False if its free space is unknown."""
 
     node: NodeRow
     used: int = 0
@@ -59,17 +58,17 @@ class NodeStorage:
 
     @property
     def fill_ratio(self) -> float:
-        """0 to 1 of what is used, as the page has it; 0 where nothing is known."""
+        """Used share, 0 to 1, as on the page; 0 if unknown."""
         return min(max(self.used / self.size, 0.0), 1.0) if self.size > 0 else 0.0
 
     @property
     def is_full(self) -> bool:
-        """Full, or nearly so, from the same share on as on the page."""
+        """Full or nearly full, with the page's threshold."""
         return self.is_known and self.size > 0 and self.fill_ratio >= NEARLY_FULL
 
     @property
     def trouble(self) -> str:
-        """What is wrong in a word; empty when nothing is."""
+        """The node's problem in a word; empty without one."""
         node = self.node
         words = [
             word
@@ -88,7 +87,7 @@ class NodeStorage:
 
 
 def storage_of_nodes(collections: Collections) -> tuple[dict[str, NodeStorage], dict[str, CapacityRow]]:
-    """Every node by name, and the capacity objects that reach several nodes, or none."""
+    """Storage of every node by name, and the capacity objects that reach no node or several."""
     nodes = collections.of(NodeRow)
     found = {name: NodeStorage(node) for name, node in nodes.items()}
     volumes = collections.of(VolumeRow)
@@ -125,7 +124,7 @@ def _free_of_capacities(collections: Collections, found: Mapping[str, NodeStorag
 
 
 def _room(keys: Iterable[str], collections: Collections) -> int:
-    """Free bytes of some capacity objects of one node, pools that several of them tell of counted once."""
+    """Free bytes of capacity objects of one node. Pools that several objects share count once."""
     capacities, classes = collections.of(CapacityRow), collections.of(ClassRow)
     rooms: dict[str, int] = {}
     for key in keys:
@@ -140,13 +139,13 @@ def _room(keys: Iterable[str], collections: Collections) -> int:
 
 
 def _promised(storage: NodeStorage, collections: Collections) -> int:
-    """Bytes kept back of a node, each promise once, less what lies in its pools already; of an object that is kept back
-    as a whole (mode Object) all that is free."""
+    """Bytes promised on a node, counting every promise once, without those already in its pools. An object reserved as
+    a whole (mode Object) counts with all its free bytes."""
     capacities, volumes = collections.of(CapacityRow), collections.of(VolumeRow)
     listed = {key for pool in storage.node.pools for key in (*pool.volumes, *pool.arriving)}
     told = [(key, held) for key in storage.capacities for held in capacities[key].reserved]
     promised = [(key, held) for key, held in told if held.mode != "Object"]
-    told_by: dict[tuple[str, ...], str] = {}  # a promise: the object that tells it first, as its own if any does
+    told_by: dict[tuple[str, ...], str] = {}  # a promise: the first object that reports it, preferably of its own class
     for key, held in (*(each for each in promised if not each[1].storage_class), *promised):
         told_by.setdefault((held.pod, *held.claims), key)
     kept = _room({key for key, held in told if held.mode == "Object"}, collections)
@@ -164,14 +163,14 @@ _SIGN_WIDTH: Final = 20
 
 
 def bar(used: int, promised: int, free: int, width: int) -> Text:
-    """Room to scale: used, promised, free. Whatever is there is seen, however small."""
+    """Used, promised and free bytes to scale. Every nonzero part is visible."""
     size = used + free
     if size <= 0 or width <= 0:
         return Text(" " * width)
     taken = _share(used, size, width)
     kept = min(_share(min(promised, free), size, width), width - taken)
     rest = width - taken - kept
-    if free > promised and not rest:  # a little that is free is not none
+    if free > promised and not rest:  # a little free space is shown as some
         taken, kept = (taken - 1, kept) if taken > kept else (taken, kept - 1)
         rest = 1
     return Text.assemble((USED * taken, "#56b4e9"), (PROMISED * kept, "#e69f00"), (FREE * rest, "dim"))
@@ -217,13 +216,13 @@ def _rank(each: NodeStorage, sort: str) -> tuple[object, ...]:
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:
-    """node-2 before node-10."""
+    """A sort key that puts node-2 before node-10."""
     parts = re.findall("[0-9]+|[^0-9]+", name)
     return [(0, int(part[:18]), "") if part[0] in "0123456789" else (1, 0, part) for part in parts]
 
 
 def _node_text(each: NodeStorage, width: int, name_width: int) -> Text:
-    """Name, bar, figures, slots, and what is wrong: on a narrow terminal the sizes go before what is wrong does."""
+    """Name, bar, figures, slots, and problem. A narrow terminal drops the sizes before the problem."""
     is_narrow = width < 72
     told_width = 0 if is_narrow else 21
     bar_width = max(min(width - name_width - told_width - 6 - 5 - _SIGN_WIDTH, _MOST_BAR), 8)

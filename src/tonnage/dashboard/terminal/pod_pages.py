@@ -1,7 +1,6 @@
-"""Pods that wait, by cause, and the flow: what happened to each pod, the newest first. Enter opens all of one.
+"""Waiting pods by cause, and the flow: what happened to each pod, newest first. Enter opens a pod.
 
-The words are those of `tonnage explain --pending` and `tonnage explain --pod`. `LiveQuestions` works them out from the
-cluster as it is known now, in a thread beside the screen.
+The words are those of `tonnage explain --pending` and `--pod`. `LiveQuestions` computes the answers in a thread.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class PageOfLines(TextPage):
 def pending_lines(
     answer: PendingAnswer | None, collections: Collections, *, width: int, search: str = ""
 ) -> list[ScreenLine]:
-    """Who waits for what. Before there is an answer, who waits at all, in the scheduler's own words."""
+    """Waiting pods by cause. Without an answer yet: waiting pods with the scheduler's message."""
     if answer is None:
         return _waiting_lines(collections, search)
     if not answer.pods:
@@ -98,7 +97,7 @@ def explanation_lines(explanation: Explanation, weights: Mapping[str, int], *, w
 
 
 MOST_S: Final = 10.0
-"""How long it may take to decide on all pods that wait, and to try what would help: what is known then is shown."""
+"""Time limit for deciding all waiting pods and trying remedies; the answer is partial after it."""
 
 
 class LiveQuestions:
@@ -143,7 +142,7 @@ def _lane(lane: LaneRow, width: int, name_width: int) -> Text:
 
 
 def _steps(steps: tuple[PodStep, ...]) -> str:
-    """The steps in words with the time between them, the last first: that is what is cut last."""
+    """The steps in words with the time between them, last first, so that cutting drops the oldest."""
     parts = []
     for number in range(len(steps) - 1, -1, -1):
         step = steps[number]
