@@ -247,8 +247,9 @@ class Replay:
 
     def hold(self, holds: Mapping[Reservation, Sequence[Hold]]) -> None:
         """Keep back this capacity and nothing else: news of an object that is our own doing ends no hold."""
-        pods = {each.key: PodInfo(each) for each in self.objects.of_kind("Pod") if isinstance(each, Pod)}
-        self.engine.held.agree_with(holds, pods)
+        keys = {each.pod for of_mode in holds.values() for each in of_mode}
+        pods = (self.objects.get("Pod", key) for key in keys)
+        self.engine.held.agree_with(holds, {each.key: PodInfo(each) for each in pods if isinstance(each, Pod)})
 
     def _check_waiting(self, pod: Pod) -> None:
         sent = self._on_their_way.get(uid_of(pod))

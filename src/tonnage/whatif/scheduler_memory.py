@@ -25,6 +25,7 @@ from tonnage.endpoints import Endpoint
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object, split_key
+from tonnage.objects.storage_v1 import INCLUDED_CLAIMS, CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.scheduling.engine.engine import Engine
@@ -130,7 +131,8 @@ class SchedulerMemory:
 
     def laid_into(self, engine: Engine, objects: Iterable[Object], asked: Pod | None = None) -> None:
         """Let an engine know it, but for what concerns the pod that is asked about: that one is decided as if new."""
-        pods = {each.key: each for each in objects if isinstance(each, Pod)}
+        known = list(objects)
+        pods = {each.key: each for each in known if isinstance(each, Pod)}
         own_claims = self._own_claims(asked, pods) if asked is not None else set()
         asked_uid = asked.uid if asked is not None else None
         for claim in self.claims:
@@ -140,20 +142,21 @@ class SchedulerMemory:
             if volume.claim not in own_claims:
                 _assume_volume(engine, volume)
         for each in self.pods:
-            known = pods.get(each.pod)
-            if known is None or known.uid != each.uid or known.spec.node_name or known.uid == asked_uid:
+            pod = pods.get(each.pod)
+            if pod is None or pod.uid != each.uid or pod.spec.node_name or pod.uid == asked_uid:
                 continue
             if engine.cluster.node_of(each.uid) is None:
-                engine.queue.pod_assumed(known, each.node)
-                engine.assumed.assume(PodInfo(known), each.node)
+                engine.queue.pod_assumed(pod, each.node)
+                engine.assumed.assume(PodInfo(pod), each.node)
         remember = engine.queue.nominator.failed_nodes.remember
         for failed in self.failed_nodes:
             remember(failed.uid, failed.node, failed.times, failed.why, failed.until)
         if self.nominations is not None:
             _nominate(engine, self.nominations, pods)
         holds: dict[Reservation, list[Hold]] = {}
+        seen = own_claims | _in_figures(known)
         for held in self.held:
-            if own_claims.issuperset(held.claims):
+            if seen.issuperset(held.claims):
                 continue
             holds.setdefault(held.mode, []).append(held.as_hold)
         engine.held.agree_with(holds, {key: PodInfo(pod) for key, pod in pods.items()})
@@ -237,6 +240,18 @@ def _nominate(engine: Engine, nominations: Iterable[NominatedPod], pods: Mapping
         made = nominator.get(pod)
         if made is not None:
             made.since, made.holds = each.since, each.holds
+
+
+def _in_figures(objects: Iterable[Object]) -> set[Key]:
+    """Claims whose volumes the capacity objects say that they include: by now nothing is kept back for them."""
+    found = list(objects)
+    uids = {
+        uid
+        for each in found
+        if isinstance(each, CSIStorageCapacity)
+        for uid in each.metadata.annotations.get(INCLUDED_CLAIMS, "").split(",")
+    }
+    return {each.key for each in found if isinstance(each, PersistentVolumeClaim) and each.uid in uids}
 
 
 def _claims_of(pod: Pod) -> set[Key]:

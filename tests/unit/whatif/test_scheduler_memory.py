@@ -263,3 +263,14 @@ def test_in_a_world_a_volume_that_the_figures_show_and_its_claim_does_not_is_not
     world = PlayedCluster(state, [parse(storage_configuration(), source="config.yaml").profiles[0]]).world
     assert [each.status.phase for each in world.pods()] == ["Running"]
     assert [disk.pools for disk in world.storage.disks] == [[40 << 30]]
+
+
+def test_what_the_figures_show_by_now_is_not_kept_back_any_more():
+    """The scheduler is asked first: when the objects are listed, the volume may have been made and published."""
+    live, second = with_volumes("Ledger")
+    live.decide()
+    memory = live.memory
+    first = next(each for each in live.objects if each.key == "default/one")
+    told = capacity(node="a", pools=["60Gi"], metadata={"annotations": {INCLUDED_CLAIMS: first.uid}})
+    live.objects = [told if each.key == told.key else each for each in live.objects]
+    assert live.explained(second, memory=memory)["node"] == "a"

@@ -10,15 +10,17 @@ At each instant everything that is due happens, then the queue is worked off, un
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.plugins.registry import ForeignPlugins
+from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.simulate.controllers import Controllers
 from tonnage.whatif.simulate.kubelets import Kubelets, Rebuilds
@@ -68,15 +70,16 @@ class World(WorldState):
         self.scheduler = SchedulerLoop(self, self.engine, self.controllers, self.kubelets)
         self.binder = VolumeBinder(self, self.scheduler)
         self._ticked_s = 0.0
+        unseen = self.engine.held.holds()
         if memory is not None:
             memory.after_writing().laid_into(self.engine, self.objects)
-        self._open()
+        self._open(unseen)
 
-    def _open(self) -> None:
+    def _open(self, unseen: Mapping[Reservation, Sequence[Hold]]) -> None:
         self.storage.open(self.objects)
         for pod in self.pods():
             self._keep(pod, is_new=True)
-        self._take_unseen()
+        self._take_unseen(each for holds in unseen.values() for each in holds)
         self.storage.publish_all()
         self.binder.open()
         self.kubelets.open()
@@ -84,9 +87,9 @@ class World(WorldState):
             self.storage.claim_changed(claim)
             self.binder.claim_changed(claim)
 
-    def _take_unseen(self) -> None:
-        """What the scheduler keeps back for claims that are bound is what the figures do not show yet."""
-        for hold in (each for holds in self.engine.held.holds().values() for each in holds):
+    def _take_unseen(self, holds: Iterable[Hold]) -> None:
+        """What a scheduler of these objects keeps back for bound claims is what the figures do not show yet."""
+        for hold in holds:
             volumes = [] if hold.is_rebuild else [self.volume_of(key) for key in hold.claims]
             for volume in volumes:
                 if volume is not None and self.storage.home.get(volume.name) is not None:
