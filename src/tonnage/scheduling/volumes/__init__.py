@@ -1,1 +1,1 @@
-"""What pods need of storage, and who has it: claims, volumes, pools, promises."""
+"""A pod's volumes: its claims, existing volumes, capacity objects and their pools, and what is promised of them."""

@@ -1,12 +1,12 @@
-"""From a plan to bound volumes: what Reserve assumes, what PreBind writes and when, and when the wait is over.
+"""From a plan to bound volumes: Reserve assumes them, PreBind writes them and waits until they are bound.
 
     VolumePlan ──assume──► Assumed ──write──► API ──check──► SUCCESS │ ERROR │ None: keep waiting
-                              └──revert──► as the informer knows it
+                              └──revert──► the informer's objects
 
-A volume that exists is given to its claim by its claimRef; one that is to be made, or made anew (KEP-5925), is asked
-for by the claim's annotations. Nothing that was written is taken back: a provisioner that cannot make a volume removes
-selected-node itself. Where the order of claims decides, `Sending` writes them one after the other
-(`claim_sequences.py`). The order of the checks and all texts are upstream's (volumeBinder.checkBindings, 1.36).
+An existing volume gets a claimRef; a volume to create or rebuild (KEP-5925) is requested by annotations of its claim.
+Writes are never undone: a provisioner that cannot create a volume removes selected-node itself. `Sending` writes claims
+one by one where their order matters (`claim_sequences.py`). Checks and texts follow upstream 1.36
+(volumeBinder.checkBindings).
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ T = TypeVar("T", bound=Object)
 
 @dataclass(slots=True)
 class Assumed:
-    """What was decided about a pod's volumes: each object as it is assumed and, once written, as the API answered."""
+    """The objects assumed for one pod's volumes; once written, they are replaced by the API's answers."""
 
     pod: PodInfo
     node_name: str
     bindings: list[StaticBinding] = field(default_factory=list)
     claims: list[PersistentVolumeClaim] = field(default_factory=list)
-    """Those whose volumes are to be made on the node, or made anew there; each once."""
+    """Claims whose volumes will be created or rebuilt on the node, without duplicates."""
     held_volumes: dict[Key, PersistentVolume] = field(default_factory=dict)
     held_claims: dict[Key, PersistentVolumeClaim] = field(default_factory=dict)
-    """What was assumed on this pod's account: it alone is restored, and pods that share a claim keep theirs."""
+    """The objects assumed for this pod. Only these are restored: other pods that share a claim keep theirs."""
     unsent: set[Key] = field(default_factory=set)
-    """Claims that wait for the volumes of others (`Sending`)."""
+    """Claims that wait until the volumes of other claims exist (`Sending`)."""
     written: set[str] = field(default_factory=set)
-    """What the API has by now and is not restored, as kind/key."""
+    """Objects that the API already has, as kind/key. They are not restored."""
 
     def mark_written(self, each: Object) -> None:
         held: dict[Key, Any] = self.held_volumes if isinstance(each, PersistentVolume) else self.held_claims
@@ -58,7 +58,7 @@ class Assumed:
         self.written.add(_place(each))
 
     def mark_all_written(self, places: Iterable[str]) -> None:
-        """The same for what a recording tells."""
+        """Mark objects as written that a recording names as kind/key."""
         for place in places:
             for held in (self.held_volumes, self.held_claims):
                 for each in [each for each in held.values() if _place(each) == place]:
@@ -73,7 +73,7 @@ def _place(each: Object) -> str:
 
 
 def assume(storage: Storage, pod: PodInfo, plan: VolumePlan, node_name: str) -> Assumed:
-    """Let decisions see the plan as done. Raises OutOfSync, with nothing assumed, when an object changed meanwhile."""
+    """Make the plan visible to later decisions. Raises OutOfSync, with nothing assumed, if an object has changed."""
     assumed = Assumed(pod, node_name)
     try:
         for binding in plan.static:
@@ -95,14 +95,14 @@ def assume(storage: Storage, pod: PodInfo, plan: VolumePlan, node_name: str) -> 
 
 
 def revert(storage: Storage, assumed: Assumed) -> None:
-    """It is not going to happen: decisions see what the API has, again. Twice does no harm."""
+    """Undo `assume`: later decisions see the API's objects again. Safe to call twice."""
     _restore(storage.volumes, assumed.held_volumes)
     _restore(storage.claims, assumed.held_claims)
 
 
 def with_claim_ref(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
-    """The volume as it says whose it is; the same object when it does already. Mirrors GetBindVolumeToClaim: the
-    annotation says that the binder may part the pair again, and a volume kept for the claim goes without."""
+    """The volume with a claimRef to the claim; the same object if it has one. Mirrors GetBindVolumeToClaim. The
+    annotation allows the binder to unbind the pair; a volume pre-bound to the claim does not get it."""
     owner = volume.spec.claim_ref
     is_named = owner is not None and (owner.namespace, owner.name) == (claim.namespace, claim.name)
     is_kept = is_named and owner is not None and owner.uid in ("", claim.uid)
@@ -117,13 +117,13 @@ def with_claim_ref(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Pe
 
 
 def asking_for(claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:
-    """The claim as it asks for a volume on that node; the same object when it does already."""
+    """The claim with annotations that request a volume on the node; the same object if it has them."""
     asked = asking_annotations(claim, node_name)
     return claim if asked.items() <= claim.metadata.annotations.items() else _annotated(claim, asked)
 
 
 def asking_annotations(claim: PersistentVolumeClaim, node_name: str) -> dict[str, str]:
-    """How a claim asks for a volume on a node. One that is bound asks for its volume to be rebuilt there."""
+    """The annotations that request a volume on a node. A bound claim also requests a rebuild there."""
     asked = {SELECTED_NODE: node_name}
     if claim.is_bound:
         asked[REBUILD_TARGET] = node_name
@@ -157,8 +157,8 @@ def _restore(kept: AssumedObjects[T], held: dict[Key, T]) -> None:
 
 
 async def write(api: Api, storage: Storage, assumed: Assumed, keys: Collection[Key] | None = None) -> None:
-    """Write every volume that was assumed, then every claim, or these; what the API says already is not written. Raises
-    what the API says. What is not written by then, or by a cancellation, is restored."""
+    """Write the assumed volumes, then the assumed claims (with `keys`, only these); unchanged objects are skipped.
+    Raises the API's errors. On an error or a cancellation, unwritten objects are restored."""
     try:
         for number, (claim, volume) in enumerate([(each.claim, each.volume) for each in assumed.bindings]):
             known = storage.volumes.api(volume.key)
@@ -181,7 +181,7 @@ async def write(api: Api, storage: Storage, assumed: Assumed, keys: Collection[K
 
 
 def _volume_patch(volume: PersistentVolume) -> dict[str, Any]:
-    """What `with_claim_ref` may have changed of a volume."""
+    """A patch with the fields that `with_claim_ref` may change."""
     patch: dict[str, Any] = {"spec": {"claimRef": msgspec.to_builtins(volume.spec.claim_ref)}}
     if BOUND_BY_CONTROLLER in volume.metadata.annotations:
         patch["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: volume.metadata.annotations[BOUND_BY_CONTROLLER]}}
@@ -189,7 +189,7 @@ def _volume_patch(volume: PersistentVolume) -> dict[str, Any]:
 
 
 def check(cluster: Cluster, assumed: Assumed, api: Api) -> Status | None:
-    """Are all volumes bound, as the informers see it? SUCCESS, an ERROR that ends the wait, or None: not yet."""
+    """Whether the informers show all volumes as bound: SUCCESS, an ERROR that ends the wait, or None: not yet."""
     row = cluster.row_of.get(assumed.node_name)
     if row is None:
         return _failed(f'failed to get node "{assumed.node_name}": node "{assumed.node_name}" not found')
@@ -208,14 +208,14 @@ def check(cluster: Cluster, assumed: Assumed, api: Api) -> Status | None:
 
 
 def is_made(cluster: Cluster, assumed: Assumed, key: Key) -> bool:
-    """Whether a claim that was sent has its volume, as the informers see it."""
+    """True if the claim was sent and has its volume, according to the informers."""
     row = cluster.row_of.get(assumed.node_name)
     sent = [claim for claim in assumed.claims if claim.key == key and key not in assumed.unsent]
     return row is not None and all(_provisioned(cluster, claim, row) is SUCCESS for claim in sent)
 
 
 def assume_again(storage: Storage, assumed: Assumed) -> None:
-    """Somebody changed a claim that waits to be sent: it is assumed as it is now, so that its room stays kept."""
+    """Assume unsent claims anew if somebody changed them, so that their room stays promised."""
     for number, claim in enumerate(assumed.claims):
         known = storage.claims.api(claim.key)
         if claim.key not in assumed.unsent or known is None or known.uid != claim.uid:
@@ -242,7 +242,7 @@ def _static(cluster: Cluster, binding: StaticBinding, row: int) -> Status | None
 
 
 def _provisioned(cluster: Cluster, written: PersistentVolumeClaim, row: int) -> Status | None:
-    """A claim that is being rebuilt is bound all the while: for it, what was written need only be seen."""
+    """A claim being rebuilt stays bound: it is done when the informer shows the written annotations."""
     storage = cluster.storage
     claim = storage.claims.api(written.key)
     if claim is None:
@@ -255,7 +255,7 @@ def _provisioned(cluster: Cluster, written: PersistentVolumeClaim, row: int) -> 
         return _failed(f'provisioning failed for PVC "{claim.name}"')
     if claim.spec.volume_name:
         volume = storage.volumes.api(claim.spec.volume_name)
-        if volume is None:  # not seen yet; and if it was deleted, the claim will be unbound in the end
+        if volume is None:  # not seen yet; if it was deleted, the claim becomes unbound eventually
             return None
         if not reaches(cluster, volume, row):
             return _failed(_mismatch(cluster, volume, row))
@@ -263,7 +263,7 @@ def _provisioned(cluster: Cluster, written: PersistentVolumeClaim, row: int) -> 
 
 
 def _is_older(known: T, written: T) -> bool:
-    """The informer does not show yet what we wrote."""
+    """True if the informer does not show our write yet."""
     return known.metadata.revision < written.metadata.revision
 
 
@@ -276,11 +276,11 @@ def _failed(text: str) -> Status:
 
 
 LOOK_EVERY_S = 5.0
-"""How often a wait for figures is looked at when nothing happens: promises also end by the clock."""
+"""How often a wait for capacity figures checks again without any event: promises also expire by time."""
 
 
 class Sending:
-    """What is sent of one pod's claims, and what is to be sent next."""
+    """Sends one pod's claims in order: which are sent, and which come next."""
 
     def __init__(self, fit: VolumeFit, plan: VolumePlan, assumed: Assumed) -> None:
         self._fit = fit
@@ -290,14 +290,14 @@ class Sending:
         assumed.unsent = {key for each in plan.sequences for key in each.unsent}
         self._capacity_of = {each.claim.key: each.capacity for each in plan.provisions}
         self._version_at: dict[Key, str] = {}
-        """The resourceVersion of a claim's object when the claim was sent."""
+        """By claim, the resourceVersion of its capacity object when the claim was sent."""
         self._due = [each.key for each in assumed.claims if each.key not in assumed.unsent]
         self.failure: Status | None = None
-        """What went wrong; nothing more is sent then."""
+        """The error; after one, nothing more is sent."""
         self._take_next()
 
     def due(self) -> Sequence[Key]:
-        """The claims to write now: at first all that wait for no other, and the first of each group."""
+        """The claims to write now. At first: claims that wait for no other, and the first claim of each group."""
         due, self._due = self._due, []
         for key in due:
             self._version_at[key] = self._version_of(key)
@@ -307,7 +307,7 @@ class Sending:
         return due
 
     def look(self, api: Api) -> Status | None:
-        """SUCCESS when all volumes are there, or when there are claims to write (`due`); an ERROR; None: not yet."""
+        """SUCCESS if all volumes exist or there are claims to write (`due`), ERROR, or None: not yet."""
         found = check(self._cluster, self._assumed, api)
         if found is None and self._assumed.unsent:
             assume_again(self._cluster.storage, self._assumed)
@@ -337,7 +337,7 @@ class Sending:
         return Status(Code.ERROR, (told,))
 
     def _is_shown(self, key: Key) -> bool:
-        """Whether the figures that claims are judged by show a claim's volume, as far as anybody can tell."""
+        """True if the capacity object already accounts for the claim's volume, as far as can be known."""
         capacity = self._capacity_of.get(key)
         if capacity is None:
             return True
@@ -351,7 +351,7 @@ class Sending:
         return known.metadata.resource_version if known is not None else ""
 
     async def send(self, api: Api, timeout_s: float) -> Status:
-        """Wait for the volumes of claims that are written and write those that follow, until all volumes are there."""
+        """Write claims as the volumes before them are created, until all volumes exist."""
         storage, clock = self._cluster.storage, self._cluster.clock
         if not self._sequences:
             return await api.settled(lambda: self.look(api), timeout_s)

@@ -1,12 +1,12 @@
 """How surely a pod's volumes fit a node, and which claims get their node one after the other (docs/decisions/004).
 
     guaranteed    the claims of a group are sent together
-    ordered       in an order that holds, each when the volume of the one before was made
-    possible      the claim that does the least harm; when its volume was made and the figures show it, the rest is
-                  judged again, and what can no longer come true is not sent
+    ordered       claims are sent in a safe order, each after the volume before it was created
+    possible      the least harmful claim is sent; after its volume is created and the figures show it, the rest is
+                  judged again, and claims that no longer fit are not sent
 
-The grade of a node is the worst of its groups. A claim that is not sent yet is assumed, so that its room is kept;
-claims of pods that were decided later and are not sent are not in the way of a claim that waits here.
+A node's grade is the worst grade of its groups. Unsent claims are assumed, which keeps their room; unsent claims of
+pods decided later do not block a claim that waits here.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from tonnage.scheduling.volumes.volume_fit import VolumeFit
 
 
 def grades_at(fit: VolumeFit, demand: Demand, rows: npt.NDArray[np.intp]) -> Ints:
-    """The grade of each of these rows, all of which hold the volumes. ORDERED is told as POSSIBLE if some row is
-    guaranteed."""
+    """The grade of each row; all rows hold the volumes. ORDERED is returned as POSSIBLE if any row is GUARANTEED."""
     found = _grades(fit, demand, rows, with_order=False)
     return found if found.max() >= Grade.GUARANTEED else _grades(fit, demand, rows, with_order=True)
 
@@ -47,12 +46,12 @@ def _grades(fit: VolumeFit, demand: Demand, rows: npt.NDArray[np.intp], *, with_
     return lowest
 
 
-class NoLongerFits(Exception):  # it is an answer
-    """What is left of a group has no room any more; nothing of it was sent."""
+class NoLongerFits(Exception):  # an answer, not an error
+    """The unsent claims of a group no longer fit; none of them was sent."""
 
 
 def sequences_at(fit: VolumeFit, demand: Demand, row: int) -> Iterator[ClaimSequence]:
-    """The groups whose claims are to be sent one after the other on a row. Asked before they are assumed."""
+    """The groups whose claims must be sent one after the other on a row. Must be called before they are assumed."""
     provisioning, _ = fit.made_at(demand, row)
     storage, node_name = fit.cluster.storage, fit.cluster.name(row)
     for place, unit in enumerate(provisioning.units):
@@ -75,8 +74,7 @@ def sequences_at(fit: VolumeFit, demand: Demand, row: int) -> Iterator[ClaimSequ
 
 
 def next_claims(fit: VolumeFit, sequence: ClaimSequence, is_shown: Callable[[Key], bool]) -> list[Key]:
-    """The claims that are to be sent now; none: not yet. `is_shown` tells whether figures show a claim's volume. Raises
-    NoLongerFits."""
+    """The claims to send now; empty: not yet. `is_shown`: figures include a claim's volume. Raises NoLongerFits."""
     if not sequence.unsent:
         return []
     if sequence.order:
@@ -85,13 +83,13 @@ def next_claims(fit: VolumeFit, sequence: ClaimSequence, is_shown: Callable[[Key
         return []
     own = (*sequence.unsent, *_unsent_by_later_pods(fit.cluster.storage, sequence.unsent))
     search = fit.index.search
-    search.renew()  # no decision is under way
+    search.renew()  # outside of any decision
     number, grade = _graded(fit, sequence, own)
     capacity = _object_at(fit, sequence, number)
     is_crowded = capacity is not None and _are_being_made(fit, capacity, own)
     if grade is Grade.NONE:
         if search.undecided or is_crowded:
-            return []  # what is promised to others may be in the figures by now, and is subtracted all the same
+            return []  # the figures may already include what is promised to others, which would be subtracted twice
         raise NoLongerFits
     if grade is Grade.GUARANTEED:
         return list(sequence.unsent)
@@ -99,7 +97,7 @@ def next_claims(fit: VolumeFit, sequence: ClaimSequence, is_shown: Callable[[Key
         sequence.order = _safe_order(fit, sequence, number, own)
         return sequence.order[:1]
     if is_crowded:
-        return []  # they were decided before, and one of these claims might take their room
+        return []  # others were decided earlier, and one of these claims might take their room
     objects = fit.index.of(sequence.unit.class_name)
     pools = objects.reading(fit.policy).rooms[number].pools
     size = next_claim(pools, _sizes(sequence), objects.pool_policy, fit.index.search)
@@ -107,7 +105,7 @@ def next_claims(fit: VolumeFit, sequence: ClaimSequence, is_shown: Callable[[Key
 
 
 def _are_being_made(fit: VolumeFit, capacity: CSIStorageCapacity, own: Collection[Key]) -> bool:
-    """Whether volumes of other claims are about to be made there. One that is rebuilt may take hours: not that."""
+    """True if volumes of other claims are about to be created there. Rebuilds do not count: they may take hours."""
     if fit.holds is None or fit.holds.keeps_whole_objects:
         return False
     holds = (hold for each in members_of(capacity) for hold in fit.holds.holds_on(identity(each)))
@@ -115,7 +113,7 @@ def _are_being_made(fit: VolumeFit, capacity: CSIStorageCapacity, own: Collectio
 
 
 def _graded(fit: VolumeFit, sequence: ClaimSequence, own: tuple[Key, ...]) -> tuple[int, Grade]:
-    """The object that holds the unsent claims, and how sure that is beside what is promised to others than `own`."""
+    """The number of the object that holds the unsent claims, and its grade; promises to `own` are ignored."""
     objects, sizes = fit.index.of(sequence.unit.class_name), _sizes(sequence)
     number = objects.choice_at(fit.policy, sizes, sequence.row, own)
     if number == NOTHING:
@@ -124,7 +122,7 @@ def _graded(fit: VolumeFit, sequence: ClaimSequence, own: tuple[Key, ...]) -> tu
 
 
 def _object_at(fit: VolumeFit, sequence: ClaimSequence, number: int) -> CSIStorageCapacity | None:
-    """The object that holds a sequence; where none does, the first that reaches its node."""
+    """The object that holds a sequence; if none does, the first object that reaches its node."""
     objects = fit.index.of(sequence.unit.class_name)
     numbers = [number] if number != NOTHING else objects.numbers_at(sequence.row)
     return objects.entries[numbers[0]].capacity if numbers else None
@@ -139,7 +137,7 @@ def _safe_order(fit: VolumeFit, sequence: ClaimSequence, number: int, own: tuple
 
 
 def claims_in_order(order: Sizes, sized: Mapping[Key, int]) -> Iterator[Key]:
-    """Claims in the order of their sizes; of those alike in their own."""
+    """Claims in the given order of sizes; claims of equal size keep their own order."""
     left = dict(sized)
     for size in order:
         key = next(key for key, each in left.items() if each == size)
@@ -152,7 +150,7 @@ def _sizes(sequence: ClaimSequence) -> Sizes:
 
 
 def _unsent_by_later_pods(storage: Storage, mine: Collection[Key]) -> Iterator[Key]:
-    """Claims that were assumed after one of mine, and that the API does not show so yet."""
+    """Claims that were assumed after one of `mine` and are not in the API yet."""
     is_later = False
     for claim in storage.claims.assumed():
         if claim.key in mine:

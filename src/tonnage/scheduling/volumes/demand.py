@@ -1,13 +1,13 @@
-"""A pod's claims, what they still need of storage, and what a chosen node does about it.
+"""A pod's claims, what they still need of storage, and the plan for a chosen node.
 
-    bound       has its volume; the node must be able to reach that
-    pinned      is being provisioned for a node already (selected-node); only that node will do
-    loose       its class waits for this decision: it takes a free volume that exists, or one is made
-    rebuilds    is bound, but its driver would make its volume anew on other nodes than its home (`rebuilds.py`);
-                there it counts like a loose claim of its volume's size that takes no free volume
-    immediate   somebody else has to bind it first; until then the pod waits
+    bound       has its volume; the node must be able to reach it
+    pinned      is being provisioned for a node (selected-node); only that node will do
+    loose       its class waits for this decision: it takes an existing free volume, or one is created
+    rebuilds    is bound, but its driver can rebuild the volume on other nodes (`rebuilds.py`); there it counts like a
+                loose claim of the volume's size that takes no existing volume
+    immediate   must be bound by somebody else first; until then the pod waits
 
-The words of the refusals are upstream's (VolumeBinding.podHasPVCs).
+The texts of refusals are upstream's (VolumeBinding.podHasPVCs).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NO_CLAIMS = PodClaims()
 
 
 def sorted_claims(pod: PodInfo, storage: Storage) -> PodClaims | Status:
-    """Look a pod's claims up. A refusal for one that is missing, lost, going away, or made for another pod."""
+    """Look a pod's claims up. Returns a Status if a claim is missing, lost, terminating, or made for another pod."""
     if not pod.has_claims:
         return NO_CLAIMS
     bound: list[PersistentVolumeClaim] = []
@@ -80,7 +80,7 @@ def _problem(claim: PersistentVolumeClaim, pod: Pod, is_ephemeral: bool) -> str:
 
 
 def is_delayed(claim: PersistentVolumeClaim, storage: Storage) -> bool:
-    """Whether the claim's volume is chosen when its pod is placed. Not without a class, or with an unknown one."""
+    """True if the claim's volume is chosen when its pod is placed. False without a class, or with an unknown one."""
     found = storage.classes.get(claim.class_name)
     return found is not None and found.waits_for_consumer
 
@@ -89,32 +89,31 @@ _NOTHING = Quantity.from_int(0)
 
 
 class ClaimGroup(NamedTuple):
-    """Claims of one class, or of several that share their pools (`joint_name`): `sizes` in bytes, descending."""
+    """Claims of one class, or of several that share pools (`joint_name`). `sizes`: bytes, descending."""
 
     class_name: str
     sizes: Sizes
     pool_policy: PoolPolicy = PoolPolicy.UNKNOWN
-    """How their driver picks pools: answers for other groups of these sizes do not hold for this one."""
+    """How the driver chooses pools. Part of the key: answers for another policy do not hold for this one."""
 
 
 class Demand(NamedTuple):
     bound: tuple[tuple[PersistentVolumeClaim, PersistentVolume | None], ...] = ()
-    """With the volume, None when it is gone. Those that may be rebuilt are here as well: their volumes are to be
-    reachable all the same."""
+    """Claims with their volumes (None: deleted), also claims that may be rebuilt: all volumes must be reachable."""
     pinned: tuple[PersistentVolumeClaim, ...] = ()
     loose: tuple[PersistentVolumeClaim, ...] = ()
     rebuilds: tuple[Rebuild, ...] = ()
     sharers: tuple[tuple[Key, frozenset[int]], ...] = ()
-    """Bound claims that others have in use, with the rows on which they do: only there will do."""
+    """Bound claims that other pods use, with the rows of those pods: the pod must go to one of these rows."""
 
     @property
     def is_settled(self) -> bool:
-        """Everything is bound and stays where it is."""
+        """True if every claim is bound and stays where it is."""
         return not self.pinned and not self.loose and not self.rebuilds
 
 
 def demand_of(cluster: Cluster, claims: PodClaims, *, is_joint: bool) -> Demand:
-    """Sort a pod's claims. With `is_joint` (KEP-5925) one that is mounted twice is one volume, and some are rebuilt."""
+    """Sort a pod's claims. `is_joint` (KEP-5925): a claim mounted twice counts once, and claims may be rebuilt."""
     bound, delayed = claims.bound, claims.delayed
     if is_joint:
         bound, delayed = _each_once(bound), _each_once(delayed)
@@ -135,13 +134,13 @@ def _each_once(claims: tuple[PersistentVolumeClaim, ...]) -> tuple[PersistentVol
 
 
 def by_size(claims: Iterable[PersistentVolumeClaim]) -> list[PersistentVolumeClaim]:
-    """Smallest first, by exact quantity; equals stay in the pod's order."""
+    """Smallest first, by exact quantity; equal claims keep the pod's order."""
     return sorted(claims, key=lambda claim: claim.requested or _NOTHING)
 
 
 def counted_bytes(claim: PersistentVolumeClaim, storage: Storage, *, is_rebuild: bool = False) -> int | None:
-    """The bytes that must be free for a claim; None when nobody checks: its driver publishes no capacity, nothing is
-    published for its Immediate class, or it does not say how much it wants. With `is_rebuild`, those of its volume."""
+    """The bytes that must be free for a claim; with `is_rebuild`, its volume's size. None if capacity is not checked:
+    the driver publishes none, nothing is published for an Immediate class, or the claim has no size."""
     size = size_to_make(claim, storage, is_rebuild=is_rebuild)
     if size is None:
         return None
@@ -156,14 +155,14 @@ def counted_bytes(claim: PersistentVolumeClaim, storage: Storage, *, is_rebuild:
 
 
 def size_to_make(claim: PersistentVolumeClaim, storage: Storage, *, is_rebuild: bool) -> Quantity | None:
-    """How large the volume of a claim is going to be: as asked for, or when it is made anew, as large as it was."""
+    """The size of the volume to create: the claim's request, or for a rebuild the size of the old volume."""
     volume = storage.volumes.get(claim.spec.volume_name) if is_rebuild else None
     return volume.size if volume is not None and volume.size.value() else claim.requested
 
 
 class Provision(NamedTuple):
-    """A claim whose volume is to be made of what `capacity` tells of; None where nobody keeps count. `is_rebuild`: the
-    claim is bound, and its volume will be made anew here (KEP-5925)."""
+    """A claim whose volume will be created from `capacity` (None: capacity is not checked). `is_rebuild`: the claim is
+    bound, and its volume will be rebuilt here (KEP-5925)."""
 
     claim: PersistentVolumeClaim
     capacity: CSIStorageCapacity | None
@@ -172,21 +171,21 @@ class Provision(NamedTuple):
 
 @dataclass(slots=True)
 class ClaimSequence:
-    """The claims of one group on its chosen node that are sent one after the other, and how far that is."""
+    """The claims of one group that are sent one after the other to the chosen node, and the progress."""
 
     unit: ClaimGroup
     row: int
     unsent: dict[Key, int]
     """Bytes by claim."""
     order: list[Key] = field(default_factory=list)
-    """How all unsent claims are to be sent; empty while that is decided from claim to claim."""
+    """The order of all unsent claims; empty while it is decided claim by claim."""
     under_way: list[Key] = field(default_factory=list)
-    """The claims that were sent last; the next wait for their volumes."""
+    """The claims sent last; the next claims wait for their volumes."""
     made: list[Key] = field(default_factory=list)
-    """Those before."""
+    """Claims sent earlier, whose volumes exist."""
 
     def send(self, keys: Collection[Key]) -> None:
-        """These claims are given their node."""
+        """Note that these claims were given their node."""
         self.made += self.under_way
         self.under_way = list(keys)
         self.order = [key for key in self.order if key not in keys]
@@ -198,15 +197,15 @@ class VolumePlan(NamedTuple):
     static: tuple[StaticBinding, ...] = ()
     provisions: tuple[Provision, ...] = ()
     sequences: tuple[ClaimSequence, ...] = ()
-    """The groups among them whose claims are sent one after the other (`claim_sequences.py`)."""
+    """The groups of `provisions` whose claims are sent one after the other (`claim_sequences.py`)."""
 
     @property
     def is_done(self) -> bool:
-        """Nothing has to be written: every claim is bound and stays where it is."""
+        """True if nothing has to be written: every claim is bound and stays where it is."""
         return not self.static and not self.provisions
 
     def claims_by_object(self) -> list[tuple[CSIStorageCapacity, list[PersistentVolumeClaim]]]:
-        """The capacity objects that volumes are to be made of, each with its claims."""
+        """The capacity objects that volumes will be created from, with their claims."""
         found: dict[Key, tuple[CSIStorageCapacity, list[PersistentVolumeClaim]]] = {}
         for each in self.provisions:
             if each.capacity is not None:
@@ -215,7 +214,8 @@ class VolumePlan(NamedTuple):
 
 
 def volume_sign(pod: PodInfo, cluster: Cluster, *, by_class_alone: bool = False) -> Hashable | None:
-    """The sign; None for a pod like no other. With `by_class_alone`, the size and so on of claims is left out."""
+    """A key that is equal for pods with equal volume needs; None for a pod like no other. `by_class_alone` leaves out
+    sizes and all else but the class of a claim."""
     found: list[Hashable] = []
     names: dict[str, int] = {}
     for volume in pod.pod.spec.volumes:
@@ -227,7 +227,7 @@ def volume_sign(pod: PodInfo, cluster: Cluster, *, by_class_alone: bool = False)
         claim = cluster.storage.claims.get(key)
         if claim is not None and _is_like_no_other(claim, pod, cluster, is_ephemeral=volume.ephemeral is not None):
             return None
-        # Which of its claims it is: one that is mounted twice is not two.
+        # A claim that is mounted twice counts once: note which of the pod's claims it is.
         place = names.setdefault(name, len(names))
         asked = None if claim is None else (claim.class_name, None if by_class_alone else fingerprint(claim.spec))
         found.append((place, fingerprint(volume.ephemeral), asked))

@@ -1,4 +1,4 @@
-"""What may help a pod that VolumeBinding turned away: upstream's hints, and what KEP-5925 adds to them.
+"""Queueing hints of VolumeBinding: which events may help a rejected pod. Upstream's hints, and those of KEP-5925.
 
 | event                     | as upstream                              | with CSIStorageCapacityV2, also         |
 | claim added or changed    | if the pod mounts it                     |                                         |
@@ -13,8 +13,8 @@
 | a nominated pod gives way |                                          | if both have claims                     |
 | a pod comes, leaves, goes |                                          | if both mount a claim                   |
 
-"Any", because a refresh that lifts a reservation mostly lowers the number. Hints see the pod and the object, not the
-pod's claims; one try too many is better than a pod that waits for the flush.
+"Any": a refresh that ends a reservation mostly lowers the number. Hints see the pod and the object, not the pod's
+claims; one attempt too many is better than a pod that waits for the flush.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tonnage.scheduling.volumes.volume_reach import MIGRATED_PLUGINS
 
 
 class TopologyKeys:
-    """The keys that somebody asks for: `cluster.index(TopologyKeys)`."""
+    """The label keys that capacity objects, volumes and classes select nodes by. Get it with `cluster.index`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._counts: Counter[str] = Counter()
@@ -50,7 +50,7 @@ class TopologyKeys:
             storage.on_change(kind, self._changed)
 
     def may_tell_apart(self, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-        """Whether a node with these labels instead of those may be judged otherwise."""
+        """True if a node may be judged differently after its labels changed from `before` to `after`."""
         return any(before.get(key) != after.get(key) for key in self._counts)
 
     def _changed(self, old: Any, new: Any) -> None:
@@ -65,7 +65,7 @@ class TopologyKeys:
 
 
 def _asked(found: Any) -> Any:
-    """The part of an object that asks for labels."""
+    """The part of an object that selects nodes by label."""
     match found:
         case CSIStorageCapacity():
             return found.node_topology
@@ -92,7 +92,7 @@ _COMES_OR_CHANGES = ActionType.ADD | ActionType.UPDATE
 
 
 def volume_binding_events(gates: Gates, *, reserves: bool) -> Iterator[EventHint]:
-    """What VolumeBinding registers. `reserves`: capacity is held for pods on their way, so that any update may help."""
+    """The events of VolumeBinding. `reserves`: capacity is reserved, so any update of a capacity object may help."""
     enhanced = gates.CSIStorageCapacityV2
     capacity_hint = after_capacity_change
     if enhanced:
@@ -136,12 +136,12 @@ def after_claim_change(
 def after_named_claim_change(
     pod: PodInfo, event: ClusterEvent, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
 ) -> Hint:
-    """For plugins that do not judge ephemeral claims."""
+    """The hint for plugins that ignore ephemeral claims."""
     return QUEUE if any(new.key == key for _, key in pod.named_claims) else SKIP
 
 
 def after_volume_change(pod: PodInfo, event: ClusterEvent, old: PersistentVolume | None, new: PersistentVolume) -> Hint:
-    """It is free, or it is a claim's of this pod: then it may be bound, or reach other nodes than before."""
+    """A free volume, or one of the pod's claims: it may be bound now, or reach other nodes."""
     owner = new.spec.claim_ref
     return QUEUE if owner is None or owner.key in pod.claim_keys else SKIP
 
@@ -151,7 +151,7 @@ def after_csi_node_change(pod: PodInfo, event: ClusterEvent, old: CSINode | None
 
 
 def after_driver_change(pod: PodInfo, event: ClusterEvent, old: CSIDriver, new: CSIDriver) -> Hint:
-    """Capacity is no longer looked at; upstream wakes only pods that name the driver themselves, in inline volumes."""
+    """Capacity is no longer checked. Like upstream, wakes only pods with inline volumes of the driver."""
     if new.spec.storage_capacity or not old.spec.storage_capacity:
         return SKIP
     names = [each.csi.driver for each in pod.pod.spec.volumes if each.csi is not None]
@@ -172,26 +172,26 @@ def after_capacity_change(
 def after_pools_change(
     pod: PodInfo, event: ClusterEvent, old: CSIStorageCapacity | None, new: CSIStorageCapacity
 ) -> Hint:
-    """A list of pools may be better though its sum is not; without a list, the sum bounds what is read of it."""
+    """A list of pools may be better although its sum is not; without a list, the sum limits what claims may take."""
     if after_capacity_change(pod, event, old, new) is QUEUE:
         return QUEUE
     if old is None or not _may_use(pod, new.storage_class_name):
         return SKIP
     if listed_pools(old) != listed_pools(new) or _is_more(_sum(old), _sum(new)):
         return QUEUE
-    # Beside pools, a maximum that is no longer told bounds nothing.
+    # Where pools are listed, removing the maximum lifts a limit.
     return QUEUE if old.maximum_volume_size is not None and new.maximum_volume_size is None else SKIP
 
 
 def after_reserved_capacity_change(
     pod: PodInfo, event: ClusterEvent, old: CSIStorageCapacity | None, new: CSIStorageCapacity
 ) -> Hint:
-    """Whatever changed, or nothing: what was reserved of it may be free."""
+    """Any update may end a reservation, even one without changes."""
     return QUEUE if _may_use(pod, new.storage_class_name) else SKIP
 
 
 def _for_claims(matters: Callable[[Any, Any], bool]) -> Callable[[PodInfo, ClusterEvent, Any, Any], Hint]:
-    """The hint for pods with claims, whichever those are, where a change from `old` to `new` matters."""
+    """A hint for all pods with claims, for changes where `matters(old, new)` is true."""
 
     def hint(pod: PodInfo, event: ClusterEvent, old: Any, new: Any) -> Hint:
         return QUEUE if pod.has_claims and matters(old, new) else SKIP
@@ -204,29 +204,29 @@ def _pool_policy(found: StorageClass | CSIDriver | None) -> str:
 
 
 after_group_change = _for_claims(lambda old, new: new is None or old.capacity_group != new.capacity_group)
-"""A class shares its pools with others than before: what was held of theirs may be free for it, and for them. A bound
-volume whose class is gone is not rebuilt any more: without affinity it is everywhere."""
+"""A class joined or left a capacity group: holds on other classes' objects may no longer count. If a bound volume's
+class is deleted, the volume is no longer rebuilt; without affinity every node reaches it."""
 after_policy_change = _for_claims(lambda old, new: _pool_policy(old) != _pool_policy(new))
-"""Volumes of a class or driver go to other pools than was thought: a fit may be sure now, or room beside what is
-promised. Classes that share their pools are judged by what they have in common: their pods are woken as well."""
+"""Volumes of a class or driver go to other pools: a fit may become sure, or leave more room beside promises. Classes
+that share pools have one common policy, so the pods of all of them are woken."""
 after_node_leaves = _for_claims(lambda old, new: new is None or is_out_of_use(old) != is_out_of_use(new))
-"""A node goes out of use or is back: volumes that were made for it may be made anew elsewhere, or stay."""
+"""A node goes out of use or comes back: its volumes may be rebuilt elsewhere, or stay."""
 after_rebuilding_changes = _for_claims(lambda old, new: rebuilds_volumes(new) != rebuilds_volumes(old))
-"""A volume without affinity goes where it has room; if its driver does not rebuild it, it is everywhere."""
+"""A volume without affinity needs room where it goes; if its driver does not rebuild it, every node reaches it."""
 after_capacity_is_off = _for_claims(
     lambda old, new: old.spec.storage_capacity and (new is None or not new.spec.storage_capacity)
 )
-"""Room is no longer looked at: whoever waits for it need not. Upstream leaves pods with claims to the flush."""
+"""Capacity is no longer checked: pods need not wait for it. Upstream leaves pods with claims to the flush."""
 
 
 def after_room_is_given_up(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hint:
-    """A pod is no longer expected on a node (KEP-5278). One that was there gives nothing back: its volumes stay."""
+    """A pod's nomination ended (KEP-5278). A pod that was bound frees no room here: its volumes stay."""
     return QUEUE if not old.spec.node_name and pod.has_claims and PodInfo(old).has_claims else SKIP
 
 
 @for_mounted_claims
 def after_sharer_changes(pod: PodInfo, event: ClusterEvent, old: Pod | None, new: Pod | None) -> Hint:
-    """A pod that shares a claim with this one has a node, is being deleted, or is gone: this one may go elsewhere."""
+    """A pod that shares a claim with this pod got a node, is terminating, or is gone: this pod may go elsewhere."""
     known = either(old, new)
     if not known.spec.node_name or known.namespace != pod.namespace:
         return SKIP
@@ -243,7 +243,7 @@ def after_sharer_changes(pod: PodInfo, event: ClusterEvent, old: Pod | None, new
 
 
 def _may_use(pod: PodInfo, class_name: str) -> bool:
-    """Whether a claim of the pod may be of a class. Of named claims nothing is known here, but of those made for it."""
+    """True if a claim of the pod may be of the class. The class of a named claim is not known here."""
     for volume in pod.pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
             return True
@@ -253,7 +253,7 @@ def _may_use(pod: PodInfo, class_name: str) -> bool:
 
 
 def plugins_taken_over(node: CSINode) -> str:
-    """The in-tree plugins whose disks a CSI driver serves on a node, as its CSINode tells them."""
+    """The in-tree plugins that CSI drivers replace on a node, according to its CSINode."""
     return node.metadata.annotations.get(MIGRATED_PLUGINS, "")
 
 
@@ -270,7 +270,7 @@ _FEW_ROWS: Final = 4
 
 
 def needs_of_new_claims(pod: PodInfo, cluster: Cluster) -> Mapping[Hashable, int] | None:
-    """By class, the smallest claim; None when some claim is not there, is somebody's already, or has no class."""
+    """By class, the smallest claim; None if a claim is missing, is bound or pinned already, or has no class."""
     if volume_sign(pod, cluster) is None:
         return None
     found: dict[Hashable, int] = {}
@@ -285,7 +285,7 @@ def needs_of_new_claims(pod: PodInfo, cluster: Cluster) -> Mapping[Hashable, int
 
 
 def offer_to_new_claims(cluster: Cluster, event: ClusterEvent, old: Any, new: Any) -> Mapping[Hashable, int] | None:
-    """What there is where something changed; None when it may help any pod with claims."""
+    """What the changed object offers, by class; None if it may help any pod with claims."""
     changed = old if new is None else new
     if isinstance(old, Node) and isinstance(new, Node) and event.action is ActionType.UPDATE_NODE_LABEL:
         if not cluster.has_index(TopologyKeys):
@@ -312,7 +312,7 @@ def offer_to_new_claims(cluster: Cluster, event: ClusterEvent, old: Any, new: An
 
 
 def _most(capacity: CSIStorageCapacity) -> int:
-    """No volume that is made of this is larger."""
+    """The upper limit for a volume created from this object."""
     if listed_pools(capacity):
         return _ANY_SIZE
     said = (capacity.capacity, capacity.maximum_volume_size)

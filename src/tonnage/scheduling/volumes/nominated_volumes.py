@@ -1,9 +1,8 @@
-"""Room for a pod's volumes beside the volumes of pods that are expected on the same node (KEP-5278).
+"""Room for a pod's volumes beside the volumes of pods nominated for the same node (KEP-5278).
 
-Each group of claims goes to one capacity object, and each object has to hold all groups that go to it; groups of
-different pods may go to different objects. Only claims that draw from the same room count. An expected pod counts if
-its node could hold its volumes with nothing held there: one that can never come keeps nobody out. In mode Object, an
-object that a pod on its way needs is not given to a newcomer.
+Every group of claims goes to one capacity object, and an object must hold all groups that go to it. Only claims that
+share room count. A nominated pod counts if its node could hold its volumes without any holds: a pod that can never run
+there blocks nobody. In mode Object, a newcomer does not get an object that a nominated pod needs.
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ from tonnage.scheduling.volumes.demand import Demand, counted_bytes, demand_of, 
 from tonnage.scheduling.volumes.volume_fit import NO_ROOM, NO_SPACE, NO_VOLUME, VolumeFit
 
 _MOST_TRIES: Final = 1000
-"""So many ways to share groups out over objects are looked at; past that the newcomer is refused."""
+"""The search looks at this many ways to assign groups to objects, then refuses the newcomer."""
 _NEWCOMER: Final = 0
 _Part = tuple[PersistentVolumeClaim, ...]
 """The claims of one pod that go to one object."""
 
 
 class Beside(NamedTuple):
-    """How a newcomer's volumes fit a node beside those of expected pods."""
+    """How a newcomer's volumes fit a node beside those of nominated pods."""
 
     refusal: int = 0
     """Bits of `volume_fit.REASONS`; 0 if they fit."""
     chosen: Mapping[Key, CSIStorageCapacity] = {}
-    """By claim of the newcomer, the object that its volume is to be made of."""
+    """By claim of the newcomer, the object that its volume will be created from."""
 
 
 def expected_demand(fit: VolumeFit, pod: PodInfo, row: int) -> Demand | None:
-    """What a pod that is expected on a row needs there; None if it can never come, or a claim cannot be judged."""
+    """What a nominated pod needs on a row; None if it can never run there, or a claim cannot be judged."""
     claims, classes = sorted_claims(pod, fit.cluster.storage), fit.cluster.storage.classes
     if isinstance(claims, Status) or any(_is_of_no_class(each, classes) for each in claims.immediate):
         return None
@@ -56,10 +55,10 @@ def expected_demand(fit: VolumeFit, pod: PodInfo, row: int) -> Demand | None:
 
 
 def judge_beside(fit: VolumeFit, demand: Demand, expected: Sequence[Demand], row: int) -> Beside:
-    """Whether a row holds a newcomer's volumes beside those of expected pods. It holds either alone."""
+    """Whether a row holds a newcomer's volumes beside those of nominated pods. It holds each pod's volumes alone."""
     together, owner_of = _together(fit, demand, expected)
     provisioning, _ = fit.made_at(together, row)
-    if provisioning.is_hopeless:  # a volume that exists is one pod's
+    if provisioning.is_hopeless:  # an existing volume goes to one pod only
         return Beside(NO_VOLUME)
     chosen: dict[Key, CSIStorageCapacity] = {}
     for place, unit in enumerate(provisioning.units):
@@ -78,8 +77,8 @@ def judge_beside(fit: VolumeFit, demand: Demand, expected: Sequence[Demand], row
 
 
 def _together(fit: VolumeFit, demand: Demand, expected: Sequence[Demand]) -> tuple[Demand, dict[Key, int]]:
-    """All claims that draw from the newcomer's room, and whose they are. A claim that pods share is the newcomer's;
-    what the ledger has promised is left out, because it is held already."""
+    """All claims that share the newcomer's room, and their owners. Shared claims belong to the newcomer. Claims with a
+    promise in the ledger are left out: they are counted already."""
     groups, is_promised = fit.index.groups, fit.holds is not None and not fit.holds.keeps_whole_objects
 
     def room(claim: PersistentVolumeClaim) -> Hashable:
@@ -100,8 +99,7 @@ def _together(fit: VolumeFit, demand: Demand, expected: Sequence[Demand]) -> tup
 
 
 def _first_choice(fit: VolumeFit, class_name: str, parts: Mapping[int, _Part], numbers: Sequence[int]) -> int | None:
-    """The first object for the newcomer's part, if any, so that all other parts find an object too; None if there is
-    none."""
+    """The first object for the newcomer such that all other pods' claims find objects too; None if none."""
     objects = fit.index.of(class_name)
 
     def fits(number: int, group: Sequence[_Part]) -> bool:
@@ -125,7 +123,7 @@ def _first_choice(fit: VolumeFit, class_name: str, parts: Mapping[int, _Part], n
 def _share_out(
     parts: Sequence[_Part], numbers: Sequence[int], fits: Callable[[int, Sequence[_Part]], bool]
 ) -> list[int]:
-    """For each part the first object that leaves a way for the later ones, so that every object holds all its parts."""
+    """Assign every part an object such that every object holds all its parts; earlier objects are preferred."""
     chosen: list[int] = []
     tries = 0
 
@@ -161,9 +159,9 @@ def _is_on_its_way(part: _Part) -> bool:
 
 
 def held_by(fit: VolumeFit, pod: PodInfo, row: int) -> frozenset[Hashable]:
-    """What an expected pod holds on a row: its claims with their bytes, and by class the objects that reach the row. If
-    any of it changes, others may find room."""
-    fit.index.search.renew()  # no decision is under way
+    """What a nominated pod holds on a row: its claims with bytes, and by class the objects that reach the row. If any
+    of it changes, other pods may find room."""
+    fit.index.search.renew()  # outside of any decision
     demand = expected_demand(fit, pod, row)
     if demand is None:
         return frozenset()

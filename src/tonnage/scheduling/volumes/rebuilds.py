@@ -1,23 +1,23 @@
-"""Which bound volumes may be made anew on another node, where each needs no room, and who else has to be there.
+"""Which bound volumes may be rebuilt on another node, where they need no room, and where pods that share them are.
 
-KEP-5925 reclassifies a bound claim when its driver rebuilds volumes and its selected-node is out of use. For volumes of
-drivers that rebuild, what is known is read like this (docs/decisions/011):
+KEP-5925 reclassifies a bound claim if its driver rebuilds volumes and its selected-node is out of use. For volumes of
+drivers that rebuild (docs/decisions/011):
 
     affinity               the claim
     ────────               ─────────
     admits one node        is bound; its volume is on that node, whatever selected-node says
-    admits no node         is bound, and nowhere within reach
+    admits no node         is bound, and no node reaches its volume
     admits several nodes   is bound, and goes wherever the affinity admits, while selected-node is in use or missing;
-                           is rebuilt on every node but that one when it is cordoned, out of service or gone
+                           is rebuilt on every other node if selected-node is cordoned, out of service or gone
     unset                  needs no room on one node at most, and is rebuilt on every other:
                              attached somewhere                   there
                              tonnage.dev/rebuild-target           there, if it equals selected-node: it is on its way
                              tonnage.dev/volume-home              there
                              else                                 on selected-node; without one, on no node
 
-A selected-node where it did not arrive (`VolumePlaces`) does not count. Pods that share a ReadWriteOnce claim of such a
-volume stay together: a pod goes where a living pod of the claim is bound, assumed, or expected before it. If that pod
-has the volume attached on a node that is gone, nobody else gets it until the pod is deleted.
+A selected-node where the volume did not arrive (`VolumePlaces`) does not count. Pods that share a ReadWriteOnce claim
+of such a volume stay together: a pod goes where a living pod of the claim is bound, assumed, or nominated before it.
+While such a pod has the volume attached to a deleted node, no other pod gets the volume.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from tonnage.scheduling.volumes.volume_reach import reachable
 
 
 class VolumePlaces:
-    """By volume the nodes that have it attached, and those where it did not arrive: `cluster.index(VolumePlaces)`.
+    """By volume, the nodes it is attached to and the nodes where it did not arrive: `cluster.index(VolumePlaces)`.
 
     A volume on its way to a node needs no room there, unless it did not arrive: its attachment failed, or its node
-    affinity was set elsewhere. A refusal is remembered after its VolumeAttachment is gone, until the volume is attached
-    there or has an affinity again.
+    affinity was set elsewhere. A failed arrival is remembered after its VolumeAttachment is deleted, until the volume
+    is attached there or has an affinity again.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -63,11 +63,11 @@ class VolumePlaces:
         self._storage.on_change(PersistentVolume, self._volume_changed)
 
     def attached_to(self, volume_name: str) -> Collection[str]:
-        """The names of the nodes that a volume is attached to."""
+        """The names of the nodes that the volume is attached to."""
         return self._attached.at(volume_name).values()
 
     def is_missed(self, volume_name: str, node_name: str) -> bool:
-        """Whether the last that is known of this volume on this node is that it did not arrive."""
+        """True if the last news about this volume on this node is that it did not arrive."""
         return node_name in self._missed.get(volume_name, ())
 
     def _attachment_changed(self, old: VolumeAttachment | None, new: VolumeAttachment | None) -> None:
@@ -92,7 +92,7 @@ class VolumePlaces:
             self._missed[new.name] = {target}
 
     def _missed_by(self, volume: PersistentVolume) -> str:
-        """The node that a volume's claim was marked for, if its affinity does not admit that; else empty."""
+        """The node that the volume's claim was marked for, if the affinity does not admit it; otherwise empty."""
         owner, required = volume.spec.claim_ref, volume.spec.node_affinity.required
         claim = self._storage.claims.get(owner.key) if owner is not None else None
         if claim is None or required is None or claim.rebuild_target != claim.selected_node:
@@ -104,14 +104,14 @@ class VolumePlaces:
 
 
 class Rebuild(NamedTuple):
-    """A bound claim whose volume may be made anew; `row` is where it needs no room to be, -1 for nowhere."""
+    """A bound claim whose volume may be rebuilt. `row`: the row where it needs no room; -1: no row."""
 
     claim: PersistentVolumeClaim
     row: int
 
 
 class RebuildProgress(Enum):
-    """How far the rebuild of a volume on a node has come, by its node affinity."""
+    """How far the rebuild of a volume on a node has come, according to its node affinity."""
 
     UNDER_WAY = "unset: it has not arrived"
     ARRIVED = "set, and admits the node"
@@ -121,7 +121,7 @@ class RebuildProgress(Enum):
 def rebuilds_of(
     cluster: Cluster, bound: Iterable[tuple[PersistentVolumeClaim, PersistentVolume | None]]
 ) -> Iterator[Rebuild]:
-    """Those of a pod's bound claims that are judged by capacity, on all rows but one."""
+    """The pod's bound claims that need room on all rows but one."""
     storage = cluster.storage
     for claim, volume in bound:
         of_class = storage.classes.get(claim.class_name)
@@ -135,13 +135,13 @@ def rebuilds_of(
 
 
 def is_node_out_of_use(cluster: Cluster, node_name: str) -> bool:
-    """Whether the node of this name is gone, cordoned or out of service."""
+    """True if the node is gone, cordoned or out of service."""
     row = cluster.row_of.get(node_name)
     return is_out_of_use(cluster.nodes[row] if row is not None else None)
 
 
 def why_rebuilt(cluster: Cluster, claim: PersistentVolumeClaim) -> str:
-    """Why a claim, as it was before it was sent elsewhere, is rebuilt."""
+    """Why a claim is rebuilt; `claim` is its state before it was sent elsewhere."""
     before, volume = claim.selected_node, cluster.storage.volumes.get(claim.spec.volume_name)
     if not before:
         return "it may move, and no node is selected for it"
@@ -153,13 +153,13 @@ def why_rebuilt(cluster: Cluster, claim: PersistentVolumeClaim) -> str:
 
 
 def is_on_its_way(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    """Whether a rebuild on the claim's selected node was decided, and the volume has not arrived anywhere yet."""
+    """True if a rebuild on the selected node was decided, and the volume has not arrived anywhere yet."""
     is_marked = claim.is_bound and bool(claim.selected_node) and claim.rebuild_target == claim.selected_node
     return is_marked and volume.spec.node_affinity.required is None
 
 
 def progress_of(cluster: Cluster, volume: PersistentVolume, node_name: str) -> RebuildProgress:
-    """How far a rebuild on a node has come. Where the node is gone, an affinity that is set counts as arrival."""
+    """How far a rebuild on a node has come. If the node is gone, any affinity counts as arrival."""
     required = volume.spec.node_affinity.required
     if required is None:
         return RebuildProgress.UNDER_WAY
@@ -170,7 +170,7 @@ def progress_of(cluster: Cluster, volume: PersistentVolume, node_name: str) -> R
 
 
 def _home_row(cluster: Cluster, claim: PersistentVolumeClaim, volume: PersistentVolume) -> int:
-    """The row where a volume without affinity needs no room; -1 if its node is gone or not known."""
+    """The row where a volume without affinity needs no room; -1 if its node is gone or unknown."""
     selected = claim.selected_node
     if attached := cluster.index(VolumePlaces).attached_to(volume.name):
         return cluster.row_of.get(selected if selected in attached else min(attached), -1)
@@ -181,8 +181,8 @@ def _home_row(cluster: Cluster, claim: PersistentVolumeClaim, volume: Persistent
 
 
 def _confined_row(cluster: Cluster, volume: PersistentVolume, selected_node: str) -> int | None:
-    """The row of the one node that a set affinity admits, -1 if none, None if several. A selected node that is gone
-    counts as admitted if the affinity names it."""
+    """The row of the only node that an affinity admits; -1 if none, None if several. A deleted selected node counts as
+    admitted if the affinity names it."""
     rows = np.flatnonzero(reachable(cluster, volume, cluster.all_rows))
     required = volume.spec.node_affinity.required
     if len(rows) == 0 or required is None:
@@ -199,8 +199,8 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 def rows_of_sharers(cycle: Cycle, rebuilds: Iterable[Rebuild]) -> Iterator[tuple[Key, frozenset[int]]]:
-    """The claims that others have in use, each with the rows on which they do: this pod has to go to one of them. No
-    row at all: a node that is gone has the volume, and nobody gets it for now."""
+    """The claims that other pods use, with the rows of those pods: this pod must go to one of them. No rows: a deleted
+    node has the volume, and no pod can use it for now."""
     for claim, _ in rebuilds:
         volume = cycle.cluster.storage.volumes.get(claim.spec.volume_name)
         if volume is None:
@@ -211,7 +211,7 @@ def rows_of_sharers(cycle: Cycle, rebuilds: Iterable[Rebuild]) -> Iterator[tuple
 
 
 def _rows_of(cycle: Cycle, claim: PersistentVolumeClaim, volume: PersistentVolume) -> frozenset[int]:
-    """The rows where the volume can be reached and a pod of the claim lives, or is expected."""
+    """The rows that reach the volume and have a living or nominated pod of the claim."""
     rows = cycle.cluster.index(AttachedVolumes).living_rows(claim.key, without=cycle.pod.uid)
     for row, expected in cycle.nominated.items():
         if any(_is_before(each, cycle.pod) and claim.key in each.claim_keys for each in expected):
@@ -222,7 +222,7 @@ def _rows_of(cycle: Cycle, claim: PersistentVolumeClaim, volume: PersistentVolum
 def is_held_on_a_gone_node(
     cluster: Cluster, claim: PersistentVolumeClaim, volume: PersistentVolume, *, without: str
 ) -> bool:
-    """Whether a living pod of a claim, not the one of a uid, has the volume attached to a node that is gone."""
+    """True if a living pod of the claim (except uid `without`) has the volume attached to a deleted node."""
     if not _MANY_NODES.isdisjoint((*claim.spec.access_modes, *volume.spec.access_modes)):
         return False
     return any(
@@ -233,7 +233,7 @@ def is_held_on_a_gone_node(
 
 
 def is_of_one_node(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    """Whether one node at a time may have the volume: nothing else was asked for, and it offers nothing else."""
+    """True if only one node at a time may use the volume: neither claim nor volume has another access mode."""
     modes = {*claim.spec.access_modes, *volume.spec.access_modes}
     return _ONE_NODE in claim.spec.access_modes and modes.isdisjoint(_MANY_NODES)
 

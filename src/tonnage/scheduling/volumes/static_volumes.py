@@ -1,17 +1,17 @@
-"""Volumes that exist and may be bound when a pod is placed, and which of them a pod's claims take on each node.
+"""Existing volumes that may be bound when a pod is placed, and which of them a pod's claims take on each node.
 
-A free volume is Available and has no `claimRef`; one with a `claimRef` is found by the claim it names alone. Volumes
-being deleted are neither. The rules are upstream's (findMatchingVolumes, FindMatchingVolume), of one node:
+A free volume is Available and has no `claimRef`; a volume with a `claimRef` is only for the claim it names. Terminating
+volumes do not count. The rules are upstream's (findMatchingVolumes, FindMatchingVolume), for one node:
 
-1. The claims come smallest first. Each takes a volume of its class, or none, and what one took the next cannot have. A
-   claim that is mounted twice comes twice.
-2. A volume kept for this claim is it, if it is large enough and has the volume mode and attributes class. If the node
-   cannot reach it, the claim takes none here, free ones neither.
-3. Otherwise it takes the smallest free volume that suits and that the node can reach; equal sizes go by name, so that a
-   decision can be repeated (upstream leaves that to chance).
+1. Claims come smallest first. Each takes one volume of its class or none; a taken volume is gone for later claims.
+   A claim mounted twice comes twice.
+2. A volume pre-bound to the claim is taken if it is large enough and has the volume mode and attributes class. If
+   the node cannot reach it, the claim takes no volume here, not even a free one.
+3. Otherwise the claim takes the smallest suitable free volume that the node can reach; equal sizes go by name, so
+   that a decision can be repeated (upstream leaves that to chance).
 
-All of it is asked of every row at once. Of a reach only its smallest volumes can matter, one more than there are claims
-of its class before this one.
+All rows are computed at once. Of a reach, only its smallest volumes can matter, one more than there are earlier claims
+of the class.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from tonnage.scheduling.cluster.columns import Ids, Interner, Mask, Rows, row_co
 from tonnage.scheduling.volumes.volume_reach import EVERYWHERE, Reaches, RowNumbers, affinity_of
 
 SizeKey = tuple[int, Quantity, str]
-"""Rounded bytes, exact size, name: orders by exact size, but hardly ever has to compare quantities."""
+"""Rounded bytes, exact size, name: sorts by exact size, but rarely compares quantities."""
 _FEW: Final = 16
-"""So few changes are worked in one by one; with more, everything is sorted anew."""
+"""Up to this many changes are inserted one by one; for more, everything is sorted again."""
 
 
 class Trait(NamedTuple):
-    """What volumes have in common, as far as claims ask."""
+    """The properties of volumes that claims ask for."""
 
     access_modes: frozenset[str]
     volume_mode: str
@@ -57,19 +57,19 @@ def trait_of(volume: PersistentVolume) -> Trait:
 
 
 def has_mode_and_class(trait: Trait, claim: PersistentVolumeClaim) -> bool:
-    """What a volume must have even if it is kept for this very claim."""
+    """What even a volume pre-bound to the claim must have."""
     wanted = claim.spec
     return (trait.volume_mode, trait.attributes_class) == (wanted.volume_mode, wanted.volume_attributes_class_name)
 
 
 def size_key(volume: PersistentVolume) -> SizeKey:
-    """Orders volumes by size and name."""
+    """A sort key: size, then name."""
     size = volume.size
     return size.value(), size, volume.name
 
 
 class FreeVolumes:
-    """Free volumes of one class; `len` of those there are."""
+    """The free volumes of one class; `len` counts them."""
 
     def __init__(self, reaches: Reaches, traits: Interner[Trait]) -> None:
         self._all_reaches = reaches
@@ -79,7 +79,7 @@ class FreeVolumes:
         self._keys: list[SizeKey] = []
         self._key_of: dict[str, SizeKey] = {}
         self.volumes: list[PersistentVolume] = []
-        """By position; as of the last `settle`, as the columns are."""
+        """Volumes by position; like the columns, as of the last `settle`."""
         self.reaches: Ids = np.zeros(0, dtype=np.int32)
         self._traits: Ids = np.zeros(0, dtype=np.int32)
 
@@ -87,21 +87,21 @@ class FreeVolumes:
         return len(self._now)
 
     def put(self, volume: PersistentVolume) -> None:
-        """A volume is free, or changed."""
+        """Add a free volume, or replace a changed one."""
         self._now[volume.name] = volume
         self._stale.add(volume.name)
 
     def remove(self, name: str) -> None:
-        """A volume is free no more."""
+        """Remove a volume that is no longer free."""
         if self._now.pop(name, None) is None:
             return
         if name in self._key_of:
             self._stale.add(name)
-        else:  # came and went before anybody asked
+        else:  # it came and went since the last `settle`
             self._stale.discard(name)
 
     def settle(self) -> None:
-        """Work the changes in."""
+        """Update the columns with all changes."""
         if len(self._stale) > _FEW:
             self._sort_anew()
         else:
@@ -112,7 +112,7 @@ class FreeVolumes:
         self._stale.clear()
 
     def eligible(self, claim: PersistentVolumeClaim) -> Ids:
-        """The positions of the volumes that suit a claim wherever they are, in order. They have to be settled."""
+        """The positions of the volumes that suit a claim anywhere, in order. Call `settle` first."""
         size = claim.requested_size
         start = bisect_left(self._keys, (size.value(), size, ""))
         suits = np.array([trait.suits(claim) for trait in self._all_traits.things], dtype=np.bool_)
@@ -131,7 +131,7 @@ class FreeVolumes:
         self.volumes = [self._now[name] for _, _, name in self._keys]
         self.reaches = np.array(list(map(self._all_reaches.hold, self.volumes)), dtype=np.int32)
         self._traits = np.array([self._all_traits.id_of(trait_of(each)) for each in self.volumes], dtype=np.int32)
-        for number in before:  # last, so that a reach that stays keeps its number and its rows
+        for number in before:  # last, so that a reach in use keeps its number and its rows
             self._all_reaches.release(number)
 
     def _take_out(self, name: str) -> None:
@@ -154,7 +154,7 @@ class FreeVolumes:
 
 
 def _selects(selector: LabelSelector, volume: PersistentVolume) -> bool:
-    """Whether a claim's selector picks a volume. One that makes no sense, which no API server lets in, picks none."""
+    """True if a claim's selector matches a volume. An invalid selector, which no API server admits, matches none."""
     try:
         return selector.matches(volume.metadata.labels)
     except InvalidSelector:
@@ -163,11 +163,11 @@ def _selects(selector: LabelSelector, volume: PersistentVolume) -> bool:
 
 _AVAILABLE: Final = "Available"
 _NONE: Final = np.iinfo(np.int32).max
-"""No volume, while the smallest is looked for."""
+"""The position of no volume; larger than every real one."""
 
 
 class StaticBinding(NamedTuple):
-    """A claim that takes a volume which exists and is free."""
+    """A claim that takes an existing free volume."""
 
     claim: PersistentVolumeClaim
     volume: PersistentVolume
@@ -175,17 +175,17 @@ class StaticBinding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Which volumes some claims take on some rows. It stays true to what was asked, whatever changes afterwards."""
+    """Which volumes some claims take on some rows. Later changes do not affect it."""
 
     claims: tuple[PersistentVolumeClaim, ...]
-    """In the order they were matched: smallest first, those of one size as they were given."""
+    """In matching order: smallest first; equal sizes keep their order."""
     chosen: Ids
     """[claims, rows]: the number of the volume that a claim takes on a row, -1 for none."""
     stocks: tuple[Sequence[PersistentVolume], ...]
-    """Where the volumes stand; their numbers run through one after the other."""
+    """The volumes; numbers count through all stocks."""
 
     def volume(self, number: int) -> PersistentVolume:
-        """The volume of a number in `chosen`; IndexError for any other, -1 among them."""
+        """The volume with a number of `chosen`; IndexError for every other number, also -1."""
         left = number
         for stock in self.stocks:
             if 0 <= left < len(stock):
@@ -194,7 +194,7 @@ class Match:
         raise IndexError(f"no volume of this match has the number {number}; there are {sum(map(len, self.stocks))}")
 
     def bindings(self, place: int) -> Iterator[StaticBinding]:
-        """The claims that take a volume on the row at a place."""
+        """The claims that take a volume on the row at `place`."""
         for claim, chosen in zip(self.claims, self.chosen, strict=True):
             number = int(chosen[place])
             if number >= 0:
@@ -202,7 +202,7 @@ class Match:
 
 
 class StaticVolumes:
-    """The candidates of a cluster. A view: `cluster.index(StaticVolumes)`."""
+    """The existing volumes that claims may take. Get it with `cluster.index(StaticVolumes)`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -211,32 +211,32 @@ class StaticVolumes:
         self._free: dict[str, FreeVolumes] = {}
         self._kept: Shelf[Key, str, PersistentVolume] = Shelf()
         self.tick = 0
-        """Moves whenever an answer may change for another reason than the nodes."""
+        """Increases when an answer may change for another reason than nodes."""
         for volume in cluster.storage.volumes:
             self._learn(volume)
         cluster.storage.on_change(PersistentVolume, self._changed)
 
     def may_match(self, claims: Sequence[PersistentVolumeClaim]) -> bool:
-        """Whether there is any candidate for any of these claims; a few look-ups. If not, `match` need not be asked."""
+        """True if any claim has a candidate; a few look-ups. If False, `match` finds nothing."""
         if not self._free and not self._kept:
             return False
         return any(self._free.get(claim.class_name) or self._kept_for(claim) for claim in claims)
 
     def match(self, claims: Sequence[PersistentVolumeClaim], rows: Rows) -> Match:
-        """What these claims, delayed and without a selected node, take on each of these rows, by the rules above."""
+        """The volumes that these claims, delayed and without a selected node, take on each row, by the rules above."""
         ordered = sorted(claims, key=lambda claim: claim.requested_size) if len(claims) > 1 else claims
         chosen: Ids = np.full((len(ordered), row_count(rows)), -1, dtype=np.int32)
         stocks: dict[tuple[str, str], Sequence[PersistentVolume]] = {}
 
         def first_of(kind: str, name: str, stock: Sequence[PersistentVolume]) -> int:
-            """The number of a stock's first volume; numbers run through the stocks one after the other."""
+            """The number of a stock's first volume."""
             stocks.setdefault((kind, name), stock)
             before = takewhile(lambda each: each != (kind, name), stocks)
             return sum(len(stocks[each]) for each in before)
 
         for place, claim in enumerate(ordered):
             taken, takes = chosen[:place], chosen[place]
-            is_open: Mask | bool = True  # whether it may look at free volumes
+            is_open: Mask | bool = True  # whether it may take free volumes
             if kept := self._kept_for(claim):
                 is_open = self._take_kept(kept, first_of("claim", claim.key, kept), taken, takes, rows)
             name = claim.class_name
@@ -249,11 +249,10 @@ class StaticVolumes:
         return Match(tuple(ordered), chosen, tuple(stocks.values()))
 
     def _take_kept(self, kept: Sequence[PersistentVolume], first: int, taken: Ids, takes: Ids, rows: Rows) -> Mask:
-        """Write down where a claim takes a volume kept for it, one that can be reached; tells on which rows it may look
-        at free ones instead."""
+        """Record where a claim takes a reachable volume pre-bound to it. Returns rows where it may take free ones."""
         is_open = np.ones(len(takes), dtype=np.bool_)
         for number, volume in enumerate(kept, start=first):
-            is_left = ~(taken == number).any(axis=0)  # gone only where the same claim, mounted twice, has it already
+            is_left = ~(taken == number).any(axis=0)  # taken only where the same claim, mounted twice, has it
             is_open &= ~is_left
             affinity = affinity_of(volume)
             is_reached = is_left if affinity is None else is_left & matching(self._cluster, affinity, rows)
@@ -263,22 +262,22 @@ class StaticVolumes:
     def _smallest_free(
         self, free: FreeVolumes, claim: PersistentVolumeClaim, first: int, taken: Ids, rows: Rows
     ) -> Ids:
-        """By row the position of the smallest free volume that suits a claim and was not taken, _NONE for none.
+        """By row, the position of the smallest suitable free volume that is not taken; _NONE if there is none.
 
-        Of each reach one volume is offered at a time, the smallest first. As many rounds do as volumes may be taken
-        on a row, and one more: whoever is left in a reach after that has a smaller one before it that is free.
+        Every reach offers one volume at a time, smallest first. It takes one round more than volumes may be taken on a
+        row: after that, every remaining volume of a reach comes after a smaller free one.
         """
         places, reaches = self._reaches.pairs(rows)
         found: Ids = np.full(row_count(rows), _NONE, dtype=np.int32)
         left = free.eligible(claim)
-        if len(places) < len(left):  # few rows: most local volumes are somewhere else
+        if len(places) < len(left):  # few rows: most local volumes are elsewhere
             is_near = np.zeros(len(self._reaches), dtype=np.bool_)
             is_near[reaches] = is_near[EVERYWHERE] = True
             left = left[is_near[free.reaches[left]]]
         for rounds_to_go in range(len(taken), -1, -1):
             reach_of = free.reaches[left]
             smallest: Ids = np.full(len(self._reaches), _NONE, dtype=np.int32)
-            smallest[reach_of[::-1]] = left[::-1]  # backwards: of several the last one written stays
+            smallest[reach_of[::-1]] = left[::-1]  # backwards: the first of several is written last
             np.minimum.at(found, places, _not_taken(smallest[reaches], first, taken, places))
             if smallest[EVERYWHERE] != _NONE:
                 everywhere = np.full(len(found), smallest[EVERYWHERE], dtype=np.int32)
@@ -290,11 +289,11 @@ class StaticVolumes:
     # -- keeping the candidates ---------------------------------------------------------------------------------------
 
     def is_kept_for(self, claim: PersistentVolumeClaim) -> bool:
-        """Whether a volume names this claim, suitable or not."""
+        """True if a volume names this claim, suitable or not."""
         return claim.key in self._kept
 
     def _kept_for(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
-        """The volumes that name this very claim and would do, smallest first; nearly always none."""
+        """The suitable volumes that name this claim, smallest first; nearly always none."""
         return sorted((each for each in self._kept[claim.key] if _is_kept_for(each, claim)), key=size_key)
 
     def _changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
@@ -326,7 +325,7 @@ class StaticVolumes:
 
 
 def _is_kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether a volume whose `claimRef` has a claim's key is meant for this life of it, and would do."""
+    """True if a volume whose `claimRef` has the claim's key is meant for this very claim (uid) and suits it."""
     owner = volume.spec.claim_ref
     return (
         owner is not None
@@ -338,7 +337,7 @@ def _is_kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool
 
 
 def _not_taken(offered: Ids, first: int, taken: Ids, places: RowNumbers | None = None) -> Ids:
-    """What is offered to each place, with _NONE for what earlier claims have taken there. Changes `offered`."""
+    """Replace volumes that earlier claims took by _NONE. Changes and returns `offered`."""
     for earlier in taken:
         offered[offered == (earlier if places is None else earlier[places]) - first] = _NONE
     return offered

@@ -2,15 +2,15 @@
 
 A pod's `Demand` is judged in upstream's order (FindPodVolumes), each step over all rows:
 
-    shared claims     the pods that have them in use are there       else  a pod that shares a claim is elsewhere
-    bound claims      the volume can be reached from the node        else  didn't match PersistentVolume's node affinity
-    pinned claims     the node is the one that was selected          else  didn't find available persistent volumes
-    loose claims      the smallest free volume that fits, smallest claim first; what finds none is to be made:
-      a class that makes volumes, allowed to make them here          else  didn't find available persistent volumes
+    shared claims     the pods that use them are there               else  a pod that shares a claim is elsewhere
+    bound claims      the node can reach the volume                  else  didn't match PersistentVolume's node affinity
+    pinned claims     the node is the selected one                   else  didn't find available persistent volumes
+    loose claims      the smallest free volume that fits, smallest claim first; the others need a new volume:
+      a class that creates volumes, and may do so here               else  didn't find available persistent volumes
       room in a capacity object                                      else  did not have enough free storage
 
-Room is judged jointly (KEP-5925): all claims of a class, or of a capacity group, must fit one object that is not
-reserved. Without the gate each claim is on its own, as in kube-scheduler 1.36.
+Room is judged jointly (KEP-5925): all claims of a class or capacity group must fit one object that is not reserved.
+Without the gate each claim is judged alone, as in kube-scheduler 1.36.
 """
 
 from __future__ import annotations
@@ -56,37 +56,36 @@ SHARED_ELSEWHERE = "node(s) didn't have the pod(s) that share a ReadWriteOnce Pe
 REASONS = (NODE_CONFLICT, BIND_CONFLICT, NOT_ENOUGH_SPACE, VOLUME_GONE, SHARED_ELSEWHERE, SEARCH_ENDED)
 _NODE, _BIND, _SPACE, _GONE, _SHARED, _ENDED = (1 << place for place in range(len(REASONS)))
 NO_SPACE, NO_VOLUME, NO_ROOM = _SPACE, _BIND, _SPACE | _ENDED
-"""Bits: too little room; nothing to bind; no room, or none that a decision may search for."""
+"""Bits: too little room; nothing to bind; no room, or the search for it ran out of steps."""
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _MOST_BITS = 63
 
 
 class ProvisioningDemand(NamedTuple):
-    """Claims whose volumes are to be made on a node, with what that takes: the same wherever it is asked."""
+    """Claims whose volumes must be created on a node, and what that takes; the same for all such nodes."""
 
     claims: tuple[PersistentVolumeClaim, ...]
-    """In upstream's order: those already selected for the node, then by size."""
+    """In upstream's order: claims with this node selected, then by size."""
     places: tuple[int, ...]
-    """For each claim its place in `units`; -1 for one whose room nobody keeps count of."""
+    """By claim, its position in `units`; -1 if its capacity is not checked."""
     units: tuple[ClaimGroup, ...]
-    """What is looked for in one capacity object: all claims of a class or of a group of classes, or without the gate
-    each claim."""
+    """What must fit one capacity object: all claims of a class or capacity group; without the gate, each claim."""
     topologies: tuple[tuple[TopologySelectorTerm, ...], ...]
     is_hopeless: bool
-    """One of them is of a class that makes no volumes."""
+    """True if the class of a claim does not create volumes."""
     order: tuple[tuple[str, int, tuple[TopologySelectorTerm, ...]], ...] = ()
-    """Without the gate the first claim that fails is what is told: of each its class, its place and its topologies."""
+    """Without the gate: class, position and topologies of each claim. The first claim that fails gives the reason."""
 
     @property
     def rebuilt(self) -> set[Key]:
-        """Those whose volumes are made anew: they are bound."""
+        """The bound claims, whose volumes are rebuilt."""
         return {claim.key for claim in self.claims if claim.is_bound}
 
 
 def capacity_policy(
     cluster: Cluster, args: StorageCapacityArgs, holds: CapacityHolds | None, *, is_joint: bool
 ) -> CapacityPolicy:
-    """How a profile reads capacity objects; without the gate (`is_joint`) as kube-scheduler 1.36 does."""
+    """How a profile reads capacity objects; without the gate (`is_joint`), like kube-scheduler 1.36."""
     if not is_joint:
         return CapacityPolicy(room_without_gate, lambda each: scored_capacity(each, with_pools=False))
     if holds is not None:
@@ -104,7 +103,7 @@ def capacity_policy(
 
 
 class VolumeFit:
-    """Judges one cluster by one profile's rules."""
+    """Judges the nodes of one cluster by one profile's rules."""
 
     def __init__(
         self, cluster: Cluster, policy: CapacityPolicy, holds: CapacityHolds | None = None, *, is_joint: bool
@@ -112,15 +111,15 @@ class VolumeFit:
         self.cluster = cluster
         self.policy = policy
         self.holds = holds
-        """What the profile keeps capacity back by; None: nothing."""
+        """The profile's holds on capacity; None if it makes none."""
         self.is_joint = is_joint
         self.index = cluster.index(CapacityIndex)
         self.static = cluster.index(StaticVolumes)
         self._undecided_rows: set[int] = set()
-        """Rows that were refused because a decision had searched as much as it may."""
+        """Rows refused because a decision ran out of search steps."""
 
     def begin(self) -> None:
-        """Another decision: it may search anew, and what the last one left undecided is asked again."""
+        """Start a decision with new search steps; rows that the last one left undecided are judged again."""
         self.index.search.renew()
         if self._undecided_rows:
             self.cluster.note_rows(np.array(sorted(self._undecided_rows), dtype=np.intp))
@@ -129,7 +128,7 @@ class VolumeFit:
     # -- what is to be made -------------------------------------------------------------------------------------------
 
     def provisioning_demand(self, claims: Sequence[PersistentVolumeClaim]) -> ProvisioningDemand:
-        """What it takes to make volumes for these claims."""
+        """What it takes to create volumes for these claims."""
         storage, groups = self.cluster.storage, self.index.groups
         topologies: dict[tuple[TopologySelectorTerm, ...], None] = {}
         units: dict[Hashable, tuple[list[str], list[int]]] = {}
@@ -161,19 +160,18 @@ class VolumeFit:
         )
 
     def all_provisioned(self, demand: Demand) -> ProvisioningDemand:
-        """What is to be made where no free volume is taken and every volume that can be rebuilt is."""
+        """What must be created if no free volume is taken and every possible rebuild happens."""
         return self._all_of(demand, demand.loose, [each.claim for each in demand.rebuilds])
 
     def has_free_volumes(self, demand: Demand) -> bool:
         return bool(demand.loose) and self.static.may_match(demand.loose)
 
     def may_differ(self, provisioning: ProvisioningDemand) -> bool:
-        """Whether these volumes may fit one node more surely than another; without the gate nobody asks."""
+        """True if some nodes may fit these volumes more surely than others; False without the gate."""
         return self.is_joint and any(map(self.has_grades, provisioning.units))
 
     def has_grades(self, unit: ClaimGroup) -> bool:
-        """Not a claim alone, which goes wherever it fits, nor what is made of single pools: they fit, or they do
-        not."""
+        """False for a single claim and for objects with one pool: such claims fit or they do not."""
         reading = self.index.of(unit.class_name).reading(self.policy)
         has_choices = reading.pools.shape[1] > 1
         return has_choices and (len(unit.sizes) > 1 or any(reading.held.values()))
@@ -181,7 +179,7 @@ class VolumeFit:
     # -- judging rows -------------------------------------------------------------------------------------------------
 
     def refusals_of_provisioning(self, provisioning: ProvisioningDemand, rows: Rows) -> Bits:
-        """What stands against making these volumes on each row."""
+        """By row, why these volumes cannot be created there, as bits of `REASONS`."""
         cluster = self.cluster
         if provisioning.is_hopeless and self.is_joint:
             return np.full(row_count(rows), _BIND, dtype=np.int64)
@@ -202,7 +200,7 @@ class VolumeFit:
     def _tell_undecided(
         self, unit: ClaimGroup, own: Sequence[Key], rows: Rows, places: npt.NDArray[np.intp], bits: Bits
     ) -> None:
-        """Of the rows that do not hold a group, tell those apart of which that is not known."""
+        """Mark refused rows as undecided if the search ran out of steps there."""
         objects, search, known = self.index.of(unit.class_name), self.index.search, {}
         for place, row in zip(places.tolist(), row_numbers(rows)[places].tolist(), strict=True):
             numbers = tuple(objects.numbers_at(row))
@@ -215,7 +213,7 @@ class VolumeFit:
                 self._undecided_rows.add(row)
 
     def refusal_at(self, provisioning: ProvisioningDemand, row: int) -> int:
-        """The same for one row, in plain numbers: the row that took the pod before is asked about most."""
+        """`refusals_of_provisioning` for one row, without arrays: the pod's last row is asked about most."""
         if provisioning.is_hopeless or provisioning.topologies or not self.is_joint:
             return int(self.refusals_of_provisioning(provisioning, slice(row, row + 1))[0])
         for unit in provisioning.units:
@@ -228,17 +226,17 @@ class VolumeFit:
         return 0
 
     def refusals(self, demand: Demand, rows: Rows) -> Bits:
-        """What stands against each row, as bits of `REASONS`."""
+        """By row, why the node is refused, as bits of `REASONS`."""
         bits = self._bound(demand, rows)
         if not demand.is_settled:
             bits |= self._unbound(demand, rows)
         for _, shared in demand.sharers:
-            # Where the others are not, nothing else matters.
+            # On rows without the pods that share a claim, nothing else matters.
             bits[~np.isin(row_numbers(rows), list(shared))] = _SHARED
         return bits
 
     def _bound(self, demand: Demand, rows: Rows) -> Bits:
-        """The first claim that stands in the way is what is told."""
+        """The first claim that fails gives the reason."""
         bits: Bits = np.zeros(row_count(rows), dtype=np.int64)
         for _, volume in demand.bound:
             if volume is None:
@@ -268,7 +266,7 @@ class VolumeFit:
     def provisioning_demands(
         self, demand: Demand, rows: Rows
     ) -> Iterator[tuple[ProvisioningDemand, npt.NDArray[np.intp], Match | None]]:
-        """What is to be made on which of these rows, after the free volumes that exist there are taken."""
+        """What must be created on which of these rows, after existing free volumes are taken."""
         match = self.static.match(demand.loose, rows) if self.has_free_volumes(demand) else None
         for rebuilds, places in _by_home(demand, rows):
             rebuilt = [each.claim for each in rebuilds]
@@ -281,7 +279,7 @@ class VolumeFit:
                 yield self._all_of(demand, left, rebuilt), places[pattern == each], match
 
     def made_at(self, demand: Demand, row: int) -> tuple[ProvisioningDemand, Match | None]:
-        """What is to be made on one row, and what is taken there."""
+        """What must be created on one row, and which volumes are taken there."""
         provisioning, _, match = next(self.provisioning_demands(demand, slice(row, row + 1)))
         return provisioning, match
 
@@ -291,7 +289,7 @@ class VolumeFit:
         return self.provisioning_demand((*demand.pinned, *by_size((*loose, *rebuilt))))
 
     def _one_by_one(self, provisioning: ProvisioningDemand, rows: Rows) -> Bits:
-        """Each claim on its own, in order; the first that fails on a row is what is told. As kube-scheduler 1.36."""
+        """Each claim alone, in order; the first that fails on a row gives the reason. Like kube-scheduler 1.36."""
         storage = self.cluster.storage
         bits: Bits = np.zeros(row_count(rows), dtype=np.int64)
         for claim in provisioning.claims:
@@ -316,7 +314,7 @@ class VolumeFit:
         return VolumePlan(static, self.provisions(provisioning, row))
 
     def provisions(self, provisioning: ProvisioningDemand, row: int) -> tuple[Provision, ...]:
-        """What each volume to be made on a node would be made of."""
+        """The capacity object that each new volume would be created from."""
         chosen: list[CSIStorageCapacity | None] = []
         for place, unit in enumerate(provisioning.units):
             objects, own = self.index.of(unit.class_name), self.own_claims(provisioning, place)
@@ -329,7 +327,7 @@ class VolumeFit:
         return tuple(found)
 
     def own_claims(self, provisioning: ProvisioningDemand, unit: int) -> tuple[Key, ...]:
-        """Claims whose own holds are not in their way, because a node was selected for one of them."""
+        """Claims whose own holds are ignored, because a node was selected for one of them."""
         if self.holds is None or not any(claim.selected_node for claim in provisioning.claims):
             return ()
         of_unit = [claim for claim, at in zip(provisioning.claims, provisioning.places, strict=True) if at == unit]
@@ -337,7 +335,7 @@ class VolumeFit:
 
 
 def _by_home(demand: Demand, rows: Rows) -> Iterator[tuple[Sequence[Rebuild], npt.NDArray[np.intp]]]:
-    """What is rebuilt on which places of these rows: on its home a volume stays where it is."""
+    """Which volumes are rebuilt on which of these rows: on its home, a volume stays."""
     if not demand.rebuilds:
         yield (), np.arange(row_count(rows))
         return
@@ -352,8 +350,8 @@ def _by_home(demand: Demand, rows: Rows) -> Iterator[tuple[Sequence[Rebuild], np
 
 
 def _found_on(match: Match, places: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
-    """By place, the claims that find a volume there, a bit each: rows alike in that have the same left to be made."""
-    bits = np.int64 if len(match.claims) < _MOST_BITS else object  # plain integers have no end, and are slower
+    """By row, the claims that find a volume, as bits: rows with equal bits need the same new volumes."""
+    bits = np.int64 if len(match.claims) < _MOST_BITS else object  # plain integers have no limit, but are slower
     pattern = np.zeros(len(places), dtype=bits)
     for place, chosen in enumerate(match.chosen):
         pattern |= (chosen[places] >= 0).astype(bits) << place

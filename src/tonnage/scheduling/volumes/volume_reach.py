@@ -1,11 +1,10 @@
-"""Which nodes a volume can be reached from: for one volume, and for many volumes and all nodes at once.
+"""Which nodes can reach a volume: for one volume, and for many volumes and all nodes at once.
 
-Volumes with equal node affinity share a *reach*, a small number. What reaches cover is kept as (row, reach) pairs,
-brought up to date when they are asked for; `EVERYWHERE` has no pairs. Affinity is judged by labels alone: `matchFields`
-is passed over, as upstream does (CheckNodeAffinity).
+Volumes with equal node affinity share a *reach*, a small number. Covered rows are kept as (row, reach) pairs, updated
+on demand; `EVERYWHERE` has no pairs. Only labels count: `matchFields` is ignored, like upstream (CheckNodeAffinity).
 
-A volume of an in-tree plugin that is bound is read in its CSI driver's topology key on nodes whose CSINode says that
-the plugin was taken over (tryTranslatePVToCSI). Free volumes are not translated, as upstream has it.
+A bound in-tree volume uses its CSI driver's topology key on nodes whose CSINode lists the plugin as migrated
+(tryTranslatePVToCSI). Free volumes are not translated, like upstream.
 """
 
 from __future__ import annotations
@@ -31,28 +30,28 @@ EVERYWHERE: Final = 0
 
 
 def affinity_of(volume: PersistentVolume) -> NodeSelector | None:
-    """What a volume asks of its nodes' labels, None for nothing. Names of nodes are passed over: see above."""
+    """The label requirements of a volume on its nodes; None: none. `matchFields` is ignored, see above."""
     affinity = volume.spec.node_affinity.required
     if affinity is None or not any(term.match_fields for term in affinity.node_selector_terms):
         return affinity
     terms = affinity.node_selector_terms
     if any(term.match_fields and not term.match_expressions for term in terms):
-        return None  # a term with nothing left to ask holds everywhere, and any term will do
+        return None  # a term without requirements matches every node, and one matching term is enough
     return NodeSelector(
         node_selector_terms=tuple(NodeSelectorTerm(match_expressions=term.match_expressions) for term in terms)
     )
 
 
 class Reaches:
-    """The reaches of volumes, by number. Who writes a number down holds it until it is erased."""
+    """The reaches of volumes, by number. A number is valid while it is held."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._affinities: Interner[NodeSelector | None] = Interner()
         self._affinities.id_of(None)  # EVERYWHERE, for good
-        self._fresh: set[int] = set()  # held, and not yet in the pairs
-        self._by_label: dict[tuple[str, str], set[int]] = {}  # who wants this label of a node, in one of its terms
-        self._loose: set[int] = set()  # has a term that wants no certain label
+        self._fresh: set[int] = set()  # held, but not in the pairs yet
+        self._by_label: dict[tuple[str, str], set[int]] = {}  # reaches with a term that requires this label
+        self._loose: set[int] = set()  # reaches with a term that requires no particular label
         self._rows: RowNumbers = np.zeros(0, dtype=np.intp)
         self._reaches: Ids = np.zeros(0, dtype=np.int32)
         self._seen = cluster.node_changes.tick
@@ -62,7 +61,7 @@ class Reaches:
         return len(self._affinities)
 
     def hold(self, volume: PersistentVolume) -> int:
-        """The number of a volume's reach, kept for it until it is released as often as it was held."""
+        """The number of a volume's reach, valid until it is released as often as it was held."""
         affinity = affinity_of(volume)
         is_new = self._affinities.find(affinity) is None
         number = self._affinities.hold(affinity)
@@ -89,7 +88,7 @@ class Reaches:
                     del self._by_label[wanted]
 
     def pairs(self, rows: Rows) -> tuple[RowNumbers, Ids]:
-        """Who covers which of these rows: places in `rows`, and beside each a reach. Not those of EVERYWHERE."""
+        """The covering reaches: positions in `rows`, and for each a reach. EVERYWHERE is left out."""
         self._refresh()
         if isinstance(rows, slice):
             if row_count(rows) == self._cluster.size:
@@ -110,14 +109,14 @@ class Reaches:
         if not self._fresh and not row_count(changed):
             return
         self._seen = changes.tick
-        # Rows against their few reaches, or reaches against all rows at once: whichever are fewer.
+        # Match rows against their few reaches, or reaches against all rows: whichever are fewer.
         if row_count(changed) < self._affinities.held:
             changed_rows = row_numbers(changed)
         else:
             changed_rows = np.zeros(0, dtype=np.intp)
             self._fresh.update(self._held())
         rows, reaches = self._kept(changed_rows)
-        # A fresh reach and a changed row may both tell of the same pair; twice in the list it means the same.
+        # A new reach and a changed row may both add the same pair; a duplicate does no harm.
         for number in self._fresh:
             covered = self._covered(number)
             rows.append(covered)
@@ -130,7 +129,7 @@ class Reaches:
         self._fresh.clear()
 
     def _kept(self, changed_rows: RowNumbers) -> tuple[list[RowNumbers], list[Ids]]:
-        """The pairs that are still true: neither of a fresh reach, nor of a changed row."""
+        """The pairs that are still valid: their reach is not new and their row has not changed."""
         is_fresh = np.zeros(len(self), dtype=np.bool_)
         is_fresh[list(self._fresh)] = True
         is_changed = np.zeros(self._cluster.size, dtype=np.bool_)
@@ -162,7 +161,7 @@ class Reaches:
 
 
 def _wanted_labels(affinity: NodeSelector) -> Iterator[tuple[str, str] | None]:
-    """For each term the labels of which a node must have one; None for a term that does not say."""
+    """For each term, labels of which a node must have one; None for a term without such labels."""
     for term in affinity.node_selector_terms:
         one_of = next((each for each in term.match_expressions if each.operator == "In"), None)
         if one_of is None:
@@ -172,7 +171,7 @@ def _wanted_labels(affinity: NodeSelector) -> Iterator[tuple[str, str] | None]:
 
 
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
-"""Annotation of a CSINode: the in-tree plugins, with commas between them, that CSI drivers have taken over there."""
+"""Annotation of a CSINode: in-tree plugins that CSI drivers replace there, separated by commas."""
 _TOPOLOGY: Final = {
     AWS_EBS: ("kubernetes.io/aws-ebs", "topology.ebs.csi.aws.com/zone"),
     GCE_PD: ("kubernetes.io/gce-pd", "topology.gke.io/zone"),
@@ -181,7 +180,7 @@ _TOPOLOGY: Final = {
 
 
 def reachable(cluster: Cluster, volume: PersistentVolume, rows: Rows) -> Mask:
-    """From which of these rows can a volume be reached? One without node affinity from all of them."""
+    """A mask over `rows`: True where the node can reach the volume. Without node affinity all can."""
     required = affinity_of(volume)
     found = matching(cluster, required, rows) if required is not None else np.ones(row_count(rows), dtype=np.bool_)
     old = _TOPOLOGY.get(taken_over_by(volume.spec))
@@ -196,7 +195,7 @@ def reachable(cluster: Cluster, volume: PersistentVolume, rows: Rows) -> Mask:
 
 
 def reaches(cluster: Cluster, volume: PersistentVolume, row: int) -> bool:
-    """The same about one row, by the rules for one node: bindings ask this of the node that was chosen."""
+    """`reachable` for one row, without arrays; binding asks it about the chosen node."""
     node = cluster.nodes[row]
     if node is None or _TOPOLOGY.get(taken_over_by(volume.spec)) is not None:
         return bool(reachable(cluster, volume, slice(row, row + 1))[0])
@@ -210,7 +209,7 @@ def _says(cluster: Cluster, row: int, plugin: str) -> bool:
 
 
 def _translated(volume: PersistentVolume, key: str) -> NodeSelector | None:
-    """The volume's node affinity in the driver's words."""
+    """The volume's node affinity with the driver's topology key."""
     required = affinity_of(volume)
     terms = required.node_selector_terms if required is not None else ()
     zone, region = _labels_used(terms, volume)
@@ -229,7 +228,7 @@ def _translated(volume: PersistentVolume, key: str) -> NodeSelector | None:
 
 
 def _labels_used(terms: tuple[NodeSelectorTerm, ...], volume: PersistentVolume) -> tuple[str, str]:
-    """Whether the volume speaks of zones by the labels of today or of old; its affinity goes before its labels."""
+    """The zone and region labels that the volume uses, current or old; its affinity decides before its labels."""
     keys = {each.key for term in terms for each in term.match_expressions}
     for spoken in (keys, volume.metadata.labels.keys()):
         if ZONE in spoken:

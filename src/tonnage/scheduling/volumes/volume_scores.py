@@ -1,10 +1,9 @@
-"""VolumeBinding's score: how full a node's storage would be with the pod's volumes in it (KEP-4049).
+"""The score of VolumeBinding: how full a node's storage would be with the pod's volumes (KEP-4049).
 
-For each class, utilisation = 100 * requested // capacity, 100 when more is requested than there is; the score lies on
-the shape's lines at that point. A node's score is the mean over classes, halves rounded away from zero
-(buildScorerFunction). A node where the pod takes volumes that exist is scored by those, else by the capacity objects
-its new volumes would be made of, less what is promised of them. A node in use that has all volumes of a pod, which
-would be rebuilt on any other, has the highest score.
+For each class, utilisation = 100 * requested // capacity, or 100 if the request exceeds the capacity; the shape maps it
+to a score. A node's score is the mean over classes, halves rounded away from zero (buildScorerFunction). A node where
+the pod takes existing volumes is scored by these, otherwise by the capacity objects for its new volumes, less promises.
+A usable node that has all volumes of a pod, which other nodes would rebuild, gets the highest score.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ _MOST_TIMES_FULL = MOST_BYTES // _FULL
 
 
 def class_scores(shape: Shape, requested: Ints | int, capacity: Ints) -> Ints:
-    """The score of one class on each row; `requested` and `capacity` in bytes may be plain integers of any size."""
+    """The score of one class by row; `requested` and `capacity` in bytes may be plain integers of any size."""
     is_over = (capacity == 0) | (requested > capacity)
-    # Go's division truncates toward zero; a negative capacity is always over, so that only positive ones are divided.
+    # Go's division truncates toward zero; a negative capacity is always over, so only positive ones are divided.
     if np.result_type(requested, capacity).kind == "i" and np.max(requested, initial=0) <= _MOST_TIMES_FULL:
         with np.errstate(divide="ignore"):
             percent = requested * _FULL // capacity
@@ -43,7 +42,7 @@ def class_scores(shape: Shape, requested: Ints | int, capacity: Ints) -> Ints:
 
 
 def added(first: Ints, second: Ints | int) -> Ints:
-    """Bytes by row, added up exactly: as plain integers where 64 bits may not hold them."""
+    """The sum of bytes by row, exact: plain integers where 64 bits may not be enough."""
     largest = int(np.abs(first).max(initial=0)) + int(np.abs(second).max(initial=0))
     wide: Any = first if largest <= MOST_BYTES else first.astype(object)
     total: Ints = wide + second
@@ -57,7 +56,7 @@ def _table(shape: Shape) -> Ints:
 
 
 def class_score(shape: Shape, requested: int, capacity: int) -> int:
-    """The same for one row, in plain numbers."""
+    """`class_scores` for one row, without arrays."""
     is_over = capacity == 0 or requested > capacity
     return _table(shape).item(_FULL if is_over else requested * _FULL // capacity)
 
@@ -73,7 +72,7 @@ def mean(scores: Sequence[Ints], counted: Sequence[Ints]) -> Ints:
 
 
 def mean_of(scores: Sequence[int]) -> int:
-    """The same for one row."""
+    """`mean` for one row."""
     return (2 * sum(scores) + len(scores)) // (2 * len(scores)) if scores else 0
 
 
@@ -84,7 +83,7 @@ class VolumeScores:
         self._shape = shape
 
     def of_provisioning(self, fit: VolumeFit, provisioning: ProvisioningDemand, rows: Rows) -> Ints:
-        """Every row by the objects that these volumes would be made of there."""
+        """By row, the score by the objects that these volumes would be created from."""
         requested: dict[str, Ints] = {}
         capacity: dict[str, Ints] = {}
         for place, unit in enumerate(provisioning.units):
@@ -92,7 +91,7 @@ class VolumeScores:
             numbers = index.choices(fit.policy, unit.sizes, rows, own, is_scored=True)
             is_known = numbers != NOTHING
             asked = np.where(is_known, min(sum(unit.sizes), MOST_BYTES), 0)
-            # Several units of a class (each claim on its own): requests add up, the capacity is counted once.
+            # Several units of a class (each claim alone): requests add up, the capacity counts once.
             requested[unit.class_name] = added(asked, requested.get(unit.class_name, 0))
             before = capacity.get(unit.class_name)
             found = np.where(is_known, index.reading(fit.policy).scored_by_object(own)[numbers], _UNKNOWN)
@@ -103,7 +102,7 @@ class VolumeScores:
         return mean(scores, [(capacity[name] != _UNKNOWN).astype(np.int64) for name in requested])
 
     def at(self, fit: VolumeFit, provisioning: ProvisioningDemand, row: int) -> int:
-        """The same for one row, in plain numbers."""
+        """`of_provisioning` for one row, without arrays."""
         requested: dict[str, int] = {}
         capacity: dict[str, int] = {}
         for unit in provisioning.units:
@@ -114,7 +113,7 @@ class VolumeScores:
         return mean_of([class_score(self._shape, requested[name], capacity[name]) for name in requested])
 
     def of(self, fit: VolumeFit, demand: Demand, rows: Rows) -> Ints:
-        """Rows of a pod that may take volumes which exist, or whose claims are not all alike everywhere."""
+        """By row, the score of a pod that may take existing volumes, or whose needs differ between rows."""
         found: Ints = np.zeros(row_count(rows), dtype=np.int64)
         for provisioning, places, match in fit.provisioning_demands(demand, rows):
             if match is not None and (match.chosen[:, places] >= 0).any():
@@ -129,13 +128,13 @@ class VolumeScores:
         return found
 
     def _of_match(self, match: Match, places: Ints) -> Ints:
-        """Rows where the same claims take volumes that exist: what they ask for of what those hold, by class."""
+        """Rows where the same claims take existing volumes: requested bytes against the volumes' sizes, by class."""
         requested: dict[str, Ints] = {}
         capacity: dict[str, Ints] = {}
         for claim, chosen in zip(match.claims, match.chosen, strict=True):
             numbers = chosen[places]
             if (numbers < 0).any():
-                continue  # this claim finds none on these rows
+                continue  # the claim takes no volume on these rows
             name = claim.class_name
             asked = claim.requested.value() if claim.requested is not None else 0
             distinct, place = np.unique(numbers, return_inverse=True)
@@ -148,4 +147,4 @@ class VolumeScores:
 
 
 _UNKNOWN = -(1 << 62)
-"""Instead of a capacity: no object is there."""
+"""Stands for a capacity where no object exists."""

@@ -1,1 +1,1 @@
-"""Attach limits: how many volumes each driver may attach to a node, and which volumes are there."""
+"""Attach limits: how many volumes of a driver may be attached to a node, and which volumes are attached."""

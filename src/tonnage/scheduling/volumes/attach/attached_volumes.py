@@ -1,15 +1,13 @@
-"""Which volumes are on which node, and how many may be: counted as pods, claims, volumes and attachments come and go.
+"""Attached volumes and attach limits by node, kept up to date as pods, claims, volumes and attachments change.
 
-    mounted     by a pod on the row: through a claim, its own or a generic ephemeral one, or as an in-tree disk
-    attached    told of by a VolumeAttachment, whatever its status, also when the pod that wanted it is gone
-    used        by driver and row: how many different volumes are mounted or attached; what limits are compared with
+    mounted     a pod on the row uses the volume: through a claim, a generic ephemeral claim, or as an in-tree disk
+    attached    a VolumeAttachment names the volume, whatever its status, even when its pod is gone
+    used        by driver and row: the number of different volumes mounted or attached; compared with the limit
 
-Rows whose answer changes without a pod's coming or going are noted (`Cluster.note_rows`). A resident's ephemeral claim
-that was made for another pod is not counted; upstream ends every decision about that node in an error.
-
-No count in a CSINode, no entry for the driver and no CSINode all mean "no limit"; a count of 0 is a limit. The limits
-of a deleted CSINode are remembered until a CSINode of the node names the driver again or the node goes (upstream reads
-a missing CSINode as no limit). An entry that goes from a CSINode which stays takes its limit along.
+`Cluster.note_rows` hears of rows whose count changes without a pod. A missing count, driver or CSINode means "no
+limit"; 0 is a limit. The limits of a deleted CSINode are remembered until the node goes or a new CSINode names the
+driver (upstream: no limit); a driver that leaves an existing CSINode loses its limit. An ephemeral claim made for
+another pod is not counted (upstream fails every decision about that node).
 """
 
 from __future__ import annotations
@@ -31,13 +29,13 @@ from tonnage.scheduling.cluster.storage import either
 from tonnage.scheduling.volumes.attach.volume_ids import VolumeId, id_of_claim, id_of_inline
 
 NO_LIMIT: Final = 1 << 62
-"""In a column of limits: more than anybody can attach."""
+"""In a column of limits: larger than any count of volumes."""
 _Told = tuple[tuple[str, int | None, bool], ...]
-"""Drivers, their counts, and whether a CSINode names them now; if none does, the count is remembered."""
+"""Per driver: name, count, and whether a CSINode names it now; otherwise the count is a remembered one."""
 
 
 class AttachLimits:
-    """Columns by driver, written row by row."""
+    """Attach limits and installed drivers: one column per driver, one entry per row."""
 
     def __init__(self) -> None:
         self._capacity = 0
@@ -55,7 +53,7 @@ class AttachLimits:
         self._capacity = capacity
 
     def write(self, row: int, csi_node: CSINode | None) -> bool:
-        """Take over what a row's CSINode says; None for a row that has none. Tells whether anything changed."""
+        """Read a row's CSINode (None if the node has none). Returns True if anything changed."""
         before = self._told.get(row, ())
         after = self._remembered(row, csi_node, before)
         if csi_node is not None:
@@ -64,12 +62,12 @@ class AttachLimits:
         return self._replace(row, before, after, has_csi_node=csi_node is not None)
 
     def forget(self, row: int) -> bool:
-        """The row's node is another one, or none. Tells whether anything changed."""
+        """Forget a row's limits: its node was replaced or deleted. Returns True if anything changed."""
         self._uids.pop(row, None)
         return self._replace(row, self._told.get(row, ()), (), has_csi_node=False)
 
     def _remembered(self, row: int, csi_node: CSINode | None, before: _Told) -> _Told:
-        """The limits of drivers that the CSINode does not name, unless it did so until now and was only changed."""
+        """Limits of drivers that the CSINode does not name. A driver removed from a CSINode loses its limit."""
         named = {each.name for each in csi_node.spec.drivers} if csi_node is not None else set()
         is_same = csi_node is not None and self._uids.get(row) == csi_node.uid
         return tuple(
@@ -102,22 +100,22 @@ class AttachLimits:
         return True
 
     def is_limited(self, driver: str) -> bool:
-        """Some node has a limit for it."""
+        """True if any node limits the driver."""
         return self._limited.get(driver, 0) > 0
 
     def limited_drivers(self) -> list[str]:
-        """The drivers that some node has a limit for, by name."""
+        """The names of the drivers that any node limits, sorted."""
         return sorted(driver for driver, rows in self._limited.items() if rows)
 
     def limits(self, driver: str) -> Ints:
-        """By row, how many volumes of a driver may be attached; `NO_LIMIT` where nobody says."""
+        """By row, how many volumes of the driver may be attached; `NO_LIMIT` if the node sets no limit."""
         found = self._limits.get(driver)
         if found is None:
             found = self._limits[driver] = self._no_limits(self._capacity)
         return found
 
     def installed(self, driver: str) -> Mask:
-        """By row, whether the driver is on the node."""
+        """A mask over rows: True where the driver is installed."""
         found = self._installed.get(driver)
         return np.zeros(self._capacity, dtype=np.bool_) if found is None else found
 
@@ -131,7 +129,7 @@ class AttachLimits:
 
 @dataclass(slots=True)
 class _Mount:
-    """One claim of one resident, and the volume it is counted as."""
+    """A claim that a resident pod mounts, and the volume it is counted as."""
 
     pod: Pod
     row: int
@@ -141,14 +139,14 @@ class _Mount:
 
 @dataclass(slots=True)
 class _UsedClaim:
-    """A claim that residents mount; `volume_name` is what it was indexed under."""
+    """A claim that resident pods mount. `volume_name`: the volume it is indexed under."""
 
     mounts: dict[tuple[str, bool], _Mount] = field(default_factory=dict)  # by the pod's uid, and if it is ephemeral
     volume_name: str = ""
 
 
 class AttachedVolumes:
-    """An observer of a cluster and its storage. `Cluster.index(AttachedVolumes)` is the one of a cluster."""
+    """Counts the attached volumes of a cluster. Get it with `Cluster.index(AttachedVolumes)`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -176,34 +174,34 @@ class AttachedVolumes:
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def on(self, row: int, driver: str) -> tuple[int, int | None]:
-        """How many volumes of a driver a node has, and how many it may have; None for no limit."""
+        """The number of the driver's volumes on a node, and the node's limit (None: no limit)."""
         self.catch_up()
         limit = int(self.limits.limits(driver)[row])
         return int(self.used(driver)[row]), None if limit == NO_LIMIT else limit
 
     def used(self, driver: str) -> Ints:
-        """By row, how many different volumes of a driver are mounted or attached there."""
+        """By row, the number of different volumes of the driver that are mounted or attached."""
         found = self._used.get(driver)
         if found is None:
             found = self._used[driver] = np.zeros(self._capacity, dtype=np.int64)
         return found
 
     def rows_with(self, volume: VolumeId) -> Mapping[int, int]:
-        """The rows where a resident mounts a volume. One that is merely attached is as good as elsewhere."""
+        """The rows where a resident pod mounts the volume. Rows where it is only attached are left out."""
         return self._mounted.at(volume)
 
     def is_mounted(self, claim: Key) -> bool:
-        """A resident mounts this claim by name; one that was made for its pod is nobody else's affair."""
+        """True if a resident pod mounts the claim by name; generic ephemeral claims do not count."""
         used = self._claims.get(claim)
         return used is not None and not all(mount.is_ephemeral for mount in used.mounts.values())
 
     def users_of(self, claim: Key) -> list[tuple[Key, int]]:
-        """The residents that mount a claim by name, each with its row."""
+        """The resident pods that mount the claim by name, with their rows."""
         used = self._claims.get(claim)
         return [(each.pod.key, each.row) for each in used.mounts.values() if not each.is_ephemeral] if used else []
 
     def living_rows(self, claim: Key, *, without: str) -> set[int]:
-        """The rows of the residents that mount a claim by name and are not being deleted, but for the pod of a uid."""
+        """The rows of pods that mount the claim by name and are not terminating, except the pod with uid `without`."""
         used = self._claims.get(claim)
         if used is None:
             return set()
@@ -214,11 +212,11 @@ class AttachedVolumes:
         }
 
     def gone_nodes_with(self, volume_name: str) -> list[str]:
-        """The nodes that a volume is attached to by its VolumeAttachments, and that are not there any more."""
+        """Names of deleted nodes that VolumeAttachments still name for the volume, sorted."""
         return sorted(node for node in set(self._nodes_of[volume_name]) if node not in self._cluster.row_of)
 
     def catch_up(self) -> None:
-        """Read the CSINodes and attachments of nodes that came, went, or took another's row. Before any question."""
+        """Read CSINodes and attachments of nodes that came, went or changed rows. Must run before any question."""
         changes = self._cluster.node_changes
         if changes.tick == self._caught_up_at:
             return
@@ -269,7 +267,7 @@ class AttachedVolumes:
             self._attachments_changed(node)
 
     def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
-        """Classes are few and their provisioner is for good: when one comes or goes, all used claims are looked at."""
+        """Recount every used claim when a class comes or goes; this is rare, and a class's provisioner is immutable."""
         if old is None or new is None or old.provisioner != new.provisioner:
             self._look_again(tuple(self._claims))
 
@@ -278,14 +276,14 @@ class AttachedVolumes:
         row = self._cluster.row_of.get(either(old, new).name)
         if row is None:
             return
-        # A row that was just caught up has been told of the new state alone.
+        # `catch_up` may have read the new CSINode already, but never the old one.
         is_behind = old is not None and self.limits.write(row, old)
         if self.limits.write(row, new) or is_behind:
             self._note((row,))
 
     def _attachment_changed(self, old: VolumeAttachment | None, new: VolumeAttachment | None) -> None:
         if old is not None and new is not None and old.spec == new.spec:
-            return  # how far it has come is of no account
+            return  # only its status changed
         if old is not None:
             node, volume = old.spec.node_name, old.spec.source.persistent_volume_name
             self._attachments.take(node, old.metadata.name)
@@ -320,7 +318,7 @@ class AttachedVolumes:
             self._claims_of.take(used.volume_name, key)
 
     def _look_again(self, keys: Iterable[Key]) -> None:
-        """Count the mounts of these claims as what the claims stand for now."""
+        """Recount the mounts of these claims by the volumes they now stand for."""
         touched = []
         for key in keys:
             used, claim = self._claims[key], self._storage.claims.get(key)
@@ -345,7 +343,7 @@ class AttachedVolumes:
 
     def _index_attachment(self, each: VolumeAttachment) -> None:
         node, volume = each.spec.node_name, each.spec.source.persistent_volume_name
-        if each.spec.attacher and volume:  # neither is ever missing on a volume that is attached for a claim
+        if each.spec.attacher and volume:  # both are always set on an attachment for a claim
             self._attachments.put(node, each.metadata.name, each)
             self._nodes_of.put(volume, each.metadata.name, node)
 
@@ -355,8 +353,7 @@ class AttachedVolumes:
             self._note((row,))
 
     def _read_attachments(self, row: int) -> bool:
-        """Take over the CSI volumes that are attached to a row's node, in the attacher's name; True if anything
-        changed."""
+        """Read the CSI volumes attached to a row's node, under the attacher's name. True if anything changed."""
         found: set[VolumeId] = set()
         for each in self._attachments[self._cluster.name(row)]:
             volume = self._storage.volumes.get(each.spec.source.persistent_volume_name)

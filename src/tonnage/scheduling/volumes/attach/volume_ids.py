@@ -1,10 +1,10 @@
-"""When are two volumes one volume? What attach limits count.
+"""The identity of a volume, as attach limits count it: equal ids are one volume.
 
-    made       (driver, handle)                 whichever claim, pod or volume object names it
-    pending    (driver of the class, claim)     the claim stands for it; so does one that names an unknown volume
-    in-tree    as the CSI driver that took the plugin over knows it (csi-translation-lib)
+    existing   (driver, handle)                 whichever claim, pod or PersistentVolume names it
+    pending    (driver of the class, claim)     the claim has no volume yet, or names an unknown one
+    in-tree    the id that the plugin's CSI driver would use (csi-translation-lib)
 
-Azure files and vSphere disks are taken over but not counted, as upstream has it (isCSIMigrationOn).
+Azure files and vSphere disks have a CSI driver but are not counted, like upstream (isCSIMigrationOn).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _EBS_ID: Final = re.compile(r"vol-[^/]*")
 
 
 class VolumeId(NamedTuple):
-    """Equal for the same volume. One that is pending has no handle yet, but its claim's namespace/name."""
+    """Equal for the same volume. A pending volume has no handle; `claim` is then its claim's namespace/name."""
 
     driver: str
     handle: str
@@ -49,28 +49,28 @@ class VolumeId(NamedTuple):
 
 
 def is_in_tree(provisioner: str) -> bool:
-    """Whether a class's provisioner is one of the plugins of old that a CSI driver took over."""
+    """True if the provisioner is an in-tree plugin that a CSI driver has replaced."""
     return provisioner in _DRIVERS
 
 
 def csi_driver_of(provisioner: str) -> str:
-    """The CSI driver that makes a class's volumes: its provisioner, or who took that over, counted or not."""
+    """The CSI driver of a provisioner: the provisioner itself, or the driver that replaced the in-tree plugin."""
     return _DRIVERS.get(provisioner, provisioner)
 
 
 def driver_of(provisioner: str) -> str:
-    """The driver that a class's volumes count under: its provisioner, or who took that over; empty if nobody counts."""
+    """Like `csi_driver_of`, but empty if the driver's volumes are not counted."""
     found = _DRIVERS.get(provisioner, provisioner)
     return "" if found in _NOT_COUNTED and found != provisioner else found
 
 
 def taken_over_by(source: Volume | PersistentVolumeSpec) -> str:
-    """The CSI driver that looks after a disk of old, counted or not; empty for every other kind of volume."""
+    """The CSI driver that replaced an in-tree volume's plugin, counted or not; empty for every other kind of volume."""
     return next((driver for field, driver, _ in _SOURCES if getattr(source, field) is not None), "")
 
 
 def _id_of_disk(source: Volume | PersistentVolumeSpec, zones: tuple[str, ...]) -> VolumeId | None:
-    """A disk of an in-tree plugin as its CSI driver knows it; None for one that is not counted."""
+    """The id of an in-tree disk as its CSI driver would write it; None if it is not counted."""
     for field, driver, handle_of in _SOURCES:
         disk = getattr(source, field)
         if disk is not None:
@@ -106,7 +106,7 @@ _SOURCES: Final[tuple[tuple[str, str, Callable[[Any, tuple[str, ...]], str | Non
     ("portworx_volume", PORTWORX, lambda disk, zones: disk.volume_id),
     ("vsphere_volume", VSPHERE, lambda disk, zones: None),
 )
-"""The field of a volume, the CSI driver that took it over, and its handle there; None if it is not counted."""
+"""The field of an in-tree volume, the CSI driver that replaced its plugin, and its handle there (None: not counted)."""
 
 
 class _Classes(Protocol):
@@ -118,7 +118,7 @@ class _Volumes(Protocol):
 
 
 class VolumesAndClasses(Protocol):
-    """What a claim's volume is found by: a cluster's `Storage`, or whatever else knows objects by name."""
+    """Looks up volumes and classes by name; a cluster's `Storage` is one."""
 
     @property
     def volumes(self) -> _Volumes: ...
@@ -127,7 +127,7 @@ class VolumesAndClasses(Protocol):
 
 
 def id_of_claim(claim: PersistentVolumeClaim, storage: VolumesAndClasses) -> VolumeId | None:
-    """What a claim stands for; None when it is not counted."""
+    """The id of the claim's volume, pending or existing; None if it is not counted."""
     volume = _named(claim, storage)
     if volume is not None:
         return id_of_volume(volume)
@@ -137,8 +137,7 @@ def id_of_claim(claim: PersistentVolumeClaim, storage: VolumesAndClasses) -> Vol
 
 
 def id_of_volume(volume: PersistentVolume) -> VolumeId | None:
-    """A volume that exists; None for one that is not a CSI driver's, nor was taken over by one. A GCE disk's zone
-    labels belong to its handle."""
+    """The id of an existing volume; None if no CSI driver serves it. A GCE disk's handle contains its zone labels."""
     source = volume.spec.csi
     if source is not None:
         return VolumeId(source.driver, source.volume_handle) if source.driver and source.volume_handle else None
@@ -148,12 +147,12 @@ def id_of_volume(volume: PersistentVolume) -> VolumeId | None:
 
 
 def id_of_inline(volume: Volume) -> VolumeId | None:
-    """A disk that a pod names without a claim; None for everything else."""
+    """The id of an in-tree disk that a pod names without a claim; None for every other kind of volume."""
     return _id_of_disk(volume, ())
 
 
 def is_told_in_tree(claim: PersistentVolumeClaim, storage: VolumesAndClasses) -> bool:
-    """Whether a claim's volume goes by an old plugin's name: a node without a CSINode does not count it at all."""
+    """True if the claim's volume names an in-tree plugin: a node without a CSINode does not count such volumes."""
     volume = _named(claim, storage)
     if volume is not None:
         return volume.spec.csi is None

@@ -1,1 +1,1 @@
-"""CSIStorageCapacity objects as decisions read them: which reach which node, and what their pools hold."""
+"""CSIStorageCapacity objects as decisions read them: which nodes they reach, and what their pools hold."""

@@ -1,11 +1,9 @@
-"""The capacity objects of one class laid out over nodes, and the question they exist for: where does a group fit?
+"""The capacity objects of one class laid out over nodes. It answers on which nodes a group of claims fits.
 
-What an object says is judged once for all nodes it reaches (`reading.py`); the answers are laid out over rows by
-layers, one of which holds for each row the number of an object that reaches it (`index.py` shows a picture).
-
-Objects of several classes of one capacity group are joined for claims that are packed together: a joined object has
-what the *least* of its members says, is reserved if one of them is, and promised of it is what is promised of any.
-Siblings, of the same topology, are joined. On a node that has none of all classes, whatever reaches it is.
+An object is judged once for all nodes it reaches (`reading.py`). Layers map rows to object numbers (`index.py` has a
+picture). Classes of one capacity group are judged together by joined objects: siblings of the same topology become one
+object, whose pools are the smallest of its members', and whose holds are those of all members. On nodes without
+siblings of every class, all objects that reach the node are joined.
 
     class "fast"        node-1's 100Gi, 60Gi
     class "slow"        node-1's  80Gi, 60Gi        class "fast,slow"    node-1's 80Gi, 60Gi
@@ -31,18 +29,18 @@ from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 
 _FIRST_OBJECTS = 16
 _FEW_ROWS = 64
-"""An object of so many rows is entered row by row; past that the layers are made anew."""
+"""An object that reaches at most this many rows is entered row by row; for more, the layers are rebuilt."""
 NOTHING = -1
-"""In a layer: no object reaches the row. As a number it means the last place of a reading, which is kept blank."""
+"""In a layer: no object reaches the row. As an index, -1 is the last place of a reading, which is kept blank."""
 
 
 def identity(capacity: CSIStorageCapacity) -> str:
-    """What holds on an object are kept by: its uid; its key for one from a manifest, which has none."""
+    """The key of an object's holds: its uid, or its namespace/name if it has no uid (from a manifest)."""
     return capacity.metadata.uid or capacity.key
 
 
 class CapacityEntry:
-    """One object, its place in its class's tables, and the rows it reaches."""
+    """A capacity object, its number in the tables of its class, and the rows it reaches."""
 
     __slots__ = ("capacity", "class_name", "key", "number", "rows")
 
@@ -55,8 +53,8 @@ class CapacityEntry:
 
 
 class ClassCapacity:
-    """The objects of one class. Groups are asked about by their sizes, descending; holds for the claims of `own` do not
-    count."""
+    """The capacity objects of one class. A group of claims is given by `sizes`: bytes, descending. Holds for the claims
+    in `own` are ignored."""
 
     def __init__(
         self,
@@ -67,22 +65,22 @@ class ClassCapacity:
         self._cluster = cluster
         self._search = search
         self.pool_policy = pool_policy
-        """Which pool of an object the driver takes for a volume."""
+        """Which pool of an object the driver chooses for a volume."""
         self.entries: list[CapacityEntry] = []
         self._free: list[int] = []
         self._readings: dict[CapacityPolicy, Reading] = {}
         self.layers: list[Numbers] = []
         self._width = 0
-        """How many rows all layers have, at least: those that are made later have as many as there are then."""
+        """The least number of rows in every layer; later layers have as many rows as the cluster has then."""
 
     # -- asking about rows --------------------------------------------------------------------------------------------
 
     def fits(self, policy: CapacityPolicy, sizes: Sizes, rows: Rows, own: Collection[Key] = ()) -> Mask:
-        """On which of these rows is there one object that holds all of a group's claims?"""
+        """A mask over `rows`: True where one object holds all claims of the group."""
         return np.not_equal(self.choices(policy, sizes, rows, own), NOTHING)
 
     def fits_unheld(self, policy: CapacityPolicy, sizes: Sizes, rows: Rows) -> Mask:
-        """On which of these rows a group would fit if nothing were held of any object."""
+        """A mask over `rows`: True where the group would fit if nothing were held."""
         return np.not_equal(self.choices(policy, sizes, rows, question=Question.FITS_UNHELD), NOTHING)
 
     def choices(
@@ -95,8 +93,8 @@ class ClassCapacity:
         question: Question = Question.FITS,
         is_scored: bool = False,
     ) -> Numbers:
-        """By row, the number of the first object that would hold a group, or with `is_scored` of the one that is scored
-        (`CapacityPolicy.scores_best`); `NOTHING` if none."""
+        """By row, the number of the first object that holds the group, or `NOTHING`. `is_scored`: the object to score
+        by instead (`CapacityPolicy.scores_best`)."""
         reading = self.reading(policy)
         found: Numbers = np.full(row_count(rows), NOTHING, dtype=np.intp)
         for level, layer in enumerate(self.layers):
@@ -111,7 +109,7 @@ class ClassCapacity:
         return found
 
     def grades(self, policy: CapacityPolicy, sizes: Sizes, rows: Rows, *, with_order: bool) -> Grades:
-        """How sure a group's fit is on each row, of the object that would hold it there; NONE where none would."""
+        """By row, the grade of the object that would hold the group; NONE where no object would."""
         question = Question.GRADE_WITH_ORDER if with_order else Question.GRADE
         numbers = self.layers[0][rows] if len(self.layers) == 1 else self.choices(policy, sizes, rows)
         return self.reading(policy).says(question, sizes, numbers)
@@ -119,7 +117,7 @@ class ClassCapacity:
     # -- asking about one row or object -------------------------------------------------------------------------------
 
     def numbers_at(self, row: int) -> list[int]:
-        """The objects that reach a row, in order; none for one that came after the layers were laid out."""
+        """The numbers of the objects that reach a row, in order; empty for a row newer than the layers."""
         found = []
         for layer in self.layers:
             if row >= len(layer) or (number := layer.item(row)) == NOTHING:
@@ -128,18 +126,18 @@ class ClassCapacity:
         return found
 
     def choice_at(self, policy: CapacityPolicy, sizes: Sizes, row: int, own: Collection[Key] = ()) -> int:
-        """`choices` of one row, in plain numbers."""
+        """`choices` for one row, without arrays."""
         for number in self.numbers_at(row):
             if self.fits_at(policy, sizes, number, own):
                 return number
         return NOTHING
 
     def fits_at(self, policy: CapacityPolicy, sizes: Sizes, number: int, own: Collection[Key] = ()) -> bool:
-        """Whether one object holds a group."""
+        """True if one object holds the group."""
         return self.reading(policy).says_one(Question.FITS, sizes, number, own) > Grade.NONE
 
     def scored_at(self, policy: CapacityPolicy, sizes: Sizes, row: int) -> int | None:
-        """The free bytes that a group is scored by on a row, in plain numbers; None where it does not fit."""
+        """The free bytes that the group's score uses on a row; None if it does not fit there."""
         scored = self.reading(policy).scored
         found = [scored.item(each) for each in self.numbers_at(row) if self.fits_at(policy, sizes, each)]
         if not found:
@@ -149,7 +147,7 @@ class ClassCapacity:
     # -- asking about all of them -------------------------------------------------------------------------------------
 
     def held_numbers(self, policy: CapacityPolicy, sizes: Sizes, rows: npt.NDArray[np.intp]) -> Numbers:
-        """The objects that reach these rows and would hold a group, and of which something is held; each once."""
+        """The numbers of objects that reach these rows, would hold the group, and have holds; without duplicates."""
         reading = self.reading(policy)
         at_rows = [layer[rows] for layer in self.layers] or [np.zeros(0, dtype=np.intp)]
         numbers: Numbers = np.unique(np.concatenate(at_rows))
@@ -157,15 +155,15 @@ class ClassCapacity:
         return numbers[is_wanted]
 
     def live(self) -> list[CapacityEntry]:
-        """The objects that are there, in no order."""
+        """All current objects, in no particular order."""
         gone = set(self._free)
         return [entry for number, entry in enumerate(self.entries) if number not in gone]
 
     def reading(self, policy: CapacityPolicy) -> Reading:
-        """These objects as a policy reads them."""
+        """The objects as `policy` reads them."""
         reading = self._readings.get(policy)
         if reading is None:
-            objects = max(_FIRST_OBJECTS, len(self.entries) + 1)  # the last place is that of `NOTHING`: nobody's
+            objects = max(_FIRST_OBJECTS, len(self.entries) + 1)  # the last place stays blank, for `NOTHING`
             reading = self._readings[policy] = Reading(policy, objects, self._search)
             reading.choose_by(self.pool_policy)
             for entry in self.live():
@@ -183,7 +181,7 @@ class ClassCapacity:
     # -- changing -----------------------------------------------------------------------------------------------------
 
     def choose_by(self, pool_policy: PoolPolicy) -> None:
-        """The driver picks pools like this from now on."""
+        """Set how the driver chooses pools."""
         self.pool_policy = pool_policy
         for reading in self._readings.values():
             reading.choose_by(pool_policy)
@@ -197,7 +195,7 @@ class ClassCapacity:
             self._write_row(row, [*self._entries_at(row), entry])
 
     def put_in(self, entry: CapacityEntry) -> None:
-        """Give an object its number and read it; where it is reached from is laid out by whoever calls."""
+        """Give an object a number and read it. The caller lays it out over rows."""
         if self._free:
             entry.number = self._free.pop()
             self.entries[entry.number] = entry
@@ -210,7 +208,7 @@ class ClassCapacity:
             reading.write(entry.number, entry.capacity)
 
     def rewrite(self, entry: CapacityEntry) -> None:
-        """An object says something new about its room."""
+        """Read an object's new figures."""
         for reading in self._readings.values():
             reading.write(entry.number, entry.capacity)
 
@@ -233,7 +231,7 @@ class ClassCapacity:
             self._write_row(row, [each for each in self._entries_at(row) if each is not entry])
 
     def set_row(self, row: int, reaching: Set[CapacityEntry]) -> None:
-        """A node came, went, or has other labels: exactly these objects (of any class) reach it now."""
+        """Set the objects (of any class) that reach a row, after its node came, went or changed labels."""
         before = self._entries_at(row)
         for entry in before:
             if entry not in reaching:
@@ -246,7 +244,7 @@ class ClassCapacity:
             self._write_row(row, mine)
 
     def rebuild(self) -> None:
-        """Lay all objects out over their rows anew."""
+        """Lay all objects out over their rows again."""
         live = sorted(self.live(), key=lambda each: each.key)
         self.layers = []
         if not live:
@@ -276,17 +274,17 @@ class ClassCapacity:
 
 
 _SEPARATOR = ","
-"""Between class names; none has it."""
+"""Separates class names; no class name contains it."""
 
 
 class JoinedCapacity(CSIStorageCapacity):
-    """Objects of different classes taken as one. No server knows it."""
+    """Capacity objects of different classes, joined. It exists only here, not in the API."""
 
     members: tuple[CSIStorageCapacity, ...] = ()
 
 
 def joint_name(class_names: Sequence[str]) -> str:
-    """What a group of claims of these classes is filed under; of one class its own name."""
+    """The key for a group of claims of these classes; for one class, its name."""
     return _SEPARATOR.join(sorted(set(class_names)))
 
 
@@ -295,19 +293,19 @@ def class_names_in(name: str) -> list[str]:
 
 
 def members_of(capacity: CSIStorageCapacity) -> tuple[CSIStorageCapacity, ...]:
-    """The objects that it stands for: itself, unless it is joined."""
+    """The objects that a joined object consists of; otherwise the object itself."""
     return capacity.members if isinstance(capacity, JoinedCapacity) else (capacity,)
 
 
 def member_of(capacity: CSIStorageCapacity, class_name: str) -> CSIStorageCapacity:
-    """That of one class."""
+    """The member of one class."""
     if not isinstance(capacity, JoinedCapacity):
         return capacity
     return next((each for each in members_of(capacity) if each.storage_class_name == class_name), capacity)
 
 
 def room_of_members(capacity: CSIStorageCapacity, room_of: Callable[[CSIStorageCapacity], Room]) -> Room:
-    """What claims may take of all of the members at once: the least of each pool, largest first."""
+    """What claims may take from all members at once: the smallest of each pool, largest pool first."""
     if not isinstance(capacity, JoinedCapacity):
         return room_of(capacity)
     rooms = [room_of(each) for each in capacity.members]
@@ -318,18 +316,18 @@ def room_of_members(capacity: CSIStorageCapacity, room_of: Callable[[CSIStorageC
 
 
 class JointCapacity(ClassCapacity):
-    """The joined objects of some classes, laid out over rows like the objects of one."""
+    """The joined objects of several classes, laid out over rows."""
 
     def __init__(self, cluster: Cluster, parts: Sequence[ClassCapacity], search: SearchBudget = UNLIMITED) -> None:
         super().__init__(cluster, search)
         self._parts = parts
         self.is_stale = True
-        """Objects came or went, or reach other nodes: `follow` is to be called."""
+        """Objects came, went or reach other nodes: `follow` must be called."""
         self._joined: dict[tuple[str, ...], CapacityEntry] = {}
         self._by_member: dict[str, list[tuple[str, ...]]] = {}
 
     def follow(self) -> None:
-        """Join what there is now."""
+        """Join the current objects."""
         self.is_stale = False
         wanted = dict(self._combinations())
         for uids in [uids for uids in self._joined if uids not in wanted]:
@@ -341,7 +339,7 @@ class JointCapacity(ClassCapacity):
                 entry = self._joined[uids] = CapacityEntry(_joined(now), rows)
                 self.put_in(entry)
             elif any(each is not known for each, known in zip(now, members_of(entry.capacity), strict=True)):
-                entry.capacity = _joined(now)  # an object that went came back, with other figures
+                entry.capacity = _joined(now)  # an object was deleted and created again, with other figures
                 self.rewrite(entry)
             entry.rows = rows
         self._by_member = {}
@@ -351,7 +349,7 @@ class JointCapacity(ClassCapacity):
         self.rebuild()
 
     def member_changed(self, new: CSIStorageCapacity) -> None:
-        """One of the objects says something new about its room."""
+        """Read the new figures of one member."""
         for uids in self._by_member.get(identity(new), ()):
             entry = self._joined[uids]
             members = [new if identity(each) == identity(new) else each for each in members_of(entry.capacity)]
@@ -363,7 +361,7 @@ class JointCapacity(ClassCapacity):
             self.held_differs(self._joined[uids])
 
     def _combinations(self) -> Iterator[tuple[tuple[str, ...], tuple[Sequence[CapacityEntry], npt.NDArray[np.intp]]]]:
-        """One object of each class, and the rows that they are joined for."""
+        """The combinations to join: one object per class, with the rows that the combination is for."""
         by_topology = [_by_topology(part) for part in self._parts]
         is_joined = np.zeros(self._cluster.capacity, dtype=np.bool_)
         for topology in by_topology[0]:

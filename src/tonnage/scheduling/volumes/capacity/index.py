@@ -1,14 +1,14 @@
-"""Which capacity objects reach which node: class -> rows -> objects, kept, never searched.
+"""Which capacity objects reach which nodes: an index from class and row to objects, kept up to date.
 
-The `nodeTopology` of an object is judged once, when the object comes or its topology changes. A node that comes or
-changes its labels finds its objects through the labels they insist on.
+An object's `nodeTopology` is matched when the object comes or its topology changes. A node that comes or changes labels
+finds its objects through the labels that they require.
 
     class "fast"     objects   0: node-1's    1: node-2's    2: the zone's      (figures: reading.py)
     rows             node-1  node-2  node-3
     layers[0]        0       1       2          by row, the first object that reaches it, in order of their keys
-    layers[1]        2       2       -          and the second: one layer, unless objects overlap
+    layers[1]        2       2       -          by row, the second; without overlaps there is one layer
 
-No `nodeTopology` reaches no node, an empty selector all of them. Objects of all namespaces count.
+An object without `nodeTopology` reaches no node, one with an empty selector all nodes. All namespaces count.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ _NO_ROWS: npt.NDArray[np.intp] = np.zeros(0, dtype=np.intp)
 
 
 class CapacityIndex:
-    """The capacity objects of a cluster, by class and by row: `cluster.index(CapacityIndex)`."""
+    """The capacity objects of a cluster, by class and row. Get it with `cluster.index(CapacityIndex)`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.search = SearchBudget()
-        """The steps that one decision has for all objects; renewed by whoever begins one."""
+        """The search steps of one decision over all objects; a new decision renews it."""
         self._classes: dict[str, ClassCapacity] = {}
         self._entries: dict[Key, CapacityEntry] = {}
         self._by_identity: dict[str, CapacityEntry] = {}
         self.groups = CapacityGroups(cluster.storage)
-        """Classes that share their pools."""
+        """Which classes share their pools."""
         self.pool_policies = PoolPolicies(cluster.storage)
-        """Which pool the driver of each class takes."""
+        """Which pool the driver of each class chooses."""
         self.pool_policies.on_change.append(self._policies_changed)
         self.groups.on_change.append(self._policies_changed)
         self._joint: dict[str, JointCapacity] = {}
-        """Objects of several classes of a group, by the classes' names (`joint_name`)."""
+        """Joined objects of several classes of a group, by `joint_name`."""
         self._anchored: Shelf[_Anchor, Key, CapacityEntry] = Shelf()
-        """Objects by a label that a node must have for them to reach it; those that insist on none are under ""."""
+        """Objects by a label that a node must have to be reached. Objects that require no label are under ""."""
         self._seen = cluster.node_changes.tick
         for each in cluster.storage.capacities.values():
             self._changed(None, each)
@@ -73,7 +73,7 @@ class CapacityIndex:
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def of(self, class_name: str) -> ClassCapacity:
-        """The objects of a class, or the joined ones of several (`joint_name`), true for the nodes as they are now."""
+        """The objects of a class, or the joined objects of a `joint_name`. Follows changed nodes first."""
         if self._seen != self._cluster.node_changes.tick:
             self._follow_nodes()
         found = self._classes.get(class_name)
@@ -96,13 +96,12 @@ class CapacityIndex:
         return found
 
     def policy_of(self, class_names: Iterable[str]) -> PoolPolicy:
-        """Which pool is taken for claims of these classes, and of those that share their pools: all are placed
-        there."""
+        """The common pool policy of these classes and of all classes that share their pools."""
         sharing = (each for name in class_names for each in self.groups.classes_with(name))
         return common_policy(map(self.pool_policies.of, sharing))
 
     def objects_at(self, class_name: str, node_name: str) -> tuple[CSIStorageCapacity, ...]:
-        """The objects of a class that reach a node, in order of their keys; none for a node that is not there."""
+        """The objects of a class that reach a node, in order of their keys; empty if the node does not exist."""
         row = self._cluster.row_of.get(node_name)
         if row is None:
             return ()
@@ -110,14 +109,14 @@ class CapacityIndex:
         return tuple(found.entries[number].capacity for number in found.numbers_at(row))
 
     def reaches(self, uid: str, class_name: str, row: int) -> bool:
-        """Whether an object is one of a class, by its `identity`, and reaches a row."""
+        """True if the object with this `identity` is of the class and reaches the row."""
         entry = self._by_identity.get(uid)
         return (
             entry is not None and entry.class_name == class_name and entry.number in self.of(class_name).numbers_at(row)
         )
 
     def rows_of(self, key: Key) -> npt.NDArray[np.intp]:
-        """The rows that an object reaches, true for the nodes as they are now; none for one that is not there."""
+        """The rows that an object reaches, after following changed nodes; empty if the object does not exist."""
         entry = self._entries.get(key)
         if entry is None:
             return _NO_ROWS
@@ -125,7 +124,7 @@ class CapacityIndex:
         return entry.rows
 
     def held_differs(self, uid: str) -> None:
-        """What is held of an object changed: decisions remembered for the rows it reaches have to look again."""
+        """An object's holds changed: read them, and have cached decisions for its rows checked again."""
         entry = self._by_identity.get(uid)
         if entry is not None:
             self._classes[entry.class_name].held_differs(entry)
@@ -155,7 +154,7 @@ class CapacityIndex:
         self._cluster.note_rows(entry.rows)
 
     def _add(self, new: CSIStorageCapacity) -> None:
-        of_class = self.of(new.storage_class_name)  # follows the nodes: they are not to meet an entry without a place
+        of_class = self.of(new.storage_class_name)  # follow the nodes: they must not meet an entry without a number
         entry = CapacityEntry(new, self.rows_reached(new))
         self._entries[new.key] = entry
         self._by_identity[identity(new)] = entry
@@ -175,7 +174,7 @@ class CapacityIndex:
         self._cluster.note_rows(entry.rows)
 
     def _policies_changed(self, class_names: Collection[str]) -> None:
-        """Drivers take other pools than was thought: whatever rests on that is looked at again."""
+        """The pool policies of these classes changed: judge their objects again."""
         for name in {each for changed in class_names for each in self.groups.classes_with(changed)}:
             of_class = self._classes.get(name)
             if of_class is not None:
@@ -190,7 +189,7 @@ class CapacityIndex:
             joint.is_stale = True
 
     def rows_reached(self, capacity: CSIStorageCapacity) -> npt.NDArray[np.intp]:
-        """The rows of the nodes that are in the topology of an object, whether the object is there or not."""
+        """The rows of the nodes in an object's topology; the object need not be in the index."""
         if capacity.node_topology is None:
             return _NO_ROWS
         cluster = self._cluster
@@ -200,7 +199,7 @@ class CapacityIndex:
     # -- nodes that change --------------------------------------------------------------------------------------------
 
     def _follow_nodes(self) -> None:
-        """Bring the rows of nodes that changed since the last look to the objects that reach them now."""
+        """Update the rows of nodes that changed since the last call."""
         cluster = self._cluster
         self._join_again()
         changed = cluster.node_changes.since(self._seen, cluster.size)
@@ -226,7 +225,7 @@ class CapacityIndex:
 
 
 def _anchors(topology: LabelSelector | None) -> tuple[_Anchor, ...]:
-    """Labels of which a node must have one to be selected; one empty anchor when there is no such label."""
+    """Labels of which a node must have at least one to be selected; one empty anchor if the selector requires none."""
     if topology is None:
         return ()
     for key, value in topology.match_labels.items():

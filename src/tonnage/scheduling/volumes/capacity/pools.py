@@ -1,23 +1,19 @@
-"""What capacity objects and StorageClasses say about pools, by field and by annotation.
+"""What capacity objects and StorageClasses say about pools, in fields and annotations.
 
     availableCapacities (KEP-5925)             the free bytes of each pool
-    annotation tonnage.dev/available-capacities  the same, on a server that drops the field
-    maximumVolumeSize, capacity                what objects said before; how to read them is `legacyPools`
+    annotation tonnage.dev/available-capacities  the same, for a server that drops the field
+    maximumVolumeSize, capacity                older fields; `legacyPools` says how to read them
 
 | legacyPools | several claims against capacity 300Gi, maximumVolumeSize 100Gi         |
 | Strict      | one pool of 100Gi: the KEP's word                                      |
 | Bounded     | each claim at most 100Gi, all of them at most 300Gi                    |
 | Independent | each claim at most 100Gi, whatever the others ask: as without the gate |
 
-Beside pools `maximumVolumeSize` still says how large one volume may be. What is promised to other pods counts under
-`Independent` too.
+`maximumVolumeSize` also limits a volume where pools are listed. Promises to other pods count in all three modes.
 
-`tonnage.dev/capacity-group: NAME` on classes of one driver: they draw from the same disks. Their capacity objects for
-the same `nodeTopology` are *siblings*: what is held of one is held of all, and claims of several classes of a group are
-packed together (`class_capacity.py`). Groups of different drivers are different groups, whatever their names.
-
-`tonnage.dev/pool-policy` on a class, else on its CSIDriver: see `packing/pool_policies.py`. An unreadable value is
-`unknown`.
+`tonnage.dev/capacity-group: NAME`: classes of one driver with this name share disks. Their capacity objects with the
+same `nodeTopology` are *siblings*: a hold on one is a hold on all, and their claims are packed together
+(`class_capacity.py`). `tonnage.dev/pool-policy` on a class, else on its CSIDriver: see `packing/pool_policies.py`.
 """
 
 from __future__ import annotations
@@ -49,9 +45,11 @@ _log = logs.logger("tonnage.scheduling")
 
 
 class Room(NamedTuple):
-    """What claims may take of one object, jointly: each goes to one of the pools, free bytes descending, and is of
-    `claim_limit` at most. No pools: the object does not say, and nothing fits. `free_bytes`: what one claim and all
-    promises share where claims are judged one by one (`Independent`)."""
+    """What claims may take of one object together: each claim goes into one pool and is at most `claim_limit`.
+
+    `pools`: free bytes, descending; empty if the object does not say, and then nothing fits. `free_bytes`: under
+    `Independent`, what one claim and all promises share.
+    """
 
     pools: tuple[int, ...]
     claim_limit: int = UNBOUNDED
@@ -62,7 +60,7 @@ class Room(NamedTuple):
         return bool(self.pools)
 
     def claim_limit_beside(self, promised: Iterable[int]) -> int:
-        """How large one claim may be beside what is promised already."""
+        """How large one claim may be on top of what is promised."""
         if self.free_bytes >= UNBOUNDED or not (taken := sum(promised)):
             return self.claim_limit
         return min(self.claim_limit, max(self.free_bytes - taken, 0))
@@ -72,7 +70,7 @@ NO_ROOM = Room(())
 
 
 def told_pools(capacity: CSIStorageCapacity) -> tuple[int, ...]:
-    """The free bytes of each pool in the object's order, by field or else by annotation; empty when it lists none."""
+    """The free bytes of each pool in the object's order, from the field or the annotation; empty if not listed."""
     found = capacity.available_capacities
     if not found and AVAILABLE_CAPACITIES in capacity.metadata.annotations:
         found = _annotated(capacity)
@@ -80,12 +78,12 @@ def told_pools(capacity: CSIStorageCapacity) -> tuple[int, ...]:
 
 
 def listed_pools(capacity: CSIStorageCapacity) -> tuple[int, ...]:
-    """The same, largest first."""
+    """The free bytes of each pool, largest first."""
     return tuple(sorted(told_pools(capacity), reverse=True))
 
 
 def room_of(capacity: CSIStorageCapacity, legacy: LegacyPools) -> Room:
-    """How much claims may take, read jointly (KEP-5925)."""
+    """What claims may take, judged together (KEP-5925)."""
     pools = listed_pools(capacity)
     if pools:
         # By the CSI specification nothing larger than the maximum can be made, however large a pool is.
@@ -103,19 +101,19 @@ def room_of(capacity: CSIStorageCapacity, legacy: LegacyPools) -> Room:
 
 
 def room_without_gate(capacity: CSIStorageCapacity) -> Room:
-    """The same as kube-scheduler 1.36 reads it: pools are not looked at, and each claim is on its own."""
+    """What claims may take as kube-scheduler 1.36 judges it: pools are ignored, and each claim is judged alone."""
     limit = volume_limit(capacity)
     return NO_ROOM if limit is None else Room((UNBOUNDED,), limit)
 
 
 def volume_limit(capacity: CSIStorageCapacity) -> int | None:
-    """How large one volume may be: `maximumVolumeSize` if it is set, even when larger than `capacity`; else that."""
+    """The largest allowed volume: `maximumVolumeSize` if set (even if it exceeds `capacity`), else `capacity`."""
     told = capacity.maximum_volume_size if capacity.maximum_volume_size is not None else capacity.capacity
     return None if told is None else told.value()
 
 
 def largest_volume(capacity: CSIStorageCapacity) -> int:
-    """The largest volume that can be made of an object as it stands; 0 when it does not say."""
+    """The largest volume that fits the object now; 0 if the object does not say."""
     limit, pools = volume_limit(capacity), listed_pools(capacity)
     if not pools:
         return limit or 0
@@ -123,7 +121,7 @@ def largest_volume(capacity: CSIStorageCapacity) -> int:
 
 
 def free_bytes(capacity: CSIStorageCapacity) -> int | None:
-    """All that an object says is free: its pools together, else its sum, else the largest volume; None: it does not."""
+    """An object's free bytes: its pools' sum, else `capacity`, else the largest volume; None if it does not say."""
     pools = listed_pools(capacity)
     if pools:
         return sum(pools)
@@ -131,7 +129,7 @@ def free_bytes(capacity: CSIStorageCapacity) -> int | None:
 
 
 def scored_capacity(capacity: CSIStorageCapacity, *, with_pools: bool) -> int:
-    """The free bytes a score is made of (KEP-4049): `capacity`, else the sum of the pools, else the largest volume."""
+    """The free bytes that scores use (KEP-4049): `capacity`, else the sum of the pools, else the largest volume."""
     if capacity.capacity is not None:
         return capacity.capacity.value()
     pools = listed_pools(capacity) if with_pools else ()
@@ -139,14 +137,14 @@ def scored_capacity(capacity: CSIStorageCapacity, *, with_pools: bool) -> int:
 
 
 def rebuilds_volumes(driver: CSIDriver | None) -> bool:
-    """Whether a driver moves a volume to where its pod goes, when the volume's node is out of use (KEP-5925)."""
+    """True if the driver rebuilds a volume on its pod's new node when the old node is out of service (KEP-5925)."""
     if driver is None:
         return False
     return driver.spec.volume_rebuilding or driver.metadata.annotations.get(VOLUME_REBUILDING) == "true"
 
 
 def problem_with_annotated_pools(capacity: CSIStorageCapacity) -> str:
-    """Why the annotation with an object's pools cannot be read; empty when it can, or when nobody reads it."""
+    """Why the pools annotation cannot be parsed; empty if it can, is missing, or the field is used instead."""
     if capacity.available_capacities or AVAILABLE_CAPACITIES not in capacity.metadata.annotations:
         return ""
     try:
@@ -161,7 +159,7 @@ def _parsed(text: str) -> tuple[Quantity, ...]:
 
 
 def _annotated(capacity: CSIStorageCapacity) -> tuple[Quantity, ...]:
-    """The pools of the annotation. One that cannot be read is told of and passed over: it is not the pod's fault."""
+    """The pools of the annotation. An unreadable annotation is logged and ignored: it is not the pod's fault."""
     text = capacity.metadata.annotations[AVAILABLE_CAPACITIES]
     try:
         return _parsed(text)
@@ -178,26 +176,26 @@ def _annotated(capacity: CSIStorageCapacity) -> tuple[Quantity, ...]:
 
 
 Topology = tuple[tuple[str, str, tuple[str, ...]], ...]
-"""A node topology such that those which mean the same are equal."""
+"""A node topology in canonical form: equal for selectors that mean the same."""
 
 
 class GroupName(NamedTuple):
-    """What tells groups apart."""
+    """The identity of a capacity group: groups of different drivers differ, whatever their names."""
 
     driver: str
     name: str
 
 
 class CapacityGroups:
-    """Which classes of a cluster share their pools, and which capacity objects are siblings."""
+    """Which classes share their pools, and which capacity objects are siblings."""
 
     def __init__(self, storage: Storage) -> None:
         self.on_change: list[Callable[[Collection[str]], None]] = []
-        """Called with the classes whose objects may have other siblings now, after a class joined or left a group."""
+        """Called after a class joined or left a group, with the classes whose objects may have other siblings now."""
         self._group_of: dict[str, GroupName] = {}
         self._classes_of: Shelf[GroupName, str, str] = Shelf()
         self._objects: Shelf[tuple[str, Topology], Key, CSIStorageCapacity] = Shelf()
-        """By class and topology."""
+        """Capacity objects by class and topology."""
         self._place_of: dict[Key, tuple[str, Topology]] = {}
         self._warned: set[str] = set()
         for each in storage.classes.values():
@@ -209,19 +207,19 @@ class CapacityGroups:
 
     @property
     def has_groups(self) -> bool:
-        """Some class says that it is in a group, be it alone in it."""
+        """True if any class names a group, even as its only member."""
         return bool(self._group_of)
 
     def of(self, class_name: str) -> GroupName | None:
         return self._group_of.get(class_name)
 
     def classes_with(self, class_name: str) -> Collection[str]:
-        """The class and all that share its pools."""
+        """The class and all classes that share its pools, by name."""
         group = self._group_of.get(class_name)
         return (class_name,) if group is None else sorted(self._classes_of[group])
 
     def siblings(self, capacity: CSIStorageCapacity) -> tuple[CSIStorageCapacity, ...]:
-        """The objects of other classes that describe the same pools, in order of their classes and keys."""
+        """The objects of other classes for the same pools, ordered by class and key."""
         group = self._group_of.get(capacity.storage_class_name)
         if group is None or capacity.node_topology is None:
             return ()
@@ -252,7 +250,7 @@ class CapacityGroups:
             changed(affected)
 
     def _warn_of_other_drivers(self, class_name: str, group: GroupName) -> None:
-        """Disks belong to one driver: a group across drivers is a slip, and is told once."""
+        """Warn once about a group name used by several drivers: disks belong to one driver, so this is a mistake."""
         drivers = sorted({each.driver for each in self._group_of.values() if each.name == group.name})
         if len(drivers) < 2 or group.name in self._warned:
             return
@@ -271,7 +269,7 @@ class CapacityGroups:
         place = self._place_of.get(key)
         is_same = old is not None and new is not None and not is_elsewhere(old, new)
         if place is not None and new is not None and is_same:
-            self._objects.put(place, key, new)  # a refresh: nearly always
+            self._objects.put(place, key, new)  # nearly always: the object only has new figures
             return
         if place is not None:
             del self._place_of[key]
@@ -282,14 +280,14 @@ class CapacityGroups:
 
 
 def canonical(topology: LabelSelector) -> Topology:
-    """A topology in one spelling: labels are expressions too, and the order of expressions and values says nothing."""
+    """Labels become expressions; the order of expressions and values is dropped."""
     labels = [(key, "In", (value,)) for key, value in topology.match_labels.items()]
     others = [(each.key, each.operator, tuple(sorted(set(each.values)))) for each in topology.match_expressions]
     return tuple(sorted({*labels, *others}))
 
 
 def is_elsewhere(old: CSIStorageCapacity, new: CSIStorageCapacity) -> bool:
-    """The object is for another class or other nodes than before, or is another object under the same name."""
+    """True if the object has another class or topology, or was deleted and created again."""
     return (
         old.storage_class_name != new.storage_class_name
         or old.node_topology != new.node_topology
@@ -303,7 +301,7 @@ def _group_of(found: StorageClass | None) -> GroupName | None:
 
 
 def said_policy(text: str) -> PoolPolicy | None:
-    """An annotation's value as a policy; None when it is none of those there are."""
+    """The policy that an annotation names; None if there is no such policy."""
     try:
         return PoolPolicy(text)
     except ValueError:
@@ -311,14 +309,14 @@ def said_policy(text: str) -> PoolPolicy | None:
 
 
 def problem_with_policy(found: StorageClass | CSIDriver) -> str:
-    """Why an object's annotation cannot be read; empty when it can, or is not there."""
+    """Why the pool-policy annotation is invalid; empty if it is valid or missing."""
     if POOL_POLICY not in found.metadata.annotations or said_policy(found.pool_policy) is not None:
         return ""
     return f'{POOL_POLICY}="{found.pool_policy}" is none of {", ".join(POOL_POLICIES)}'
 
 
 def pool_policy_of(found: StorageClass | None, driver: CSIDriver | None) -> PoolPolicy:
-    """How volumes of a class are given a pool: by its own word, else by its driver's."""
+    """The pool policy of a class: its own annotation, else its driver's, else UNKNOWN. An invalid value is UNKNOWN."""
     for each in (found, driver):
         if each is not None and POOL_POLICY in each.metadata.annotations:
             return said_policy(each.pool_policy) or PoolPolicy.UNKNOWN
@@ -326,17 +324,17 @@ def pool_policy_of(found: StorageClass | None, driver: CSIDriver | None) -> Pool
 
 
 def common_policy(policies: Iterable[PoolPolicy]) -> PoolPolicy:
-    """That of several classes which share their pools: the one that they all have, else nobody knows."""
+    """The policy that all classes of a group have; UNKNOWN if they differ."""
     found = set(policies)
     return found.pop() if len(found) == 1 else PoolPolicy.UNKNOWN
 
 
 class PoolPolicies:
-    """The policies of a cluster's classes, as they are now."""
+    """The current pool policies of a cluster's classes."""
 
     def __init__(self, storage: Storage) -> None:
         self.on_change: list[Callable[[Collection[str]], None]] = []
-        """Called with the classes that have another policy now."""
+        """Called with the classes whose policy changed."""
         self._storage = storage
         self._warned: set[tuple[str, str, str]] = set()
         for driver in storage.drivers.values():
@@ -371,7 +369,7 @@ class PoolPolicies:
             changed(class_names)
 
     def _warn(self, found: StorageClass | CSIDriver) -> None:
-        """A slip of the pen makes a fit less sure than it is, and is told once."""
+        """Warn once about an invalid annotation: it makes fits less certain than they are."""
         told = (type(found).__name__, found.name, found.pool_policy)
         if told in self._warned or not problem_with_policy(found):
             return

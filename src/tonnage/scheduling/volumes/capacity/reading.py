@@ -1,10 +1,9 @@
-"""What the capacity objects of one class say to groups of claims: columns of figures, and one memo over `packing`.
+"""What the capacity objects of one class say to groups of claims: columns of figures, and a memo of verdicts.
 
-A row of the table is one object: its pools in bytes, largest first, how large a claim may be, what is held of it. How
-objects are read depends on the profile; a `CapacityPolicy` is that. A verdict is kept until its object changes.
-
-Promised claims are in the driver's hands. Where they leave so much room that its choices do not matter, which is nearly
-everywhere, that is seen for all objects at once; of the others it is kept what its choices may leave.
+One table row is one object: its pools in bytes, largest first, the largest claim, and its holds. A profile's
+`CapacityPolicy` decides how objects are read. A verdict is kept until its object changes. The driver decides where
+promised claims go: nearly everywhere there is so much room that its choice does not matter, which is checked for all
+objects at once; for the other objects, all possible outcomes are kept.
 """
 
 from __future__ import annotations
@@ -50,16 +49,16 @@ from tonnage.scheduling.volumes.packing.pool_grades import (
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 
 REMEMBERED: Final = 32
-"""Questions about groups of different sizes whose answers are kept; a workload has few kinds of pods at a time."""
+"""Questions whose answers are kept; a workload has few kinds of pods at a time."""
 _FEW: Final = 16
-"""Up to so many objects are asked one by one: a dozen operations on arrays cost more."""
+"""Up to this many objects are judged one by one: a dozen array operations cost more."""
 _MOST_ROWS_LEFT: Final = 1 << 19
-"""So many rows of what promises may leave are kept of a class's objects: 16 MB with four pools each."""
+"""The limit on rows of possible outcomes kept for a class: 16 MB with four pools per object."""
 _UNKNOWN: Final = -1
 Numbers = npt.NDArray[np.intp]
-"""Objects by their numbers. -1 (`NOTHING`) may be among them: it stands for the last place of the table, nobody's."""
+"""Object numbers. -1 (`NOTHING`) is allowed: it is the last place of the table, which is kept blank."""
 Held = Sizes | None
-"""What is held of an object: promised bytes, descending (mode Ledger); None if all of it is reserved (mode Object)."""
+"""The holds on an object: promised bytes, descending (mode Ledger); None if all of it is reserved (mode Object)."""
 
 
 def nothing_held(capacity: CSIStorageCapacity, own: Collection[Key]) -> Held:
@@ -68,65 +67,65 @@ def nothing_held(capacity: CSIStorageCapacity, own: Collection[Key]) -> Held:
 
 @dataclass(frozen=True, eq=False)
 class CapacityPolicy:
-    """How one profile reads capacity objects. `held`: what is held of an object as it is now, but for some claims."""
+    """How one profile reads capacity objects. `held`: the current holds on an object, except those of given claims."""
 
     room_of: Callable[[CSIStorageCapacity], Room]
     scored_bytes: Callable[[CSIStorageCapacity], int]
     held: Callable[[CSIStorageCapacity, Collection[Key]], Held] = nothing_held
     must_be: Grade = Grade.POSSIBLE
     scores_best: bool = False
-    """Where several objects of a class would do, the one with most free bytes is scored, and not the first."""
+    """If several objects of a class fit, score the one with the most free bytes, not the first."""
 
 
 class Question(Enum):
-    """What an object is asked about a group of claims. The answer is a grade; of the first two, not NONE means yes."""
+    """A question to an object about a group of claims. The answer is a grade; for the FITS ones, NONE means no."""
 
     FITS = auto()
     FITS_UNHELD = auto()
-    """Would it fit if nothing were held?"""
+    """Would the group fit if nothing were held?"""
     GRADE = auto()
-    """ORDERED is told as POSSIBLE."""
+    """Answers POSSIBLE instead of ORDERED."""
     GRADE_WITH_ORDER = auto()
 
 
 class Reading:
-    """A class's objects as one policy reads them."""
+    """The objects of a class as one policy reads them."""
 
     def __init__(self, policy: CapacityPolicy, objects: int, search: SearchBudget = UNLIMITED) -> None:
         self.policy = policy
         self.search = search
-        """The steps that a decision has for searching, over all its objects of all classes."""
+        """The search steps of a decision, shared by all objects of all classes."""
         self.pool_policy = PoolPolicy.UNKNOWN
         self.rooms: list[Room] = []
         self.held: dict[int, Held] = {}
-        """By number; objects of which nothing is held are not there."""
+        """Holds by object number; objects without holds are missing."""
         self._capacities: list[CSIStorageCapacity | None] = []
         self._told_bytes: list[int] = []
-        """The free bytes that scores are made of, as the objects say."""
+        """By object, the free bytes that scores use, as published."""
         self.scored: Ints = np.zeros(0, dtype=np.int64)
-        """The same less what is promised."""
+        """By object, the free bytes that scores use, less promises."""
         self.pools = _no_pools(0, 1)
         self._is_unbounded: Mask = np.zeros(0, dtype=np.bool_)
-        """Objects with a pool that never fills up; its column says `MOST_BYTES`, for want of more."""
+        """True for objects with an unlimited pool; its column holds `MOST_BYTES`."""
         self._limits: Ints = np.zeros(0, dtype=np.int64)
-        """How large a claim may be."""
+        """By object, the largest claim."""
         self._limits_beside: Ints = np.zeros(0, dtype=np.int64)
-        """The same beside what is promised."""
+        """By object, the largest claim on top of promises."""
         self._is_reserved: Mask = np.zeros(0, dtype=np.bool_)
         self._promised_bytes: Ints = np.zeros(0, dtype=np.int64)
         self._largest_promised: Ints = np.zeros(0, dtype=np.int64)
         self._left: dict[int, Left | None] = {}
-        """By number, what may be left of the pools of an object with promises, where somebody asked."""
+        """By object number, what promises may leave of its pools; filled on demand."""
         self._rows_left = 0
         self._changes = Changes(0)
         self._memo: dict[tuple[Question, Sizes], tuple[int, Grades]] = {}
-        """Answers by number, with the tick of the last change that they know of; the question asked latest is last."""
+        """Answers by object number, with the tick of the last change they include; most recently used last."""
         self.grow(objects)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def grow(self, objects: int) -> None:
-        """Have room for so many objects."""
+        """Make room for `objects` objects."""
         more = objects - len(self.rooms)
         self.rooms += [NO_ROOM] * more
         self._capacities += [None] * more
@@ -141,13 +140,13 @@ class Reading:
         self._memo.clear()
 
     def _widen_pools(self, objects: int, pools: int) -> None:
-        self._forget_all_left()  # tables of as many pools
+        self._forget_all_left()  # their tables are as wide as the pools
         wider = _no_pools(objects, pools)
         wider[: self.pools.shape[0], : self.pools.shape[1]] = self.pools
         self.pools = wider
 
     def write(self, number: int, capacity: CSIStorageCapacity | None) -> None:
-        """Bring one object's row to what it says; None blanks it."""
+        """Write an object's figures into its row; None blanks the row."""
         room = self.policy.room_of(capacity) if capacity is not None else NO_ROOM
         if len(room.pools) > self.pools.shape[1]:
             self._widen_pools(len(self.pools), len(room.pools))
@@ -160,7 +159,7 @@ class Reading:
         self.write_holds(number)
 
     def write_holds(self, number: int) -> None:
-        """Bring one object's row to what is held of it."""
+        """Write an object's holds into its row."""
         capacity = self._capacities[number]
         held = self.policy.held(capacity, ()) if capacity is not None else ()
         if held == ():
@@ -177,7 +176,7 @@ class Reading:
         self._changes.note(number)
 
     def choose_by(self, pool_policy: PoolPolicy) -> None:
-        """The driver picks pools like this from now on: what was said before need not hold."""
+        """Set how the driver chooses pools, and forget all answers."""
         self.pool_policy = pool_policy
         self._memo.clear()
         self._forget_all_left()
@@ -185,8 +184,7 @@ class Reading:
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def says(self, question: Question, sizes: Sizes, numbers: Numbers, own: Collection[Key] = ()) -> Grades:
-        """What these objects say to a group, `sizes` descending, but for holds for the claims of `own`; NONE for
-        `NOTHING`."""
+        """The answers of these objects to a group (`sizes` descending); NONE for `NOTHING`. Ignores holds of `own`."""
         answers = self._answers(question, sizes)
         found = answers[numbers]
         is_open = found == _UNKNOWN
@@ -196,7 +194,7 @@ class Reading:
             asked = np.flatnonzero(is_asked)
             answers[asked] = self._verdicts(question, sizes, asked)
             found = answers[numbers]
-            if self.search.undecided != undecided:  # with more steps the answers may be others: they are not kept
+            if self.search.undecided != undecided:  # a search with more steps may answer otherwise: do not keep
                 answers[asked] = _UNKNOWN
         if own and self.held:
             anew: dict[int, Grade] = {}
@@ -208,7 +206,7 @@ class Reading:
         return found
 
     def says_one(self, question: Question, sizes: Sizes, number: int, own: Collection[Key] = ()) -> Grade:
-        """`says` of one object, in plain numbers."""
+        """`says` for one object, without arrays."""
         held = self.held.get(number, ())
         if own and held != ():
             return self._verdict(question, sizes, number, self.held_beside(number, own))
@@ -222,16 +220,16 @@ class Reading:
         return Grade(found)
 
     def held_beside(self, number: int, own: Collection[Key]) -> Held:
-        """What is held of an object for other claims than these."""
+        """The holds on an object, except those for the claims in `own`."""
         capacity = self._capacities[number]
         return () if number not in self.held or capacity is None else self.policy.held(capacity, own)
 
     def is_held(self, numbers: Numbers) -> Mask:
-        """Of which of these objects something is held."""
+        """A mask over `numbers`: True for objects with holds."""
         return self._is_reserved[numbers] | (self._promised_bytes[numbers] > 0)
 
     def scored_by_object(self, own: Collection[Key] = ()) -> Ints:
-        """By number, the free bytes that scores are made of, less what is promised to others than `own`."""
+        """By object number, the free bytes that scores use, less promises to claims not in `own`."""
         if not own or not self.held:
             return self.scored
         found = self.scored.copy()
@@ -244,7 +242,7 @@ class Reading:
         return max(told - sum(promised), 0) if promised else told
 
     def _answers(self, question: Question, sizes: Sizes) -> Grades:
-        """What is known of the answers, by number; `_UNKNOWN` of objects that were not asked or have changed."""
+        """The known answers by object number; `_UNKNOWN` for objects not asked yet or changed since."""
         asked, changes = (question, sizes), self._changes
         kept = self._memo.pop(asked, None)
         if kept is None:
@@ -262,7 +260,7 @@ class Reading:
     # -- judging ------------------------------------------------------------------------------------------------------
 
     def _verdict(self, question: Question, sizes: Sizes, number: int, held: Held) -> Grade:
-        """What one object says, in plain numbers."""
+        """The answer of one object, without arrays."""
         room = self.rooms[number]
         promised = () if question is Question.FITS_UNHELD else held
         if promised is None or not room.pools or sizes[0] > room.claim_limit_beside(promised):
@@ -279,14 +277,14 @@ class Reading:
         return Grade.POSSIBLE if fits else Grade.NONE
 
     def _verdicts(self, question: Question, sizes: Sizes, numbers: Numbers) -> Grades:
-        """The same of several objects."""
+        """The answers of several objects."""
         if len(numbers) <= _FEW:
             verdicts = [self._verdict(question, sizes, each, self.held.get(each, ())) for each in numbers.tolist()]
             return np.array(verdicts, dtype=np.int8)
         return self._judged(question, sizes, numbers)
 
     def _judged(self, question: Question, sizes: Sizes, numbers: Numbers) -> Grades:
-        """The same in one go."""
+        """The answers of many objects, with arrays."""
         pools, least = self.pools[numbers], self.policy.must_be
         is_graded = question in (Question.GRADE, Question.GRADE_WITH_ORDER) or least is Grade.GUARANTEED
         if is_graded:
@@ -307,14 +305,14 @@ class Reading:
     def _judge_beside_promises(
         self, question: Question, sizes: Sizes, numbers: Numbers, found: Grades, *, is_graded: bool
     ) -> None:
-        """Correct what objects with promises say. Those are few: what was asked for since the last refresh."""
+        """Correct the answers of objects with promises. They are few: promises since the last refresh."""
         places = np.flatnonzero((found > Grade.NONE) & (self._promised_bytes[numbers] > 0))
         is_sure = self._is_sure(numbers[places], sizes)
         found[places[is_sure]] = Grade.GUARANTEED
         places = places[~is_sure]
         of = numbers[places]
         may_fit = have_the_bytes(self.pools[of], self._promised_bytes[of], sizes)
-        # Of a single pool, promises are plain subtraction: what is not sure does not fit.
+        # With a single pool, promises are subtracted: a group that is not sure does not fit.
         is_single = self.pools[of, 1] == NO_POOL if self.pools.shape[1] > 1 else np.True_
         may_fit &= ~(is_single & (self._promised_bytes[of] < MOST_BYTES))
         found[places[~may_fit]] = Grade.NONE
@@ -328,7 +326,7 @@ class Reading:
             found[place] = self._verdict(question, sizes, number, self.held[number])
 
     def _judge_by_what_is_left(self, sizes: Sizes, numbers: Numbers, found: Grades, places: Numbers) -> Numbers:
-        """Compare a group with all that promises may leave of objects. Returns the places where that does not say."""
+        """Compare a group with all that promises may leave of objects. Returns the places that stay undecided."""
         numbered = zip(places.tolist(), numbers[places].tolist(), strict=True)
         tables = {place: self._left_by_promises(number) for place, number in numbered}
         known = {place: left for place, left in tables.items() if left is not None}
@@ -343,7 +341,7 @@ class Reading:
         return np.array([place for place in tables if place not in settled], dtype=np.intp)
 
     def _left_by_promises(self, number: int) -> Left | None:
-        """What may be left of an object's pools, see `packing.left_by_promises`, as wide as the table; or None."""
+        """What promises may leave of an object's pools (`left_by_promises`), as wide as the table; None if unknown."""
         if number in self._left:
             return self._left[number]
         undecided, pools = self.search.undecided, self.rooms[number].pools
@@ -368,14 +366,14 @@ class Reading:
         self._rows_left = 0
 
     def _is_sure(self, numbers: Numbers, sizes: Sizes) -> Mask:
-        """Which objects hold a group and all that is promised, whatever the driver does. A no decides nothing.
+        """A mask over `numbers`: True if the object surely holds the group and all promises. False means undecided.
 
-        With T bytes in all and c the largest claim, either of these is enough (`pool_grades.py` says why):
+        With T bytes in all and c the largest claim, either condition is enough (`pool_grades.py` says why):
 
             largest pool >= T          sum over pools of max(pool - c + 1, 0) > T - c
         """
         promised, asked = self._promised_bytes[numbers], sum(sizes)
-        # A sum of promises that stopped at 64 bits may be more than it says. Of less, differences stay within 64 bits.
+        # A sum of promises is cut at 64 bits and may be larger. Below that, differences stay within 64 bits.
         is_sure: Mask = (self.pools[numbers, 0] - promised >= asked) & (promised < MOST_BYTES)
         is_sure |= self._is_unbounded[numbers]
         if self.pools.shape[1] > 1:
@@ -388,5 +386,5 @@ class Reading:
 
 
 def _no_pools(objects: int, pools: int) -> Ints2D:
-    """[O, P] in the order of columns: the largest pools of all objects are asked about most, and lie together."""
+    """An [O, P] array in column order: the largest pools of all objects are read most, so they lie together."""
     return np.full((objects, pools), NO_POOL, dtype=np.int64, order="F")

@@ -1,1 +1,1 @@
-"""What every node would do for a pod's volumes, for people: where bytes come from, and the nearest miss."""
+"""What every node could do for a pod's volumes, for people: where the bytes come from, and the nearest miss."""

@@ -1,15 +1,14 @@
-"""One node's part in a pod's volumes as plain facts: for `explain -o json`, by object for the log, and as the nearest
-miss: how far the room that comes nearest is from enough.
+"""One node's part in a pod's volumes as plain facts, for `explain -o json` and the log, with its nearest miss.
 
     largest free pool 80Gi, needs 120Gi                     one claim is larger than every pool
     100Gi free, needs 200Gi together                        the pools' sum is too small
     4×70Gi pack no way into 3×100Gi                         neither of the two, and still no packing
-    4×70Gi may fit 3×100Gi: the search ended after …        nobody knows: the decision had searched as much as it may
-    reserved by batch/job-0 since 2026-11-15T02:29:13Z      it would fit, but for somebody on its way (mode Object)
+    4×70Gi may fit 3×100Gi: the search ended after …        undecided: the search budget of the decision was used up
+    reserved by batch/job-0 since 2026-11-15T02:29:13Z      it would fit, but is reserved for a pod (mode Object)
     100Gi free, 80Gi promised to batch/job-0, needs 40Gi    the same by bytes (mode Ledger)
 
-Misses can be compared: what only has to be waited for is nearer than what lacks room, then fewer bytes are nearer.
-`volume_account.py` works the facts out; `whatif/explain_report.py` shows them to people.
+Misses are ordered: a wait is nearer than missing room, then fewer missing bytes are nearer. `volume_account.py`
+computes the facts; `whatif/explain_report.py` shows them.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.scheduling.volumes.reservations.holds import Hold
 
 _NAMED = 2
-"""Of those whose claims hold a promise so many are named, the others counted."""
+"""So many holders of a promise are named; the others are counted."""
 MOST_AMOUNTS: Final = 40
-"""Sizes of pools that are told one by one; a server may list a hundred thousand."""
+"""So many pool sizes are listed; a server may publish a hundred thousand."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedStep:
-    """A driver puts a claim into a pool with so many bytes free; None: no pool has room. No name: a promised claim."""
+    """A driver puts a claim into a pool with `pool_bytes` free (None: no pool has room). No name: a promised claim."""
 
     claim: Key
     size: int
@@ -53,25 +52,25 @@ class PlacedStep:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Miss:
-    """One way in which a node is not enough; smaller is nearer."""
+    """One reason why a node is not enough; smaller is nearer."""
 
     rank: int
     lacking_bytes: int
     told: str
     hint: str = field(default="", compare=False)
-    """What would help, which `told` ends with; a nearer miss must not silence it."""
+    """What would help; `told` ends with it. A nearer miss must not hide it."""
 
 
 _WAITS, _UNSURE, _LACKS, _UNKNOWN, _ELSEWHERE = range(5)
 
 
 def elsewhere(told: str) -> Miss:
-    """A miss that no room on this node can mend."""
+    """A miss that no room on this node can fix."""
     return Miss(_ELSEWHERE, 0, told)
 
 
 def in_use(told: str) -> Miss:
-    """A miss that goes when a pod does."""
+    """A miss that ends when a pod does."""
     return Miss(_WAITS, 0, told)
 
 
@@ -91,8 +90,7 @@ def room_miss(
     pool_policy: PoolPolicy = PoolPolicy.UNKNOWN,
     bad_order: Sequence[PlacedStep] = (),
 ) -> Miss:
-    """Why one object refuses a group of claims, `sizes` and `promised` descending. What the decision's `search` could
-    not find out is told so."""
+    """Why one object refuses a group; `sizes` and `promised` descending. If `search` ran out, the miss says so."""
     if not room.is_known:
         return Miss(_UNKNOWN, 0, f"capacity object {capacity.key} does not say how much is free")
     undecided = search.undecided
@@ -121,7 +119,7 @@ def _not_searched(room: Room, sizes: Sizes, search: SearchBudget) -> Miss:
 
 
 def _lack(room: Room, sizes: Sizes, search: SearchBudget = UNLIMITED) -> Miss | None:
-    """What the room lacks for these claims, whoever else wants it; None when they fit."""
+    """What the room lacks for these claims, ignoring holds; None if they fit."""
     largest, needed = room.pools[0], sizes[0] if sizes else 0
     if needed > room.claim_limit:
         told = f"largest volume {amount(room.claim_limit)}, needs {amount(needed)}"
@@ -138,7 +136,7 @@ def _lack(room: Room, sizes: Sizes, search: SearchBudget = UNLIMITED) -> Miss | 
 
 
 def _if_bounded(capacity: CSIStorageCapacity, room: Room, sizes: Sizes) -> str:
-    """A driver that reports a sum and a maximum is read as one pool; where that is the trouble, it is said."""
+    """A hint if the object gives a sum and a maximum, is read as one pool, and would fit under `Bounded`."""
     if listed_pools(capacity) or room != room_of(capacity, LegacyPools.STRICT):
         return ""
     bounded = room_of(capacity, LegacyPools.BOUNDED)
@@ -149,7 +147,7 @@ def _if_bounded(capacity: CSIStorageCapacity, room: Room, sizes: Sizes) -> str:
 
 
 def _reserved(holds: Sequence[Hold]) -> str:
-    """The holder can be gone for as long as an object's news is on its way."""
+    """Without holds the holder is gone already, but the capacity object's update has not arrived."""
     if not holds:
         return "reserved"
     return f"reserved by {holds[0].pod or ', '.join(holds[0].claims)} since {rfc3339(holds[0].since)}"
@@ -170,7 +168,7 @@ def _promised(room: Room, sizes: Sizes, promised: Sizes, holds: Sequence[Hold]) 
 
 
 def placed_badly(pool_policy: str, steps: Sequence[PlacedStep]) -> str:
-    """What a driver does when it is asked in an order that goes wrong: most-free puts 60Gi into the pool of 100Gi, …"""
+    """The text of an order that fails: most-free puts 60Gi into the pool of 100Gi, and 80Gi finds no room."""
     taken = [f"{amount(each.size)} into the pool of {amount(each.pool_bytes)}" for each in steps if each.pool_bytes]
     told = f"{pool_policy} puts {', then '.join(taken)}, " if taken else f"{pool_policy}: "
     return f"{told}and {amount(steps[-1].size)} finds no room"
@@ -181,12 +179,12 @@ def placed_badly(pool_policy: str, steps: Sequence[PlacedStep]) -> str:
 
 @lru_cache(maxsize=4096)
 def amount(number: int) -> str:
-    """Bytes as a quantity: 80Gi. Pools by the thousand are often alike."""
+    """Bytes as a quantity: 80Gi. Cached: many pools have the same size."""
     return str(Quantity.from_bytes(number))
 
 
 def amounts(numbers: Iterable[int]) -> str:
-    """Several, the largest first, those alike counted: 2×100Gi, 60Gi. Of very many, the first, and how many more."""
+    """Several quantities, largest first, equal ones counted: 2×100Gi, 60Gi. A long list is cut, with a count."""
     counted = Counter(numbers)
     told = [
         f"{count}×{amount(each)}" if count > 1 else amount(each)
@@ -201,7 +199,7 @@ BOUND, STATIC, DYNAMIC, REBUILD = "bound", "static", "dynamic", "rebuild"
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Attach slots of one driver on one node; `new` are those the pod would take. No limit is None."""
+    """Attach slots of one driver on one node. `new`: the slots that the pod would take. `limit` None: no limit."""
 
     driver: str
     used: int
@@ -218,8 +216,8 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """What one capacity object has for all claims of a class or capacity group. `places`: positions of pools by claim,
-    none if it refuses them. `grade`: how sure it is that they fit, holds of others aside."""
+    """What one capacity object has for all claims of a class or capacity group. `places`: by claim, the position of its
+    pool; empty if the object refuses. `grade`: ignores holds of others."""
 
     capacity: CSIStorageCapacity | None = None
     room: Room = NO_ROOM
@@ -228,18 +226,18 @@ class Supply:
     reserved_by: Hold | None = None
     promised: tuple[Hold, ...] = ()
     resting: tuple[Hold, ...] = ()
-    """Promises that keep nothing back, because their volumes cannot be made."""
+    """Promises that hold nothing, because their volumes cannot be created."""
     miss: Miss | None = None
     group: str = ""
-    """The capacity group of its class: others draw from the same pools."""
+    """The capacity group of its class, whose classes share the pools."""
     pool_policy: str = ""
-    """Which pool the driver takes, where that is known."""
+    """Which pool the driver chooses, if known."""
     bad_order: tuple[PlacedStep, ...] = ()
-    """An order of the claims that goes wrong with such a driver, if there is one."""
+    """An order of the claims that fails with this driver, if there is one."""
     order: tuple[Key, ...] = ()
-    """How the claims are asked for, one after the other, where the fit is ordered."""
+    """The order in which the claims are sent, if the grade is ordered."""
     refused: tuple[Supply, ...] = ()
-    """Where no object of a node takes the claims: those that come less near than this one."""
+    """If no object of the node fits: the other objects, which miss by more than this one."""
 
 
 NO_SUPPLY = Supply()
@@ -247,8 +245,6 @@ NO_SUPPLY = Supply()
 
 @dataclass(frozen=True, slots=True)
 class ClaimAccount:
-    """One claim on one node."""
-
     claim: Key
     kind: str
     size: int | None
@@ -259,11 +255,11 @@ class ClaimAccount:
 
     @property
     def takes(self) -> int | None:
-        """The position of the pool it would take, if the driver placed all claims as we would."""
+        """The position of the pool that the claim would take in our own packing."""
         return self.supply.places.get(self.claim)
 
     def document(self) -> dict[str, Any]:
-        """Sizes are quantities such as "100Gi"; `pools` are what the object says is free, largest first."""
+        """Sizes are quantities such as "100Gi"; `pools` are the object's free pools, largest first."""
         supply, told = self.supply, [each.told for each in (self.miss, self.slots and self.slots.miss) if each]
         found: dict[str, Any] = {"claim": self.claim, "kind": self.kind}
         if self.volume:
@@ -308,7 +304,7 @@ def _hold(hold: Hold, **more: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class NodeAccount:
-    """One node's part in a pod's volumes, claim by claim."""
+    """One node's account of a pod's volumes, claim by claim."""
 
     claims: tuple[ClaimAccount, ...]
 
@@ -317,12 +313,12 @@ class NodeAccount:
 
     @property
     def room_miss(self) -> Miss | None:
-        """Why VolumeBinding refuses the node, if it does: of several claims' misses the farthest, all of them told."""
+        """Why VolumeBinding refuses the node, or None: the farthest miss of all claims, with the texts of all."""
         return _farthest([each.miss for each in self.claims if each.miss is not None])
 
     @property
     def slot_miss(self) -> Miss | None:
-        """Why NodeVolumeLimits does."""
+        """Why NodeVolumeLimits refuses the node, or None."""
         return _farthest([each.slots.miss for each in self.claims if each.slots and each.slots.miss is not None])
 
 
@@ -339,20 +335,20 @@ MAX_NAMED_NODES: Final = 5
 
 @dataclass(slots=True)
 class Considered:
-    """One capacity object or volume, for some claims, with the same outcome on these nodes."""
+    """A capacity object or volume considered for some claims, with the same outcome on all of `nodes`."""
 
     kind: str
     object: str
     volume: str
     pools: tuple[str, ...]
     reason: str
-    """Why it would not do; empty when it would."""
+    """Why it does not fit; empty if it does."""
     grade: str = ""
     claims: dict[str, None] = field(default_factory=dict)
     nodes: dict[str, None] = field(default_factory=dict)
 
     def fields(self) -> dict[str, Any]:
-        """As fields of a log line; those that say nothing are left out, and of many nodes a few are named."""
+        """The fields of a log line. Empty fields are left out; a long list of nodes is cut."""
         named = list(self.nodes)
         told = {
             "kind": self.kind,
@@ -370,7 +366,7 @@ class Considered:
 
 
 def considered_objects(accounts: Mapping[str, object]) -> list[Considered]:
-    """All that was considered, in the order of the nodes, by name, that it was considered for."""
+    """All considered objects, in the order of the names of their nodes."""
     found: dict[tuple[str, ...], Considered] = {}
     for node, account in accounts.items():
         if not isinstance(account, NodeAccount):

@@ -1,10 +1,10 @@
-"""The sentence behind a refusal: whose reservation the pod waits for, or that it is stuck half-made.
+"""The sentence added to a refusal: which reservation the pod waits for, or that some of its volumes are stuck.
 
     Capacity is reserved for shop/db-1 since 12:03:05Z and 2 more, 2 of 14 nodes.
     Claim shop/data has a new volume on node-1 that no pod uses, and no room for shop/log is left there: …
 
-The oldest holder is named, with the time its reservation began, so that the sentence stays the same while a pod waits.
-A volume is new if it was made after its pod was created, is attached nowhere, and no pod on a node has its claim.
+The oldest reservation is named, with its start, so that the sentence does not change while a pod waits. A volume is new
+if it was created after its pod, is not attached, and no pod on a node mounts its claim.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from tonnage.scheduling.volumes.volume_fit import VolumeFit
 from tonnage.scheduling.volumes.volume_reach import reachable
 
 _MOST_OBJECTS: Final = 128
-"""Holders are looked for on so many objects: a pod that waits for more than that is told of the first of them."""
+"""Holders are collected from at most this many objects."""
 
 
 class ReservedRoom(NamedTuple):
-    """On how many nodes a pod would fit but for reservations, and whose those are, the oldest first."""
+    """The number of nodes that fit but for reservations, and the holders of those reservations, oldest first."""
 
     nodes: int
     holders: tuple[tuple[str, datetime], ...]
-    """Each pod once, as namespace/name; where only its claim is known, that."""
+    """Pods as namespace/name, without duplicates; the claim's key if only the claim is known."""
     is_cut_off: bool = False
-    """There are more than were looked for."""
+    """True if there are more holders than were collected."""
 
     def told(self, node_count: int, now: datetime) -> str:
-        """The sentence; empty when nobody is waited for."""
+        """The sentence; empty if the pod waits for no reservation."""
         if not self.nodes or not self.holders:
             return ""
         who, since = self.holders[0]
@@ -66,7 +66,7 @@ def told_time(at: datetime, now: datetime) -> str:
 
 
 def reserved_room(fit: VolumeFit, demand: Demand, rows: npt.NDArray[np.intp]) -> ReservedRoom:
-    """Of rows that were refused for want of free storage, those that wait for a reservation to end."""
+    """Which of the rows refused for lack of free storage only wait for a reservation to end."""
     waiting = 0
     held: dict[str, CSIStorageCapacity] = {}
     for provisioning, places, _ in fit.provisioning_demands(demand, rows):
@@ -77,7 +77,7 @@ def reserved_room(fit: VolumeFit, demand: Demand, rows: npt.NDArray[np.intp]) ->
         for objects, sizes in units:
             left = left[objects.fits_unheld(fit.policy, sizes, left)]
         waiting += len(left)
-        # Holders are looked for on so many objects at most, so that no more nodes need be looked at for them.
+        # At most `_MOST_OBJECTS` objects are searched for holders, so no more nodes are needed.
         for objects, sizes in units:
             for number in objects.held_numbers(fit.policy, sizes, left[: _MOST_OBJECTS + 1]).tolist():
                 for member in members_of(objects.entries[number].capacity):
@@ -93,7 +93,7 @@ def _oldest_first(holds: Iterable[Hold], own: set[Key]) -> tuple[tuple[str, date
     since: dict[str, datetime] = {}
     for hold in holds:
         if not own.isdisjoint(hold.claims):
-            continue  # what is kept for the pod itself is not in its way
+            continue  # the pod's own reservation does not block it
         who = hold.pod or f"claim {hold.claims[0] if hold.claims else hold.capacity}"
         since[who] = min(hold.since, since.get(who, hold.since))
     return tuple(sorted(since.items(), key=lambda each: (each[1], each[0])))
@@ -103,7 +103,7 @@ _SENTENCE = re.compile(r"Claims? \S+ .*?that no pod uses.*?and the pod may go el
 
 
 def half_made(cluster: Cluster, pod: PodInfo, demand: Demand, full_rows: npt.NDArray[np.intp]) -> str:
-    """The sentence about a pod that fits nowhere; empty when it is not half-made. `full_rows` lack room."""
+    """The sentence about a pod stuck with some of its volumes created, or empty. `full_rows`: rows without room."""
     waiting = [claim.key for claim in (*demand.pinned, *demand.loose)]
     if not waiting or len(full_rows) != 1:
         return ""
@@ -121,13 +121,13 @@ def half_made(cluster: Cluster, pod: PodInfo, demand: Demand, full_rows: npt.NDA
 
 
 def half_made_in(message: str) -> str:
-    """The sentence out of a pod's whole message; empty when it has none."""
+    """The sentence of `half_made` in a pod's whole message; empty if there is none."""
     found = _SENTENCE.search(message)
     return found.group() if found is not None else ""
 
 
 def _unused(cluster: Cluster, pod: PodInfo, demand: Demand, row: int) -> Iterator[Key]:
-    """The pod's bound claims that keep it on a row though no pod uses their new volumes."""
+    """The pod's bound claims that tie it to a row although no pod uses their new volumes."""
     for claim, volume in demand.bound:
         if volume is not None and _is_only_on(cluster, volume, row) and _is_unused(cluster, pod, claim, volume):
             yield claim.key

@@ -1,4 +1,4 @@
-"""What every node would do for a pod's volumes, for people: where each claim's bytes come from, or why they do not.
+"""What every node would do for a pod's volumes: where the bytes of each claim come from, or why there are none.
 
 claim       kind     of                          pools         takes    grade
 shop/data   dynamic  kube-system/node-1-pools    100Gi, 60Gi   pool 0   guaranteed
@@ -51,7 +51,7 @@ from tonnage.scheduling.volumes.volume_fit import NO_PROVISIONER, ProvisioningDe
 
 
 class VolumeAccount:
-    """Accounts for one demand on all nodes of a cluster, as one profile's `VolumeFit` judges them."""
+    """Accounts for one demand on all nodes, as one profile's `VolumeFit` judges them."""
 
     def __init__(self, fit: VolumeFit, demand: Demand) -> None:
         self._fit = fit
@@ -64,7 +64,7 @@ class VolumeAccount:
         self._supplies: dict[tuple[str, Sizes, int, tuple[Key, ...]], Supply] = {}
 
     def by_row(self) -> dict[int, NodeAccount]:
-        """Every node's account, by its row."""
+        """The account of every node, by row."""
         rows = np.array(sorted(self._cluster.row_of.values()), dtype=np.intp)
         found: dict[int, NodeAccount] = {}
         for provisioning, places, match in self._fit.provisioning_demands(self._demand, rows):
@@ -91,7 +91,7 @@ class VolumeAccount:
         return NodeAccount(tuple(self._with_slots(claims, row)))
 
     def _with_sharers(self, account: ClaimAccount, row: int) -> ClaimAccount:
-        """A claim that others have in use elsewhere cannot be had here."""
+        """Add a miss if other pods use the claim on other nodes."""
         for key, rows in self._demand.sharers:
             if key == account.claim and row not in rows:
                 return replace(account, miss=elsewhere(self._where_sharers_are(key, rows)))
@@ -141,7 +141,7 @@ class VolumeAccount:
             )
 
     def _not_here(self, claim: PersistentVolumeClaim, row: int) -> Miss | None:
-        """What keeps a claim's volume from being made on this node, however much room there is."""
+        """Why a claim's volume cannot be created on this node whatever its room; None if it can."""
         if claim in self._demand.pinned and claim.selected_node != self._cluster.name(row):
             return elsewhere(f"its volume is being made for node {claim.selected_node}")
         of_class = self._storage.classes.get(claim.class_name)
@@ -153,7 +153,7 @@ class VolumeAccount:
         return None
 
     def _supply(self, row: int, provisioning: ProvisioningDemand, place: int) -> Supply:
-        """The object that takes all claims of a unit, or the one that comes nearest."""
+        """The object that holds all claims of a group, or the one with the nearest miss."""
         class_name, sizes, _ = provisioning.units[place]
         objects = self._fit.index.of(class_name)
         numbers = objects.numbers_at(row)
@@ -236,7 +236,7 @@ class VolumeAccount:
         return tuple(hold for hold in found if hold.uid in members)
 
     def _holds(self, capacity: CSIStorageCapacity, own: tuple[Key, ...]) -> tuple[Hold, ...]:
-        """What stands in the way of a group: the first reservation of a member, or the promises to other claims."""
+        """The holds that block a group: the first reservation of a member, or the promises to other claims."""
         all_holds, members = self._fit.holds, members_of(capacity)
         if all_holds is None:
             return ()
@@ -247,12 +247,12 @@ class VolumeAccount:
         return tuple(hold for hold in found.values() if not set(hold.claims) & set(own))
 
     def _group(self, class_name: str) -> str:
-        """The name of the capacity group of a class, or of all of several; without the gate nobody asks."""
+        """The capacity group of a class or of joined classes; empty without the gate."""
         found = self._fit.index.groups.of(class_names_in(class_name)[0]) if self._fit.is_joint else None
         return found.name if found is not None else ""
 
     def _grade(self, room: Room, sizes: Sizes, promised: Sizes, pool_policy: PoolPolicy) -> str:
-        """How sure the fit is, reservations aside; without the gate nobody asks."""
+        """The grade of the fit, ignoring reservations; empty without the gate."""
         if not self._fit.is_joint:
             return ""
         is_too_large = not room.is_known or (sizes and sizes[0] > room.claim_limit_beside(promised))
@@ -263,7 +263,7 @@ class VolumeAccount:
         return "unknown" if is_unknown else grade.name.lower()
 
     def _order(self, room: Room, sized: dict[Key, int], promised: Sizes, pool_policy: PoolPolicy) -> tuple[Key, ...]:
-        """The claims in an order that always works; none if there is no such order."""
+        """The claims in an order that always works; empty if there is none."""
         sizes, search = descending(sized.values()), self._fit.index.search
         order = safe_order(room.pools, sizes, promised, search, pool_policy)
         return () if order is None else tuple(claims_in_order(order, sized))
@@ -271,7 +271,7 @@ class VolumeAccount:
     # -- attach slots -------------------------------------------------------------------------------------------------
 
     def _with_slots(self, claims: Sequence[ClaimAccount], row: int) -> Iterator[ClaimAccount]:
-        """The accounts with their drivers' slots, where there is a limit."""
+        """Add the attach slots of drivers that have a limit."""
         ids = {}
         for each in claims:
             claim = self._storage.claims.get(each.claim)
@@ -295,8 +295,8 @@ def _bytes(claim: PersistentVolumeClaim) -> int | None:
 
 
 def _places(room: Room, sized: dict[Key, int], promised: Sizes, pool_policy: PoolPolicy) -> dict[Key, int]:
-    """By claim, the position of its pool in one packing, after the promised claims; as a known driver would place them,
-    the largest first, if that goes well."""
+    """By claim, the position of its pool in a packing on top of promised claims. Prefers the driver's own choices,
+    largest claim first, if its policy is known and all claims find room."""
     if room.pools and room.pools[0] >= UNBOUNDED:
         return dict.fromkeys(sized, 0)
     claims = sorted(sized, key=lambda key: -sized[key])
@@ -313,7 +313,7 @@ def _places(room: Room, sized: dict[Key, int], promised: Sizes, pool_policy: Poo
 
 
 def _as_the_driver_does(pools: Sequence[int], sizes: Sequence[int], pool_policy: PoolPolicy) -> list[int] | None:
-    """The pools that a driver takes for claims in this order; None when one of them finds no room."""
+    """The positions of the pools that a driver chooses for claims in this order; None if a claim finds no room."""
     free, found = list(pools), []
     for size in sizes:
         place = placed_by(pool_policy, tuple(free), size)
@@ -325,7 +325,7 @@ def _as_the_driver_does(pools: Sequence[int], sizes: Sequence[int], pool_policy:
 
 
 def _bad_order(room: Room, sized: dict[Key, int], promised: Sizes, pool_policy: PoolPolicy) -> tuple[PlacedStep, ...]:
-    """An order in which a claim finds no room, with the pod's claims by name; of those alike any."""
+    """An order in which a claim finds no room, with the pod's claims by name (any name among equal sizes)."""
     steps = bad_order(room.pools, descending((*sized.values(), *promised)), pool_policy, UNLIMITED)
     left = dict(sized)
     found = []

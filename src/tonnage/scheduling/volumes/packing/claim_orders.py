@@ -1,13 +1,13 @@
 """Is there an order of the claims that always works? The grade between guaranteed and possible (docs/decisions/004).
 
 Pools 100 and 60, claims 80 and 40: with the 40 first, a driver may put it into the 100, and the 80 finds no room. With
-the 80 first, the 40 fits whatever happens. An order *holds* if every claim finds room, whatever the driver chooses and
-whenever it places the claims promised to others; none of those may be shut out either.
+the 80 first, the 40 always fits. An order *holds* if every claim finds room, whatever pools the driver chooses and
+whenever it places promised claims; promised claims must find room too.
 
     unknown, random        Largest first; no other order has to be tried. Let a come right before the larger b. If b
-                           first goes wrong, the same pools are reached with a first, or b is shut out already.
+                           first fails, the same pools are reached with a first, or b is shut out already.
     most-free, best-fit    Every group that can be packed has such an order, if nothing is promised.
-    first-fit              An order has to hold for every order of the pools. The orders are searched.
+    first-fit              An order must hold for every order of the pools. The orders are searched.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from tonnage.scheduling.volumes.packing.pool_fits import (
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, driver_orders, is_roomy, placed_by, pools_after
 
 MOST_STEPS: Final = 20_000
-"""How often one search puts a claim into a pool; then it gives up, and the fit is called possible."""
+"""A search gives up after placing this many claims, and the fit is called possible."""
 MOST_BRANCHES: Final = 256
-"""So many choices of pools are played for all objects at once: three claims in sixteen pools, five in four. Beyond,
-objects are searched one by one."""
+"""At most this many choices of pools are tried for all objects at once: three claims in sixteen pools, five in four.
+Beyond, objects are searched one by one."""
 Pools = tuple[int, ...]
 State = tuple[Pools, Sizes]
-"""Free bytes, and the promised claims that are still to come."""
+"""Free bytes, and the promised claims still to be placed."""
 States = frozenset[State]
-"""All that may be the case at one moment."""
+"""All possible states at one moment."""
 _orders: Found[Sizes | None] = Found()
 
 
@@ -53,10 +53,10 @@ def safe_order(
     search: SearchBudget = UNLIMITED,
     policy: PoolPolicy = PoolPolicy.UNKNOWN,
 ) -> Sizes | None:
-    """The claims in an order that holds, or None: there is none, or a search gives up. The claims can be packed."""
+    """The claims in an order that holds; None if there is none or the search gives up. The claims must be packable."""
     needed, beside = _without_empty(sizes), _without_empty(promised)
     if len(set(needed)) < 2:
-        return None  # claims alike come in every order, and then the fit is guaranteed or no order holds
+        return None  # equal claims have one order only: the fit is guaranteed or no order holds
     smallest = min((*needed, *beside))
     rows = tuple(pool for pool in pools if pool >= smallest)
     found = _orders.ask(
@@ -66,8 +66,8 @@ def safe_order(
 
 
 def next_claim(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: SearchBudget = UNLIMITED) -> int:
-    """Which claim of a group without a safe order goes first: the one with the smallest share of driver's choices that
-    leave no room for the others; of several the largest."""
+    """The claim to send first if there is no safe order: the one with the smallest share of driver choices that leave
+    no room for the others; among equals the largest."""
 
     def harm(size: int) -> float:
         rest = without(sizes, size)
@@ -88,7 +88,7 @@ def _found(pools: Pools, sizes: Sizes, promised: Sizes, policy: PoolPolicy, sear
 
 
 def _order_of_packing(pools: Pools, sizes: Sizes, policy: PoolPolicy, search: SearchBudget) -> Sizes | None:
-    """The order in which a driver that is most-free or best-fit makes a packing come true (see `pool_policies.py`)."""
+    """The order in which a most-free or best-fit driver produces a packing (see `pool_policies.py`)."""
     packing = place_one(pools, sizes, search)
     if packing is None:
         return None
@@ -108,7 +108,7 @@ def _order_of_packing(pools: Pools, sizes: Sizes, policy: PoolPolicy, search: Se
 
 
 class _Search:
-    """One search among orders of claims and choices of a driver. Gives up after MOST_STEPS."""
+    """A search over orders of claims and driver choices. Gives up after MOST_STEPS."""
 
     def __init__(self, policy: PoolPolicy, search: SearchBudget) -> None:
         self._policy = policy
@@ -120,7 +120,7 @@ class _Search:
         return self._steps > MOST_STEPS
 
     def holds(self, pools: Pools, order: Sizes, promised: Sizes) -> bool:
-        """Whether this order holds. False when the search gives up."""
+        """True if this order holds. False if the search gives up."""
         states = self._settled({(start, promised) for start in _starts(pools, self._policy)}, order)
         for place, size in enumerate(order):
             if states:
@@ -129,14 +129,14 @@ class _Search:
         return states is not None
 
     def order(self, pools: Pools, sizes: Sizes, promised: Sizes) -> Sizes | None:
-        """An order that holds, the largest claims tried first; None when there is none, or the search gives up."""
+        """An order that holds, trying the largest claims first; None if there is none or the search gives up."""
         states = self._settled({(start, promised) for start in _starts(pools, self._policy)}, sizes)
         found = None if states is None else self._from(states, sizes, set())
         self._search.spend(self._steps)
         return found
 
     def _from(self, states: States, sizes: Sizes, failed: set[tuple[States, Sizes]]) -> Sizes | None:
-        if not states:  # whatever comes finds room
+        if not states:  # every remaining claim finds room
             return sizes
         for size in dict.fromkeys(sizes):
             rest = without(sizes, size)
@@ -149,7 +149,7 @@ class _Search:
         return None
 
     def _placed(self, states: States, size: int, rest: Sizes) -> States | None:
-        """What may be the case after one more claim; None when it finds no room in one of the states."""
+        """The possible states after placing one more claim; None if it finds no room in one of the states."""
         after: set[State] = set()
         for free, promised in states:
             choices = list(_choices(free, size, self._policy))
@@ -160,8 +160,8 @@ class _Search:
         return self._settled(after, rest)
 
     def _settled(self, states: set[State], rest: Sizes) -> States | None:
-        """These states, and all that follow when promised claims come now, but for those in which all finds room; None
-        when a promised claim finds none."""
+        """These states, and all states after promised claims are placed, without states where everything finds room.
+        None if a promised claim finds no room."""
         kept: set[State] = set()
         while states:
             free, promised = states.pop()
@@ -182,12 +182,12 @@ class _Search:
 
 
 def _starts(pools: Pools, policy: PoolPolicy) -> Iterable[Pools]:
-    """The pools in the orders that the driver may go by."""
+    """The pools in every order that the driver may use."""
     return driver_orders(pools, policy) or (pools,)
 
 
 def _choices(free: Pools, size: int, policy: PoolPolicy) -> Iterator[Pools]:
-    """What may be left of the pools after one claim; nothing when none has room."""
+    """The pools after placing one claim, for every choice; nothing if no pool has room."""
     if policy.is_known:
         place = placed_by(policy, free, size)
         if place is not None:
@@ -199,7 +199,7 @@ def _choices(free: Pools, size: int, policy: PoolPolicy) -> Iterator[Pools]:
 
 
 def _without_empty(sizes: Sizes) -> Sizes:
-    """The claims that take room: an empty one goes where another goes."""
+    """The claims larger than 0: an empty claim fits wherever another does."""
     return tuple(size for size in sizes if size)
 
 
@@ -207,7 +207,7 @@ def _without_empty(sizes: Sizes) -> Sizes:
 
 
 def have_safe_order(pools: Ints2D, sizes: Sizes, search: SearchBudget, policy: PoolPolicy) -> Mask:
-    """Of which objects `safe_order` has one, with nothing promised. All of them can hold the claims."""
+    """A mask over objects: True if `safe_order` finds an order, with nothing promised. All objects hold the claims."""
     sizes = _without_empty(sizes)
     if len(set(sizes)) < 2:
         return np.zeros(len(pools), dtype=np.bool_)
@@ -221,7 +221,7 @@ def have_safe_order(pools: Ints2D, sizes: Sizes, search: SearchBudget, policy: P
 
 
 def _all_hold(columns: Ints2D, coming: Sizes) -> Mask:
-    """In which objects claims in this order find room whatever pools are chosen. `columns` is [P, O], in any order."""
+    """A mask over objects: True if claims in this order always find room. `columns`: [P, O], in any order."""
     largest = columns.max(axis=0)
     holds: Mask = largest >= sum(coming)
     if len(coming) == 1:

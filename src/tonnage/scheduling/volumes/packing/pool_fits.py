@@ -1,13 +1,13 @@
-"""Can these claims be created in those pools, all of them at once? The joint packing of KEP-5925, exactly.
+"""Can these claims be created in these pools, all at once? The joint packing of KEP-5925, exactly.
 
-Every claim needs one pool that holds it whole. An *arrangement* shares the claims out, and only the bytes that come
-together matter. With those sums and the pools both descending,
+Every claim needs one pool that holds it whole. An *arrangement* divides the claims into sets; only the sums of the sets
+matter. With sums and pools both descending,
 
     the claims fit  <=>  in some arrangement  sum[i] <= pool[i]  for every i,
 
-because a larger sum never does better in a smaller pool. Few arrangements are compared as whole columns. Where there
-are many, first-fit-decreasing settles most objects, and what it refuses is searched object by object (`_search`).
-A decision has a number of search steps for all objects together; answers are remembered, so that a retry gets further.
+because a larger sum never does better in a smaller pool. Few arrangements are compared as whole columns. For many,
+first-fit-decreasing settles most objects, and the rest is searched object by object (`_search`). A decision has a
+limited number of search steps for all objects; answers are cached, so a retry gets further.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from tonnage.scheduling.cluster.columns import Mask
 
 T = TypeVar("T")
 MOST_STEPS_A_DECISION: Final = 1_000_000
-"""About a quarter of a second. The hardest question that is answered exactly takes 50,000: twenty objects of that kind,
-or thousands of an ordinary one. First-fit-decreasing, which settles most objects, takes none."""
+"""About a quarter of a second. The hardest question that is answered exactly takes 50,000 steps, an ordinary one far
+fewer. First-fit-decreasing, which settles most objects, takes none."""
 _REMEMBERED: Final = 16_384
 
 
 @dataclass(slots=True, eq=False)
 class SearchBudget:
-    """The steps of one decision. `limit` None: as many as it takes."""
+    """The search steps of one decision. `limit` None: unlimited."""
 
     limit: int | None = MOST_STEPS_A_DECISION
     undecided: int = 0
@@ -51,7 +51,7 @@ class SearchBudget:
         return self.limit is not None and self._left <= 0
 
     def renew(self) -> None:
-        """Another decision begins."""
+        """Start a new decision with all its steps."""
         self._left, self.undecided = self.limit or 0, 0
 
     def spend(self, steps: int) -> None:
@@ -62,7 +62,7 @@ UNLIMITED: Final = SearchBudget(None)
 
 
 class Found(Generic[T]):
-    """Answers by question, the latest so many."""
+    """A cache of the latest answers by question."""
 
     __slots__ = ("_answers", "_remembered")
 
@@ -74,7 +74,7 @@ class Found(Generic[T]):
         self._answers.clear()
 
     def ask(self, question: Hashable, search: SearchBudget, answer: Callable[[SearchBudget], T], *, worst: T) -> T:
-        """The answer as it is known, or worked out now; `worst` when there are no steps left for it."""
+        """The cached answer, or `answer` if steps are left; otherwise `worst`."""
         try:
             return self._answers[question]
         except KeyError:
@@ -84,7 +84,7 @@ class Found(Generic[T]):
             return worst
         undecided = search.undecided
         found = answer(search)
-        if search.undecided == undecided:  # else it rests on a question that was not answered
+        if search.undecided == undecided:  # otherwise the answer depends on an undecided question
             if len(self._answers) >= self._remembered:
                 for oldest in list(self._answers)[: self._remembered // 2]:
                     del self._answers[oldest]
@@ -95,32 +95,31 @@ class Found(Generic[T]):
 Sizes = tuple[int, ...]
 """The claims of one group in bytes, descending."""
 Ints2D = npt.NDArray[np.int64]
-"""[O, P]: a row an object, its pools in bytes, descending, padded with NO_POOL at the end."""
+"""[O, P]: one row per object, its pools in bytes, descending, padded with NO_POOL."""
 NO_POOL = -1
-"""Holds nothing, not even a claim of 0 bytes; a pool of 0 bytes holds that."""
+"""Holds nothing, not even a claim of 0 bytes; a pool of 0 bytes holds such a claim."""
 MOST_BYTES = (1 << 63) - 1
-"""What a quantity's value stops at, and so does a column of pools. Sums of claims may be more: they are plain integers,
-and more than any pool holds."""
+"""The largest value of a quantity and of a pool column. Sums of claims may exceed it: they are plain integers."""
 UNBOUNDED = MOST_BYTES + 1
-"""A pool that never fills up: room for every claim, whatever it holds already. No quantity says so much, and no column
-can hold it: whoever lays such pools out as columns keeps them apart."""
+"""An unlimited pool: room for every claim. It exceeds every quantity and does not fit a column, so callers with columns
+mark such pools separately."""
 EXACT_SETS = 1 << 13
-"""A search for one object is exact if the claims have no more subsets than this, claims of one size being alike: 13 of
-different sizes, 40 of three sizes; 20 ms at most. Beyond, it keeps the most promising states, for about as long."""
+"""A search is exact if the claims have at most this many subsets, equal sizes being interchangeable: 13 different
+sizes, or 40 claims of three sizes; 20 ms at most. Beyond, it keeps the most promising states, for about as long."""
 FEW_ARRANGEMENTS = 16
-"""So many are compared for all objects at once, without asking first-fit-decreasing first: four different claims."""
+"""At most this many arrangements are compared directly, without first-fit-decreasing: four different claims."""
 FEW_CLAIMS = 4
-"""Groups of so many claims never have more."""
+"""Groups of at most this many claims never have more than FEW_ARRANGEMENTS."""
 SOME_ARRANGEMENTS, SOME_OBJECTS = 256, 8
 MOST_ARRANGEMENTS, MANY_OBJECTS = 5_000, 100
-"""So many are compared (six different claims have 203, eight 4,140) when first-fit-decreasing refuses so many objects;
-for fewer objects as many searches cost less."""
+"""So many arrangements (six different claims have 203, eight 4,140) are compared if first-fit-decreasing refuses so
+many objects; for fewer objects, searches cost less."""
 FIRST_LOOK = 24
-"""How many states a search keeps at its first try. Where a packing exists, that nearly always finds one."""
+"""How many states a first search keeps. If a packing exists, that nearly always finds one."""
 
 
 def descending(sizes: Iterable[int]) -> Sizes:
-    """Sizes or pools in the order every function here expects."""
+    """Sizes or pools in the order that every function here expects."""
     return tuple(sorted(sizes, reverse=True))
 
 
@@ -128,8 +127,8 @@ def descending(sizes: Iterable[int]) -> Sizes:
 
 
 def fits(pools: Ints2D, sizes: Sizes, search: SearchBudget = UNLIMITED) -> Mask:
-    """Which of the O objects can hold all claims at once. No claims fit everywhere. A no may be wrong beyond 13 claims
-    of different sizes (EXACT_SETS), and when the steps of `search` are used up; a yes never is."""
+    """A mask over objects: True if the object holds all claims at once. No claims fit everywhere. True is always right.
+    False may be wrong beyond 13 different sizes (EXACT_SETS), or if `search` ran out."""
     if not sizes:
         return np.ones(len(pools), dtype=np.bool_)
     if not pools.shape[1]:
@@ -156,31 +155,31 @@ def fits(pools: Ints2D, sizes: Sizes, search: SearchBudget = UNLIMITED) -> Mask:
 
 
 def fits_at_a_glance(pools: Ints2D, sizes: Sizes) -> Mask:
-    """Which objects are seen to hold all claims without a search; up to FEW_CLAIMS a no is final as well."""
+    """A mask over objects: True if they fit without a search. False is final for up to FEW_CLAIMS claims."""
     return fits(pools, sizes) if len(sizes) <= FEW_CLAIMS else _first_fit_decreasing(pools, sizes)
 
 
 def without(sizes: Sizes, size: int) -> Sizes:
-    """The sizes with one of these less."""
+    """The sizes without one claim of `size`."""
     place = sizes.index(size)
     return sizes[:place] + sizes[place + 1 :]
 
 
 def needing_room(sizes: Sizes) -> Sizes:
-    """The claims that decide, of at least one: empty ones go where another goes."""
+    """The claims larger than 0, or one empty claim if all are: an empty claim fits wherever another does."""
     return tuple(size for size in sizes if size) or sizes[:1]
 
 
 @lru_cache(maxsize=2048)
 def arrangements(sizes: Sizes, pool_count: int, *, most: int, partial: bool = False) -> tuple[Sizes, ...] | None:
-    """Every way to share the claims out over so many pools, or with `partial` some of them: the bytes that come
-    together, descending; fewest first. None when there are more than `most`."""
+    """All ways to divide the claims among so many pools, as sums in descending order; fewest sums first. `partial`:
+    also ways that leave claims out. None if there are more than `most`."""
     found: set[Sizes] = {()}
     for size in sizes:
         wider = set(found) if partial else set()
         for sums in found:
             if len(sums) < pool_count:
-                wider.add((*sums, size))  # in its place: every sum so far has a claim in it that is no smaller
+                wider.add((*sums, size))  # stays descending: every earlier sum contains a claim that is no smaller
             for place, together in enumerate(sums):
                 wider.add(descending((*sums[:place], together + size, *sums[place + 1 :])))
         if len(wider) > most:
@@ -201,7 +200,7 @@ def _fits_some_way(pools: Ints2D, ways: tuple[Sizes, ...]) -> Mask:
 
 
 def _first_fit_decreasing(pools: Ints2D, sizes: Sizes) -> Mask:
-    """Which objects take every claim, largest first, each in the first pool that has room. A no decides nothing."""
+    """A mask over objects: True if first-fit-decreasing places every claim. False decides nothing."""
     free_bytes = np.array(pools.T, order="C")
     is_packed = np.ones(len(pools), dtype=np.bool_)
     for size in sizes:
@@ -219,7 +218,7 @@ def _first_fit_decreasing(pools: Ints2D, sizes: Sizes) -> Mask:
 
 
 def fits_one(pools: Sequence[int], sizes: Sizes, search: SearchBudget = UNLIMITED) -> bool:
-    """`fits` for one object: its pools, descending, and the claims, descending, as plain numbers."""
+    """`fits` for one object; pools and claims descending, as plain integers."""
     count = len(sizes)
     if not count:
         return True
@@ -234,18 +233,17 @@ def fits_one(pools: Sequence[int], sizes: Sizes, search: SearchBudget = UNLIMITE
 
 
 def fits_all(pools: Ints2D, sizes: Sizes, search: SearchBudget = UNLIMITED) -> bool:
-    """Whether the claims fit each of the O objects; `fits(…).all()`, which ends with the first that refuses."""
+    """True if the claims fit all O objects: `fits(…).all()`, but stops at the first refusal."""
     if len(sizes) <= FEW_CLAIMS:
         return bool(fits(pools, sizes, search).all())
     left = pools[~fits_at_a_glance(pools, sizes)]
-    # Those with the least room first, then the smallest largest pool: mostly they are seen to be hopeless.
+    # Least room first, then smallest largest pool: these objects mostly refuse at once.
     order = np.lexsort((left[:, 0], left.sum(axis=1, dtype=np.float64)))
     return all(fits_one(row, sizes, search) for row in left[order].tolist())
 
 
 def place_one(pools: Sequence[int], sizes: Sizes, search: SearchBudget = UNLIMITED) -> tuple[int, ...] | None:
-    """For every claim the position of its pool in a packing, that of first-fit-decreasing if it finds one; None when
-    there is none."""
+    """For every claim, the position of its pool in a packing; None if there is none. Prefers first-fit-decreasing."""
     if sizes and pools and pools[0] >= UNBOUNDED:
         return (0,) * len(sizes)
     placed = _first_fit(pools, sizes)
@@ -270,7 +268,7 @@ _placements: Found[tuple[int, ...] | None] = Found()
 
 
 def _search(pools: Sizes, sizes: Sizes, search: SearchBudget) -> tuple[int, ...] | None:
-    """`place_one` by trying, where first fit failed; no more pools are handed in than there are claims."""
+    """`place_one` by search, after first fit failed; there are at most as many pools as claims."""
     if _is_hopeless(pools, sizes):
         return None
     return _placements.ask((pools, sizes), search, lambda search: _tried(pools, sizes, search), worst=None)
@@ -285,15 +283,15 @@ def _tried(pools: Sizes, sizes: Sizes, search: SearchBudget) -> tuple[int, ...] 
 def _fill(pools: Sizes, sizes: Sizes, width: int, search: SearchBudget) -> tuple[int, ...] | None:
     """A packing, if one is found with `width` states kept at a time.
 
-    Pools are filled one after the other, the largest first, and never returned to. Of all ways to place the same
-    claims, only the one that got by with fewest pools, and of those left most room in the last, can be needed: it can
-    do whatever the others can. So one state is kept for every set of claims (claims alike being interchangeable), and
-    a state goes when the room ahead is less than what is still to be placed. What is left of that room is its slack.
+    Pools are filled one after the other, largest first, and never returned to. Of all ways to place the same claims,
+    only the one with the fewest pools, and then with the most room in the last pool, is needed: it can do whatever the
+    others can. So one state is kept per set of claims (equal claims being interchangeable), and a state is dropped if
+    the room ahead is less than what remains to be placed. The difference is its slack.
     """
     last = len(pools) - 1
-    # the claims placed, as bits -> (the pool being filled, its room left, slack)
+    # claims placed, as bits -> (pool being filled, its free bytes, slack)
     states = {0: (0, pools[0], sum(pools) - sum(sizes))}
-    came_by: dict[int, tuple[int, int, int]] = {}  # the claims placed -> the last one, its pool, those before it
+    came_by: dict[int, tuple[int, int, int]] = {}  # claims placed -> (last claim, its pool, claims before)
     for _ in sizes:
         if len(states) > width:
             states = dict(sorted(states.items(), key=lambda state: -state[1][2])[:width])
@@ -310,7 +308,7 @@ def _fill(pools: Sizes, sizes: Sizes, width: int, search: SearchBudget) -> tuple
                 elif place < last and pools[place + 1] >= size and slack >= free:
                     at, left, slack_left = place + 1, pools[place + 1] - size, slack - free
                 else:
-                    continue  # neither this pool nor the next has room, and the later ones are no larger
+                    continue  # neither this pool nor the next has room, and later pools are no larger
                 union = placed | 1 << claim
                 known = following.get(union)
                 if known is None or at < known[0] or (at == known[0] and left > known[1]):
@@ -328,8 +326,8 @@ def _fill(pools: Sizes, sizes: Sizes, width: int, search: SearchBudget) -> tuple
 
 
 def _is_hopeless(pools: Sizes, sizes: Sizes) -> bool:
-    """The largest claims alone, however many, are more in bytes or in number than the pools can take. Every pool is
-    taken to hold the smallest of them, as many as go in."""
+    """True if some number of the largest claims exceeds the pools in bytes or in count; every pool is assumed to hold
+    the smallest of them as often as possible."""
     for count in range(1, len(sizes) + 1):
         smallest = sizes[count - 1]
         if sum(sizes[:count]) > sum(pool for pool in pools if pool >= smallest):
@@ -341,7 +339,7 @@ def _is_hopeless(pools: Sizes, sizes: Sizes) -> bool:
 
 
 def _states_kept(sizes: Sizes) -> int:
-    """How many states a search keeps at a time: all of them while it is exact, else the most promising ones."""
+    """How many states a search keeps at a time: all while it is exact, otherwise the most promising ones."""
     alike = Counter(sizes)
     if prod(count + 1 for count in alike.values()) <= EXACT_SETS:
         return EXACT_SETS

@@ -1,16 +1,16 @@
-"""How sure is a fit, when the driver and not the scheduler picks the pools? The arithmetic of DESIGN's grades.
+"""How sure is a fit, given that the driver and not the scheduler chooses the pools? The grades of DESIGN.
 
-    GUARANTEED   whatever the order and the choices, every claim finds a pool with room;
-    ORDERED      the same if the claims come in one order that we choose (`claim_orders.py`);
+    GUARANTEED   in any order and with any choices, every claim finds a pool with room;
+    ORDERED      the same, if the claims come in an order that we choose (`claim_orders.py`);
     POSSIBLE     some choice of pools places them all;
     NONE         no choice does.
 
-A claim is *shut out* when the other claims, each within its pool, leave no pool with room for it: every pool that could
-hold it is filled to more than `pool - claim` bytes. Any such state is reached by some driver in some order.
+A claim is *shut out* if the other claims leave no pool with room for it: every pool that could hold it has more than
+`pool - claim` bytes in use. Every such state is reached by some driver in some order.
 
-*Promised* claims are placed by the driver first, in whatever way: pools 100, 60 with 30 promised leave 70, 60 or
-100, 30. A group fits beside promises if it fits everything that they may leave. Beyond MOST_LEFT rows, neighbours
-become one row with the least of each pool: a yes stays right, a no is asked again of a finer table.
+The driver places *promised* claims first, in any way: pools 100, 60 with 30 promised leave 70, 60 or 100, 30. A group
+fits beside promises if it fits every outcome. Beyond MOST_LEFT outcomes, neighbours are merged into one row with the
+smaller of each pool: a yes stays right, a no is asked again of a finer table.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from tonnage.scheduling.volumes.packing.pool_policies import (
 )
 
 MOST_WAYS = 60
-"""So many ways to shut out one claim are compared for all objects at once (five different claims have 52), or none."""
+"""At most this many ways to shut out one claim are compared for all objects at once (five different claims have 52)."""
 MOST_STEPS = 20_000
-"""How often one search puts a claim into a pool, about 20 ms; then it gives up and expects the worst of the driver."""
+"""A search gives up after placing this many claims, about 20 ms, and expects the worst of the driver."""
 _HALF: Final = 1 << 62
-"""Two figures up to here can be added in 64 bits."""
+"""Two numbers up to this can be added in 64 bits."""
 Grades = npt.NDArray[np.int8]
-"""[O]: a Grade an object."""
+"""[O]: one Grade per object."""
 
 
 class Grade(IntEnum):
@@ -78,16 +78,15 @@ def grades(
     *,
     with_order: bool = True,
 ) -> Grades:
-    """`grade_one` of each of the O objects, with nothing promised. Without `with_order`, ORDERED is told as
-    POSSIBLE."""
+    """`grade_one` for each of the O objects, with nothing promised. Without `with_order`, POSSIBLE replaces ORDERED."""
     found = fits(pools, sizes, search).astype(np.int8)
     if len(sizes) < 2 or not pools.shape[1]:
         return found * np.int8(Grade.GUARANTEED)
     sizes = needing_room(sizes)
-    is_sure = pools[:, 0] >= sum(sizes)  # one pool takes them all, so it never refuses one
+    is_sure = pools[:, 0] >= sum(sizes)  # one pool holds all claims, so it never refuses one
     if pools.shape[1] >= len(sizes):
-        is_sure |= pools[:, len(sizes) - 1] >= sizes[0]  # a pool each: the others cannot fill as many
-    if len(sizes) > 3:  # else it costs as much as the whole answer
+        is_sure |= pools[:, len(sizes) - 1] >= sizes[0]  # one pool per claim: the others cannot fill as many
+    if len(sizes) > 3:  # otherwise it costs as much as the full answer
         open_idx = np.flatnonzero((found > 0) & ~is_sure)
         is_sure[open_idx] = have_room_to_spare(pools[open_idx], 0, 0, sizes)
     open_idx = np.flatnonzero((found > 0) & ~is_sure)
@@ -101,12 +100,12 @@ def grades(
 
 
 def have_room_to_spare(pools: Ints2D, promised: Ints | int, largest: Ints | int, sizes: Sizes) -> Mask:
-    """Which objects take more bytes to shut out the largest claim, of a group or promised, than all others have, and so
-    any of them (`has_room_to_spare`). A no decides nothing."""
+    """A mask over objects: True if all other claims lack the bytes to shut out the largest claim, promised or not. See
+    `has_room_to_spare`. False decides nothing."""
     if sum(sizes) >= _HALF:
         return np.zeros(len(pools), dtype=np.bool_)
     largest = np.maximum(largest, sizes[0])
-    # Less than there is, is safe: so sums of pools stay below what sums of claims are cut to.
+    # Counting less room is safe; it keeps sums of pools below the limit for sums of claims.
     counted = np.minimum(pools, _HALF // 2 // pools.shape[1])
     together = np.minimum(promised, _HALF) + sum(sizes)
     to_shut_out = np.maximum(counted - (np.reshape(largest, (-1, 1)) - 1), 0).sum(axis=1)
@@ -115,11 +114,11 @@ def have_room_to_spare(pools: Ints2D, promised: Ints | int, largest: Ints | int,
 
 
 def _guaranteed(pools: Ints2D, sizes: Sizes, search: SearchBudget, policy: PoolPolicy) -> Mask:
-    """Which objects cannot shut out any of these claims. None of them has a pool that would hold them all."""
+    """A mask over objects: True if no claim can be shut out. No object has a pool that holds all claims."""
     if policy.is_better_in_every_order:
         if is_played(len(pools), pools.shape[1], sizes, policy):
             return always_placed(pools, sizes, policy)
-        # Most find room whatever the driver does; the others are searched, and nodes are often alike.
+        # Most objects are sure for any driver; the rest is searched, and nodes are often alike.
         is_sure = _guaranteed(pools, sizes, search, PoolPolicy.UNKNOWN)
         left_idx = np.flatnonzero(~is_sure)
         rows, place = np.unique(pools[left_idx], axis=0, return_inverse=True)
@@ -135,10 +134,10 @@ def _guaranteed(pools: Ints2D, sizes: Sizes, search: SearchBudget, policy: PoolP
     columns = np.ascontiguousarray(pools.T)
     is_shut_out = np.zeros(len(pools), dtype=np.bool_)
     for claim, ways in ways_to_shut_out:
-        # A pool is full for the claim with a sum in (pool - claim, pool]. Both ends descend from pool to pool as the
-        # sums do: if any pairing of sums with pools works, the one in order does.
+        # A pool is full for the claim with a sum in (pool - claim, pool]. Both ends descend from pool to pool, as the
+        # sums do: if any assignment of sums to pools works, the one in order does.
         for sums in ways:
-            # As many pools could hold the claim as there are sums to fill them with.
+            # Exactly as many pools can hold the claim as there are sums to fill them.
             fills = columns[len(sums)] < claim if len(sums) < len(columns) else np.ones(len(pools), dtype=np.bool_)
             for column, together in zip(columns, sums, strict=False):
                 fills &= (column >= together) & (column < together + claim)
@@ -146,12 +145,12 @@ def _guaranteed(pools: Ints2D, sizes: Sizes, search: SearchBudget, policy: PoolP
     return ~is_shut_out
 
 
-# Beside promises, by bytes alone: pools [O, P], what is promised of each object [O] and its largest promise [O]. Sums
-# that 64 bits may not hold are never wrong the dangerous way: such objects are left undecided.
+# Beside promises, by bytes alone: pools [O, P], promised bytes [O] and largest promise [O] per object. Objects whose
+# sums may exceed 64 bits are left undecided.
 
 
 def have_the_bytes(pools: Ints2D, promised: Ints, sizes: Sizes) -> Mask:
-    """Which objects may have as many bytes as a group and what is promised together."""
+    """A mask over objects: True if the object may have enough bytes for the group and the promises together."""
     asked = sum(sizes)
     most = _HALF // pools.shape[1]
     if asked >= _HALF:
@@ -162,7 +161,7 @@ def have_the_bytes(pools: Ints2D, promised: Ints, sizes: Sizes) -> Mask:
 
 
 def are_seen_to_fit(pools: Ints2D, promised: Ints, largest: Ints, sizes: Sizes) -> Mask:
-    """`packing.is_seen_to_fit` of each of these objects."""
+    """`is_seen_to_fit` for each of these objects."""
     most = _HALF // pools.shape[1]
     seen: Mask = (promised < _HALF) & (pools[:, 0] < most) & (sum(sizes) < most)
     pools = np.where(seen[:, None], np.maximum(pools, 0), 0)
@@ -184,7 +183,7 @@ def is_guaranteed(
     search: SearchBudget = UNLIMITED,
     policy: PoolPolicy = PoolPolicy.UNKNOWN,
 ) -> bool:
-    """Whatever the order and the driver's choices, each of these claims finds a pool. False when a search gives up."""
+    """True if every claim finds a pool in any order and with any driver choices. False if a search gives up."""
     if not sizes:
         return True
     if not pools or pools[0] < sizes[0]:
@@ -203,19 +202,19 @@ def is_guaranteed(
 
 
 def has_room_to_spare(pools: Sequence[int], sizes: Sizes) -> bool:
-    """It takes more bytes to shut out the largest of these claims than the others have, and so any of them: each byte
-    less of a claim is a byte more in the others and one or more in what it takes. A no decides nothing."""
+    """True if the other claims lack the bytes to shut out the largest claim, and so any claim. False decides nothing. A
+    claim one byte smaller needs at least one byte more to be shut out, and the others gain only that byte."""
     return _bytes_to_shut_out(sizes[0], pools) > sum(sizes) - sizes[0]
 
 
 def is_never_shut_out(sizes: Sizes, pools: Sequence[int], others: Sizes, search: SearchBudget) -> bool:
-    """None of these claims can be shut out by others and the rest of them. False when a search gives up."""
+    """True if none of these claims can be shut out by `others` and each other. False if a search gives up."""
     together = descending(sizes + others)
     return not any(_can_be_shut_out(claim, pools, without(together, claim), search) for claim in dict.fromkeys(sizes))
 
 
 def _bytes_to_shut_out(claim: int, pools: Sequence[int]) -> int:
-    """The least bytes of other claims with which no pool has room for the claim: pool - claim + 1 where it fits."""
+    """The least bytes of other claims that shut the claim out: the sum of pool - claim + 1 where it fits."""
     return sum([pool - claim + 1 for pool in pools if pool >= claim])
 
 
@@ -223,12 +222,12 @@ _filled: Found[bool] = Found()
 
 
 def _can_be_shut_out(claim: int, pools: Sequence[int], others: Sizes, search: SearchBudget) -> bool:
-    """Some of the others, placed somehow, leave no pool with room for the claim. True when a search gives up."""
+    """True if the other claims can be placed such that no pool has room for the claim, or if a search gives up."""
     if sum(others) < _bytes_to_shut_out(claim, pools):
         return False
     targets = tuple(pool for pool in pools if pool >= claim)
     if not targets or not claim:
-        return not targets  # an empty claim goes into any pool, however full
+        return not targets  # an empty claim fits any pool, however full
     others = tuple(other for other in others if other)
     return len(others) >= len(targets) and _filled.ask(
         (targets, claim, others), search, lambda search: _can_fill(targets, claim, others, search), worst=True
@@ -236,10 +235,10 @@ def _can_be_shut_out(claim: int, pools: Sequence[int], others: Sizes, search: Se
 
 
 def _can_fill(pools: Sizes, claim: int, sizes: Sizes, search: SearchBudget) -> bool:
-    """Each of these pools can be given some of the claims so that it has room for them and then none for `claim`. Depth
-    first, pool after pool; what is left after a pool is tried once."""
+    """True if every pool can be filled with some of the claims so that `claim` no longer fits any. Depth first, pool
+    after pool; the remaining claims after a pool are tried once."""
     needed_after = [sum(pools[place + 1 :]) + (len(pools) - place - 1) * (1 - claim) for place in range(len(pools))]
-    # (the pool being filled, the bytes in it, the claim it may go on from, claims used as bits, bytes not yet used)
+    # (pool being filled, its bytes, first claim to try next, claims used as bits, bytes not yet used)
     stack = [(0, 0, 0, 0, sum(sizes))]
     tried = set()
     steps = 0
@@ -273,20 +272,20 @@ def _can_fill(pools: Sizes, claim: int, sizes: Sizes, search: SearchBudget) -> b
 
 
 MOST_LEFT: Final = 1_024
-"""So many rows are kept of one object; with more, several become one."""
+"""At most this many rows are kept for one object; beyond, rows are merged."""
 MOST_LEFT_FINELY: Final = 4 * MOST_LEFT
-"""The same where that does not settle it."""
+"""The same for the finer table."""
 MOST_PROMISES: Final = 20
-"""Of more promises than so many it is not worked out what they leave, which would take longer than 5 ms."""
+"""With more promises, the outcomes are not computed: it would take longer than 5 ms."""
 
 
 class Left(NamedTuple):
-    """What may be left of an object's pools."""
+    """What promises may leave of an object's pools."""
 
     rows: Ints2D
-    """[S, P], each descending. No row at all: a promised claim may find no room, and nothing fits."""
+    """[S, P], each row descending. No rows: a promised claim may find no room, and nothing fits."""
     is_exact: bool
-    """Each row may be left. Else none of what may be left is less than some row."""
+    """True if every row is a possible outcome. Otherwise every outcome has at least the room of some row."""
 
 
 _found: Found[Left | None] = Found(remembered=256)
@@ -299,7 +298,7 @@ def left_by_promises(
     search: SearchBudget = UNLIMITED,
     policy: PoolPolicy = PoolPolicy.UNKNOWN,
 ) -> Left | None:
-    """What the driver may leave of the pools once all that is promised is placed; None when that is not known."""
+    """What the driver may leave of the pools after placing all promised claims; None if unknown."""
     key = tuple(pools)
     if not key or key[0] > MOST_BYTES:
         return None
@@ -317,8 +316,8 @@ def fits_beside_one(
     search: SearchBudget = UNLIMITED,
     policy: PoolPolicy = PoolPolicy.UNKNOWN,
 ) -> bool:
-    """Wherever the driver puts the promised claims first, the new ones can then be packed. A no as well when a promised
-    claim may find no room, or a search gives up."""
+    """True if the new claims can be packed wherever the driver puts the promised ones. False also if a promised claim
+    may find no room, or a search gives up."""
     if not promised or not sizes:
         return fits_one(pools, sizes, search)
     if not pools or pools[0] < max(sizes[0], promised[0]):
@@ -333,7 +332,7 @@ def fits_beside_one(
         return True
     left = left_by_promises(pools, promised, search, policy)
     if left is None or (len(sizes) == 1 and not left.is_exact):
-        # Claims that nothing can shut out go in one by one, anywhere. Of a single claim that is the whole question.
+        # Claims that cannot be shut out go in one by one, anywhere. For a single claim that is the whole answer.
         return is_guaranteed(pools, promised, search) and is_never_shut_out(sizes, pools, promised, search)
     if not len(left.rows):
         return False
@@ -347,12 +346,12 @@ def fits_beside_one(
 
 
 def is_seen_to_fit(pools: Sequence[int], sizes: Sizes, promised: Sizes) -> bool:
-    """The new claims fit beside the promised ones, by their bytes alone. A no decides nothing.
+    """True if the new claims fit beside the promised ones, by bytes alone. False decides nothing.
 
-    However the promised ones lie, R bytes are left of the pools. The new ones go in by size, each anywhere: that ends
-    before claim g only if no pool has room for g, so that at most g - 1 bytes are left of each, and never more than it
-    has. So all go in if, for every g, R less the claims before it is more than that. The promised ones themselves find
-    room if it takes more bytes to shut out the largest of them than the others have.
+    However the promised claims lie, R bytes are left of the pools. The new claims are placed by size, anywhere. Claim g
+    fails only if no pool has room for g: at most g - 1 bytes are left in each pool, and never more than its size. So
+    all fit if, for every g, R less the claims before g exceeds that sum. The promised claims find room if the others
+    lack the bytes to shut out the largest of them.
     """
     if not has_room_to_spare(pools, promised):
         return False
@@ -365,7 +364,7 @@ def is_seen_to_fit(pools: Sequence[int], sizes: Sizes, promised: Sizes) -> bool:
 
 
 def _free_bytes(pools: Sequence[int]) -> int:
-    """Of all pools; one that lacks bytes takes nothing from the others."""
+    """The sum of free bytes; a negative pool counts as 0."""
     return sum([pool for pool in pools if pool > 0])
 
 
@@ -378,8 +377,8 @@ def grade_one(
     *,
     with_order: bool = True,
 ) -> Grade:
-    """The grade of these claims in one object, its pools descending. Beside promised claims, GUARANTEED and ORDERED
-    hold for all of them together. When a search gives up, the lower grade."""
+    """The grade of these claims in one object, pools descending; the lower grade if a search gives up. Beside promised
+    claims, GUARANTEED and ORDERED hold for promised and new claims together."""
     if is_guaranteed(pools, descending(sizes + promised) if promised else sizes, search, policy):
         return Grade.GUARANTEED
     if not fits_beside_one(pools, sizes, promised, search, policy):
@@ -397,8 +396,8 @@ def _left(pools: Sizes, promised: Sizes, most: int, search: SearchBudget) -> Lef
     rows = np.array([pools], dtype=np.int64)
     is_exact = True
     for claim in promised:
-        # Of a row that stands for several it is not known whether the pool has room in one of them, but that it is no
-        # larger than it was at first. What it holds afterwards is not less than nothing.
+        # A merged row does not say whether the pool has room in one of its outcomes, only that it is no larger than at
+        # the start. Afterwards it has at least 0 bytes.
         takes = rows >= claim if is_exact else np.broadcast_to(np.array(pools) >= claim, rows.shape)
         after = [rows[takes[:, place]] for place in range(len(pools))]
         for place, each in enumerate(after):
@@ -412,7 +411,7 @@ def _left(pools: Sizes, promised: Sizes, most: int, search: SearchBudget) -> Lef
 
 
 def _distinct(rows: Ints2D) -> Ints2D:
-    """Each row once, in order, so that those next to each other are alike."""
+    """The distinct rows, sorted, so that neighbours are similar."""
     rows = rows[np.lexsort(rows.T[::-1])]
     is_new = np.ones(len(rows), dtype=np.bool_)
     is_new[1:] = (rows[1:] != rows[:-1]).any(axis=1)

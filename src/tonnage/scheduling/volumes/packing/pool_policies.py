@@ -1,14 +1,14 @@
-"""How a driver picks the pool of a volume, where that is known, and what it means for how sure a fit is.
+"""How a driver chooses the pool of a volume, if that is known, and what it means for the grade of a fit.
 
     most-free    the pool with the most room at that moment
     best-fit     the pool with the least room of those that have enough
-    first-fit    the first that has enough, in an order of the driver's own that stays the same
-    random       any that has enough; so is `unknown`
+    first-fit    the first that has enough, in a fixed order of the driver's own
+    random       any that has enough; `unknown` is treated the same
 
-The order of the claims and first-fit's order of the pools are not known: a fit is guaranteed if it comes out well in
-every order. What is *possible* does not depend on the policy: hand out a packing pool by pool, to most-free always a
-claim of the pool with most room. What is *guaranteed* of most-free is what is of any driver: it too reaches a placement
-that shuts a claim out, if it is always asked for a claim which that placement has in the pool with most room now.
+The orders of claims and of first-fit's pools are unknown: a fit is guaranteed if every order works. *Possible* does not
+depend on the policy: send a packing pool by pool, to most-free always a claim of the pool with most room. For
+most-free, *guaranteed* is the same as for any driver: it reaches any placement that shuts a claim out, if it is always
+asked for a claim that this placement has in the pool with most room now.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from tonnage.scheduling.volumes.packing.pool_fits import (
 )
 
 MOST_STEPS: Final = 60_000
-"""How many pools one search looks at; then it gives up and expects the worst."""
+"""A search gives up after looking at this many pools, and expects the worst."""
 _STEPS_A_STATE: Final = 6
-"""What it takes beside that to note one more state of the pools."""
+"""The extra steps counted for every new state of the pools."""
 FEW_PLAYED: Final = 130
 MOST_PLAYED: Final = 2_000
 MANY_OBJECTS: Final = 64
-"""So many placements are played for all objects at once, the more if they are many: four different claims take 64, six
-1,956, four claims in four pools of first-fit 1,536. Beyond, objects are searched one by one."""
+"""At most this many placements are tried for all objects at once, more for many objects: four different claims take 64,
+six 1,956, four claims in four pools with first-fit 1,536. Beyond, objects are searched one by one."""
 _MOST_CLAIMS_PLAYED: Final = 6
-"""More than so many are not even counted."""
+"""For more claims, placements are not even counted."""
 MOST_POOLS_IN_ORDER: Final = 6
-"""First-fit is searched for so many pools that matter, in all their orders; beyond, it is any pool with room."""
+"""First-fit is searched for up to this many relevant pools, in all orders; beyond, it is treated as random."""
 
 
 class PoolPolicy(StrEnum):
-    """Which pool a driver takes."""
+    """Which pool a driver chooses."""
 
     MOST_FREE = "most-free"
     BEST_FIT = "best-fit"
@@ -59,17 +59,17 @@ class PoolPolicy(StrEnum):
 
     @property
     def is_known(self) -> bool:
-        """Whether it says more than that the pool has room."""
+        """True if it says more than that the pool has room."""
         return self not in (PoolPolicy.RANDOM, PoolPolicy.UNKNOWN)
 
     @property
     def is_better_in_every_order(self) -> bool:
-        """Whether it places claims in every order that another driver may place badly. Most-free does not."""
+        """True if the policy can be sure where a random driver may fail. Most-free cannot."""
         return self in (PoolPolicy.BEST_FIT, PoolPolicy.FIRST_FIT)
 
 
 class PackedClaim(NamedTuple):
-    """One claim is placed, in a pool that had so many bytes free before; None: no pool had room."""
+    """A placed claim and the free bytes of its pool before; None: no pool had room."""
 
     size: int
     pool_bytes: int | None
@@ -79,8 +79,7 @@ class PackedClaim(NamedTuple):
 
 
 def placed_by(policy: PoolPolicy, pools: Sizes, size: int) -> int | None:
-    """The position of the pool that a driver takes, out of pools in its order, the first of several alike; None if none
-    has room."""
+    """The position of the chosen pool (the first of equals), `pools` in the driver's order; None if none has room."""
     roomy = [place for place, free in enumerate(pools) if free >= size]
     if not roomy:
         return None
@@ -96,7 +95,7 @@ _outcomes: Found[frozenset[Sizes] | None] = Found()
 
 
 def is_always_placed(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: SearchBudget) -> bool:
-    """A driver of this known policy places all claims, in whatever order they come. False when a search gives up."""
+    """True if a driver with this known policy places all claims in any order. False if a search gives up."""
     sizes = needing_room(sizes)
     rows = _that_matter(pools, sizes)
     return _sure.ask(
@@ -105,32 +104,32 @@ def is_always_placed(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, sea
 
 
 def outcomes(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: SearchBudget) -> frozenset[Sizes] | None:
-    """What a driver may leave of the pools, each descending, after all these claims in some order; None when a claim
-    may find no room, or a search gives up."""
+    """What a driver may leave of the pools after placing these claims, each outcome descending. None if a claim may
+    find no room, or a search gives up."""
     key = tuple(pools)
     return _outcomes.ask((policy, key, sizes), search, lambda search: _left(key, sizes, policy, search), worst=None)
 
 
 def bad_order(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: SearchBudget) -> tuple[PackedClaim, ...]:
-    """An order of claims in which the last finds no room; empty when there is none, or the search gives up."""
+    """An order of claims in which the last finds no room; empty if there is none or the search gives up."""
     sizes = needing_room(sizes)
     return _failing_order(_that_matter(pools, sizes), sizes, policy, search) or ()
 
 
 def _that_matter(pools: Sequence[int], sizes: Sizes) -> Sizes:
-    """The pools that can hold any of the claims."""
+    """The pools that can hold at least one of the claims."""
     return tuple(pool for pool in pools if pool >= sizes[-1])
 
 
 def driver_orders(pools: Sizes, policy: PoolPolicy) -> Iterable[Sizes] | None:
-    """The pools in the orders that a driver may go by; None when there are too many."""
+    """The pools in every order that the driver may use; None if there are too many."""
     if policy is not PoolPolicy.FIRST_FIT:
         return (pools,)
     return None if len(pools) > MOST_POOLS_IN_ORDER else dict.fromkeys(permutations(pools))
 
 
 def pools_after(policy: PoolPolicy, free: Sizes, place: int, size: int) -> Sizes:
-    """The pools with a claim in one of them. Where it is all the same which pool is which, states are told once."""
+    """The pools after placing a claim. Sorted unless their order matters, so that equal states are counted once."""
     left = (*free[:place], free[place] - size, *free[place + 1 :])
     return left if policy is PoolPolicy.FIRST_FIT else descending(left)
 
@@ -138,12 +137,12 @@ def pools_after(policy: PoolPolicy, free: Sizes, place: int, size: int) -> Sizes
 def _failing_order(
     pools: Sizes, sizes: Sizes, policy: PoolPolicy, search: SearchBudget
 ) -> tuple[PackedClaim, ...] | None:
-    """The shortest steps to a claim without room; () when there are none; None when the search gives up."""
+    """The shortest way to a claim without room; () if there is none; None if the search gives up."""
     starts = driver_orders(pools, policy)
     if starts is None:
         return None
     steps = 0
-    # (free bytes, claims that are still to come) -> how it was reached: the state before, and the claim that came
+    # (free bytes, claims to come) -> the state before, and the claim placed
     came_by: dict[tuple[Sizes, Sizes], tuple[tuple[Sizes, Sizes], PackedClaim] | None] = {
         (start, sizes): None for start in starts
     }
@@ -173,7 +172,7 @@ def _failing_order(
 
 
 def is_roomy(free: Sizes, coming: Sizes) -> bool:
-    """All that is to come finds room, whatever the driver does: one pool takes all, or none of them can be shut out."""
+    """True if all remaining claims find room with any driver: one pool holds all, or none can be shut out."""
     if not coming:
         return True
     total = sum(coming)
@@ -220,7 +219,7 @@ def _left(pools: Sizes, sizes: Sizes, policy: PoolPolicy, search: SearchBudget) 
 
 
 def is_played(objects: int, pool_count: int, sizes: Sizes, policy: PoolPolicy) -> bool:
-    """Whether `always_placed` plays the orders, for so many objects; else they are searched one by one."""
+    """True if `always_placed` should try all orders for so many objects; otherwise objects are searched one by one."""
     if len(sizes) > _MOST_CLAIMS_PLAYED or pool_count > MOST_POOLS_IN_ORDER:
         return False
     orders = factorial(pool_count) if policy is PoolPolicy.FIRST_FIT else 1
@@ -228,7 +227,7 @@ def is_played(objects: int, pool_count: int, sizes: Sizes, policy: PoolPolicy) -
 
 
 def always_placed(pools: Ints2D, sizes: Sizes, policy: PoolPolicy) -> Mask:
-    """`is_always_placed` of every row, by playing every order; `is_played` says whether to. No claim is empty."""
+    """`is_always_placed` for every row, by trying every order; ask `is_played` first. No claim is empty."""
     columns = np.ascontiguousarray(pools.T)
     if policy is not PoolPolicy.FIRST_FIT:
         return _played(columns, sizes, policy)
@@ -243,13 +242,13 @@ def always_placed(pools: Ints2D, sizes: Sizes, policy: PoolPolicy) -> Mask:
 
 @lru_cache(maxsize=2048)
 def _placements(sizes: Sizes) -> int:
-    """How many placements playing every order of the claims takes."""
+    """How many placements it takes to try every order of the claims."""
     return sum(len(set(permutations(sizes, count))) for count in range(1, len(sizes) + 1))
 
 
 def _played(columns: Ints2D, coming: Sizes, policy: PoolPolicy) -> Mask:
-    """In which objects every order of the claims ends well. `columns` is [P, O], for most-free and best-fit
-    descending."""
+    """A mask over objects: True if every order of the claims works. `columns`: [P, O], descending for most-free and
+    best-fit."""
     largest = columns.max(axis=0) if policy is PoolPolicy.FIRST_FIT else columns[0]
     is_sure: Mask = largest >= sum(coming)
     if len(coming) == 1:
@@ -265,13 +264,13 @@ def _played(columns: Ints2D, coming: Sizes, policy: PoolPolicy) -> Mask:
 
 
 def _placed(columns: Ints2D, size: int, policy: PoolPolicy) -> Ints2D:
-    """The pools with one claim more; anything where it found no room."""
+    """The pools after placing one claim; undefined where no pool has room."""
     left = columns.copy()
     if policy is PoolPolicy.MOST_FREE:
         left[0] -= size
     else:
         is_waiting = np.ones(columns.shape[1], dtype=np.bool_)
-        # The smallest pool with room is the last of those that descend.
+        # Pools descend: the smallest pool with room is the last.
         for column in left[::-1] if policy is PoolPolicy.BEST_FIT else left:
             takes = is_waiting & (column >= size)
             column -= takes * np.int64(size)

@@ -1,1 +1,1 @@
-"""Capacity that is promised and not yet seen in its object: modes `Object` (KEP-5925) and `Ledger`."""
+"""Capacity that is promised or reserved but not yet shown by its object: modes `Object` (KEP-5925) and `Ledger`."""

@@ -1,15 +1,14 @@
-"""Who keeps what of a capacity object back, since when and why: what both ways of reserving have in common.
+"""Holds on capacity objects: who holds what, since when and why. What both reservation modes have in common.
 
-Only times that one clock wrote are compared, because clocks may differ by minutes: the server's stamps with one
-another, and with what the server's clock shows at least (`ServerTime`). Where the server's clock was set back, things
-are held for longer, never for less.
+Clocks may differ by minutes, so only times of one clock are compared: the server's stamps with each other and with a
+lower bound of the server's clock (`ServerTime`). If that clock is set back, holds last longer, never shorter.
 
     server's time  >=  the newest stamp  +  our monotonic seconds since it was read
 
-A claim whose volume cannot be made, whatever room there is, keeps nothing back (`Refusals`). Its last word, by event
-(ProvisioningFailed) or our provisioner's annotation, is a refusal for good. It counts until selected-node or the claim
-changes, another word comes, or the volume is there. An event counts if it was written after the claim was given its
-node, by the server's clock; where a time is not told, any event counts.
+A claim whose volume cannot be created, whatever room there is, holds nothing (`Refusals`): the last ProvisioningFailed
+event or annotation of our provisioner is a final refusal. It counts until selected-node or the claim changes, a newer
+message comes, or the volume exists. An event counts if the server's clock says that it was written after the claim was
+given its node; an event without a time always counts.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ from tonnage.scheduling.volumes.packing.pool_fits import Sizes
 
 
 class Refusals:
-    """The last words on claims: `cluster.index(Refusals)`."""
+    """The last provisioning message on each claim. Get it with `cluster.index(Refusals)`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._storage = cluster.storage
         self.on_change: list[Callable[[Key], None]] = []
-        """Called with the key of a claim after another word on it came, or one went."""
+        """Called with a claim's key after its last message changed."""
         self._of_claim: Shelf[Key, Key, Event] = Shelf()
         self._asked_at: dict[Key, datetime | None] = {}
-        """When claims were first seen in the API with the node and the spec that they have."""
+        """When each claim was first seen in the API with its current node and spec."""
         for claim in self._storage.claims:
             self._claim_changed(None, claim)
         for event in self._storage.provisioning_failures.values():
@@ -51,12 +50,12 @@ class Refusals:
         self._storage.on_change(Event, self._event_changed)
 
     def of(self, claim: PersistentVolumeClaim) -> str:
-        """Why a claim's volume cannot be made, in the provisioner's words; empty if nothing says so."""
+        """Why the claim's volume cannot be created, in the provisioner's words; empty if it can."""
         if claim.is_bound or not claim.selected_node:
             return ""
         known = self._storage.claims.api(claim.key)
         if known is None or known.uid != claim.uid or known.selected_node != claim.selected_node:
-            return ""  # it is about to be sent there: nobody can have said anything about it
+            return ""  # it is not written yet: nobody can have refused it
         return annotated_refusal(claim) or self._told_by_events(claim)
 
     def _told_by_events(self, claim: PersistentVolumeClaim) -> str:
@@ -92,7 +91,7 @@ def _asked(claim: PersistentVolumeClaim) -> object:
 
 
 def _order(event: Event) -> tuple[float, float, int]:
-    """By when events were last written, else by when their writers say they happened."""
+    """Events in the order of their last write, or else of the time that their writers give."""
     series_at = event.series.last_observed_time if event.series is not None else None
     happened_at = max(
         (each for each in (event.last_timestamp, series_at, event.event_time) if each is not None), default=None
@@ -104,17 +103,17 @@ def _order(event: Event) -> tuple[float, float, int]:
 
 _MOST_APART: Final = timedelta(hours=25)
 _MOST_APART_IN_DUMPS: Final = timedelta(hours=1)
-"""Clocks differ by less than this: what is older than that by our own clock is old, however few stamps were read. A
-dump that was made without managedFields says little about the time it was made at, and is read where it was made."""
+"""The largest difference between clocks: whatever is older by our own clock is old, however few stamps were read. A
+dump without managedFields says little about its time; it is read where it was made."""
 
 
 class ServerTime:
-    """What the server's clock shows at least: `cluster.index(ServerTime)`. It reads every object of storage."""
+    """A lower bound of the server's clock, from the stamps of all storage objects: `cluster.index(ServerTime)`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._clock = cluster.clock
         self._zero_at: datetime | None = None
-        """What the server's clock showed, at least, at the start of our monotonic clock."""
+        """A lower bound of the server's clock at the start of our monotonic clock."""
         self._has_managed_fields = False
         storage = cluster.storage
         known = (storage.classes, storage.drivers, storage.capacities, storage.attachments)
@@ -132,11 +131,11 @@ class ServerTime:
             storage.on_change(kind, self._changed)
 
     def now(self) -> datetime | None:
-        """The server's clock shows this or more; None when nothing that was read has a stamp."""
+        """A lower bound of the server's clock; None if no object has a stamp."""
         return None if self._zero_at is None else self._zero_at + timedelta(seconds=self._clock.monotonic())
 
     def age_s(self, created_at: datetime) -> float:
-        """How many seconds ago something was created, at least."""
+        """A lower bound of the seconds since `created_at`."""
         known = self.now() or created_at
         most_apart = _MOST_APART if self._has_managed_fields else _MOST_APART_IN_DUMPS
         return max(
@@ -157,58 +156,57 @@ class ServerTime:
 
 
 DEFAULT_TIMEOUT_S = 60.0
-"""`reservationTimeoutSeconds` where nobody says otherwise."""
+"""The default of `reservationTimeoutSeconds`."""
 AGAIN_S = 5.0
-"""What the clock may not end yet is looked at again after this, and the timeout."""
+"""If the clock may not end a hold yet, it is checked again after its timeout and this time."""
 _SET_BACK = timedelta(minutes=1)
-"""A server's stamps that go back by more than this are of a clock that was set back."""
+"""Stamps that go back by more than this mean that the server's clock was set back."""
 WAITS_FOR_REFRESH = "bound; waits for the object to be refreshed"
 RESTS = "rests and keeps nothing back: its volume cannot be made"
 REFRESH, FAILURE, DELETION, TIMEOUT, REFUSAL = "refresh", "failure", "deletion", "timeout", "refusal"
 CAUSES = (REFRESH, FAILURE, DELETION, TIMEOUT, REFUSAL)
-"""Why something is kept back no longer:
+"""Why a hold ended:
 
-refresh    its object shows it, or was published again
+refresh    its object shows the volume, or was published again
 failure    the pod's attempt failed, or its claims are sent elsewhere or nowhere
 deletion   its pod, claims, volume or object are gone
 timeout    `reservationTimeoutSeconds` after its claims were bound
-refusal    its volume cannot be made, whatever room there is
+refusal    its volume cannot be created, whatever room there is
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What is kept back of one capacity object, for people: `explain`, `/debug/reservations` and metrics tell it."""
+    """A hold on one capacity object, as `explain`, `/debug/reservations` and metrics show it."""
 
     capacity: Key
     uid: str
     pod: Key
-    """Who holds it; empty when only the claim is known."""
+    """The pod that holds it; empty if only the claim is known."""
     claims: tuple[Key, ...]
     bytes: int
     since: datetime
     why: str
     timeout_s: float | None = field(default=None, compare=False, repr=False)
-    """How long it lasts, where its pod's profile says so; None: as the most patient profile has it. Nobody tells it, so
-    that it is not what holds are compared by."""
+    """The timeout of the pod's profile; None: the longest of all profiles. Not shown, so not compared."""
     is_rebuild: bool = field(default=False, compare=False, repr=False)
-    """It is for a volume that is still on its way from elsewhere: no clock ends it."""
+    """True if its volume is on its way from another node: it has no timeout."""
 
 
 def pod_of(hold: Hold, pods: Mapping[Key, PodInfo]) -> PodInfo:
-    """The pod that holds it; one of its name where there is none any more."""
+    """The pod of a hold; a stand-in of the same name if the pod is gone."""
     namespace, name = split_key(hold.pod)
     return pods.get(hold.pod) or PodInfo(Pod(metadata=PodMeta(namespace=namespace, name=name, uid=hold.pod)))
 
 
 def is_refresh(version: str, new: CSIStorageCapacity) -> bool:
-    """Whether an object tells something new about its figures. One from a manifest has no version, and always does."""
+    """True if the object has new figures. An object from a manifest has no version: always True."""
     return not version or new.figures_version != version
 
 
 def is_looked_at_anew(capacity: CSIStorageCapacity, before: datetime | None, bound_at: datetime | None) -> bool:
-    """Whether the pools of an object were looked at since a claim was bound, though the server's clock was set back:
-    there was a look other than `before`, earlier than it, or later than the claim's own stamp."""
+    """True if an object's pools were checked after a claim was bound, although the server's clock was set back. That is
+    a check other than `before`, which is earlier than `before` or later than the claim's stamp."""
     looked_at = capacity.checked_at
     if looked_at is None or before is None or looked_at == before:
         return False
@@ -216,14 +214,14 @@ def is_looked_at_anew(capacity: CSIStorageCapacity, before: datetime | None, bou
 
 
 def as_assumed(claim: PersistentVolumeClaim, storage: Storage) -> PersistentVolumeClaim:
-    """A claim as Reserve leaves it, with its selected-node, whether it is given as it was planned or as assumed."""
+    """The claim with its selected-node, as Reserve assumed it; `claim` itself if it is not assumed."""
     key = claim.key
     known = storage.claims.get(key) if storage.claims.is_assumed(key) else None
     return known or claim
 
 
 class Timeouts:
-    """What ends by the clock, by name: when each wait began. `timeout_of` says how long it lasts, as of now."""
+    """Timeouts by name: when each began. `timeout_of` gives the current length of each in seconds."""
 
     def __init__(self, timeout_of: Callable[[str], float]) -> None:
         self._began_at: dict[str, float] = {}
@@ -239,11 +237,11 @@ class Timeouts:
         self._began_at.pop(name, None)
 
     def first_end(self) -> float | None:
-        """When the next one is over."""
+        """When the next timeout ends; None without timeouts."""
         return min((end_s for end_s, _ in self._ends()), default=None)
 
     def take_ended(self, now_s: float) -> list[str]:
-        """Remove the waits that are over, and name them, the earliest first."""
+        """Remove and return the names of ended timeouts, earliest end first."""
         ended = [name for end_s, name in sorted(self._ends(), key=lambda end: end[0]) if end_s <= now_s]
         for name in ended:
             self.stop(name)
@@ -254,14 +252,14 @@ class Timeouts:
 
 
 class CapacityHolds(ABC):
-    """What keeps capacity back in one cluster, in one of the two modes. Objects are known by `identity`, their uid.
+    """The holds of one cluster in one mode. Objects are known by `identity`, their uid.
 
-    Decisions ask what is `held`. A pod's way goes through `assuming` and `keep_back` at Reserve, `send` when its claims
-    are written one after the other, and `release` when its attempt fails.
+    Decisions ask what is `held`. For a pod, Reserve calls `assuming` and `keep_back`; `send` is called when its claims
+    are written one after the other, `release` when its attempt fails.
     """
 
     keeps_whole_objects: ClassVar[bool]
-    """True in mode Object; in mode Ledger bytes are kept."""
+    """True in mode Object; mode Ledger holds bytes."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -270,13 +268,13 @@ class CapacityHolds(ABC):
         self._server = cluster.index(ServerTime)
         self._refusals = cluster.index(Refusals)
         self.on_change: list[Callable[[str], None]] = []
-        """Called with the uid of an object after what is held of it changed."""
+        """Called with an object's uid after its holds changed."""
         self.on_released: list[Callable[[CSIStorageCapacity], None]] = []
-        """Called with an object after a hold of it ended or shrank: pods it turned away are worth another try."""
+        """Called with an object after one of its holds ended or shrank: pods it rejected may fit now."""
         self.reservations_total = 0
-        """How often something was kept back for a pod."""
+        """How many holds were made for pods."""
         self.ended = dict.fromkeys(CAUSES, 0)
-        """Holds that ended, by cause."""
+        """How many holds ended, by cause."""
         self._waits = Timeouts(self._timeout_of)
         self._profile_timeouts: set[float] = set()
 
@@ -284,33 +282,32 @@ class CapacityHolds(ABC):
 
     @abstractmethod
     def held(self, members: Sequence[CSIStorageCapacity], own: Collection[Key]) -> Sizes | None:
-        """What is held of an object, or of several that are judged as one, but for the claims of `own`: promised bytes,
-        descending; None if it is reserved as a whole."""
+        """The holds on an object, or on joined ones, except those of `own`: bytes, descending; None if reserved."""
 
     @abstractmethod
     def own_claims(self, claims: Iterable[PersistentVolumeClaim], group: Iterable[PersistentVolumeClaim]) -> list[Key]:
-        """The claims whose own holds are not in the way of a `group`, one of those into which a pod's `claims` fall."""
+        """The claims whose holds do not block a `group`; the group is one of those that a pod's `claims` form."""
 
     @abstractmethod
     def holds(self) -> list[Hold]:
-        """Everything that is held."""
+        """All holds."""
 
     @abstractmethod
     def holds_on(self, uid: str) -> list[Hold]:
-        """What is held of one object."""
+        """The holds on one object."""
 
     def resting(self, class_name: str | None = None) -> list[Hold]:
-        """Holds of nothing: what would be held, of all classes or of one, if its volume could be made."""
+        """Holds of nothing, of all classes or one: what would be held if the volume could be created."""
         return []
 
     @property
     def resets_total(self) -> int:
-        """Holds that ended because their object was published again: what the KEP's metric counts."""
+        """How many holds ended because their object was published again, for the KEP's metric."""
         return self.ended[REFRESH]
 
     @property
     def longest_timeout_s(self) -> float:
-        """How long what is nobody's is kept: as the most patient profile has it."""
+        """The longest timeout of all profiles: it applies to holds without a known pod."""
         return max(self._profile_timeouts, default=DEFAULT_TIMEOUT_S)
 
     def next_expiry_at(self) -> float | None:
@@ -318,7 +315,7 @@ class CapacityHolds(ABC):
         return self._waits.first_end()
 
     def tell_timeout(self, timeout_s: float) -> None:
-        """A profile decides by this timeout: it counts for what is held for its pods."""
+        """Add a profile's timeout, which applies to holds for its pods."""
         self._profile_timeouts.add(timeout_s)
 
     @abstractmethod
@@ -327,19 +324,19 @@ class CapacityHolds(ABC):
     # -- a pod's way --------------------------------------------------------------------------------------------------
 
     def catch_up(self) -> None:
-        """Account for what nobody told of; a decision calls this before it asks."""
+        """Account for changed nodes, new objects and new rules; a decision calls this before it asks."""
         return
 
     def assuming(self, claims: Collection[Key]) -> AbstractContextManager[None]:
-        """While these claims are assumed, and `keep_back` is called for them."""
+        """A context in which these claims are assumed and `keep_back` is called for them."""
         return nullcontext()
 
     @abstractmethod
     def keep_back(self, pod: PodInfo, plan: VolumePlan, timeout_s: float) -> None:
-        """Nobody else gets what was found for a pod's volumes until the driver's figures show it (KEP-5925)."""
+        """Hold the capacity planned for a pod's volumes until the driver's figures show them (KEP-5925)."""
 
     def send(self, claims: Iterable[Key]) -> None:
-        """Claims that waited for others get their node now."""
+        """Note that claims which waited for others get their node now."""
         return
 
     @abstractmethod
@@ -352,8 +349,8 @@ class CapacityHolds(ABC):
 
     @abstractmethod
     def expire(self, now_s: float) -> None:
-        """End what is overdue at this time of the monotonic clock."""
+        """End holds that are overdue at `now_s` of the monotonic clock."""
 
     @abstractmethod
     def agree_with(self, holds: Sequence[Hold], pods: Mapping[Key, PodInfo]) -> None:
-        """Hold what another scheduler of the same cluster does, and nothing else."""
+        """Take over exactly the holds of another scheduler of the same cluster."""

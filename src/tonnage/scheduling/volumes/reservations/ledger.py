@@ -1,16 +1,15 @@
-"""Bytes that are promised of a capacity object and not yet seen in it: reservation mode `Ledger`.
+"""Bytes that are promised of a capacity object and that its figures do not show yet: reservation mode `Ledger`.
 
     selected-node, not bound ──► bound ──► its object is refreshed and shows it, or the timeout passed
                  │                 └─ its claim is deleted ──► the same, or its volume is deleted too
                  └──────────────────► its object says that it includes the claim
-                 └──────────────────► it cannot be made, whatever room there is: the promise rests (`holds.py`)
+                 └──────────────────► it cannot be created, whatever room there is: the promise rests (`holds.py`)
     rebuilt (bound all along) ──► the volume's node affinity admits the new node ──► as above, from "bound" on
                  └──────────────────► its affinity is set and admits other nodes only: it went elsewhere
 
-All this follows from the claims as decisions see them, the volumes, the objects and the nodes, so that the ledger is
-rebuilt by reading them and cannot leak (`met_claims.py`). `reserve` adds two things only: which of several objects is
-charged, and who the pod is. What storage tells is accounted for at once; nodes and new objects by `catch_up`, which a
-decision calls before it asks.
+The ledger is computed from claims, volumes, objects and nodes, so it can be rebuilt and cannot leak (`met_claims.py`).
+`reserve` adds only which object is charged and which pod it is for. Storage changes are accounted for at once, nodes
+and new objects by `catch_up`, which a decision calls first.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from tonnage.scheduling.volumes.reservations.promises import Promise, is_news, i
 
 
 class Ledger(PromiseBook):
-    """The promises of a cluster: `cluster.index(Ledger)`."""
+    """The promises of a cluster. Get it with `cluster.index(Ledger)`."""
 
     keeps_whole_objects = False
 
@@ -54,13 +53,13 @@ class Ledger(PromiseBook):
         self._met = MetClaims(cluster, self)
         self._stale_classes: set[str] = set()
         self._awaited: Collection[Key] = ()
-        """Claims that are being assumed, and of which `reserve` tells next."""
+        """Claims that are being assumed; `reserve` will charge them next."""
         self._node_tick = cluster.node_changes.tick
         self._node_names = {row: name for name, row in cluster.row_of.items()}
-        """As of that tick: a row says which node it is now, not which it was."""
+        """By row, the node's name at `_node_tick`: the row may belong to another node by now."""
         self._refusals.on_change.append(self._refusal_changed)
         self._met.meet_all()
-        self._tell()  # nobody: what changes from now on is news
+        self._tell()  # before anyone listens: only later changes are news
         self._storage.on_change(PersistentVolumeClaim, self._claim_changed)
         self._storage.on_change(PersistentVolume, self._volume_changed)
         self._storage.on_change(CSIStorageCapacity, self._capacity_changed)
@@ -72,15 +71,15 @@ class Ledger(PromiseBook):
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def promised(self, uid: str) -> Sizes:
-        """The bytes promised of an object, the largest first."""
+        """The bytes promised of an object, largest first."""
         return descending(self._charges.at(uid).values())
 
     def promises(self, uid: str) -> Mapping[Key, int]:
-        """The same by claim. It is what is kept: to be read at once, not to be changed."""
+        """The promised bytes of an object by claim: the ledger's own dict, to be read at once and not changed."""
         return self._charges.at(uid)
 
     def held(self, members: Sequence[CSIStorageCapacity], own: Collection[Key]) -> Sizes:
-        """Siblings share their promises: of a claim the most that is promised of one of them counts."""
+        """Siblings share their promises: a claim counts once, with the largest promise on any of them."""
         if len(members) == 1 and not own:
             return self.promised(identity(members[0]))
         found: dict[Key, int] = {}
@@ -98,7 +97,7 @@ class Ledger(PromiseBook):
         return [hold for uid in self._charges for hold in self.holds_on(uid)]
 
     def holds_on(self, uid: str) -> list[Hold]:
-        """The promises on an object, one a claim."""
+        """The promises on an object, one per claim."""
         capacity, found = self._objects.get(uid), [self._promises.get(key) for key in self._charges.at(uid)]
         return [each.as_hold(capacity) for each in found if each is not None and capacity is not None]
 
@@ -123,7 +122,7 @@ class Ledger(PromiseBook):
 
     @contextmanager
     def assuming(self, claims: Collection[Key]) -> Iterator[None]:
-        """These claims are charged by `reserve`, and not when they are assumed: else to every object first."""
+        """Have `reserve` charge these claims; otherwise assuming them would charge every object first."""
         self._awaited = claims
         try:
             yield
@@ -134,7 +133,7 @@ class Ledger(PromiseBook):
         for capacity, claims in plan.claims_by_object():
             self.reserve(capacity, pod, claims, timeout_s)
         for promise in self._promises_of(key for each in plan.sequences for key in each.unsent):
-            promise.is_unsent = True  # no figure is about its volume yet
+            promise.is_unsent = True  # no figure includes its volume yet
 
     def reserve(
         self,
@@ -143,8 +142,8 @@ class Ledger(PromiseBook):
         claims: Sequence[PersistentVolumeClaim],
         timeout_s: float | None = None,
     ) -> None:
-        """Charge the promises of these claims, assumed already, to an object for a pod, by its profile's timeout. A
-        claim that is bound is to be rebuilt."""
+        """Charge the promises of these assumed claims to an object. A bound claim is to be rebuilt. `timeout_s`: the
+        timeout of the pod's profile."""
         self.reservations_total += 1
         now = self._clock.now()
         for claim in [as_assumed(each, self._storage) for each in claims]:
@@ -164,7 +163,7 @@ class Ledger(PromiseBook):
         self._tell()
 
     def send(self, claims: Iterable[Key]) -> None:
-        """What fell before was not for the volumes of these claims."""
+        """Falls of the figures before now are not from the volumes of these claims."""
         for promise in self._promises_of(claims):
             if promise.is_unsent:
                 promise.is_unsent, promise.decided = False, promise.decided._replace(tick=self.figures.tick)
@@ -173,19 +172,19 @@ class Ledger(PromiseBook):
         return filter(None, map(self._promises.get, claims))
 
     def release(self, pod_uid: str) -> None:
-        """What the pod's claims ask for all the same stays promised, whether they are restored before or after this."""
+        """End the pod's promises, except those its claims still ask for, whether restored before or after this."""
         for promise in self._promises.of_pod[pod_uid]:
             if not promise.stands(self._storage.claims.get(promise.key)):
                 self._drop(promise, FAILURE)
         self._tell()
 
     def pod_gone(self, pod_uid: str) -> None:
-        """The pod's claims stand for themselves."""
+        """Keep the promises of the pod's claims, without the pod."""
         for promise in self._promises.of_pod[pod_uid]:
             self._promises.give_to(promise, None)
 
     def agree_with(self, holds: Sequence[Hold], pods: Mapping[Key, PodInfo]) -> None:
-        """Promise what another ledger of the same cluster does, byte for byte, and nothing else."""
+        """Take over exactly the promises of another ledger of the same cluster."""
         self.catch_up()
         charges: dict[Key, dict[str, int]] = {}
         told = {key: hold for hold in holds for key in hold.claims}
@@ -210,14 +209,14 @@ class Ledger(PromiseBook):
         for key in self._waits.take_ended(now_s):
             promise = self._promises.get(key)
             if promise is not None and self.is_unchecked(promise, promise.made_at):
-                self._waits.begin(key, now_s + AGAIN_S)  # it may be that nobody keeps the pools that are to show it
+                self._waits.begin(key, now_s + AGAIN_S)  # the source of the pools may not have been checked since
             elif promise is not None:
                 self._met.timed_out(promise)
                 self._drop(promise, TIMEOUT)
         self._tell()
 
     def catch_up(self) -> None:
-        """Account for nodes, new objects and new rules. Costs two comparisons when there are none."""
+        """Account for changed nodes, new objects and new rules. Costs two comparisons if there are none."""
         if names := self._changed_nodes():
             self._settle_all([each for each in self._promises if each.node_name in names])
         if self._stale_classes:
@@ -228,7 +227,7 @@ class Ledger(PromiseBook):
         self._tell()
 
     def _changed_nodes(self) -> Collection[str]:
-        """The nodes that came, went or changed since this was asked last."""
+        """The names of nodes that came, went or changed since the last call."""
         changes, cluster = self._cluster.node_changes, self._cluster
         if self._node_tick == changes.tick:
             return ()
@@ -265,7 +264,7 @@ class Ledger(PromiseBook):
             promise.is_unsent = promise.is_unsent and self._storage.claims.is_assumed(key)
             self.settle(promise)
         elif new is not None and key in self._awaited and not (new.is_bound or (old and old.selected_node)):
-            return  # one that had a node may have got it back: then nothing tells of it
+            return  # a claim that had a node may have got it back, without another event
         elif new is not None and (old is None or is_news(old, new)):
             self._met.meet(new)
         self._tell()
@@ -277,15 +276,15 @@ class Ledger(PromiseBook):
         if new is not None:
             self.volume_came(new)
         met = self._met.take_unseen(known.name) if new is not None else None
-        is_kept = met is not None and self._promises.get(met[0]) is not None  # by a rebuild that may end just now
+        is_kept = met is not None and self._promises.get(met[0]) is not None  # a rebuild may keep it that ends just now
         for promise in self._promises.moving[known.name]:
             self.settle(promise)
             if new is None and self._promises.get(promise.key) is promise:
-                self._drop(promise, DELETION)  # there is nothing left to rebuild
+                self._drop(promise, DELETION)  # there is no volume left to rebuild
         if old is not None and new is not None and new.spec.claim_ref is not None:
             claim = self._storage.claims.get(new.spec.claim_ref.key)
             is_free = claim is not None and self._promises.get(claim.key) is None and is_on_its_way(claim, new)
-            # It was elsewhere and may move again. One that had arrived and may move is where it is.
+            # It was elsewhere and may move again. A volume that had arrived and may move stays where it is.
             if claim is not None and is_free and self.progress(claim, old) is RebuildProgress.ELSEWHERE:
                 self._met.meet(claim)
         if new is not None and met is not None and not is_kept:
@@ -296,7 +295,7 @@ class Ledger(PromiseBook):
 
     def _capacity_changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
         if old is not None:
-            self.catch_up()  # a refresh shows what was made before it: so that has to be accounted for first
+            self.catch_up()  # a refresh shows what was created before it, so account for that first
         gone = old if old is not None and (new is None or identity(new) != identity(old)) else None
         if gone is not None:
             self._objects.pop(identity(gone), None)
@@ -310,7 +309,7 @@ class Ledger(PromiseBook):
             if before is not None and is_refreshed:
                 self.figures.refreshed(before, new, is_elsewhere=is_moved)
             if is_moved:
-                # Other nodes, other disks: its figures are not to be compared with those before.
+                # Other nodes mean other disks: the new figures cannot be compared with the old ones.
                 self._stale_classes.update(self._groups.classes_with(new.storage_class_name))
             elif is_refreshed:
                 self._show(new)
@@ -337,7 +336,7 @@ class Ledger(PromiseBook):
     # -- telling ------------------------------------------------------------------------------------------------------
 
     def _tell(self, gone: CSIStorageCapacity | None = None) -> None:
-        """Tell of what changed, after the fact; `gone` is an object that was deleted just now."""
+        """Call the observers about all changes so far. `gone`: an object that was just deleted."""
         if self._made:
             made, self._made = self._made, []
             self._count_once(made)

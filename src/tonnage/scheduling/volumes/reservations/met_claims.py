@@ -1,15 +1,15 @@
-"""Claims and volumes of which nothing was known before, after a restart say: is something promised for them?
+"""Claims and volumes seen for the first time, for example after a restart: is capacity promised for them?
 
-    a claim with a node, not bound                          a volume that is to be made
+    a claim with a node, not bound                          a volume to be created
     a claim that is bound
         its volume is on its way to another node            a rebuild, for as long as it takes
-        its volume has just arrived there                   a rebuild that is over, and need not show yet
-        its volume is younger than the longest timeout      made, and need not show yet
+        its volume has just arrived there                   a finished rebuild; figures may not show it yet
+        its volume is younger than the longest timeout      created; figures may not show it yet
         else                                                nothing: the figures show it, or never will
-    a young volume whose claim has no node, or is not known (yet)
-                                                            made, and need not show yet: where its affinity says
+    a young volume whose claim has no node, or is unknown
+                                                            created where its affinity says; may not show yet
 
-How old a volume is, the server's clock says (`ServerTime`).
+The age of a volume is measured by the server's clock (`ServerTime`).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from tonnage.scheduling.volumes.reservations.promises import Promise
 from tonnage.scheduling.volumes.volume_reach import reachable
 
 _LONGEST_S: Final = 3600.0
-"""Volumes that are older than this are not looked at again, however long a profile's timeout is."""
+"""Older volumes are never judged again, however long a profile's timeout is."""
 
 
 class MetClaims:
-    """Judges claims and volumes when they are met for the first time, and opens their promises."""
+    """Judges claims and volumes seen for the first time, and opens their promises."""
 
     def __init__(self, cluster: Cluster, book: PromiseBook) -> None:
         self._cluster = cluster
@@ -44,20 +44,19 @@ class MetClaims:
         self._server = cluster.index(ServerTime)
         self._book = book
         self._unseen_volumes: dict[str, tuple[Key, int]] = {}
-        """Volumes that a bound claim named before they came, with that claim and the tick it was met at."""
+        """Volumes that a bound claim named before they were seen, with the claim's key and the tick of the claim."""
         self._too_old: dict[Key, tuple[str, int]] = {}
-        """Bound claims for which nothing is promised because of their volumes' age alone, with their uids and the ticks
-        at which the volumes were there."""
+        """Bound claims without a promise only because of their volumes' age, with uids and the ticks of the volumes."""
 
     def meet_all(self) -> None:
-        """What is there at the start."""
+        """Judge all claims and volumes at the start."""
         for claim in self._storage.claims:
             self.meet(claim)
         for volume in self._storage.volumes:
             self.meet_volume(volume)
 
     def meet(self, claim: PersistentVolumeClaim) -> None:
-        """A claim of which nothing is kept, as it is now."""
+        """Judge a claim that has no promise."""
         if not claim.selected_node:
             return
         if not claim.is_bound:
@@ -70,7 +69,7 @@ class MetClaims:
             self._meet_bound(claim, volume, self._book.figures.tick)
 
     def meet_volume(self, volume: PersistentVolume) -> None:
-        """A volume came that no claim with a node stands for: of immediate binding, or its claim is late or gone."""
+        """Judge a volume without a claim that has a node: its binding is immediate, or its claim is late or gone."""
         created_at = volume.metadata.creation_timestamp
         age_s = self._server.age_s(created_at) if created_at is not None else self._book.longest_timeout_s
         is_wanted = age_s < self._book.longest_timeout_s and self._is_undecided(volume)
@@ -83,7 +82,7 @@ class MetClaims:
             self._book.came_undecided(volume)
 
     def _is_undecided(self, volume: PersistentVolume) -> bool:
-        """Whether a provisioner made a volume of room that is kept count of, and no claim with a node stands for it."""
+        """True if a provisioner created the volume from counted capacity, and no claim with a node stands for it."""
         owner, of_class = volume.spec.claim_ref, self._storage.classes.get(volume.spec.storage_class_name)
         driver = self._storage.drivers.get(of_class.provisioner) if of_class is not None else None
         if owner is None or PROVISIONED_BY not in volume.metadata.annotations:
@@ -94,8 +93,7 @@ class MetClaims:
         return claim is None or claim.uid != owner.uid or not claim.selected_node
 
     def _place_of(self, volume: PersistentVolume) -> str:
-        """A node whose room a volume took, by its node affinity; empty if that names none, or nodes with different
-        objects."""
+        """A node whose capacity the volume used, by its affinity; empty if none, or if nodes have different objects."""
         if volume.spec.node_affinity.required is None:
             return ""
         rows = np.flatnonzero(self._cluster.exists)
@@ -109,11 +107,11 @@ class MetClaims:
         return names[0] if names else ""
 
     def take_unseen(self, volume_name: str) -> tuple[Key, int] | None:
-        """The bound claim that named a volume before that came, and when that was."""
+        """Remove and return the bound claim that named the volume before it was seen, with its tick."""
         return self._unseen_volumes.pop(volume_name, None)
 
     def meet_late(self, volume: PersistentVolume, key: Key, tick: int) -> None:
-        """A volume came that the claim of this key named before, at this tick."""
+        """Judge a volume that the claim named before, at this tick."""
         claim = self._storage.claims.get(key)
         if claim is None or self._book.promise_of(key) is not None:
             return
@@ -121,18 +119,17 @@ class MetClaims:
             self._meet_bound(claim, volume, tick)
 
     def forget(self, claim: PersistentVolumeClaim) -> None:
-        """A bound claim is gone, or has another node or volume than before."""
+        """Forget a bound claim that is gone or has another node or volume."""
         self._unseen_volumes.pop(claim.spec.volume_name, None)
         self._too_old.pop(claim.key, None)
 
     def timed_out(self, promise: Promise) -> None:
-        """The longest timeout ended a promise for a claim; a profile may come that is more patient."""
+        """Remember a claim whose promise the longest timeout ended: a later profile may have a longer one."""
         if promise.timeout_s is None and promise.made_tick is not None and promise.volume is not None:
             self._too_old[promise.key] = (promise.claim.uid, promise.made_tick)
 
     def meet_again(self) -> None:
-        """The longest timeout has grown: volumes that were too old, and that no figure showed since, may be young
-        enough."""
+        """Judge volumes again that were too old and not shown since: the longest timeout has grown."""
         before, self._too_old = self._too_old, {}
         for key, (uid, tick) in before.items():
             claim = self._storage.claims.get(key)
@@ -149,8 +146,7 @@ class MetClaims:
                 self._book.settle(promise)
 
     def _meet_bound(self, claim: PersistentVolumeClaim, volume: PersistentVolume, tick: int) -> None:
-        """Open what is promised for a claim that is bound to this volume and was no promise before, met at this
-        tick."""
+        """Open the promise of a claim bound to this volume, if one is needed. The claim was seen at this tick."""
         now, created_at = self._clock.now(), volume.metadata.creation_timestamp
         is_moving = is_on_its_way(claim, volume)
         if is_moving or self._has_just_arrived(claim, volume):
@@ -171,8 +167,8 @@ class MetClaims:
         self._book.settle(promise)
 
     def _has_just_arrived(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-        """Whether a volume that was rebuilt on the claim's node may be missing in the figures there: an object older
-        than the volume's last change, by their versions, may have been measured before it."""
+        """True if the figures may not show a volume rebuilt on the claim's node: an object with an older version than
+        the volume's last change may have been measured before it."""
         is_marked = bool(claim.rebuild_target) and claim.rebuild_target == claim.selected_node
         if not is_marked or self._book.progress(claim, volume) is not RebuildProgress.ARRIVED:
             return False

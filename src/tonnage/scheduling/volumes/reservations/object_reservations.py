@@ -1,15 +1,15 @@
-"""Capacity objects that are kept back whole for a pod on its way: reservation mode `Object`, as in KEP-5925.
+"""Capacity objects reserved whole for one pod: reservation mode `Object`, as in KEP-5925.
 
               reserve                 refresh │ failure │ deletion │ refusal │ timeout
-    free ───────────────► reserved ──────────────────────────────────────────────────► free; pods turned away try again
+    free ───────────────► reserved ──────────────────────────────────────────────────► free; rejected pods try again
 
-Any refresh will do where a provisioner publishes the object. Where `tonnage pools` keeps its pools, they have to show
-the volumes: of a pod's two, one may be made, and shown, long before the other. The timeout ends a reservation whose
-claims have been bound for as long, once whoever keeps the pools has looked since.
+Any refresh by a provisioner ends a reservation. Pools kept by `tonnage pools` must show the volumes: of a pod's two
+volumes, one may be created and shown long before the other. The timeout runs from when the claims are bound, and the
+source of the pools must have been checked since.
 
-An object is reserved while it has the very resourceVersion it was reserved with, by one pod, or by several that share a
-claim to be made of it. Its siblings in a capacity group are held with it, each until it is refreshed itself. While a
-rebuild is under way, nothing but its end ends the reservation. After a restart only rebuilds under way are reserved.
+A reservation holds while the object has the resourceVersion it was reserved with. It belongs to one pod, or to several
+that share a claim. Siblings in a capacity group are reserved too, each until its own refresh. During a rebuild, only
+the rebuild's end ends the reservation. After a restart only running rebuilds are reserved.
 """
 
 from __future__ import annotations
@@ -50,34 +50,34 @@ from tonnage.scheduling.volumes.reservations.holds import (
 
 @dataclass(slots=True, eq=False)
 class ReservedObject:
-    """One object, held for some claims by a pod, or by several that share one of them."""
+    """One object, reserved for some claims of a pod, or of several pods that share a claim."""
 
     capacity: CSIStorageCapacity
-    """As it was reserved; as it is since its pools are kept by another than before."""
+    """The object when it was reserved, or when another source took over its pools."""
     pods: dict[str, PodInfo]
-    """Who holds it, by uid; the first of them is told. Nobody, for a rebuild that outlives its pod."""
+    """The holders by uid; the first one is shown. Empty for a rebuild that outlives its pod."""
     claims: tuple[PersistentVolumeClaim, ...]
     since: datetime
     taken_bytes: int
     asked_at: datetime | None = None
     """`since` by the server's clock, as far as it is known."""
     timeout_s: float | None = None
-    """How long it is kept after its claims are bound, as the profile of its pods has it; None: not known."""
+    """The timeout after its claims are bound, from the profile of its pods; None: not known."""
     uid: str = ""
     version: str = ""
-    """The version of its figures; a reservation counts while the object has it."""
+    """The version of the object's figures; the reservation holds while the object has it."""
     waited: dict[Key, str] = field(default_factory=dict)
-    """The claims that are still on their way or bound, with their uids; those that were given back are not."""
+    """The claims still pending or bound, with their uids; claims that were given back are left out."""
     node_of: dict[Key, str] = field(default_factory=dict)
-    """Where each claim is going to be made. An object may reach several nodes, and be held for claims on them."""
+    """The node of each claim. An object may reach several nodes, and be reserved for claims on them."""
     rebuilds: set[Key] = field(default_factory=set)
     is_under_way: bool = False
-    """A volume that is rebuilt has not arrived."""
+    """True while a volume to be rebuilt has not arrived."""
     is_bound: bool = False
     bound_at: datetime | None = None
-    """When the last of its claims was seen bound, by the server's clock as well."""
+    """When the last of its claims was seen bound, by the server's clock."""
     looked_at: datetime | None = None
-    """When its pools had been looked at last when they were."""
+    """The last check of its pools at `bound_at`."""
 
     def __post_init__(self) -> None:
         self.uid, self.version = identity(self.capacity), self.capacity.figures_version
@@ -89,7 +89,7 @@ class ReservedObject:
                 self.rebuilds.add(each.key)
 
     def is_for(self, own: Collection[Key]) -> bool:
-        """Whether it is held for a group of claims: all it is held for are among them, or they are among those."""
+        """True if the reservation is for these claims: it was made for a subset or a superset of them."""
         return bool(self.waited) and (self.waited.keys() <= set(own) or all(key in self.waited for key in own))
 
     def shares_claims_with(self, claims: Sequence[PersistentVolumeClaim]) -> bool:
@@ -99,7 +99,7 @@ class ReservedObject:
         )
 
     def is_lost(self, claim: PersistentVolumeClaim | None) -> bool:
-        """Whether a claim, as it is now, is no longer going to be made there."""
+        """True if a claim, in its current state, will no longer be created there."""
         if claim is None or claim.uid != self.waited[claim.key]:
             return True
         node_name = self.node_of[claim.key]
@@ -119,7 +119,7 @@ class ReservedObject:
 
 
 class Reservations(CapacityHolds):
-    """The reserved objects of a cluster: `cluster.index(Reservations)`."""
+    """The reserved objects of a cluster. Get it with `cluster.index(Reservations)`."""
 
     keeps_whole_objects = True
 
@@ -140,8 +140,7 @@ class Reservations(CapacityHolds):
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def is_reserved(self, capacity: CSIStorageCapacity, own: Collection[Key] = ()) -> bool:
-        """Whether the object, with the very version it was reserved with, is kept back from a group of claims
-        (`own`)."""
+        """True if the object, in the version it was reserved with, is reserved for other claims than `own`."""
         found = self._by_object.get(identity(capacity))
         if found is None or found.version != capacity.figures_version:
             return False
@@ -151,12 +150,12 @@ class Reservations(CapacityHolds):
         return None if any(self.is_reserved(each, own) for each in members) else ()
 
     def own_claims(self, claims: Iterable[PersistentVolumeClaim], group: Iterable[PersistentVolumeClaim]) -> list[Key]:
-        """An object is held for a whole group."""
+        """An object is reserved for a whole group."""
         of_group = list(group)
         return [claim.key for claim in of_group] if any(claim.selected_node for claim in of_group) else []
 
     def holds(self) -> list[Hold]:
-        """All reservations, the oldest first."""
+        """All reservations, oldest first."""
         return [each.as_hold() for each in self._by_object.values()]
 
     def holds_on(self, uid: str) -> list[Hold]:
@@ -170,7 +169,7 @@ class Reservations(CapacityHolds):
     # -- a pod's way --------------------------------------------------------------------------------------------------
 
     def keep_back(self, pod: PodInfo, plan: VolumePlan, timeout_s: float) -> None:
-        """Siblings of an object are held with it, for all that is made of any of them."""
+        """Siblings of an object are reserved with it, for the claims of all of them."""
         claims_of: dict[Key, list[PersistentVolumeClaim]] = {}
         objects: dict[Key, CSIStorageCapacity] = {}
         chosen = {each.capacity.key: each.capacity for each in plan.provisions if each.capacity is not None}
@@ -190,9 +189,11 @@ class Reservations(CapacityHolds):
         *,
         is_sibling: bool = False,
     ) -> None:
-        """Keep an object back for assumed claims, by the timeout of the pod's profile. Whoever held it before does no
-        more, unless a claim is shared, or this is a sibling of the object that volumes are made of (`is_sibling`): then
-        it is held for all their claims. It is held as it is now, also if it was refreshed after the decision."""
+        """Reserve an object for assumed claims, in its current state even if it was refreshed after the decision.
+
+        Replaces an earlier reservation, unless a claim is shared or the object is a sibling of the chosen one
+        (`is_sibling`): then it is reserved for the claims of both. `timeout_s`: the timeout of the pod's profile.
+        """
         now = self._storage.capacities.get(capacity.key)
         known = now if now is not None and identity(now) == identity(capacity) else capacity
         before = self._by_object.get(identity(capacity))
@@ -211,7 +212,7 @@ class Reservations(CapacityHolds):
         self.reservations_total += 1
 
     def _find_rebuilds(self) -> None:
-        """Keep back what volumes take that were on their way before the scheduler started: all they may be made of."""
+        """Reserve all objects that volumes may be rebuilt from which were on their way before the scheduler started."""
         found: dict[str, tuple[CSIStorageCapacity, list[PersistentVolumeClaim]]] = {}
         for claim in self._storage.claims:
             volume = self._storage.volumes.get(claim.spec.volume_name) if claim.is_bound else None
@@ -247,7 +248,7 @@ class Reservations(CapacityHolds):
         self._tell_changed(made.uid)
 
     def release(self, pod_uid: str) -> None:
-        """What another pod has reserved, since or as well, stays with it."""
+        """A reservation that another pod has as well, or took over, stays."""
         self._end_all_of(pod_uid, FAILURE)
 
     def pod_gone(self, pod_uid: str) -> None:
@@ -270,7 +271,7 @@ class Reservations(CapacityHolds):
             held = self._by_object[uid]
             now = self._storage.capacities.get(held.capacity.key)
             if now is not None and now.is_unchecked_since(held.bound_at) and not self._is_looked_at_anew(held, now):
-                self._waits.begin(uid, now_s + AGAIN_S)  # it may be that nobody keeps the pools that are to show them
+                self._waits.begin(uid, now_s + AGAIN_S)  # the source of the pools may not have been checked since
             else:
                 self._end(held, TIMEOUT)
 
@@ -302,8 +303,8 @@ class Reservations(CapacityHolds):
                     self._hold_siblings(sibling)
 
     def _is_shown(self, held: ReservedObject, new: CSIStorageCapacity) -> bool:
-        """Whether a refresh tells what an object is held for. Any does where its provisioner publishes it (KEP-5925).
-        Pools that another keeps do if they fell by all of it since, or were told after all volumes were made."""
+        """True if a refresh shows the reserved volumes. Any refresh by a provisioner does (KEP-5925). Kept pools do if
+        they fell by all reserved bytes since, or were measured after all volumes were created."""
         if new.has_kept_pools != held.capacity.has_kept_pools:
             held.capacity = new
             return False
@@ -312,21 +313,21 @@ class Reservations(CapacityHolds):
         told_at, before, now = new.figures_at, free_bytes(held.capacity), free_bytes(new)
         if told_at is None or before is None or now is None:
             return False
-        # As servers write times; by the server's clock, as far as it is known.
+        # Servers write whole seconds; by the server's clock, as far as it is known.
         is_since = held.asked_at is not None and told_at >= held.asked_at.replace(microsecond=0)
         if is_since and before - now >= held.taken_bytes:
             return True
         return held.is_bound and all(self._is_older(key, told_at) for key in held.waited)
 
     def _is_older(self, key: Key, told_at: datetime) -> bool:
-        """Whether a claim's volume was made before something was told."""
+        """True if the claim's volume was created before `told_at`."""
         claim = self._storage.claims.get(key)
         volume = self._storage.volumes.get(claim.spec.volume_name) if claim is not None else None
         created_at = volume.metadata.creation_timestamp if volume is not None else None
         return created_at is not None and created_at < told_at
 
     def _groups_changed(self, class_names: Collection[str]) -> None:
-        """Classes share their pools with others than before: what is held of one is held of its siblings of now."""
+        """Classes joined or left capacity groups: reserve the current siblings of reserved objects."""
         of_classes = [each for each in self._by_object.values() if each.capacity.storage_class_name in class_names]
         for held in of_classes:
             sharing = self._groups.classes_with(held.capacity.storage_class_name)
@@ -336,7 +337,7 @@ class Reservations(CapacityHolds):
             self._hold_siblings(held.capacity)
 
     def _hold_siblings(self, capacity: CSIStorageCapacity) -> None:
-        """Hold those of a reserved object that are not: nobody knows whether they show what it is reserved for."""
+        """Reserve the siblings of a reserved object that are not: their figures may not show its volumes yet."""
         held = self._by_object.get(identity(capacity))
         if held is None or not any(each.class_name == capacity.storage_class_name for each in held.claims):
             return
@@ -372,7 +373,7 @@ class Reservations(CapacityHolds):
             self._volume_changed(volume, volume)
 
     def _lose(self, held: ReservedObject, key: Key, cause: str) -> bool:
-        """A claim is no longer going to be made there; True if it was the last, so that this is the end."""
+        """A claim will no longer be created there. Returns True if it was the last and the reservation ended."""
         del held.waited[key]
         self._by_claim.take(key, held.uid)
         if not held.waited:
@@ -380,7 +381,7 @@ class Reservations(CapacityHolds):
         return not held.waited
 
     def _judge(self, held: ReservedObject) -> None:
-        """The wait for a refresh begins when the last of the claims is bound, and the last rebuild is over."""
+        """The wait for a refresh begins when all claims are bound and all rebuilds are done."""
         claims = {each.key: each for each in held.claims}
         for key in list(held.waited.keys() - held.rebuilds):
             if self._refusals.of(self._storage.claims.get(key) or claims[key]) and self._lose(held, key, REFUSAL):
@@ -411,7 +412,7 @@ class Reservations(CapacityHolds):
         held.is_bound = is_bound
 
     def _is_hopeless(self, held: ReservedObject, claim: PersistentVolumeClaim) -> bool:
-        """A rebuild that was refused, and does not fit as the object stands."""
+        """True if a rebuild was refused and does not fit the object's current figures."""
         if not self._cluster.index(VolumePlaces).is_missed(claim.spec.volume_name, held.node_of[claim.key]):
             return False
         size, now = size_to_make(claim, self._storage, is_rebuild=True), self._storage.capacities.get(held.capacity.key)

@@ -1,11 +1,10 @@
-"""A promise's life: opened, made, settled on the objects it is charged to, shown by their figures, left behind, ended.
+"""The life of a promise: opened, made, charged to objects, shown by their figures, left behind, ended.
 
-A volume takes its room where it was made until it is gone, whatever becomes of its claim. So when the claim is sent
-elsewhere, is deleted or lets go of it, the promise goes on as `data (volume pvc-1, on node-1)`, which no claim can be
-named.
+A volume uses its capacity until it is deleted, whatever happens to its claim. If the claim is sent elsewhere, deleted
+or unbound, the promise continues under the name `data (volume pvc-1, on node-1)`, which no claim can have.
 
-The object that Reserve named is charged as long as it reaches the node; a promise without a name is charged to every
-object of its class that does. Siblings in a capacity group are charged too. Each is charged until it shows the volume.
+The object named at Reserve is charged while it reaches the node; a promise without one is charged to every object of
+its class that does. Siblings in a capacity group are charged too. Each object is charged until it shows the volume.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from tonnage.scheduling.volumes.reservations.promises import EVER, Decided, Figu
 
 
 class Promises:
-    """Promises by claim, and the other ways to find them."""
+    """Promises by claim, with indexes by pod, object and volume."""
 
     def __init__(self) -> None:
         self._by_claim: dict[Key, Promise] = {}
@@ -55,7 +54,7 @@ class Promises:
         self.naming: Shelf[str, Key, Promise] = Shelf()
         """By the uid of the object that Reserve charged them to."""
         self.moving: Shelf[str, Key, Promise] = Shelf()
-        """By the name of the volume: those that wait for it to be elsewhere, where it goes and where it is."""
+        """By volume name: promises of rebuilds and of volumes left behind."""
 
     def __iter__(self) -> Iterator[Promise]:
         return iter(self._by_claim.values())
@@ -76,7 +75,7 @@ class Promises:
             self.moving.take(promise.claim.spec.volume_name, promise.key)
 
     def give_to(self, promise: Promise, pod: PodInfo | None) -> None:
-        """Say which pod a promise is for; None when it is not known."""
+        """Set the pod of a promise; None: not known."""
         if promise.pod is not None:
             self.of_pod.take(promise.pod.uid, promise.key)
         promise.pod = pod
@@ -84,7 +83,7 @@ class Promises:
             self.of_pod.put(pod.uid, promise.key, promise)
 
     def name(self, promise: Promise, uid: str) -> None:
-        """Say which object a promise is charged to; empty when it is not known."""
+        """Set the object that a promise is charged to; empty: not known."""
         if promise.named:
             self.naming.take(promise.named, promise.key)
         promise.named = uid
@@ -93,25 +92,25 @@ class Promises:
 
 
 class PromiseBook(CapacityHolds):
-    """All promises of a cluster, by claim. `Ledger` tells it what happens."""
+    """All promises of a cluster, by claim. `Ledger` calls it with events."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
-        self._index = cluster.index(CapacityIndex)  # it listens before the ledger does, and is told of objects first
+        self._index = cluster.index(CapacityIndex)  # it must hear of objects before the ledger does
         self._groups = self._index.groups
         self._objects = {identity(each): each for each in self._storage.capacities.values()}
-        """The capacity objects by `identity`, as they were when the ledger was told of them."""
+        """Capacity objects by `identity`, as the ledger last saw them."""
         self.figures = Figures(self._storage)
         self._promises = Promises()
         self._charges: Shelf[str, Key, int] = Shelf()
         """Bytes by object and claim."""
         self._changed: dict[str, bool] = {}
-        """The objects of which that changed since somebody was told; True where something was given back."""
+        """Objects whose charges changed since observers were called; True if bytes were given back."""
         self._volume_of: dict[str, str] = {}
-        """By the uid of a claim, the name of the volume that was made for it."""
+        """By claim uid, the name of the volume that was created for it."""
         self._volumes_made = 0
         self._made: list[Promise] = []
-        """Whose volumes were made or arrived just now."""
+        """Promises whose volumes were just created or have just arrived."""
         for volume in self._storage.volumes:
             self.volume_came(volume)
 
@@ -139,15 +138,15 @@ class PromiseBook(CapacityHolds):
         return promise
 
     def was_made(self, promise: Promise, tick: int, made_at: datetime | None, age_s: float = 0.0) -> None:
-        """The volume of a promise was made, or has arrived: seen at this tick, and at this time of the server's."""
+        """The volume of a promise was created or has arrived, at this tick and this time of the server's clock."""
         promise.made_tick, promise.made_at = tick, made_at
         promise.looked_at = {identity(each): each.checked_at for each in self.charged_to(promise)}
         self._made.append(promise)
         self._waits.begin(promise.key, self._clock.monotonic() - age_s)
 
     def settle(self, promise: Promise) -> None:
-        """Charge a promise to the objects that do not show it yet; end it if the object it was charged to, and all that
-        share its pools, show it."""
+        """Charge a promise to the objects that do not show it yet. End it if the object it was charged to and all that
+        share its pools show it."""
         if promise.is_left_behind or promise.is_rebuild:
             progress = self.progress(promise.claim)
             if progress is RebuildProgress.ELSEWHERE:
@@ -170,7 +169,7 @@ class PromiseBook(CapacityHolds):
         size = counted_bytes(claim, self._storage, is_rebuild=promise.is_rebuild)
         is_missed = promise.is_rebuild and places.is_missed(claim.spec.volume_name, claim.selected_node)
         if is_missed and size is not None:
-            # A refused rebuild is charged only where it would fit: elsewhere it has nothing to hold.
+            # A refused rebuild is charged only where it would fit: elsewhere it cannot take capacity.
             unaware = [each for each in unaware if largest_volume(each) >= size]
         self._charge(promise, {identity(each): size for each in unaware} if size is not None else {})
 
@@ -184,14 +183,14 @@ class PromiseBook(CapacityHolds):
             promise.arrived = self.figures.tick, promise.made_at
 
     def _rests(self, promise: Promise) -> bool:
-        """Whether its volume cannot be made, whatever room there is; one that exists was made all the same."""
+        """True if its volume cannot be created, whatever room there is; never for an existing volume."""
         is_open = not (promise.is_made or promise.is_rebuild or promise.is_left_behind)
         before, promise.rests = promise.rests, self._refusals.of(promise.claim) if is_open else ""
         self.ended[REFUSAL] += bool(promise.rests) and not before
         return bool(promise.rests)
 
     def _drop(self, promise: Promise, cause: str = DELETION, *, is_left: bool = False) -> None:
-        """End a promise. `is_left`: another promise goes on for its volume."""
+        """End a promise. `is_left`: another promise continues for its volume."""
         self.ended[cause] += not is_left
         for uid in promise.charged if not is_left else ():
             if uid not in promise.shown_by:
@@ -201,7 +200,7 @@ class PromiseBook(CapacityHolds):
         self._waits.stop(promise.key)
 
     def _charge(self, promise: Promise, charges: Mapping[str, int]) -> None:
-        """Charge a promise to these objects, and to no others any more."""
+        """Charge a promise to exactly these objects."""
         before, promise.charged = promise.charged, charges
         for uid in [each for each in before if each not in charges]:
             self._changed[uid] = True
@@ -214,7 +213,7 @@ class PromiseBook(CapacityHolds):
     # -- volumes that were made ---------------------------------------------------------------------------------------
 
     def volume_came(self, volume: PersistentVolume) -> None:
-        """A volume came or changed: see whether it was made for a promise, and whether figures show it."""
+        """A volume came or changed: check whether it was created for a promise, and whether figures show it."""
         owner = volume.spec.claim_ref
         if owner is None or not owner.uid:
             return
@@ -228,7 +227,7 @@ class PromiseBook(CapacityHolds):
                 self.show_made(promise)
 
     def _volume_went(self, volume: PersistentVolume) -> None:
-        """A volume is gone, or is another claim's."""
+        """A volume was deleted, or belongs to another claim now."""
         owner = volume.spec.claim_ref
         if owner is None:
             return
@@ -241,19 +240,19 @@ class PromiseBook(CapacityHolds):
             self.settle(promise)
 
     def has_volume(self, promise: Promise, volume: PersistentVolume) -> None:
-        """The volume of a promise is known."""
+        """Set the volume of a promise."""
         promise.volume = volume
         promise.order = promise.order or self._next_order()
 
     def _was_bound(self, promise: Promise) -> None:
-        """The claim of a promise was bound: its volume exists, whether or not its object was seen."""
+        """The claim of a promise was bound: its volume exists, even if it was not seen."""
         self.was_made(promise, self.figures.tick, self._server.now())
         if not promise.order:
             promise.order = self._next_order()
             self.show_made(promise)
 
     def _note_asked(self, promise: Promise) -> None:
-        """Note when the claim was first seen with its node in the API: no figure from before is about its volume."""
+        """Note when the API first showed the claim with its node: no earlier figure includes its volume."""
         claim = promise.claim
         if promise.decided.asked_at is None and not claim.is_bound and not self._storage.claims.is_assumed(claim.key):
             promise.decided = promise.decided._replace(asked_at=claim.metadata.updated_at)
@@ -263,8 +262,7 @@ class PromiseBook(CapacityHolds):
         return self._volumes_made
 
     def came_undecided(self, volume: PersistentVolume) -> None:
-        """A volume that nobody decided on takes of the pools that its class shares with others: its fall is not to be
-        taken for that of a promised volume there."""
+        """Count a volume of immediate binding in shared pools: its fall must not pay for a promised volume."""
         of_class, owner = self._storage.classes.get(volume.spec.storage_class_name), volume.spec.claim_ref
         is_promised = owner is not None and self._promises.get(owner.key) is not None
         if of_class is None or of_class.waits_for_consumer or owner is None or not owner.uid or is_promised:
@@ -278,7 +276,7 @@ class PromiseBook(CapacityHolds):
             self.figures.came_undecided(uid, volume, owner.key, order)
 
     def show_made(self, promise: Promise) -> None:
-        """The volume of a promise exists: note what its objects show of it, if they fell before."""
+        """The volume of a promise exists: note which objects already fell enough to show it."""
         for uid in list(promise.charged):
             capacity = self._objects.get(uid)
             if capacity is not None and uid not in promise.shown_by:
@@ -287,7 +285,7 @@ class PromiseBook(CapacityHolds):
                     self.settle(shown)
 
     def _show(self, capacity: CSIStorageCapacity) -> None:
-        """An object was refreshed: note whose volumes it shows now."""
+        """An object was refreshed: note which volumes it shows now."""
         uid = identity(capacity)
         for promise in self.figures.shown_by_refresh(capacity, self._unshown(uid)):
             promise.shown_by.add(uid)
@@ -296,7 +294,7 @@ class PromiseBook(CapacityHolds):
         return [each for each in self._promises_on(uid) if uid not in each.shown_by]
 
     def _promises_on(self, uid: str) -> list[Promise]:
-        """What is charged to an object, and what is to be once it counts: its driver may not publish now."""
+        """The promises charged to an object, and those to charge if its driver publishes capacity again."""
         charged = [self._promises.get(key) for key in self._charges.at(uid)]
         found = dict.fromkeys([*charged, *self._promises.naming[uid]])
         return [each for each in found if each is not None]
@@ -304,8 +302,8 @@ class PromiseBook(CapacityHolds):
     # -- what is left behind ------------------------------------------------------------------------------------------
 
     def _leave(self, promise: Promise, claim: PersistentVolumeClaim | None) -> Promise | None:
-        """Open the promise that follows one whose claim is this now; None if nothing stays promised. Of a volume that
-        is not known nothing stays, unless its claim is on the way elsewhere."""
+        """Open the promise that follows `promise` now that its claim is `claim`; None if nothing stays promised. For an
+        unknown volume nothing stays, unless its claim is being sent elsewhere."""
         made = promise.arrived if promise.made_tick is None else (promise.made_tick, promise.made_at)
         is_sent = claim is not None and _is_sent_elsewhere(promise.claim, claim)
         if made is None or promise.is_left_behind:
@@ -328,7 +326,7 @@ class PromiseBook(CapacityHolds):
         return left
 
     def find(self, volume: PersistentVolume, node_name: str, age_s: float) -> Promise | None:
-        """Open the promise for a volume on a node that nobody was seen to decide on; None if there is one."""
+        """Open a promise for a volume on a node without a seen decision; None if there already is one."""
         claim = _found_claim(volume, node_name)
         if self._promises.get(claim.key) is not None:
             return None
@@ -340,7 +338,7 @@ class PromiseBook(CapacityHolds):
         return promise
 
     def _of_hold(self, hold: Hold) -> Promise | None:
-        """Open the promise that another ledger has for a volume whose claim is gone; None if there is a claim."""
+        """Open the promise that another ledger has for a volume without a claim; None if there is a claim."""
         of, (namespace, name) = self._objects.get(hold.uid), split_key(hold.claims[0])
         if of is None or not name.endswith(")"):
             return None
@@ -355,14 +353,14 @@ class PromiseBook(CapacityHolds):
         return promise
 
     def _count_once(self, made: Iterable[Promise]) -> None:
-        """What a volume takes that was left behind is the same as what a claim takes that has the volume again."""
+        """Drop what was left behind on a node when a claim has the same volume there again."""
         for promise in made:
             for left in self._promises.moving[promise.claim.spec.volume_name]:
                 if not left.has_claim and left.node_name == promise.node_name:
                     self._drop(left)
 
     def _as_left(self, promise: Promise) -> PersistentVolumeClaim:
-        """The claim of a promise by another name, of its volume's size."""
+        """A copy of a promise's claim under the left-behind name, with the volume's size."""
         claim = promise.claim
         name = _left_name(claim.name, claim.spec.volume_name, claim.selected_node)
         left = msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, name=name))
@@ -375,8 +373,7 @@ class PromiseBook(CapacityHolds):
     # -- what is charged ----------------------------------------------------------------------------------------------
 
     def charged_to(self, promise: Promise) -> Sequence[CSIStorageCapacity]:
-        """The objects that a promise is charged to while its volume is being made; what was named also if its node is
-        gone."""
+        """The objects that a promise is charged to; includes the named object even if the node is gone."""
         named = self._objects.get(promise.named)
         row = self._cluster.row_of.get(promise.node_name)
         if row is None:
@@ -388,8 +385,7 @@ class PromiseBook(CapacityHolds):
         return self._index.objects_at(promise.class_name, promise.node_name)
 
     def undecided_at(self, class_name: str, node_name: str) -> Sequence[CSIStorageCapacity]:
-        """The objects that a volume nobody decided on may have taken from: of its class, else of those that share its
-        pools."""
+        """Objects that a volume without a decision may have used: of its class, else of classes that share pools."""
         found = self._index.objects_at(class_name, node_name)
         if found or not self._groups.has_groups:
             return found
@@ -397,14 +393,14 @@ class PromiseBook(CapacityHolds):
         return [capacity for objects in others for capacity in objects]
 
     def shared_with(self, objects: Sequence[CSIStorageCapacity]) -> Sequence[CSIStorageCapacity]:
-        """Objects of other classes that draw from the same pools as these: they are charged as well."""
+        """Objects of other classes with the same pools as these; they are charged as well."""
         if not self._groups.has_groups:
             return ()
         siblings = [each for charged in objects for each in self._groups.siblings(charged)]
         return list({identity(each): each for each in siblings}.values()) if siblings else ()
 
     def is_unchecked(self, promise: Promise, made_at: datetime | None) -> bool:
-        """Whether nobody has looked, since its volume was made, at the source of pools that are to show it."""
+        """True if the pools that should show the volume were not checked since it was created."""
         bound_at = promise.claim.metadata.updated_at if not promise.is_rebuild else None
         return any(
             each.is_unchecked_since(made_at)
@@ -413,7 +409,7 @@ class PromiseBook(CapacityHolds):
         )
 
     def progress(self, claim: PersistentVolumeClaim, volume: PersistentVolume | None = None) -> RebuildProgress:
-        """How far the rebuild of a claim's volume has come, as the volume is now, or as it is handed in."""
+        """How far the rebuild of a claim's volume has come. `volume`: its state, if not the current one."""
         known = volume or self._storage.volumes.get(claim.spec.volume_name)
         return RebuildProgress.UNDER_WAY if known is None else progress_of(self._cluster, known, claim.selected_node)
 
@@ -428,7 +424,7 @@ def _left_name(claim_name: str, volume_name: str, node_name: str) -> str:
 
 
 def _found_claim(volume: PersistentVolume, node_name: str) -> PersistentVolumeClaim:
-    """The claim that stands for a volume of whose own no node is known."""
+    """A stand-in claim for a volume whose own claim has no known node."""
     owner = volume.spec.claim_ref or ObjectReference()
     metadata = StampedMeta(
         namespace=owner.namespace,

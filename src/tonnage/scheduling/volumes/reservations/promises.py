@@ -1,18 +1,17 @@
-"""One claim's promise, and what the figures of capacity objects show of the volumes that are promised.
+"""The promise of one claim, and what the figures of capacity objects show of promised volumes.
 
-A provisioner that names the claims its figures include (`tonnage.dev/included-claims`) is believed. Otherwise they
-show a volume
+If a provisioner names the claims that its figures include (`tonnage.dev/included-claims`), that decides. Otherwise
+figures show a volume if
 
-    that exists, as far as they fell since it was decided on (`Falls`), before or after its claim is bound
-    or that was bound before the refresh before the last one: a provisioner measures again after it has written
+    it exists, and they fell by its size since it was decided on (`Falls`), before or after its claim is bound
+    or it was bound before the last refresh but one: a provisioner measures again after it has written
         unless the last was written before the volume's object was    (managedFields, creationTimestamp: one clock)
+    or the object was created after the volume.
 
-or if the object was created after the volume. Where `tonnage pools` keeps an object's pools, only a write that changes
-them, or says that they were told anew, is a refresh (docs/decisions/019).
-
-What falls pay for is never more than what the figure was seen to fall; a rise takes back the last falls. With several
-pools bytes are not enough: unless all volumes are of one size, a fall pays only if it is enough for every volume that
-may be in it. Volumes that nobody decided on (immediate binding, shared pools) are paid for like promised ones.
+If `tonnage pools` keeps an object's pools, only a write that changes them, or marks them as measured anew, is a refresh
+(docs/decisions/019). Falls never pay for more bytes than were seen to fall; a rise takes back the last falls. With
+several pools, unless all volumes have one size, a fall pays only if it is enough for every volume that may be in it.
+Volumes without a decision (immediate binding, shared pools) are paid for like promised ones.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ _CLAIM_IS_GONE = "its claim is gone, its volume is not; waits for the object to 
 
 
 class Decided(NamedTuple):
-    """When a volume was decided on: only later falls may be of it."""
+    """When a volume was decided on: only later falls can be from it."""
 
     tick: int
-    """The last refresh of any object that was seen before."""
+    """The last refresh of any object seen before the decision."""
     asked_at: datetime | None = None
-    """When its claim was given its node, by the server's clock; None when that is not told."""
+    """When its claim was given its node, by the server's clock; None: not known."""
 
 
 EVER = Decided(-1)
@@ -52,62 +51,62 @@ _AT_FIRST = Decided(0)
 
 @dataclass(slots=True, eq=False)
 class Promise:
-    """A volume that is going to be made for a claim on a node, or was made and need not show yet."""
+    """A volume that will be created for a claim on a node, or was created and may not show yet."""
 
     claim: PersistentVolumeClaim
-    """As it was last seen. Uid, node and class are the same for as long as the promise stands."""
+    """The claim when last seen. Uid, node and class never change during a promise."""
     since: datetime
     decided: Decided = _AT_FIRST
     is_rebuild: bool = False
     is_left_behind: bool = False
-    """It is for what a volume takes where it was, while its claim is sent elsewhere or gone."""
+    """True if it is for a volume's old place, while its claim is sent elsewhere or gone."""
     has_claim: bool = True
-    """False when what is left behind has no claim any more."""
+    """False if a left-behind volume has no claim any more."""
     key: Key = ""
     node_name: str = ""
     class_name: str = ""
     is_unsent: bool = False
-    """Its claim waits for the volumes of others before it gets its node: nobody was asked for its volume."""
+    """True while its claim waits for other volumes: nobody has been asked for its volume yet."""
     named: str = ""
-    """The object that Reserve charged it to, by uid."""
+    """The uid of the object that Reserve charged it to."""
     pod: PodInfo | None = None
     volume: PersistentVolume | None = None
-    """What was made for the claim, from when its object exists: the claim is bound later. None of rebuilds."""
+    """The volume created for the claim, which is bound later. None for rebuilds."""
     order: int = 0
-    """Whose volume existed first."""
+    """The order in which volumes came to exist."""
     made_tick: int | None = None
-    """When the claim was seen bound, in refreshes: an object refreshed later than that knows of its volume."""
+    """The tick at which the claim was seen bound: an object refreshed later includes its volume."""
     made_at: datetime | None = None
-    """The same by the server's clock, as far as it was known: an object created later than that knows of it as well."""
+    """The same by the server's clock, if known: an object created later includes its volume too."""
     looked_at: Mapping[str, datetime | None] = field(default_factory=dict)
-    """When the pools of its objects had been looked at last when its volume was made, by uid."""
+    """By object uid, the last check of its pools when the volume was created."""
     arrived: tuple[int, datetime | None] | None = None
-    """`made_tick` and `made_at` of a rebuild from when it was first over, also if the volume may move again since."""
+    """`made_tick` and `made_at` of a rebuild when it was first done, even if the volume may move again."""
     charged: Mapping[str, int] = field(default_factory=dict)
     """Bytes by object."""
     shown_by: set[str] = field(default_factory=set)
-    """The objects whose refreshes show the volume, by uid."""
+    """The uids of the objects whose refreshes show the volume."""
     rests: str = ""
-    """Why its volume cannot be made, in the provisioner's words: then it is charged to nothing."""
+    """Why its volume cannot be created, in the provisioner's words: it is then charged to no object."""
     timeout_s: float | None = None
-    """How long it is kept after its volume was made, as the profile has it that placed the pod; None: not known."""
+    """The timeout after its volume was created, from the profile that placed the pod; None: not known."""
 
     def __post_init__(self) -> None:
         self.key, self.node_name, self.class_name = self.claim.key, self.claim.selected_node, self.claim.class_name
 
     @property
     def is_made(self) -> bool:
-        """Its volume exists where it was decided."""
+        """True if its volume exists where it was decided."""
         return self.made_tick is not None or (self.volume is not None and not self.is_rebuild)
 
     @property
     def is_undecided(self) -> bool:
-        """Its volume was found, made: nobody was seen to decide on it."""
+        """True if its volume was found existing, without a seen decision."""
         return self.decided == EVER
 
     @property
     def created_at(self) -> datetime | None:
-        """When the object of its volume was created; None while it is not known."""
+        """When the object of its volume was created; None: not known."""
         return self.volume.metadata.creation_timestamp if self.volume is not None else None
 
     @property
@@ -123,7 +122,7 @@ class Promise:
         return WAITS_FOR_REFRESH if self.made_tick is not None else "waits for its claim to be bound"
 
     def as_hold(self, capacity: CSIStorageCapacity) -> Hold:
-        """What is kept back of one of the objects that it is charged to."""
+        """The hold of this promise on one of its objects."""
         uid, who = identity(capacity), self.pod.key if self.pod is not None else ""
         held = (capacity.key, uid, who, (self.key,), self.charged.get(uid, 0), self.since, self.why)
         return Hold(*held, timeout_s=self.timeout_s, is_rebuild=self.is_rebuild and self.made_tick is None)
@@ -133,7 +132,7 @@ class Promise:
 
 
 def is_still(before: PersistentVolumeClaim, now: PersistentVolumeClaim | None) -> bool:
-    """Whether a claim is the same one as before, for the same node, and has not gone back on being bound."""
+    """True if the claim is the same, for the same node, and was not unbound."""
     if now is None or (now.uid, now.selected_node) != (before.uid, before.selected_node):
         return False
     if before.is_bound and (not now.is_bound or now.spec.volume_name != before.spec.volume_name):
@@ -142,8 +141,7 @@ def is_still(before: PersistentVolumeClaim, now: PersistentVolumeClaim | None) -
 
 
 def is_news(old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> bool:
-    """Whether a claim without a promise has to be looked at: another one, unbound, just bound, or just marked for a
-    rebuild."""
+    """True if a claim without a promise must be judged: it is new, unbound, just bound, or marked for a rebuild."""
     if old.uid != new.uid or not (old.is_bound and new.is_bound):
         return True
     is_sent_on = (old.selected_node, old.rebuild_target) != (new.selected_node, new.rebuild_target)
@@ -154,7 +152,7 @@ class Fall(NamedTuple):
     tick: int
     size: int
     told_at: datetime | None = None
-    """When the smaller figure was told, by the server's clock; None when it does not say."""
+    """When the smaller figure was measured, by the server's clock; None: not known."""
 
     def is_since(self, decided: Decided) -> bool:
         is_early = self.told_at is not None and decided.asked_at is not None and self.told_at < decided.asked_at
@@ -162,16 +160,16 @@ class Fall(NamedTuple):
 
 
 class UnshownVolume(NamedTuple):
-    """A volume that an object's figure need not show yet."""
+    """A volume that an object's figures may not show yet."""
 
     size: int
     decided: Decided
     is_made: bool
-    """Its PersistentVolume exists. One that does not may have been made all the same."""
+    """True if its PersistentVolume exists. A volume without one may have been created all the same."""
 
 
 class Falls:
-    """The falls of one object that no volume was paid for with, the oldest first."""
+    """The falls of one object's figures that have paid for no volume yet, oldest first."""
 
     __slots__ = ("_falls",)
 
@@ -186,7 +184,7 @@ class Falls:
             self._falls.append(Fall(tick, size, told_at))
 
     def rose(self, size: int) -> None:
-        """There is more free than before: as much of the last falls is forgotten."""
+        """Forget as many bytes of the last falls as are free again."""
         while size > 0 and self._falls:
             last = self._falls.pop()
             if last.size > size:
@@ -198,7 +196,7 @@ class Falls:
         return sum([each.size for each in self._falls if each.is_since(decided)])
 
     def take(self, decided: Decided, size: int) -> None:
-        """Pay for a volume with what fell since it was decided on, the oldest fall first, as far as that goes."""
+        """Pay for a volume with falls since its decision, oldest first, as far as they reach."""
         left = list[Fall]()
         for each in self._falls:
             taken = min(each.size, size) if each.is_since(decided) else 0
@@ -208,11 +206,11 @@ class Falls:
         self._falls = left
 
     def forget_until(self, tick: int) -> None:
-        """Forget falls for which no volume can be paid that was decided on at this tick or later."""
+        """Forget falls that cannot pay for volumes decided on at this tick or later."""
         self._falls = [each for each in self._falls if each.tick > tick]
 
     def pay(self, volumes: Sequence[UnshownVolume], *, has_pools: bool) -> list[int]:
-        """Pay for volumes of an object, the oldest first, and tell which of them, by their place in `volumes`."""
+        """Pay for volumes of an object, oldest first. Returns the positions of the paid ones."""
         if not self._falls or (has_pools and not self._are_enough_for_all(volumes)):
             return []
         paid = list[int]()
@@ -223,8 +221,7 @@ class Falls:
         return paid
 
     def _are_enough_for_all(self, volumes: Sequence[UnshownVolume]) -> bool:
-        """True if it makes no difference which volumes the falls are of: all are of one size, or there is enough for
-        all."""
+        """True if it does not matter which volumes the falls are from: all have one size, or the falls pay for all."""
         if len({each.size for each in volumes}) < 2:
             return True
         may_be_in = [each for each in volumes if each.is_made or each.size <= self.since(each.decided)]
@@ -232,36 +229,36 @@ class Falls:
 
 
 class Refresh(NamedTuple):
-    """An object was published again."""
+    """A new publication of an object."""
 
     tick: int
-    """How many refreshes of any object there had been by then."""
+    """The count of refreshes of all objects so far."""
     updated_at: datetime | None
-    """When it was written; None when it does not say."""
+    """When it was written; None: not known."""
     before: Refresh | None = None
-    """The one before it; the one before that is forgotten."""
+    """The refresh before; earlier ones are forgotten."""
     is_measured: bool = True
-    """False: the figures are of another kind than before, pools that `tonnage pools` keeps or the driver's own. They
-    cannot be compared, and when they were measured is not known."""
+    """False if the figures switched between pools kept by `tonnage pools` and the driver's own: they cannot be
+    compared, and the time of measuring is not known."""
 
 
 class Figures:
-    """What the refreshes of objects told; by `identity`, their uid."""
+    """What the refreshes of objects showed, by `identity`."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self.tick = 0
-        """Moves with every refresh of an object."""
+        """Increases with every refresh of an object."""
         self._last: dict[str, Refresh] = {}
         self._falls: dict[str, Falls] = {}
         self._undecided: dict[str, dict[Key, tuple[int, int, int]]] = {}
-        """By object, volumes that nobody decided on: order, bytes, and the tick they came at."""
+        """By object, volumes without a decision: order, bytes, and the tick they came at."""
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
     def refreshed(self, before: CSIStorageCapacity, new: CSIStorageCapacity, *, is_elsewhere: bool) -> None:
-        """An object was published again. `is_elsewhere`: for other nodes or another class; its figures cannot be
-        compared."""
+        """Record a new publication of an object. `is_elsewhere`: it is for other nodes or another class, so its figures
+        cannot be compared."""
         self.tick += 1
         uid = identity(new)
         last, falls = self._last.get(uid), self._falls.setdefault(uid, Falls())
@@ -277,12 +274,12 @@ class Figures:
             self._last[uid] = Refresh(self.tick, None, is_measured=False)
 
     def forget(self, uid: str) -> None:
-        """An object is gone."""
+        """Forget a deleted object."""
         for kept in (self._last, self._falls, self._undecided):
             kept.pop(uid, None)
 
     def came_undecided(self, uid: str, volume: PersistentVolume, key: Key, order: int) -> None:
-        """A volume of an object was made that nobody decided on, for the claim of this key."""
+        """A volume was created from an object for this claim, without a decision."""
         size, falls = volume.size.value(), self._falls.get(uid)
         if falls is not None and falls.since(EVER) >= size:
             falls.take(EVER, size)
@@ -290,7 +287,7 @@ class Figures:
             self._undecided.setdefault(uid, {})[key] = order, size, self.tick
 
     def ended(self, uid: str, promise: Promise, charged: int) -> None:
-        """A promise of so many bytes is over for another reason than a fall: what fell may have been its volume."""
+        """A promise ended for another reason than a fall: the falls may have been from its volume."""
         falls = self._falls.get(uid)
         if falls and promise.is_made:
             falls.take(promise.decided, _volume_size(promise, charged))
@@ -298,11 +295,11 @@ class Figures:
     # -- what is shown ------------------------------------------------------------------------------------------------
 
     def shown_by_refresh(self, capacity: CSIStorageCapacity, unshown: Sequence[Promise]) -> list[Promise]:
-        """Which volumes an object shows after its last refresh, of promises on it that it does not show yet."""
+        """The promises of `unshown` whose volumes the object shows after its last refresh."""
         uid = identity(capacity)
         refresh, falls = self._last[uid], self._falls.get(uid)
         if falls is not None:
-            # Nobody is promised anything: the last fall may be of a volume that nobody decided on, and that comes next.
+            # Without promises, the last fall may be from an undecided volume that is seen next.
             falls.forget_until(min([each.decided.tick for each in unshown], default=refresh.tick - 1))
         if not unshown:
             self._undecided.pop(uid, None)
@@ -321,8 +318,8 @@ class Figures:
     def shown_by_volume(
         self, capacity: CSIStorageCapacity, promise: Promise, unshown: Callable[[str], Sequence[Promise]]
     ) -> list[Promise]:
-        """Which volumes an object shows now that the volume of a promise exists. Only an object with pools has to be
-        asked about all of them (`unshown`): what is left of falls was not enough for the others."""
+        """The promises whose volumes an object shows now that the volume of `promise` exists. Only an object with pools
+        needs all of `unshown`: the remaining falls were not enough for the others."""
         uid, size = identity(capacity), self._size(promise)
         falls = self._falls.get(uid)
         if not falls or size is None or size > falls.since(promise.decided):
@@ -355,7 +352,7 @@ class Figures:
             del undecided[key]
 
     def _is_shown_by_any(self, promise: Promise, refresh: Refresh) -> bool:
-        """A rebuild, and what is not counted, is shown by whatever comes after it was made."""
+        """True for rebuilds and uncounted volumes after any refresh since they were created."""
         is_unsized = promise.is_rebuild or self._size(promise) is None
         return is_unsized and promise.made_tick is not None and refresh.tick > promise.made_tick
 
@@ -370,28 +367,27 @@ class Figures:
         return not is_early and (before_at is None or created_at is None or before_at > created_at)
 
     def shows(self, capacity: CSIStorageCapacity, promise: Promise) -> bool:
-        """Whether an object tells of what the promised volume takes."""
+        """True if an object's figures include the promised volume."""
         if self.includes(capacity, promise) or identity(capacity) in promise.shown_by:
             return True
         made_at = promise.made_at if promise.made_tick is not None else None
         return made_at is not None and self._is_newer(capacity, made_at)
 
     def has_shown(self, capacity: CSIStorageCapacity, promise: Promise) -> bool:
-        """Whether an object was published twice since the volume of a promise that is new was made."""
+        """True if an object was published twice since the volume of a new promise was created."""
         refresh = self._last.get(identity(capacity))
         return refresh is not None and refresh.is_measured and self._is_second_figure(capacity, promise, refresh)
 
     def _is_newer(self, capacity: CSIStorageCapacity, made_at: datetime) -> bool:
-        """Whether an object was created after a volume was made, and its pools, if another keeps them, told after."""
+        """True if an object, and the measuring of its kept pools, is newer than the volume."""
         created_at, told_at = capacity.metadata.creation_timestamp, capacity.figures_at
         if capacity.has_kept_pools and (told_at is None or told_at <= made_at):
             return False
         return created_at is not None and created_at > made_at
 
     def includes(self, capacity: CSIStorageCapacity, promise: Promise) -> bool:
-        """Whether an object says that its figures include the promised volume: by its claim, or by the time before
-        which the volume's object was created."""
-        # What was said of a volume when it was made says nothing about where it is rebuilt.
+        """True if an object says that it includes the volume: by its claim's name, or by a time after its creation."""
+        # What was said of a volume at its creation says nothing about where it is rebuilt.
         if promise.is_rebuild or not _names_claims(capacity):
             return False
         if promise.claim.uid in capacity.metadata.annotations[INCLUDED_CLAIMS].split(","):
@@ -400,12 +396,11 @@ class Figures:
         return until is not None and created_at is not None and created_at < until
 
     def _is_told_by_name(self, capacity: CSIStorageCapacity, promise: Promise) -> bool:
-        """Whether the provisioner would name the claim if its figures included the volume; not for one that is sent
-        away."""
+        """True if the provisioner would name the claim once figures include the volume; not for claims sent away."""
         return _names_claims(capacity) and not (promise.is_left_behind and promise.has_claim)
 
     def _size(self, promise: Promise) -> int | None:
-        """What a volume takes of the figures: drivers may make it larger than was asked for."""
+        """The bytes that a volume takes: drivers may create it larger than requested."""
         asked = counted_bytes(promise.claim, self._storage, is_rebuild=promise.is_rebuild)
         return None if asked is None else _volume_size(promise, asked)
 
@@ -415,5 +410,5 @@ def _volume_size(promise: Promise, asked: int) -> int:
 
 
 def _names_claims(capacity: CSIStorageCapacity) -> bool:
-    """Whether it is said which claims its figures include; of pools that another keeps, a provisioner knows nothing."""
+    """True if the object names the claims that its figures include; kept pools do not come from the provisioner."""
     return INCLUDED_CLAIMS in capacity.metadata.annotations and not capacity.has_kept_pools
