@@ -1,8 +1,8 @@
-"""What a deletion does to an object: whether it is removed at once, or is marked and waits.
+"""Deletion of an object: it is removed at once, or marked and waits.
 
 A marked object waits for its grace period, which a second DELETE can only shorten, and for its finalizers. Graceful
-kinds (pods) are marked first in any case; others only when finalizers hold them. Mirrors rest.BeforeDelete and the
-finalizer rules of upstream's generic store.
+kinds (pods) are always marked first; others only if they have finalizers. Mirrors rest.BeforeDelete and the finalizer
+rules of upstream's generic store.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from tonnage.objects.document import Doc, copy
 from tonnage.objects.resources import Resource
 
 _FINALIZERS = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}
-"""Carried out by the garbage collector, which finds them as finalizers."""
+"""The garbage collector acts on these finalizers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """What becomes of an object: `marked` is stored first, if anything changes; then it is removed or waits."""
+    """The effect of a deletion: `marked` is stored first, unless it is None; then the object is removed or waits."""
 
     marked: Doc | None
     is_removed: bool
 
 
 def check_preconditions(resource: Resource, meta: Doc, *, uid: str | None, resource_version: str | None) -> None:
-    """Judge the preconditions of a deletion. Raises Conflict, in upstream's words, which name the kind."""
+    """Check the preconditions of a deletion. Raises Conflict, in upstream's words, which name the kind."""
     for what, asked, field, happened in (
         ("UID", uid, "uid", "deleted and then recreated"),
         ("ResourceVersion", resource_version, "resourceVersion", "modified"),
@@ -48,7 +48,7 @@ def check_preconditions(resource: Resource, meta: Doc, *, uid: str | None, resou
 
 
 def judge_deletion(strategy: Strategy, old: Doc, *, asked_s: int | None, propagation: str, now: datetime) -> Deletion:
-    """Judge one deletion. `asked_s` is the grace period of the request, None for the object's own."""
+    """Decide one deletion. `asked_s` is the grace period of the request, None for the object's own."""
     if asked_s is not None and asked_s < 0:
         asked_s = 1
     doc: Doc = copy(old)
@@ -61,7 +61,7 @@ def judge_deletion(strategy: Strategy, old: Doc, *, asked_s: int | None, propaga
     if "deletionTimestamp" in meta and grace_s is not None:
         before_s = meta.get("deletionGracePeriodSeconds", 0)
         if before_s and (asked_s is None or asked_s >= before_s):
-            return Deletion(None, False)  # under way already, and nothing about it changes
+            return Deletion(None, False)  # already being deleted, and nothing changes
         grace_s = asked_s if before_s else None
         if grace_s is not None:
             _shorten(meta, before_s, grace_s, now)
@@ -82,14 +82,14 @@ def judge_deletion(strategy: Strategy, old: Doc, *, asked_s: int | None, propaga
 
 
 def is_deletable(strategy: Strategy, doc: Doc) -> bool:
-    """Has a marked object nothing left to wait for? Asked whenever one is written."""
+    """True if a marked object waits for nothing any more. Checked after every write."""
     meta = doc["metadata"]
     waits = meta.get("finalizers") or meta.get("deletionGracePeriodSeconds", 0)
     return "deletionTimestamp" in meta and not waits and not strategy.holds_back_deletion(doc)
 
 
 def set_propagation_finalizers(meta: Doc, policy: str) -> None:
-    """Without a policy the finalizers stay as they are."""
+    """Without a policy the finalizers stay unchanged."""
     if not policy:
         return
     finalizers = [f for f in meta.get("finalizers", ()) if f not in _FINALIZERS.values()]
@@ -102,7 +102,7 @@ def set_propagation_finalizers(meta: Doc, policy: str) -> None:
 
 
 def _default_propagation(strategy: Strategy, meta: Doc) -> str:
-    """A finalizer that somebody set before counts more than the kind's default."""
+    """A propagation finalizer that is already set wins over the kind's default."""
     is_said = any(each in meta.get("finalizers", ()) for each in _FINALIZERS.values())
     return "" if is_said else strategy.default_propagation
 
@@ -110,17 +110,17 @@ def _default_propagation(strategy: Strategy, meta: Doc) -> str:
 def _begin(meta: Doc, grace_s: int, now: datetime) -> None:
     meta["deletionTimestamp"] = rfc3339(_later(now, grace_s))
     meta["deletionGracePeriodSeconds"] = grace_s
-    # Whoever looks after the object has to behave differently from now on, as after a change of spec.
+    # The object's controller must act from now on, as after a change of spec.
     if meta.get("generation"):
         meta["generation"] += 1
 
 
 def _shorten(meta: Doc, before_s: int, grace_s: int, now: datetime) -> None:
-    """Count the new period from where the old one began; one that is over already is over now."""
+    """Count the new period from the start of the old one; if it is already over, it ends now."""
     ends_at = _later(parse_rfc3339(meta["deletionTimestamp"]), grace_s - before_s)
     is_over = ends_at < now
     meta["deletionTimestamp"] = rfc3339(now if is_over else ends_at)
-    # A second stays when any was asked for: the one who waits for it also has the last word.
+    # One second stays if a period was asked for: then the kubelet, which waits for it, confirms the deletion.
     meta["deletionGracePeriodSeconds"] = min(grace_s, 1) if is_over else grace_s
 
 
@@ -136,7 +136,7 @@ _FIRST = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def _later(at: datetime, seconds: int) -> datetime:
-    """An instant so many seconds later; a grace period may be any number of 64 bits, a time ends with the year 9999."""
+    """A time some seconds later. A grace period may be any 64-bit number, so the result is limited to the year 9999."""
     try:
         return at + timedelta(seconds=seconds)
     except OverflowError:

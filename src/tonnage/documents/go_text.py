@@ -1,7 +1,7 @@
-"""Values and errors in Go's words, for the messages of upstream that people search for.
+"""Values and errors in Go's words, for upstream's messages that people search for.
 
-`map[image:nginx name:web]` is a value as %v prints it. `syntax_error` says what is wrong with a text that is no JSON:
-when msgspec has failed, it reads the text again, slowly, up to the first character that cannot stand where it stands.
+`map[image:nginx name:web]` is a value as %v prints it. `syntax_error` explains invalid JSON: when msgspec has failed,
+it reads the text again, slowly, up to the first wrong character.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _SHORT_ESCAPES = {
 
 
 def quoted(text: str) -> str:
-    """As %q prints it. Bytes that are no text, which HTTP libraries hand on as half surrogate pairs, show as bytes."""
+    """As %q prints it. Invalid UTF-8, which HTTP libraries pass on as lone surrogates, shows as bytes."""
     return '"' + "".join(map(_quoted, text)) + '"'
 
 
@@ -90,9 +90,9 @@ def quoted_list(texts: Iterable[str]) -> str:
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _HEX_DIGITS = re.compile("[0-9a-fA-F]*")
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
-"""A string up to its end, or up to what cannot stand in it."""
+"""A string up to its end, or up to the first character that is not allowed in it."""
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*|())(?:\.(?:[0-9]+|()))?(?:[eE][+-]?(?:[0-9]+|()))?")
-"""A number. A group is there where digits are missing."""
+"""A number. Groups match where digits are missing."""
 _DIGITS_MISSING = ("in numeric literal", "after decimal point in numeric literal", "in exponent of numeric literal")
 _LITERALS = {"t": "true", "f": "false", "n": "null"}
 _TRUNCATED = "unexpected end of JSON input"
@@ -103,8 +103,8 @@ class _Problem(Exception):
 
 
 def syntax_error(text: bytes) -> str:
-    """The sentence for a text that does not parse; for one that does, that it ends where it should not."""
-    # Go looks at bytes, and shows one that is not ASCII as the character of that number.
+    """The error for a text that does not parse; for one that does, that it ends unexpectedly."""
+    # Go reads bytes, and shows a byte beyond ASCII as the character of that number.
     scanner = _Scanner(text.decode("latin-1"))
     try:
         scanner.value()
@@ -154,7 +154,7 @@ class _Scanner:
         return self._text[self._at]
 
     def _next(self) -> str:
-        """The next character that is no blank."""
+        """The next character that is not a blank."""
         self._skip(_BLANKS)
         return self._peek()
 

@@ -1,4 +1,4 @@
-"""The part of metadata that is the server's: what it gives, what it carries over, and who owns which field."""
+"""The part of metadata that the server writes: new values, values kept on updates, and the owners of fields."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from tonnage.objects.document import Doc, same
 from tonnage.objects.meta import InvalidRevision, parse_revision
 from tonnage.objects.resources import Resource
 
-_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: no words by accident
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, hence no accidental words
 _SUFFIX_LENGTH = 5
 _MAX_BASE = 63 - _SUFFIX_LENGTH
 
 
 def wipe_system_fields(meta: Doc) -> None:
-    """Drop from a new object what only the server says. Mirrors rest.WipeObjectMetaSystemFields."""
+    """Drop from a new object the fields that only the server sets. Mirrors rest.WipeObjectMetaSystemFields."""
     for field in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         meta.pop(field, None)
 
 
 def prepare_update(resource: Resource, new: Doc, old: Doc, *, may_overwrite: bool, is_put: bool) -> None:
-    """Take from the old object what a client may leave out or not write. Mirrors rest.BeforeUpdate. Raises Conflict,
-    UnknownReason (a resourceVersion that is no number) or Invalid (none, where it is demanded).
+    """Take from the old object the fields that a client may leave out or must not write. Mirrors rest.BeforeUpdate.
+
+    Raises Conflict, UnknownReason (the resourceVersion is no number) or Invalid (it is missing where it is required).
     """
     meta, was = new.setdefault("metadata", {}), old["metadata"]
     name, version = was["name"], meta.get("resourceVersion", "")
@@ -64,12 +65,12 @@ def prepare_update(resource: Resource, new: Doc, old: Doc, *, may_overwrite: boo
 def track_managed_fields(
     resource: Resource, *, old: Doc | None, new: Doc, manager: str, subresource: str = "", now: str
 ) -> None:
-    """Write into `new` who owns what. Fields have the names of the API that was used, whatever the stored shape."""
+    """Write into `new` who owns which field. Fields have the names of the requested API, not of the stored shape."""
     struct = schema_of_resource(resource)
     if isinstance(resource, CustomResource):
         meta = new.setdefault("metadata", {})
         if meta.get("managedFields") == []:
-            del meta["managedFields"]  # `[{}]` forgets all owners, and of these kinds nothing else does
+            del meta["managedFields"]  # for these kinds only `[{}]` forgets all owners
         if not is_typed(struct, new) or not is_typed(struct, old):
             meta.pop("managedFields", None)
             return
@@ -98,7 +99,7 @@ def api_versions_of(resource: Resource) -> Collection[str]:
 
 
 def is_no_change(new: Doc, old: Doc) -> bool:
-    """Would a write leave everything as it is? A newer time of ownership alone is no change; new owners are one."""
+    """True if a write changes nothing. A newer time of ownership alone is no change; new owners are one."""
     return same(_without_managed_fields(new), _without_managed_fields(old)) and _owners(new) == _owners(old)
 
 
@@ -120,5 +121,5 @@ class NameGenerator:
         return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
 
     def generate_name(self, base: str) -> str:
-        """A name that begins with `base`, shortened where it leaves no room for the suffix."""
+        """A name that begins with `base`, which is shortened to leave room for the suffix."""
         return base[:_MAX_BASE] + "".join(self._rng.choice(_SUFFIX_LETTERS) for _ in range(_SUFFIX_LENGTH))

@@ -1,10 +1,9 @@
-"""A structural schema, judged and compiled: the tree that pruning, defaulting, validation and merging follow.
+"""A structural schema, checked and compiled: the tree that pruning, defaulting, validation and merging follow.
 
-A schema of apiextensions.k8s.io/v1 says the type of every value once, outside `allOf`, `anyOf`, `oneOf` and `not`; that
-is what makes it structural, and what lets a server know of each field whether it is known. Inside those four only
-values may be judged, of fields that are declared outside them. Metadata of a resource is described by the server; a
-schema may restrict its name and generateName, no more. The rules and sentences are upstream's
-(schema.ValidateStructural). What concerns single values only stays in `source` and is compiled by `validation`.
+A schema of apiextensions.k8s.io/v1 states the type of every value once, outside `allOf`, `anyOf`, `oneOf` and `not`;
+this makes it structural, and tells a server which fields are known. Inside these four it may only restrict values of
+fields that are declared outside. The server describes metadata; a schema may restrict name and generateName. Rules and
+sentences are upstream's (schema.ValidateStructural). `validation` compiles the rules for single values from `source`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, requ
 from tonnage.objects.texts.go_regexp import InvalidPattern, compile_go
 
 META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
-"""What every object has, whatever its schema says."""
+"""The fields that every object has, whatever its schema."""
 _MAX_STEP_CHARS = 256
 _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
@@ -29,29 +28,29 @@ _FORBIDDEN_INSIDE = {
     "undefined": ("additionalProperties", "default", "x-kubernetes-list-type", "x-kubernetes-map-type"),
     "false": ("nullable", _PRESERVE, _EMBEDDED, _INT_OR_STRING_WORD),
 }
-"""What each keyword must be in a schema within `allOf` and its kin."""
+"""The value that each keyword must have in a schema within `allOf` and its kin."""
 
 
 def step(name: str) -> str:
-    """A name as it stands in paths. It may be megabytes long, and a hundred thousand fields may lie below it."""
+    """A name as paths show it. It may be megabytes long, with a hundred thousand fields below it."""
     return name if len(name) <= _MAX_STEP_CHARS else f"{name[:_MAX_STEP_CHARS]}..."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Structural:
-    """One value: what it may hold, and whether what is not said about it is kept."""
+    """The schema of one value, and whether its unknown fields are kept."""
 
     type: str = ""
     nullable: bool = False
     default: Any = None
-    """None: there is none, as with a default of null."""
+    """None: no default, or a default of null."""
     default_bytes: int = 0
     """The size of the default as JSON."""
     properties: dict[str, Structural] = field(default_factory=dict, repr=False)
     additional: Structural | None = None
-    """The values of names that are not in `properties`."""
+    """The schema of names that are not in `properties`."""
     has_additional: bool = False
-    """`additionalProperties` is there; without a schema (`true`) names are kept and nothing that lies below them."""
+    """`additionalProperties` is set; without a schema (`true`) names are kept, but nothing below them."""
     items: Structural | None = None
     preserves_unknown: bool = False
     is_embedded: bool = False
@@ -61,12 +60,12 @@ class Structural:
     source: Doc = field(default_factory=dict, repr=False)
 
     def field(self, name: str) -> Structural | None:
-        """The schema of what lies under a name, None when nothing is said about it."""
+        """The schema of the value under a name; None if the schema does not mention it."""
         return self.properties.get(name, self.additional)
 
 
 def compile_schema(schema: Doc | None) -> Structural:
-    """The tree of one `openAPIV3Schema`. A definition without one says nothing: everything is unknown."""
+    """The tree of one `openAPIV3Schema`. Without a schema every field is unknown."""
     schema = schema or {}
     additional = schema.get("additionalProperties")
     items = schema.get("items")
@@ -89,7 +88,7 @@ def compile_schema(schema: Doc | None) -> Structural:
 
 
 def structural_errors(schema: Doc, path: str) -> Errors:
-    """Everything that keeps a schema from being structural, sorted as upstream sorts it."""
+    """The errors that keep a schema from being structural, sorted as upstream does."""
     return sorted([*_invariants(schema, _ROOT, path), *_completeness(schema, schema, path, path)], key=str)
 
 
@@ -185,7 +184,7 @@ def _value_validations(schema: Doc, path: str, skip_any_of: bool, skip_in_first_
 
 
 def _nested(schema: Doc, path: str, *, skip_any_of: bool = False) -> Wrong:
-    """What stands inside `allOf` and its kin judges values and says nothing about structure."""
+    """A schema inside `allOf` and its kin may restrict values, but not declare structure."""
     yield from _value_validations(schema, path, skip_any_of, skip_in_first_all_of=False)
     if (items := _below(schema, "items")) is not None:
         yield from _nested(items, f"{path}.items")
@@ -200,7 +199,7 @@ def _nested(schema: Doc, path: str, *, skip_any_of: bool = False) -> Wrong:
 
 
 def _completeness(judging: Doc, declared: Doc, declared_path: str, path: str) -> Wrong:
-    """Every field that is judged in a nested schema is declared in the structure."""
+    """Every field that a nested schema restricts must be declared in the structure."""
     if (negated := _below(judging, "not")) is not None:
         yield from _complete(negated, declared, declared_path, f"{path}.not")
     for word in ("allOf", "anyOf", "oneOf"):

@@ -1,13 +1,12 @@
-"""What a schema demands of a document: types, bounds, patterns, choices, and nothing twice in lists that are sets.
+"""Validation of a document by its schema: types, bounds, patterns, choices, and no duplicates in lists that are sets.
 
 Upstream has three passes: values against the schema (`Rules`), metadata of embedded resources (`embedded_errors`), and
-lists of type set and map (`list_errors`). They never raise; what is wrong comes back as field errors. Order and wording
-of the first are those of upstream's validator (kube-openapi): `spec.size in body must be of type integer: "string"`.
-Errors of `anyOf` and `oneOf` are those of the alternative that came furthest, which is counted as upstream counts it
-(`SchemaOutcome.matches`), and stand at no field: `<nil>`.
+lists of type set and map (`list_errors`). They never raise but return field errors. Order and wording of the first are
+those of upstream's validator (kube-openapi): `spec.size in body must be of type integer: "string"`. Errors of `anyOf`
+and `oneOf` are those of the best alternative, as upstream counts (`SchemaOutcome.matches`), at the field `<nil>`.
 
-An update may leave what was wrong before and did not change, so that a schema can be tightened while objects exist
-(upstream calls this ratcheting).
+An update may keep errors in values that did not change, so that a schema can be tightened while objects exist (upstream
+calls this ratcheting).
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ from tonnage.objects.texts.go_regexp import GoRegexp, compile_go
 
 _SORTED = msgspec.json.Encoder(order="sorted")
 ABSENT: Any = object()
-"""The old value of something that is new."""
+"""The old value of a value that is new."""
 NOWHERE = "<nil>"
-"""The field of errors that upstream attaches to none."""
+"""The field of errors that upstream attaches to no field."""
 MAX_TRIES = 400_000
-"""How much work alternatives and patterns may make of one document: a schema's number of them times values, or text."""
+"""Limit of the work for one document: the schema's alternatives and patterns times values, or times characters."""
 _INT64 = 2**63
 _MAX_FLOAT32 = 3.4028234663852886e38
 _TYPE_NAMES = {
@@ -58,17 +57,17 @@ _PYTHON_TYPES = {name: kind for kind, name in _TYPE_NAMES.items()}
 _GO_FORMATS = {"integer": "int64", "number": "float64"}
 _FORMATS_OF_NUMBERS = {"integer": ("int32", "int64"), "number": ("float", "double")}
 _LOOKED_AT = {type(None): 0, bool: 4, int: 6, float: 6, str: 5, list: 6, dict: 5}
-"""By the type of a value: what upstream counts as looked at in any case."""
+"""By the type of a value: how many matches upstream counts in any case."""
 
 
 class TooManyTries(Exception):
-    """Alternatives times values are more than anybody waits for."""
+    """A document needs more than `MAX_TRIES`."""
 
 
 class SchemaOutcome:
-    """What is wrong, and how much was right: the measure for the best of several alternatives.
+    """The errors of a value, and how much matched: the measure for the best of several alternatives.
 
-    `work` is shared by all outcomes of one document: how much may still be tried.
+    `work` is shared by all outcomes of one document: how many tries are left.
     """
 
     __slots__ = ("errors", "matches", "work")
@@ -90,14 +89,14 @@ class SchemaOutcome:
 
 
 class Rules:
-    """The rules of one schema, compiled when a value first meets them: few objects have all that a schema allows."""
+    """The rules of one schema, compiled on first use: few objects have every field that a schema allows."""
 
     def __init__(self, schema: Doc) -> None:
         self._schema = schema
         self._is_compiled = False
 
     def errors(self, value: Any, old: Any = ABSENT, base: str = "") -> Errors:
-        """What is wrong with a value, paths told from `base`. With an old value, only where it changed."""
+        """The errors of a value, with paths from `base`. With an old value, only where the value changed."""
         outcome = SchemaOutcome([MAX_TRIES])
         try:
             self.check(value, old, "", base, outcome)
@@ -131,7 +130,7 @@ class Rules:
         self._is_compiled = True
 
     def check(self, value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
-        if old is not ABSENT and value == old and equal(value, old):  # Python's own equality is fast, and too generous
+        if old is not ABSENT and value == old and equal(value, old):  # == is fast, but takes 1 for True
             return
         if not self._is_compiled:
             self._compile()
@@ -214,7 +213,7 @@ class Rules:
 
     def _check_items(self, value: list[Any], old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
         if self._items is not None:
-            # Only the items of a list of type map can be told apart.
+            # Only items of a list of type map can be matched with old items.
             keys = self._keys
             earlier = {_key_of(item, keys): item for item in old} if keys and isinstance(old, list) else {}
             for index, item in enumerate(value):
@@ -280,7 +279,7 @@ def at(base: str, path: str) -> str:
 
 
 def _format_of(schema: Doc, types: tuple[str, ...]) -> str:
-    """The format, when it is one that is known for the type; others are for readers only."""
+    """The format if it is known for the type; other formats are only documentation."""
     word: str = schema.get("format") or ""
     kind = types[0] if len(types) == 1 else ""
     if kind in _FORMATS_OF_NUMBERS:
@@ -293,7 +292,7 @@ def _wrong_type(path: str, base: str, asked: str, found: str) -> FieldError:
 
 
 def _identity(value: Any) -> Any:
-    """Equal for values that are equal as JSON: 1 and 1.0 are the same, 1 and true are not, nor is {} and []."""
+    """A hashable key, equal for values that are equal as JSON: 1 equals 1.0, but not true; {} does not equal []."""
     if isinstance(value, dict):
         return "object", frozenset((name, _identity(item)) for name, item in value.items())
     if isinstance(value, list):
@@ -321,7 +320,7 @@ def _key_of(item: Any, keys: tuple[str, ...]) -> str:
 def _alternatives(
     tries: Iterable[SchemaOutcome], outcome: SchemaOutcome, refuse: Callable[[str], None], *, is_one: bool
 ) -> None:
-    """`oneOf`, or `anyOf`, whose tries end with the first that is valid."""
+    """`oneOf`, or `anyOf`, which stops at the first valid alternative."""
     best: SchemaOutcome | None = None
     valid: list[SchemaOutcome] = []
     for found in tries:
@@ -348,7 +347,7 @@ def _child(path: str, name: str) -> str:
 
 
 def embedded_errors(schema: Structural, value: Any, path: str) -> Errors:
-    """What is wrong with resources inside a value."""
+    """The errors of resources embedded in a value."""
     return [
         error
         for node, item, where in _described(schema, value, path)
@@ -358,7 +357,7 @@ def embedded_errors(schema: Structural, value: Any, path: str) -> Errors:
 
 
 def _described(schema: Structural, value: Any, path: str) -> Iterator[tuple[Structural, Any, str]]:
-    """Every map and list of a value that its schema describes, with that schema and its path, the outermost first."""
+    """Every map and list of a value that its schema describes, with its schema and path, outermost first."""
     pending: list[tuple[Structural | None, Any, str]] = [(schema, value, path)]
     while pending:
         node, value, path = pending.pop()
@@ -377,7 +376,7 @@ def _described(schema: Structural, value: Any, path: str) -> Iterator[tuple[Stru
 
 
 def resource_errors(value: Doc, path: str) -> Wrong:
-    """What is wrong with apiVersion, kind and metadata of a resource inside a document."""
+    """The errors in apiVersion, kind and metadata of an embedded resource."""
     for field in ("apiVersion", "kind"):
         where = _child(path, field)
         if field not in value:
@@ -396,13 +395,13 @@ def resource_errors(value: Doc, path: str) -> Wrong:
 
 
 def _metadata_errors(metadata: Any, path: str) -> Errors:
-    """By the rules of all kinds; only the name is freer, and may be left out."""
+    """Validate metadata as for all kinds, except that the name has fewer rules and may be missing."""
     try:
         readable = copy(metadata)
         compile_check(schema_of("meta", "v1", "ObjectMeta"))(readable, Path(), "ObjectMeta", Findings())
     except Malformed as exc:
         return [invalid(path, metadata, exc.message)]
-    readable.setdefault("name", "fakename")  # to avoid the error that there is none
+    readable.setdefault("name", "fakename")  # avoids the error about a missing name
     found = validate_object_meta(
         {"metadata": readable},
         namespaced=bool(readable.get("namespace")),
@@ -419,7 +418,7 @@ def _metadata_errors(metadata: Any, path: str) -> Errors:
 
 
 def list_errors(schema: Structural, value: Any, path: str) -> Errors:
-    """Items that occur a second time in lists of type set, or whose keys do in lists of type map."""
+    """Errors for repeated items in lists of type set, and repeated keys in lists of type map."""
     errors: Errors = []
     for node, items, where in _described(schema, value, path):
         if isinstance(items, list) and node.list_type == "set":
@@ -438,7 +437,7 @@ def _repeated_keys(items: list[Any], keys: tuple[str, ...], path: str) -> Errors
 
 
 def _repeated(items: list[Any]) -> list[int]:
-    """Where items come for the second time; a third is not told."""
+    """Positions where an item occurs for the second time; further repetitions are not reported."""
     times: dict[bytes, int] = {}
     found: list[int] = []
     for index, item in enumerate(items):

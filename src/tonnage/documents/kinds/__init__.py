@@ -1,8 +1,8 @@
 """The rules of every kind, and the table of their strategies.
 
-A kind's file has its `Strategy` (`documents/strategy.py`): its defaults and what makes an object legal. Defaults change
-a document in place, and running them twice is running them once: they run whenever a document is decoded, before
-anything judges it. What several kinds share stands in `documents/validation`.
+A kind's file has its `Strategy` (`documents/strategy.py`): defaults and validation. Defaults change a document in place
+and are idempotent: they run whenever a document is decoded, before validation. Rules that several kinds share stand in
+`documents/validation`.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _MODULES = (
     *(storage_class, cron_job, daemon_set, deployment, job, stateful_set, workload),
 )
 _BY_NAME = {name: each for module in _MODULES for name, each in vars(module).items() if name.endswith("Strategy")}
-"""The strategy of a kind has its name: that of a Pod is `PodStrategy`."""
+"""A kind's strategy is found by name: `PodStrategy` for Pod."""
 
 
 def strategies(gates: Gates, clock: Clock) -> dict[tuple[str, str], Strategy]:
-    """(group, plural) -> the rules of that resource under these gates."""
+    """(group, plural) -> the strategy of that resource under these gates."""
     return {(row.group, row.plural): _BY_NAME[f"{row.kind}Strategy"](row, gates, clock) for row in RESOURCES}

@@ -1,7 +1,7 @@
 """ConfigMap, Secret and ServiceAccount.
 
-Sizes are bytes as stored: of text its UTF-8, of base64 what it decodes to. The shape of well-known Secret types is
-checked; whether a key fits its certificate is not.
+Sizes are bytes as stored: of text its UTF-8, of base64 the decoded bytes. The shape of well-known Secret types is
+checked, but not whether a key fits its certificate.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ConfigMapStrategy(Strategy):
         for key in binary:
             errors += _validate_key(key, "binaryData")
         size = sum(len(value.encode()) for value in data.values()) + sum(map(_decoded_size, binary.values()))
-        # Upstream means the whole object, and its empty path is written so.
+        # Upstream reports this for the whole object, whose empty path is written so.
         return [*errors, too_long("[]", MAX_BYTES)] if size > MAX_BYTES else errors
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
@@ -42,7 +42,7 @@ class ConfigMapStrategy(Strategy):
 
 
 class SecretStrategy(Strategy):
-    """`stringData` is a way to write, never to read: it is folded into `data` when it arrives."""
+    """`stringData` can only be written: it is merged into `data` on arrival."""
 
     selectable = ("type",)
     defaults: ClassVar[Doc] = {"type": "Opaque"}
@@ -79,7 +79,7 @@ class SecretStrategy(Strategy):
 
 
 class ServiceAccountStrategy(Strategy):
-    """Of a reference to a Secret only the name counts."""
+    """Of a reference to a Secret only the name is kept."""
 
     def prepare_create(self, doc: Doc) -> None:
         for reference in doc.get("secrets", ()):
@@ -114,5 +114,5 @@ def _validate_json(data: dict[str, str], key: str) -> Errors:
 
 
 def _decoded_size(encoded: str) -> int:
-    """Bytes behind a base64 text, without decoding it: three for every four characters, less the padding."""
+    """Decoded bytes of a base64 text, without decoding it: three for every four characters, less the padding."""
     return len(encoded) * 3 // 4 - encoded.count("=", -2)

@@ -1,9 +1,9 @@
-"""CustomResourceDefinition: defaults, what may be written, what may change, what is warned about.
+"""CustomResourceDefinition: defaults, validation, allowed changes, warnings.
 
 A definition is deleted in two steps: it is marked and stays, with a finalizer, until its objects are gone. Conversion
-by webhook is refused: nothing here calls one. Two things of upstream's show: what all versions have in common is judged
-once, under the path of upstream's internal version (`spec.validation`, `spec.subresources`), and a rule that an old
-definition already broke is not held against its update.
+by webhook is refused, because nothing here calls webhooks. As upstream, fields that all versions share are validated
+once, under the paths of its internal version (`spec.validation`, `spec.subresources`), and an update may break rules
+that the old definition already broke.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class CustomResourceDefinitionStrategy(Strategy):
         definition_rules.record_stored_version(doc)
 
     def validate(self, doc: Doc) -> Errors:
-        """Of metadata: its name, and the approval of protected groups."""
+        """Of metadata it checks the name, and the approval of protected groups."""
         errors = _name_errors(doc) + _spec_errors(doc.get("spec") or {})
         errors += self.validate_status(doc, doc) + _stored_version_errors(doc)
         return errors + _approval_errors(doc, None) + _preserve_errors(doc, None)
@@ -68,12 +68,12 @@ class CustomResourceDefinitionStrategy(Strategy):
         return _names_errors(dig(new, "status", "acceptedNames") or {}, "status.acceptedNames")
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
-        """What was so before is not told again."""
+        """Warnings that the old definition had are not repeated."""
         before = set(_warnings(old)) if old is not None else set()
         return [told for told in _warnings(new) if told not in before]
 
     def holds_back_deletion(self, doc: Doc) -> bool:
-        """The first request to delete a definition marks it, always: its objects are to go first."""
+        """The first DELETE always only marks a definition: its objects must go first."""
         return "deletionTimestamp" not in doc["metadata"]
 
     def prepare_deletion(self, doc: Doc) -> None:
@@ -146,7 +146,7 @@ def _names_errors(named: Doc, path: str) -> Errors:
 
 
 def _approval_errors(new: Doc, old: Doc | None) -> Errors:
-    """Groups of the Kubernetes community need the address of a review, or the admission that there was none."""
+    """Groups of the Kubernetes community need the URL of a review, or the statement that there was none."""
     group: str = dig(new, "spec", "group") or ""
     if not (f".{group}".endswith(".k8s.io") or f".{group}".endswith(".kubernetes.io")):
         return []
@@ -224,7 +224,7 @@ def _spec_errors(spec: Doc, old: Doc | None = None) -> Errors:
         if wrong := names.dns1035_label(version.get("name") or ""):
             errors.append(invalid(f"{path}.name", version.get("name") or "", ",".join(wrong)))
         errors += definition_rules.deprecation_errors(version, path)
-    # The first version is told once more under the field that held the only one there was, before there were several.
+    # The first version is reported again under `spec.version`, which held the only version before there were several.
     if versions and versions[0].get("name") and (wrong := names.dns1035_label(versions[0]["name"])):
         errors.append(invalid("spec.version", versions[0]["name"], ",".join(wrong)))
     for field, internal, judge in (
@@ -252,7 +252,7 @@ def _spec_errors(spec: Doc, old: Doc | None = None) -> Errors:
 
 
 def _are_identical(versions: list[Doc], field: str) -> bool:
-    """Have all versions the same of this, so that upstream keeps it once?"""
+    """True if all versions have the same value, so that upstream keeps it once."""
     first = versions[0].get(field) if versions else None
     return bool(first) and all(same(version.get(field), first) for version in versions)
 

@@ -1,8 +1,8 @@
 """Event, for both of its APIs: lenient for the core API, strict for events.k8s.io.
 
-Events are stored in the core shape; the newer API renames half of the fields (`to_events_v1` and `from_events_v1` are
-lossless). The strategy sees the core shape, whichever API a document came through. An event with an `eventTime` has to
-say who reported what; through events.k8s.io nothing else is accepted, and only its series may change.
+Events are stored in the core shape, which the strategy sees; events.k8s.io renames half of the fields (`to_events_v1`
+and `from_events_v1` are lossless). An event with an `eventTime` must name its reporter and action; events.k8s.io
+accepts no other events, and only their series may change.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIXED = (
     *("involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "type"),
     *("eventTime", "action", "related", "reportingComponent", "reportingInstance"),
 )
-# These two keep the new API's name in messages of an update.
+# Messages of an update show this field under the new API's name.
 _SHOWN = {"reportingComponent": "reportingController"}
 # core/v1 -> events.k8s.io/v1; every other field has the same name in both.
 _RENAMED = {
@@ -41,13 +41,13 @@ FIELD_LABELS = {f"regarding.{field}": f"involvedObject.{field}" for field in _OB
     "reason": "reason",
     "type": "type",
 }
-"""Field selectors of events.k8s.io in the words of the core shape, which can also select by `source`."""
+"""Field selectors of events.k8s.io in the names of the core shape, which can also select by `source`."""
 _CORE_TIMES = ("firstTimestamp", "lastTimestamp", "eventTime")
 _NEW_TIMES = ("deprecatedFirstTimestamp", "deprecatedLastTimestamp", "eventTime")
 
 
 class EventStrategy(Strategy):
-    """The resource it is made for says how strict it is: events.k8s.io asks for more than the core API."""
+    """Its resource decides how strict it is: events.k8s.io requires more than the core API."""
 
     create_on_update = True
     propagates = False
@@ -57,10 +57,10 @@ class EventStrategy(Strategy):
     )
     selected_at: ClassVar[dict[str, str]] = {"source": "source.component"}
     stands_in: ClassVar[dict[str, str]] = {"source": "reportingComponent"}
-    """An event made through the newer API has no source. Mirrors ToSelectableFields."""
+    """An event created by the newer API has no source. Mirrors ToSelectableFields."""
 
     defaults: ClassVar[Doc] = {"source": {}, "reportingComponent": "", "reportingInstance": ""}
-    """These are written always, empty or not. (So are three times, as null, which we leave out.)"""
+    """Fields that are always written, even empty. (So are three times, as null, which we leave out.)"""
 
     @property
     def is_strict(self) -> bool:
@@ -92,7 +92,7 @@ def _validate_legacy(doc: Doc, *, strict: bool) -> Errors:
     about = doc.get("involvedObject", {}).get("namespace", "")
     mismatch = invalid("involvedObject.namespace", about, "does not match event.namespace")
     if not doc.get("eventTime"):
-        # An event about something without a namespace belongs to "default".
+        # An event about an object without a namespace belongs to "default".
         if (about or "default") != namespace and (about or namespace):
             errors.append(mismatch)
     else:
@@ -153,13 +153,13 @@ def from_stored(resource: Resource, doc: Doc) -> Doc:
 
 
 def with_null_times(resource: Resource, event: Doc) -> Doc:
-    """An Event with null for the times it lacks: `kubectl get events --sort-by=.lastTimestamp` needs them."""
+    """An Event with null for missing times: `kubectl get events --sort-by=.lastTimestamp` needs them."""
     times = _CORE_TIMES if resource.stored_as is None else _NEW_TIMES
     return event | {field: None for field in times if field not in event}
 
 
 def field_labels(resource: Resource, selectable: Iterable[str]) -> dict[str, str]:
-    """What clients of this resource may select by, beside metadata: their label -> the stored shape's."""
+    """The fields that clients of this resource may select by, beside metadata: their label -> the stored shape's."""
     return {label: label for label in selectable} if resource.stored_as is None else dict(FIELD_LABELS)
 
 

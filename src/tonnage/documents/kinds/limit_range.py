@@ -1,4 +1,4 @@
-"""LimitRange, and what it does to pods and claims of its namespace. Mirrors ValidateLimitRange and LimitRanger."""
+"""LimitRange, and its effect on pods and claims of its namespace. Mirrors ValidateLimitRange and LimitRanger."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ _LISTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
 _TYPES = ("Pod", "Container", "PersistentVolumeClaim")
 _ONE = Quantity.from_int(1)
 MAX_DEFAULTED_AMOUNTS = 2_000
-"""How many amounts one LimitRange may write into one pod; unbounded, two objects of 1 MB would make one of gigabytes.
-"""
+"""Amounts that one LimitRange may write into one pod: without a bound, two objects of 1 MB could make gigabytes."""
 _PODS = BY_PLURAL["", "pods"]
 ANNOTATION = "kubernetes.io/limit-ranger"
 
@@ -37,7 +36,7 @@ class LimitRangeStrategy(Strategy):
     create_on_update = True
 
     def default(self, doc: Doc) -> None:
-        """Of a container the limit defaults to the maximum, the request to the limit, else to the minimum."""
+        """For a container the limit defaults to the maximum, the request to the limit or else to the minimum."""
         for item in doc.get("spec", {}).get("limits", ()):
             for field in _LISTS:
                 resources.round_amounts(item.get(field))
@@ -88,7 +87,7 @@ def _validate_names(item: Doc, kind: str, at: str) -> Wrong:
 
 
 def _validate_amounts(item: Doc, at: str) -> Errors:
-    """How the amounts of one resource stand to one another. Those of a Pod have no defaults."""
+    """Compare the amounts of every resource with one another. The type Pod has no defaults."""
     fields = [field for field in _LISTS if not (item.get("type") == "Pod" and field.startswith("default"))]
     stated = {field: {name: Quantity.of(text) for name, text in item.get(field, {}).items()} for field in fields}
     every = sorted({name for amounts in stated.values() for name in amounts})
@@ -155,8 +154,8 @@ def give_defaults(pod: Doc, limit_range: Doc) -> None:
 
 
 def broken_limits(kind: str, doc: Doc, limit_range: Doc) -> str:
-    """Why an object (a Pod, a PersistentVolumeClaim) does not keep to a LimitRange, in upstream's words; else empty."""
-    # Each container may break each limit: no more are looked for than anybody reads.
+    """Why a Pod or a PersistentVolumeClaim breaks a LimitRange, in upstream's words; empty if it does not."""
+    # Every container may break every limit, so the search ends after as many as a message shows.
     problems = list(dict.fromkeys(islice(_problems(kind, doc, limit_range), MAX_ERRORS_TOLD)))
     return problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]" if problems else ""
 
@@ -201,7 +200,7 @@ def _below_min(item: Doc, requests: resources.Amounts, limits: resources.Amounts
 
 
 def _above_max(item: Doc, side: str, amounts: resources.Amounts, requests: resources.Amounts) -> Iterator[str]:
-    """`amounts` are limits, or of claims, which have none, requests; `side` says which."""
+    """`amounts` are limits, for claims requests, because claims have no limits; `side` says which."""
     for name, most in _amounts(item, "max"):
         told = f"maximum {name} usage per {item['type']} is {most}"
         if name not in amounts:

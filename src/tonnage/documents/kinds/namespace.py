@@ -1,4 +1,4 @@
-"""Namespace: it turns Terminating when it is deleted, and goes when its spec's finalizers are empty (`finalize`)."""
+"""Namespace: deletion makes it Terminating, and it goes when its spec's finalizers are empty (`finalize`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NamespaceStrategy(Strategy):
     new_status: ClassVar[Doc] = {"phase": "Active"}
 
     def default(self, doc: Doc) -> None:
-        """Every namespace carries its name as a label, so that selectors can tell namespaces by name."""
+        """Every namespace has its name as a label, so that selectors can select namespaces by name."""
         metadata = doc["metadata"]
         if metadata.get("name"):
             metadata["labels"] = {**metadata.get("labels", {}), _NAME_LABEL: metadata["name"]}
@@ -35,7 +35,7 @@ class NamespaceStrategy(Strategy):
             doc["spec"]["finalizers"] = [*finalizers, _FINALIZER]
 
     def validate(self, doc: Doc) -> Errors:
-        """Upstream gives no index here."""
+        """As upstream, the path has no index."""
         finalizers = doc.get("spec", {}).get("finalizers", ())
         return [error for finalizer in finalizers for error in _validate_finalizer(finalizer, "spec.finalizers")]
 
@@ -47,7 +47,7 @@ class NamespaceStrategy(Strategy):
             spec["finalizers"] = list(old["spec"]["finalizers"])
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
-        """Active until it is deleted, Terminating ever after."""
+        """Active until it is deleted, Terminating from then on."""
         phase = new.get("status", {}).get("phase", "")
         is_going = "deletionTimestamp" in new["metadata"]
         wanted = "Terminating" if is_going else "Active"

@@ -1,4 +1,4 @@
-"""NetworkPolicy. Ranges of addresses that an object already had are not judged again. Mirrors ValidateNetworkPolicy."""
+"""NetworkPolicy. CIDRs that an object already had are not validated again. Mirrors ValidateNetworkPolicy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STRICT_SUBSET = "must be a strict subset of `cidr`"
 
 
 class NetworkPolicyStrategy(Strategy):
-    """Kept, not enforced: pods of an embedded cluster have no network of their own."""
+    """Stored, not enforced: pods of an embedded cluster have no network of their own."""
 
     generation = Generation.COUNTED
 
@@ -59,7 +59,7 @@ class NetworkPolicyStrategy(Strategy):
         ]
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
-        """Ranges that are legal, and not written as they should be. Mirrors GetWarningsForCIDR."""
+        """Warnings about legal CIDRs in a form that is not canonical. Mirrors GetWarningsForCIDR."""
         return [
             f"{path}: IPv6 CIDR value {go_value(text)} should be in RFC 5952 canonical format "
             f"({go_value(str(network))})"
@@ -93,7 +93,7 @@ def _validate_port(port: Doc, at: str) -> Wrong:
         return
     yield from sentences(f"{at}.port", number, names.port_number(number))
     if end is not None:
-        if end < number:  # upstream shows the port's value here, not the end's
+        if end < number:  # as upstream, the value shown is the port's, not the end's
             yield invalid(f"{at}.endPort", number, "must be greater than or equal to `port`")
         yield from sentences(f"{at}.endPort", end, names.port_number(end))
 
@@ -127,7 +127,7 @@ def _validate_block(block: Doc, at: str, kept: Set[str]) -> Errors:
 
 
 def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    """The range in a text, as leniently as Kubernetes reads it; None of nonsense."""
+    """The CIDR in a text, parsed as leniently as Kubernetes does; None if it is invalid."""
     base, _, length = text.partition("/")
     address = parse_ip(base)
     if address is None or not length.isdigit() or int(length) > address.max_prefixlen:

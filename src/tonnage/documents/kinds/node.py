@@ -1,8 +1,7 @@
 """Node, as far as scheduling and storage depend on it.
 
-A node may be created with its status, and is then written through two endpoints. Mirrors ValidateNode and
-ValidateNodeUpdate, with its paths: taints are reported below `metadata`, where they stood as an annotation ten years
-ago.
+A node may be created with its status. Mirrors ValidateNode and ValidateNodeUpdate with their paths: taints are reported
+below `metadata`, where they once stood as an annotation.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _FEATURE = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
 
 class NodeStrategy(Strategy):
     selectable = ("spec.unschedulable",)
-    # A Go server writes these structs whole, even for a node that has told nothing yet, and clients read them unasked.
+    # A Go server writes these structs whole, even for a node without a status, and clients expect them.
     defaults: ClassVar[Doc] = {
         "status": {
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
@@ -39,7 +38,7 @@ class NodeStrategy(Strategy):
     }
 
     def default(self, doc: Doc) -> None:
-        """Mirrors SetDefaults_NodeStatus, and the conversion that keeps podCIDR and podCIDRs alike."""
+        """Mirrors SetDefaults_NodeStatus, and the conversion that keeps podCIDR and podCIDRs equal."""
         spec, status = doc.setdefault("spec", {}), doc.setdefault("status", {})
         _default_pod_ranges(spec)
         if "capacity" in status and "allocatable" not in status:
@@ -49,7 +48,7 @@ class NodeStrategy(Strategy):
         fill(doc, self.defaults)
 
     def prepare_create(self, doc: Doc) -> None:
-        # Dynamic kubelet configuration is gone; what is left of it is not taken in any more.
+        # Fields of dynamic kubelet configuration, which no longer exists, are dropped.
         doc.get("spec", {}).pop("configSource", None)
         doc.get("status", {}).pop("config", None)
 
@@ -91,7 +90,7 @@ class NodeStrategy(Strategy):
 
 
 def _default_pod_ranges(spec: Doc) -> None:
-    """`podCIDR` is the first of `podCIDRs`; where they differ it wins, for an old client knows only the one."""
+    """`podCIDR` is the first of `podCIDRs`; if they differ `podCIDR` wins, because old clients write only that."""
     single, ranges = spec.pop("podCIDR", ""), spec.get("podCIDRs", [])
     if single and ranges[:1] != [single]:
         ranges = spec["podCIDRs"] = [single]
@@ -100,7 +99,7 @@ def _default_pod_ranges(spec: Doc) -> None:
 
 
 def validate_node(doc: Doc) -> Errors:
-    """A new node may bring its status along; what is there has to be legal."""
+    """Validate a new node; it may have a status."""
     errors = [*_validate_taints(dig(doc, "spec", "taints") or []), *_validate_amounts(doc)]
     swap = dig(doc, "status", "nodeInfo", "swap", "capacity")
     if swap is not None and swap <= 0:
@@ -110,7 +109,7 @@ def validate_node(doc: Doc) -> Errors:
 
 
 def validate_node_update(new: Doc, old: Doc) -> Errors:
-    """A change through either endpoint; the plain one is judged by `validate_node` as well."""
+    """Validate a change through either endpoint; the main endpoint also runs `validate_node`."""
     errors = [*_validate_amounts(new)]
     errors += _validate_declared_features(dig(new, "status", "declaredFeatures") or [])
     addresses = [internal("NodeAddress", address) for address in dig(new, "status", "addresses") or []]
@@ -154,7 +153,7 @@ def _validate_amounts(doc: Doc) -> Wrong:
 
 
 def _validate_declared_features(features: list[str]) -> Wrong:
-    """Known by their spelling, sorted, none twice. An error at the second of two that are out of order."""
+    """Features have the right spelling, are sorted and unique. The second of two unsorted features gets the error."""
     path = "status.declaredFeatures"
     for idx, feature in enumerate(features):
         if len(feature.encode()) > _FEATURE_MAX_BYTES:

@@ -1,4 +1,4 @@
-"""Roles and bindings: which rules make sense, and whom a binding may name. Mirrors pkg/apis/rbac/validation."""
+"""Validation of roles and bindings. Mirrors pkg/apis/rbac/validation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ClusterRoleStrategy(RoleStrategy):
         return super().validate(doc) + _validate_aggregation(doc)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        """Selectors that were stored before their values were checked are let be."""
+        """If the stored selectors have invalid values, which older servers accepted, new ones may have them too."""
         stored = old.get("aggregationRule", {}).get("clusterRoleSelectors", [])
         is_lenient = any(validate_label_selector(selector, "") for selector in stored)
         return super().validate(new) + _validate_aggregation(new, allow_invalid_values=is_lenient)
@@ -106,7 +106,7 @@ _RESOURCE_RULE: Rules = {
 
 
 def validate_binding(doc: Doc, *, is_namespaced: bool) -> Errors:
-    """Of a RoleBinding, or of a ClusterRoleBinding, which cannot bind a Role."""
+    """Validate a RoleBinding, or a ClusterRoleBinding, which cannot bind a Role."""
     reference: Rules = {
         "roleRef.apiGroup": Asked(one_of(RBAC)),
         "roleRef.kind": Asked(one_of(*(("Role", "ClusterRole") if is_namespaced else ("ClusterRole",)))),

@@ -1,4 +1,4 @@
-"""ResourceQuota. Mirrors ValidateResourceQuota and relatives. What it counts and refuses is `documents/quota.py`."""
+"""ResourceQuota. Mirrors ValidateResourceQuota and relatives. `documents/quota.py` enforces it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ResourceQuotaStrategy(Strategy):
         ]
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
-        """Of a new quota that lets be requested more than may be the limit."""
+        """A new quota that allows higher requests than limits."""
         hard = new.get("spec", {}).get("hard", {}) if old is None else {}
         told = []
         for name in _NAMES:
@@ -119,7 +119,7 @@ def _validate_selector(selector: Doc, hard: Iterable[str]) -> Errors:
 
 
 class _UnfitResources:
-    """How many of a quota's resources a scope means nothing for: counted once a scope, and only as many as are told."""
+    """Counts a quota's resources that a scope does not apply to, once per scope and only as many as errors show."""
 
     def __init__(self, hard: Iterable[str]) -> None:
         self._names = [name for name in hard if _is_standard(name)]
@@ -141,7 +141,7 @@ def _is_standard(name: str) -> bool:
 
 
 def _applies(scope: str, name: str) -> bool:
-    """Whether a scope means anything for a resource. Mirrors IsResourceQuotaScopeValidForResource."""
+    """True if a scope applies to a resource. Mirrors IsResourceQuotaScopeValidForResource."""
     if scope == "BestEffort":
         return name == "pods"
     if scope == "VolumeAttributesClass":

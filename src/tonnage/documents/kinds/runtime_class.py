@@ -1,4 +1,4 @@
-"""RuntimeClass, and what it writes into the pods that name it. Mirrors ValidateRuntimeClass and its admission."""
+"""RuntimeClass, and its effect on the pods that name it. Mirrors ValidateRuntimeClass and its admission."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RuntimeClassStrategy(Strategy):
 
 
 def obey_runtime_class(pod: Doc, runtime_class: Doc) -> None:
-    """Write overhead and scheduling of its class into a pod, in place. Raises Forbidden when they contradict."""
+    """Write the class's overhead and scheduling into a pod, in place. Raises Forbidden if the pod contradicts them."""
     spec = pod["spec"]
     if "overhead" in runtime_class:
         overhead = runtime_class["overhead"].get("podFixed", {})
@@ -75,7 +75,7 @@ def refuse_unknown_class(pod: Doc) -> Forbidden:
 
 
 def refuse_foreign_overhead(pod: Doc, runtime_class: Doc | None) -> None:
-    """Raise Forbidden when a pod states an overhead that no RuntimeClass of its gave it."""
+    """Raise Forbidden if a pod's overhead is not that of its RuntimeClass."""
     stated = pod["spec"].get("overhead")
     if runtime_class is not None and "overhead" in runtime_class:
         if not _is_same_overhead(runtime_class["overhead"].get("podFixed", {}), stated or {}):
@@ -85,7 +85,7 @@ def refuse_foreign_overhead(pod: Doc, runtime_class: Doc | None) -> None:
 
 
 def merge_tolerations(first: list[Doc], second: list[Doc]) -> list[Doc]:
-    """Both lists without what another toleration covers. Mirrors MergeTolerations."""
+    """Both lists without tolerations that another toleration covers. Mirrors MergeTolerations."""
     every = [*first, *second]
     merged: list[Doc] = []
     for idx, one in enumerate(every):

@@ -1,8 +1,8 @@
 """The small kinds that schedulers read: PriorityClass, PodDisruptionBudget, Lease and the kinds of resource.k8s.io.
 
-That there is only one global default among priority classes is `pod_admission.refuse_second_default`; budgets are
-counted down by `documents/pod_subresources.py`. Of resource.k8s.io, defaults and what may never change are upstream's;
-selectors, configuration and the contents of slices are not judged.
+`pod_admission.refuse_second_default` keeps the global default PriorityClass unique; `documents/pod_subresources.py`
+counts budgets down. Of resource.k8s.io, defaults and immutable fields are upstream's; selectors, configuration and the
+contents of slices are not validated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SYSTEM_PREFIX = "system-"
 
 
 class PriorityClassStrategy(Strategy):
-    """A name for a number, which never changes; the highest ones belong to the system."""
+    """A name for a number, which never changes; the highest numbers belong to the system."""
 
     generation = Generation.COUNTED
     defaults: ClassVar[Doc] = {"value": 0, "preemptionPolicy": "PreemptLowerPriority"}
@@ -42,13 +42,13 @@ class PriorityClassStrategy(Strategy):
         return errors + super().validate(doc)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        """Only description and globalDefault may change; the name's rules are not asked again."""
+        """Only description and globalDefault may change; the name is not validated again."""
         is_same = new.get("value", 0) == old.get("value", 0)
         errors = [] if is_same else [forbidden("value", "may not be changed in an update.")]
         return errors + field_rules.unchanged_fields(new, old, "preemptionPolicy")
 
     def spec_changed(self, new: Doc, old: Doc) -> bool:
-        """Its generation is 1 for ever: what it means cannot change."""
+        """Its generation is always 1, because its meaning cannot change."""
         return False
 
 
@@ -64,8 +64,6 @@ def _not_a_system_class(doc: Doc) -> str:
 
 
 class LeaseStrategy(Strategy):
-    """Who holds it, since when, for how long. Leader election writes it every few seconds."""
-
     unconditional_update = False
     create_on_update = True
     defaults: ClassVar[Doc] = {"spec": {}}
@@ -75,7 +73,7 @@ class LeaseStrategy(Strategy):
     }
 
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
-        """Those of coordinated leader election, which are closed on a stock server."""
+        """Drop the fields of coordinated leader election, whose gate is closed on a stock server."""
         new["spec"].pop("strategy", None)
         new["spec"].pop("preferredHolder", None)
 
@@ -135,7 +133,7 @@ _CONDITION: field_rules.Rules = {
 
 
 def validate_conditions(conditions: list[Doc], path: str) -> Wrong:
-    """Conditions of the newer, uniform shape. Mirrors ValidateConditions of meta/v1."""
+    """Conditions of the uniform type metav1.Condition. Mirrors ValidateConditions of meta/v1."""
     seen: set[str] = set()
     for idx, condition in enumerate(conditions):
         kind = condition.get("type", "")
@@ -161,7 +159,7 @@ class DeviceClassStrategy(Strategy):
 
 
 class ResourceClaimStrategy(Strategy):
-    """What a claim asks for is settled at creation; allocation and users are its status."""
+    """A claim's spec is fixed at creation; allocation and users are its status."""
 
     new_status: ClassVar[Doc] = {}
     rules: ClassVar[field_rules.Rules] = {"spec.devices.requests": field_rules.each(_REQUESTS)}
@@ -173,7 +171,7 @@ class ResourceClaimStrategy(Strategy):
         return field_rules.immutable("spec", new["spec"], old["spec"])
 
     def prepare_status(self, new: Doc, old: Doc) -> None:
-        """Not even metadata is written here."""
+        """Metadata cannot be written through status either."""
         super().prepare_status(new, old)
         keep(new, old, "metadata")
 
@@ -191,7 +189,7 @@ class ResourceClaimTemplateStrategy(Strategy):
 
 
 class ResourceSliceStrategy(Strategy):
-    """Driver, pool and node say whose devices these are; the devices themselves come and go."""
+    """Driver, pool and node are fixed; the devices may change."""
 
     generation = Generation.COUNTED
     rules: ClassVar[field_rules.Rules] = {"spec.driver": field_rules.needed(), "spec.pool.name": field_rules.needed()}

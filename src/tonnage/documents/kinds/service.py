@@ -1,7 +1,7 @@
-"""Service. Nothing is allocated: addresses and node ports are what a client gave, and never demanded.
+"""Service. Nothing is allocated: addresses and node ports are those that a client gave, and never required.
 
-Here nothing listens on a cluster IP, and an address that leads nowhere is worse than none. Headless services, which is
-what StatefulSets need, are complete. Mirrors validateService.
+Nothing listens on a cluster IP here, and an address that leads nowhere is worse than none. Headless services, which
+StatefulSets need, are complete. Mirrors validateService.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, required
 
-# Field -> the type that has it. On an update that leaves the type, a value nobody touched goes with it.
+# Fields that some types have. An update to another type drops their unchanged values.
 _OF_BALANCERS = ("allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort")
 _ADDRESSES = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 _INTERNAL_TYPES = ("ClusterIP", "NodePort", "LoadBalancer")
@@ -33,7 +33,6 @@ class ServiceStrategy(Strategy):
     selectable = ("spec.clusterIP", "spec.type")
 
     def default(self, doc: Doc) -> None:
-        """Mirrors SetDefaults_Service."""
         spec = doc.setdefault("spec", {})
         fill(spec, {"sessionAffinity": "None", "type": "ClusterIP"})
         if spec["sessionAffinity"] == "None":
@@ -99,7 +98,7 @@ class ServiceStrategy(Strategy):
                     port.pop("nodePort", None)
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
-        """What a load balancer reports. Mirrors ValidateLoadBalancerStatus."""
+        """The status of a load balancer. Mirrors ValidateLoadBalancerStatus."""
         ingresses = new.get("status", {}).get("loadBalancer", {}).get("ingress", [])
         path = "status.loadBalancer.ingress"
         if ingresses and new["spec"]["type"] != "LoadBalancer":
@@ -113,7 +112,7 @@ class ServiceStrategy(Strategy):
         ]
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
-        """Fields that a headless service carries in vain, and external addresses, which are going out of use."""
+        """Warnings about fields that a headless service ignores, and about external addresses, which are deprecated."""
         spec = new["spec"]
         if spec.get("clusterIPs") == ["None"]:
             ignored = {
@@ -153,7 +152,7 @@ def is_externally_accessible(spec: Doc) -> bool:
 
 
 def settle_addresses(spec: Doc, was: Doc | None = None) -> None:
-    """Bring the single and the plural address fields into line, in place; an update inherits what it leaves out."""
+    """Make the single and the plural address fields agree, in place; an update keeps the fields it leaves out."""
     was = was if was is not None and was["type"] != "ExternalName" else {}
     if spec["type"] == "ExternalName":
         _drop_untouched(spec, was, _ADDRESSES)
@@ -271,7 +270,7 @@ def _validate_addresses(spec: Doc, was: Doc) -> Wrong:
 
 
 def _validate_kept(spec: Doc, was: Doc) -> Errors:
-    """The primary address is for life, unless the service passes through ExternalName."""
+    """The primary address never changes, unless the service becomes or was an ExternalName."""
     if "ExternalName" in (spec["type"], was["type"]):
         return []
     now, before = spec.get("clusterIPs", []), was.get("clusterIPs", [])

@@ -1,10 +1,10 @@
 """The two patches that know nothing of Kubernetes: JSON patch (RFC 6902) and JSON merge patch (RFC 7396).
 
-JSON patch is written out here, because the API server's is more generous than the standard and clients rely on it:
-`replace` may name a field that is not there yet, a missing field tests equal to null and copies as null, a missing
-`value` is null, and lists count from the end with negative positions. What it refuses it refuses in one sentence only.
+JSON patch is implemented here, because the API server's is more lenient than the standard and clients rely on it:
+`replace` may name a missing field, a missing field tests equal to null and copies as null, a missing `value` is null,
+and negative positions count from the end of a list. Every refusal has the same sentence.
 
-Operations can multiply what they find: a patch has a budget for what it copies, and for how deep the result may nest.
+Operations can multiply values: a patch has a budget for copies, and for the depth of the result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tonnage.objects.texts.decode_budget import REQUEST, Budget, BudgetExceeded,
 
 MAX_OPERATIONS = 10_000
 MAX_COPIED_BYTES = 3 * 1024 * 1024
-"""How much the `copy` operations of one patch may add: upstream's JSONPatchMaxCopyBytes."""
+"""Bytes that the `copy` operations of one patch may add: upstream's JSONPatchMaxCopyBytes."""
 
 _DOES_NOT_APPLY = "the server rejected our request due to an error in our request"
 _NO_OBJECT = (
@@ -34,18 +34,18 @@ _GO_TYPES = {dict: "object", list: "array", str: "string", bool: "bool"}
 
 
 class PatchFailed(ApiError):
-    """A refusal upstream never classified: 500, no reason, only a sentence. Patches that misuse a directive end so."""
+    """An error without a reason upstream: 500, only a sentence. Patches that misuse a directive get it."""
 
     code = 500
     reason = ""
 
 
 class _DoesNotApplyError(Exception):
-    """An operation that fails, and with it the whole patch."""
+    """An operation fails, and with it the whole patch."""
 
 
 def merge_patch(doc: Doc, patch: Any) -> Doc:
-    """Lay `patch` over a copy of the document: null removes, objects merge, the rest replaces. Raises BadRequest."""
+    """Merge `patch` into a copy of the document: null removes, objects merge, the rest replaces. Raises BadRequest."""
     if patch is None:
         raise BadRequest("Invalid JSON Patch")
     if not isinstance(patch, dict):
@@ -68,8 +68,8 @@ def _merged(target: Doc, patch: Doc) -> Doc:
 def json_patch(doc: Doc, operations: Any) -> Doc:
     """A copy of the document after all operations.
 
-    Raises BadRequest when this is no list of operations or nests too deeply, RequestEntityTooLarge for too many
-    operations or copies, Invalid when one does not apply or they make a list of the document.
+    Raises BadRequest if `operations` is no list of operations or nests too deeply, RequestEntityTooLarge for too many
+    operations or copies, Invalid if an operation does not apply or the document becomes a list.
     """
     _check(operations)
     try:
@@ -132,7 +132,7 @@ class _Patching:
         return self.doc
 
     def place(self, path: str | None) -> tuple[Any, str]:
-        """The container a path leads to, and the last token. What stands before the first slash is not looked at."""
+        """The container of a path's target, and the last token. Text before the first slash is ignored."""
         tokens = [token.replace("~1", "/").replace("~0", "~") for token in (path or "").split("/")[1:]]
         if not tokens:
             raise _DoesNotApplyError(f"missing path {path}")
@@ -149,7 +149,7 @@ class _Patching:
         self.add(operation.get("path"), value)
 
     def check_depth(self, path: str | None, size: Size) -> None:
-        """Raises BudgetExceeded when something of this size would lie too deep at this place."""
+        """Raises BudgetExceeded if a value of this size would nest too deeply at this path."""
         self.budget.enter(levels_of(path) + size.depth)
 
     def add(self, path: str | None, value: Any) -> None:
@@ -189,7 +189,7 @@ class _Patching:
         source, path = operation.get("from"), operation.get("path")
         value = self.remove(source)
         if levels_of(path) > levels_of(source):
-            # How deep it is has to be counted, each time anew: that is paid for like a copy.
+            # The depth must be counted every time: this is charged like a copy.
             size = size_of(value)
             self.budget.charge(size.values)
             self.check_depth(path, size)
@@ -207,12 +207,12 @@ class _Patching:
 
 
 def levels_of(path: str | None) -> int:
-    """How many maps and lists lie around the place that a path names."""
+    """How many maps and lists enclose the target of a path."""
     return (path or "").count("/")
 
 
 def get(container: Any, token: str) -> Any:
-    """What a token names; a missing field is None, a missing list item is an error."""
+    """The value at a token; a missing field is None, a missing list item is an error."""
     if isinstance(container, dict):
         return container.get(token)
     if isinstance(container, list):
@@ -221,7 +221,7 @@ def get(container: Any, token: str) -> Any:
 
 
 def position(token: str, length: int) -> int:
-    """A list position below `length`, counted from the end when it is negative."""
+    """A list position below `length`; a negative position counts from the end."""
     if len(token) > _MAX_POSITION or not _POSITION.fullmatch(token):
         raise _DoesNotApplyError(f"not a position: {token}")
     index = int(token)

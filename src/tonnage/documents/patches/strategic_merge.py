@@ -1,13 +1,13 @@
 """Strategic merge patch: a merge patch that knows the schema, so that lists can be merged instead of replaced.
 
-A list the schema marks with `merge` is merged item by item, found by its merge key (or by value for plain scalars,
-where `key` is empty); every other list is replaced. Patches may carry directives: `$patch: replace|delete` on a map or
-list item, `$retainKeys` in a map, and beside a list `$setElementOrder/<list>` and `$deleteFromPrimitiveList/<list>`. A
-null removes a field.
+A list that the schema marks with `merge` is merged item by item, by its merge key (by value for scalars, where `key` is
+empty); every other list is replaced. Patches may carry directives: `$patch: replace|delete` on a map or list item,
+`$retainKeys` in a map, and beside a list `$setElementOrder/<list>` and `$deleteFromPrimitiveList/<list>`. A null
+removes a field.
 
-In a merged list, what the patch mentions follows the order of the patch (or that of `$setElementOrder`), what only the
-server has keeps its order, and the two are interleaved by where the server had them. Mirrors upstream's package
-strategicpatch, errors included: most of them are 500s without a reason there.
+In a merged list, items of the patch follow the patch's order (or `$setElementOrder`), other items keep the server's
+order, and the two are interleaved by their positions on the server. Mirrors upstream's package strategicpatch, errors
+included: most are 500s without a reason.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SORTED = msgspec.json.Encoder(order="sorted")
 
 
 def strategic_merge(struct: Struct, doc: Doc, patch: Any) -> Doc:
-    """A copy of the document with the patch laid over it. Raises BadRequest, Invalid, PatchFailed."""
+    """A copy of the document with the patch merged into it. Raises BadRequest, Invalid, PatchFailed."""
     original: Doc = copy(doc)
     if patch is None:
         return original
@@ -41,13 +41,13 @@ def strategic_merge(struct: Struct, doc: Doc, patch: Any) -> Doc:
 
 
 def _merge_map(kind: Type, original: Doc, patch: Doc) -> Doc:
-    """Merge `patch` into `original`, both of which are used up."""
+    """Merge `patch` into `original`; both are consumed."""
     if _DIRECTIVE in patch:
         return _replacement(patch)
     _retain_keys(original, patch)
     for name in [name for name in patch if name.startswith(_ORDER)]:
         _merge_ordered(kind, original, patch, name)
-    # Deletions first, so that a value both deleted and added by one patch is there in the end.
+    # Deletions first, so that a value that one patch deletes and adds is there in the end.
     for name in sorted(patch, key=lambda name: not name.startswith(_DELETE_FROM)):
         value = patch[name]
         if name.startswith(_DELETE_FROM):
@@ -62,7 +62,7 @@ def _merge_map(kind: Type, original: Doc, patch: Doc) -> Doc:
             original[name] = _merge_list(_list_type(kind, name), original[name], value)
         elif (taken := _without_directives(value)) is _DROPPED:
             original.pop(name, None)
-        else:  # it was not there, or was of another type
+        else:  # absent before, or of another type
             original[name] = taken
     return original
 
@@ -84,7 +84,7 @@ def _unknown_directive(directive: Any, patch: Doc) -> PatchFailed:
 
 
 def _retain_keys(original: Doc, patch: Doc) -> None:
-    """Drop what a `$retainKeys` list does not name. The patch itself may set only what the list names."""
+    """Drop the fields that a `$retainKeys` list does not name. The patch itself may set only fields on the list."""
     if _RETAIN_KEYS not in patch:
         return
     retained = patch.pop(_RETAIN_KEYS)
@@ -107,7 +107,7 @@ def _target(directive: str, prefix: str) -> str:
 
 
 def _without_directives(value: Any) -> Any:
-    """A new value without nulls, and without the maps that are nothing but a directive to some earlier value."""
+    """A new value without nulls, and without maps that only hold a directive for an earlier value."""
     if isinstance(value, dict):
         if _DIRECTIVE in value:
             return _DROPPED
@@ -155,7 +155,7 @@ def _merge_items(kind: ListOf, merged: list[Doc], patch: list[Doc]) -> list[Doc]
 
 
 def _obey_directives(original: list[Doc], patch: list[Doc], key: str) -> tuple[list[Doc], list[Doc]]:
-    """Carry out `$patch` on items: the original without what is deleted, and the patch without the directives."""
+    """Apply `$patch` to items: the original without the deleted items, and the patch without the directives."""
     plain_items = [item for item in patch if _DIRECTIVE not in item]
     replaces = False
     unwanted = set()
@@ -178,7 +178,7 @@ def _obey_directives(original: list[Doc], patch: list[Doc], key: str) -> tuple[l
 
 
 def _delete_from(original: Doc, name: str, unwanted: Any) -> None:
-    """`$deleteFromPrimitiveList`: a wish about a list that is not there, or of another type, is no error."""
+    """`$deleteFromPrimitiveList`. A missing list, or a value of another type, is no error."""
     current = original.get(name)
     if isinstance(current, list) and isinstance(unwanted, list) and (current or unwanted):
         check_items(current, unwanted)
@@ -187,7 +187,7 @@ def _delete_from(original: Doc, name: str, unwanted: Any) -> None:
 
 
 def _merge_ordered(kind: Type, original: Doc, patch: Doc, directive: str) -> None:
-    """`$setElementOrder`: merge the list beside it, then arrange it in the order given. Uses up both from the patch."""
+    """`$setElementOrder`: merge the list it names, then sort it in the given order. Removes both from the patch."""
     order = _list(patch.pop(directive))
     name = _target(directive, _ORDER)
     before, change = list(_list(original.get(name, []))), _list(patch.get(name, []))
@@ -212,14 +212,14 @@ def _list(value: Any) -> list[Any]:
     return value
 
 
-# -- the schema's word -------------------------------------------------------------------------------------------------
+# -- the schema's part -------------------------------------------------------------------------------------------------
 
 
 def _field_type(kind: Type, name: str) -> Type:
     if isinstance(kind, Struct) and name in kind.fields:
         return kind.fields[name].type
     if isinstance(kind, (Struct, Scalar)):
-        struct = kind.name if isinstance(kind, Struct) else "RawExtension"  # a value nobody declared
+        struct = kind.name if isinstance(kind, Struct) else "RawExtension"  # an undeclared value
         raise PatchFailed(f'unable to find api field in struct {struct} for the json field "{name}"')
     found = "map" if isinstance(kind, MapOf) else "slice"
     raise PatchFailed(f"merging an object in json but data type is not struct, instead is: {found}")
@@ -233,7 +233,7 @@ def _list_type(kind: Type, name: str) -> ListOf:
 
 
 def check_items(*lists: list[Any]) -> None:
-    """All items must be of one type, and that no list."""
+    """All items must have the same type, and not be lists."""
     types = [type(item) for items in lists for item in items]
     if not types:
         raise PatchFailed("no elements in any of the given slices")
@@ -244,7 +244,7 @@ def check_items(*lists: list[Any]) -> None:
 
 
 def check_order(patch: list[Any], order: list[Any], key: str) -> None:
-    """The items of the patch must appear in the order list, one after another."""
+    """The items of the patch must appear in the order list, in the same order."""
     if not patch or not order:
         return
     rest = iter(order)
@@ -270,7 +270,7 @@ def _map(item: Any) -> Doc:
 
 
 def arranged(merged: list[Any], order: list[Any], server_order: list[Any], key: str) -> list[Any]:
-    """What `order` names in its order, the rest in the server's, and of the two heads the one the server had first."""
+    """Items of `order` in its order, others in the server's; of the two next ones the server's earlier one first."""
     ordered, served = NamedItems(order, key), NamedItems(server_order, key)
     named: list[tuple[int, int, Any]] = []
     others: list[tuple[int, Any]] = []
@@ -294,7 +294,7 @@ def arranged(merged: list[Any], order: list[Any], server_order: list[Any], key: 
 
 
 class NamedItems:
-    """Where the items of a list stand, by name: one lookup each, for a list may have ten thousand items."""
+    """The positions of a list's items by name: one lookup per item, for a list may have ten thousand items."""
 
     __slots__ = ("_first_that_is_no_map", "_key", "_positions")
 
@@ -312,7 +312,7 @@ class NamedItems:
         self._positions.setdefault(identity(item.get(self._key) if self._key else item), position)
 
     def find(self, name: Any) -> int | None:
-        """The position of the first item of that name. Raises PatchFailed when an item on the way there is no map."""
+        """The position of the first item of that name. Raises PatchFailed if an earlier item is not a map."""
         position = self._positions.get(identity(name))
         if position is None and self._first_that_is_no_map is not None:
             raise PatchFailed(f"value for key {self._first_that_is_no_map} is not a map")
@@ -324,17 +324,17 @@ class NamedItems:
 
 
 def identity(value: Any) -> Any:
-    """Something hashable that is equal for values of which `is_same` is true, and for no others."""
+    """A hashable value, equal exactly for values of which `is_same` is true."""
     return (list, _SORTED.encode(value)) if isinstance(value, (dict, list)) else (type(value), value)
 
 
 def key_of(item: Doc, key: str) -> Any:
-    """The merge key's value. Raises PatchFailed when the item has none."""
+    """The merge key's value. Raises PatchFailed if the item has none."""
     if key not in item:
         raise PatchFailed(f"map: {plain(item)} does not contain declared merge key: {key}")
     return item[key]
 
 
 def is_same(left: Any, right: Any) -> bool:
-    """Go's equality of interfaces: of one type and equal."""
+    """Go's equality of interfaces: same type, and equal."""
     return type(left) is type(right) and bool(left == right)

@@ -17,7 +17,7 @@ _ENV_FIELDS = (
     *("spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"),
 )
 FILE_FIELDS = ("metadata.annotations", "metadata.labels", *_OF_BOTH)
-# What the conversion of a field path knows, beside subscripted annotations and labels.
+# The paths that the conversion of field labels accepts, beside subscripted annotations and labels.
 _KNOWN_FIELDS = {*_ENV_FIELDS, *FILE_FIELDS, "spec.restartPolicy", "spec.schedulerName", "status.phase"}
 _RESOURCE_FIELDS = tuple(
     f"{side}.{name}" for side in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory")
@@ -28,7 +28,7 @@ _BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", 
 
 
 def validate_env_from(sources: list[Doc], path: str) -> Wrong:
-    """Whole ConfigMaps and Secrets as variables. Mirrors ValidateEnvFrom, which forgets the index in some paths."""
+    """Whole ConfigMaps and Secrets as variables. Mirrors ValidateEnvFrom, which leaves the index out of some paths."""
     for idx, source in enumerate(sources):
         yield from rules.check(source, f"{path}[{idx}]", _ENV_FROM)
         given = source.keys() & {"configMapRef", "secretRef"}

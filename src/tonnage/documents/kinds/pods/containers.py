@@ -1,9 +1,9 @@
-"""The containers of a pod: regular ones, init containers with their sidecars, ephemeral ones.
+"""The containers of a pod: regular containers, init containers with their sidecars, ephemeral containers.
 
-`_validate_common` is what all three have in common; the public functions add what only their list knows. A volume or a
-path is used as a folder (volumeMounts) or as a raw device (volumeDevices), never both, and every name must be one of
-the pod's legal volumes; one that is itself wrong is reported as not found. Mirrors validateContainers,
-validateInitContainers and validateEphemeralContainers, odd field paths included.
+`_validate_common` has the rules of all three lists; the public functions add those of one list. A volume or a path is
+used as a folder (volumeMounts) or as a raw device (volumeDevices), never both. Every mount names one of the pod's legal
+volumes; an illegal volume is reported as not found. Mirrors validateContainers, validateInitContainers and
+validateEphemeralContainers, odd field paths included.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COUNTS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThr
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a container must know of its pod: the volumes that are legal, and a few words of the spec."""
+    """What the rules of a container read from its pod: the legal volumes, and a few fields of the spec."""
 
     volumes: Mapping[str, Doc]
     claim_names: Set[str]
@@ -38,7 +38,7 @@ class Surroundings:
 
 
 def validate_containers(containers: list[Doc], path: str, pod: Surroundings) -> Errors:
-    """The regular containers: at least one, names apart, no host port twice."""
+    """The regular containers: at least one, unique names, unique host ports."""
     if not containers:
         return [required(path)]
     errors: Errors = []
@@ -56,7 +56,7 @@ def validate_containers(containers: list[Doc], path: str, pod: Surroundings) -> 
 
 
 def validate_init_containers(containers: list[Doc], regular: list[Doc], path: str, pod: Surroundings) -> Wrong:
-    """The init containers. Those with restartPolicy Always are sidecars, and may have probes and hooks."""
+    """The init containers. Sidecars (restartPolicy Always) may have probes and hooks."""
     taken = {container.get("name", "") for container in regular}
     for idx, container in enumerate(containers):
         at = f"{path}[{idx}]"
@@ -67,7 +67,7 @@ def validate_init_containers(containers: list[Doc], regular: list[Doc], path: st
             yield duplicate(f"{at}.name", name)
         elif name:
             taken.add(name)
-        # They run one by one, so each is compared with itself alone; upstream then always says index 0.
+        # Init containers run one by one, so each is compared with itself alone; upstream then always says index 0.
         yield from _validate_host_ports([container], path)
         if is_sidecar(container):
             yield from _validate_hooks(container, at, pod.grace_period_s)
@@ -82,7 +82,7 @@ def validate_init_containers(containers: list[Doc], regular: list[Doc], path: st
 
 
 def validate_ephemeral_containers(containers: list[Doc], others: list[Doc], path: str, pod: Surroundings) -> Wrong:
-    """Containers added to a running pod for a look inside: nothing the pod could come to depend on."""
+    """Containers added to a running pod for debugging: without fields that the pod could depend on."""
     targets = {container.get("name", "") for container in others}
     taken = set(targets)
     for idx, container in enumerate(containers):
@@ -102,7 +102,7 @@ def validate_ephemeral_containers(containers: list[Doc], others: list[Doc], path
 
 
 def validate_image_spacing(container: Doc, path: str) -> Errors:
-    """Spaces around an image are refused in pods; in templates some people use them as a mark."""
+    """Spaces around an image are refused in pods, but allowed in templates, where some people use them as a mark."""
     image = container.get("image", "")
     if image == image.strip():
         return []
@@ -198,7 +198,7 @@ def _validate_restarts(container: Doc, path: str) -> Errors:
 
 
 def _validate_mounts(container: Doc, path: str, volumes: Mapping[str, Doc]) -> Wrong:
-    """Mirrors ValidateVolumeMounts, which leaves the index out of the paths of everything below a mount's path."""
+    """Mirrors ValidateVolumeMounts, which leaves the index out of all paths below a mount."""
     devices = {device.get("name", ""): device.get("devicePath", "") for device in container.get("volumeDevices", ())}
     device_paths = set(devices.values())
     is_privileged = container.get("securityContext", {}).get("privileged", False)
@@ -241,7 +241,7 @@ def _validate_propagation(mount: Doc, path: str, is_privileged: bool) -> Wrong:
 
 
 def _validate_devices(container: Doc, path: str, volumes: Mapping[str, Doc]) -> Wrong:
-    """Raw block volumes: only claims can be such. Mirrors ValidateVolumeDevices."""
+    """Raw block volumes, which only claims can be. Mirrors ValidateVolumeDevices."""
     mounts = {mount.get("name", ""): mount.get("mountPath", "") for mount in container.get("volumeMounts", ())}
     mount_paths = set(mounts.values())
     taken_names: set[str] = set()
@@ -272,7 +272,7 @@ def _validate_devices(container: Doc, path: str, volumes: Mapping[str, Doc]) -> 
 
 
 def _validate_hooks(container: Doc, path: str, grace_period_s: int | None) -> Wrong:
-    """postStart and preStop, then the probes. A stop signal is dropped before: its gate is closed on a stock server."""
+    """postStart, preStop and the probes. Stop signals were dropped before: their gate is closed on a stock server."""
     for hook in ("postStart", "preStop"):
         if hook in container.get("lifecycle", {}):
             yield from _validate_handler(container["lifecycle"][hook], f"{path}.lifecycle.{hook}", grace_period_s)
@@ -289,7 +289,7 @@ _PROBE: rules.Rules = {
     **dict.fromkeys(_COUNTS, rules.nonnegative),
     "terminationGracePeriodSeconds": rules.must_be(lambda value: value > 0, "must be greater than 0"),
 }
-# A container that is not ready is not killed, so there is nothing to wait for.
+# A container that is not ready is not killed, so a grace period makes no sense.
 _READINESS: rules.Rules = {
     "terminationGracePeriodSeconds": rules.must_be(lambda value: False, "must not be set for readinessProbes"),
 }

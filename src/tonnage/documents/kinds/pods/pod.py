@@ -1,6 +1,6 @@
-"""Pod, and PodTemplate, which follows the rules of a workload's template.
+"""Pod, and PodTemplate, which has the rules of a workload's template.
 
-What depends on other objects is admission's (`documents/admission.py`); binding and eviction stand in
+Rules that read other objects stand in `documents/admission.py`, binding and eviction in
 `documents/pod_subresources.py`.
 """
 
@@ -31,7 +31,7 @@ class PodStrategy(Strategy):
         *("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork"),
         *("status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName"),
     )
-    selected_at: ClassVar[dict[str, str]] = {"status.podIPs": "status.podIPs.ip"}  # which is empty for every pod
+    selected_at: ClassVar[dict[str, str]] = {"status.podIPs": "status.podIPs.ip"}  # always empty
 
     def default(self, doc: Doc) -> None:
         default_pod(doc)
@@ -63,7 +63,7 @@ class PodStrategy(Strategy):
         return not pod_spec_unchanged(new["spec"], old["spec"])
 
     def prepare_status(self, new: Doc, old: Doc) -> None:
-        """Spec, owners and the service class are not written here; what was observed is not forgotten."""
+        """Spec, owners and qosClass cannot be written through status; observed generations are kept."""
         keep(new, old, "spec")
         keep(new["metadata"], old["metadata"], "ownerReferences")
         status, was = new.setdefault("status", {}), old.get("status", {})
@@ -80,7 +80,7 @@ class PodStrategy(Strategy):
         return pod_warnings(new) if old is None else []
 
     def grace_period_s(self, doc: Doc, asked_s: int | None) -> int:
-        """What was asked, else what the pod says; none where nothing runs. Mirrors CheckGracefulDelete."""
+        """The requested period, else the pod's own; 0 if nothing runs. Mirrors CheckGracefulDelete."""
         period_s: int = doc["spec"].get("terminationGracePeriodSeconds", 0) if asked_s is None else asked_s
         if not doc["spec"].get("nodeName") or doc.get("status", {}).get("phase") in _FINISHED:
             return 0
@@ -88,7 +88,7 @@ class PodStrategy(Strategy):
 
 
 def merge_label_keys(pod: Doc) -> None:
-    """Write matchLabelKeys and mismatchLabelKeys into their selectors, with the values the pod has at creation."""
+    """Write matchLabelKeys and mismatchLabelKeys into their selectors, with the pod's values at creation."""
     labels = pod["metadata"].get("labels", {})
     for term in _terms_with_keys(pod["spec"]):
         selector = term.get("labelSelector")
@@ -105,7 +105,7 @@ def merge_label_keys(pod: Doc) -> None:
 
 
 def drop_disabled_pod_fields(spec: Doc) -> None:
-    """Drop the fields whose gates are closed on a stock server, before anyone looks at them."""
+    """Drop the fields whose gates are closed on a stock server, before any rule reads them."""
     spec.pop("schedulingGroup", None)
     for volume in spec.get("volumes", ()):
         for source in volume.get("projected", {}).get("sources", ()):
@@ -134,13 +134,13 @@ def _gated_condition(pod: Doc) -> Doc:
         "reason": "SchedulingGated",
         "message": "Scheduling is blocked due to non-empty scheduling gates",
     }
-    # The strategy of a pod reads no clock; the time of creation is noted by now.
+    # The strategy has no clock; creationTimestamp is already set.
     created_at = pod["metadata"].get("creationTimestamp")
     return {**condition, "lastTransitionTime": created_at} if created_at else condition
 
 
 def _keep_observed(status: Doc, was: Doc) -> None:
-    """An observedGeneration that a client leaves out keeps its value, in the status and condition by condition."""
+    """An observedGeneration that a client leaves out keeps its value, in the status and in every condition."""
     if not status.get("observedGeneration") and "observedGeneration" in was:
         status["observedGeneration"] = was["observedGeneration"]
     before: dict[str, deque[int]] = {}

@@ -1,8 +1,8 @@
 """Defaults of a pod and of a pod template: what upstream fills in whenever it decodes one.
 
-`default_pod` does to a Pod what SetDefaults_Pod and the conversion to the internal type do; `default_pod_spec` is the
-part that templates get as well. For pods alone are requests taken from limits, and what would make a stored template
-look changed when a newer server reads it. What admission adds afterwards stands in `documents/pod_admission.py`.
+`default_pod` mirrors SetDefaults_Pod and the conversion to the internal type; `default_pod_spec` is the part for
+templates too. Only pods take requests from limits, and get defaults that would make a stored template look changed to a
+newer server. Admission comes later (`documents/pod_admission.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CONTAINER: Doc = {
 }
 _PROBE: Doc = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 _HTTP_GET: Doc = {"path": "/", "scheme": "HTTP"}
-# What refers to a field of the pod. Upstream's divisor is a plain quantity, which is written even when it is zero.
+# References to a field of the pod. Upstream's divisor is a plain quantity, which is written even if it is zero.
 _REFERENCES: dict[str, Doc] = {
     "fieldRef": {"apiVersion": "v1"},
     "fileKeyRef": {"optional": False},
@@ -76,9 +76,9 @@ def default_pod(pod: Doc) -> None:
 
 
 def default_pod_spec(spec: Doc) -> None:
-    """Fill in a pod's spec, in a Pod or in a template. Mirrors SetDefaults_PodSpec and what it is generated with."""
+    """Fill in a pod's spec, in a Pod or in a template. Mirrors SetDefaults_PodSpec and its generated callers."""
     fill(spec, _SPEC)
-    # The old name is kept as an alias: whoever writes either finds both.
+    # The old name is kept as an alias: if a client sets one of them, both are set.
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
@@ -120,7 +120,7 @@ def _default_pod_level(spec: Doc) -> None:
 
 
 def _default_addresses(status: Doc) -> None:
-    """Keep `podIP` and the first of `podIPs` one and the same; where they differ, `podIP` wins."""
+    """Keep `podIP` equal to the first of `podIPs`; if they differ, `podIP` wins."""
     single = status.get("podIP")
     several = status.get("podIPs")
     if single and (not several or several[0].get("ip") != single):
@@ -130,13 +130,13 @@ def _default_addresses(status: Doc) -> None:
 
 
 def _round_resources(asker: Doc) -> None:
-    """Round limits and requests up to thousandths, which is all that upstream keeps."""
+    """Round limits and requests up to thousandths, upstream's precision."""
     round_amounts(dig(asker, "resources", "limits"))
     round_amounts(dig(asker, "resources", "requests"))
 
 
 def _fill_parts(part: Doc, defaults: dict[str, Doc]) -> None:
-    """Fill in those parts that are there."""
+    """Fill in the parts that exist."""
     for field, values in defaults.items():
         if field in part:
             fill(part[field], values)
@@ -160,7 +160,7 @@ def _default_container(container: Doc) -> None:
 
 
 def pull_policy(image: str) -> str:
-    """`Always` for the tag `latest`, said or implied; a digest or a text that is no image name needs no second look."""
+    """`Always` for the tag `latest`, stated or implied; `IfNotPresent` for a digest or an invalid image name."""
     found = _IMAGE.fullmatch(image)
     if found is None:
         return "IfNotPresent"
@@ -169,10 +169,10 @@ def pull_policy(image: str) -> str:
 
 
 def _default_volume(volume: Doc) -> None:
-    """Fill in one volume, in place; one without any source is an emptyDir. Mirrors SetDefaults_Volume and others."""
+    """Fill in one volume, in place; a volume without a source is an emptyDir. Mirrors SetDefaults_Volume and others."""
     if volume.keys() <= {"name"}:
         volume["emptyDir"] = {}
-    for source in ("azureDisk", "csi"):  # these two could tell false from absence; nobody does
+    for source in ("azureDisk", "csi"):  # only these could tell false from absent; no program does
         if volume.get(source, {}).get("readOnly") is False:
             del volume[source]["readOnly"]
     _fill_parts(volume, _VOLUMES)

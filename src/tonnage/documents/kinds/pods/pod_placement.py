@@ -1,7 +1,7 @@
-"""Where a pod may go: affinity, spread, tolerations, scheduling gates, and how far they may change while it is gated.
+"""Placement of a pod: affinity, spread, tolerations, scheduling gates, and how they may change while it is gated.
 
-Mirrors validateAffinity, validateTopologySpreadConstraints, ValidateTolerations and their like. The update rules at the
-end say "tightened, never loosened": a gated pod may become harder to place, and its tolerations may only grow.
+Mirrors validateAffinity, validateTopologySpreadConstraints, ValidateTolerations and their like. A gated pod's placement
+may be tightened, never loosened; tolerations may only be added.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def validate_affinity(affinity: Doc, path: str, *, allow_invalid_values: bool = 
 
 
 def _validate_preference(term: Doc, path: str) -> Errors:
-    """A preference that can match nothing harms nobody, so its values were never judged."""
+    """The values of a preference are not validated: a preference that matches nothing does no harm."""
     return validate_node_selector_term(term, path, allow_invalid_values=True)
 
 
 def validate_topology_spread(constraints: list[Doc], path: str) -> Wrong:
-    """Spread constraints; a pair of key and action may occur once."""
+    """Spread constraints; a pair of topologyKey and whenUnsatisfiable may occur once."""
     last = {_pair(constraint): idx for idx, constraint in enumerate(constraints)}
     for idx, constraint in enumerate(constraints):
         at = f"{path}[{idx}]"
@@ -77,7 +77,7 @@ def _validate_toleration(toleration: Doc, path: str) -> Wrong:
         if value:
             yield invalid(f"{path}.operator", value, "value must be empty when `operator` is 'Exists'")
     else:
-        # Lt and Gt are known, but their gate is closed on a stock server; the list then tells of them all the same.
+        # The gate of Lt and Gt is closed on a stock server; upstream's error about them lists them all the same.
         known = ("Equal", "Exists", "Lt", "Gt") if operator in ("Lt", "Gt") else ("Equal", "Exists")
         yield unsupported(f"{path}.operator", operator, known)
     yield from rules.check(toleration, path, {"effect": rules.if_set(TAINT_EFFECT)})
@@ -94,7 +94,7 @@ def validate_scheduling_gates(gates: list[Doc], path: str) -> Wrong:
 
 
 def validate_only_added_tolerations(new: list[Doc], old: list[Doc], path: str) -> Errors:
-    """Every old toleration is still there; only how long it lasts may have changed."""
+    """Every old toleration is still there; only its tolerationSeconds may change."""
     kept = {_without_seconds(toleration) for toleration in new}
     if all(_without_seconds(toleration) in kept for toleration in old):
         return []
@@ -102,7 +102,7 @@ def validate_only_added_tolerations(new: list[Doc], old: list[Doc], path: str) -
 
 
 def validate_only_removed_gates(new: list[Doc], old: list[Doc], path: str) -> Errors:
-    """No gate that was not there before: once lifted, a gate does not come back."""
+    """No new scheduling gates: a removed gate does not come back."""
     known = {gate.get("name", "") for gate in old}
     return [
         forbidden(
@@ -141,7 +141,7 @@ def validate_node_affinity_mutation(new: Doc, old: Doc, path: str) -> Errors:
 def _only_adds(new: Doc, old: Doc) -> bool:
     lists = [(new.get(field, []), old.get(field, [])) for field in ("matchExpressions", "matchFields")]
     if not any(was for _, was in lists):
-        # An empty term matches nothing; the first requirement would make it match something.
+        # An empty term matches nothing; a first requirement would make it match something.
         return not any(now for now, _ in lists)
     return all(same(now[: len(was)], was) for now, was in lists)
 
@@ -164,7 +164,7 @@ def _validate_pod_term(term: Doc, path: str) -> Errors:
 
 
 def _validate_label_keys(term: Doc, path: str) -> Wrong:
-    """Mirrors ValidateMatchLabelKeysAndMismatchLabelKeys. The keys have been merged into the selector by now."""
+    """Mirrors ValidateMatchLabelKeysAndMismatchLabelKeys. The keys are already merged into the selector."""
     selector = term.get("labelSelector")
     match, mismatch = term.get("matchLabelKeys", []), term.get("mismatchLabelKeys", [])
     for field, keys in (("matchLabelKeys", match), ("mismatchLabelKeys", mismatch)):

@@ -1,7 +1,7 @@
-"""Security settings of pods and containers, as far as they are numbers, words and contradictions.
+"""Security settings of pods and containers: numbers, words and contradictions.
 
-Unlike on a stock server, privileged containers are always allowed (CSI drivers need them); the texts inside
-`windowsOptions` and the deprecated seccomp and AppArmor annotations are not judged.
+Unlike on a stock server, privileged containers are always allowed (CSI drivers need them). Texts inside
+`windowsOptions` and the deprecated seccomp and AppArmor annotations are not validated.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def validate_host_users(spec: Doc, path: str) -> Wrong:
     if spec.get("hostUsers", True):
         return
     told = "when `hostUsers` is false"
-    # Upstream spells two of them by their Go names.
+    # Upstream spells two of the fields by their Go names.
     spelled = {"hostNetwork": "hostNetwork", "hostPID": "HostPID", "hostIPC": "HostIPC"}
     yield from (forbidden(f"{path}.{shown}", told) for field, shown in spelled.items() if spec.get(field))
     for container, at in containers_in(spec, path):
@@ -71,7 +71,7 @@ def validate_host_users(spec: Doc, path: str) -> Wrong:
 
 
 def validate_os(spec: Doc, path: str) -> Errors:
-    """The operating system a pod names, and the settings that only the other one has."""
+    """The operating system of a pod, and no settings that only the other system has."""
     if "os" not in spec:
         return []
     system = spec["os"].get("name", "")

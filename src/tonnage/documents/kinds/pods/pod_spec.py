@@ -1,6 +1,6 @@
-"""What makes a new pod, or a pod template, legal. Changes are judged in `pod_update`.
+"""Validation of a new pod or a pod template. Changes are validated in `pod_update`.
 
-`validate_pod_spec` goes through the spec in upstream's order and hands the larger parts to `pod_volumes`, `containers`,
+`validate_pod_spec` checks the spec in upstream's order; the larger parts stand in `pod_volumes`, `containers`,
 `pod_placement` and `pod_security`.
 """
 
@@ -51,7 +51,7 @@ _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _MAX_INT32 = 2**31 - 1
 _MAX_KNOWN, _MAX_KNOWN_BYTES = 256, 8 * 1024
 _legal: dict[bytes, None] = {}
-"""Texts of specs that nothing is wrong with, judged strictly: pods come by the thousand from one template."""
+"""Texts of specs that passed strict validation: thousands of pods have the same template."""
 _NAMESERVERS_MAX, _SEARCHES_MAX, _SEARCH_CHARS_MAX = 3, 32, 2048
 _HOSTNAME_MAX_BYTES = 64
 _SEARCH = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
@@ -64,7 +64,7 @@ _SEARCH_TOLD = (
 
 
 def validate_pod_create(pod: Doc) -> Errors:
-    """Everything wrong with a new pod, metadata apart. Mirrors ValidatePodCreate."""
+    """The errors of a new pod, metadata apart. Mirrors ValidatePodCreate."""
     errors = validate_pod(pod)
     spec = pod["spec"]
     if spec.get("ephemeralContainers"):
@@ -75,7 +75,7 @@ def validate_pod_create(pod: Doc) -> Errors:
 
 
 def validate_pod(pod: Doc, *, allow_invalid_values: bool = False) -> Errors:
-    """What holds for a pod at any time. Mirrors validatePodMetadataAndSpec."""
+    """The rules that hold for a pod at any time. Mirrors validatePodMetadataAndSpec."""
     metadata, spec = pod["metadata"], pod["spec"]
     errors = validate_pod_annotations(metadata.get("annotations", {}), spec, "metadata.annotations")
     text = _text_of(spec)
@@ -90,8 +90,9 @@ def validate_pod(pod: Doc, *, allow_invalid_values: bool = False) -> Errors:
 
 
 def _text_of(spec: Doc) -> bytes | None:
-    """What a spec is known by. Of claims and hostnames, in which pods of one StatefulSet differ, only legality counts.
-    None for a spec that is too long, or judged by more than itself: names of ephemeral claims begin with the pod's.
+    """The key of a spec in `_legal`. Legal claim names and hostnames, which differ within a StatefulSet, are left out.
+
+    None for a spec that is too long, or whose rules depend on the pod's name (ephemeral claims) or metadata.
     """
     volumes, hostname = spec.get("volumes", ()), spec.get("hostname", "")
     if "resourceClaims" in spec or any("ephemeral" in volume for volume in volumes):
@@ -101,7 +102,7 @@ def _text_of(spec: Doc) -> bytes | None:
         plain["hostname"] = "x"
     try:
         text = encode(plain)
-    except (TypeError, ValueError, OverflowError):  # which no decoder of requests lets in, but files of people do
+    except (TypeError, ValueError, OverflowError):  # cannot come from a request, but from people's files
         return None
     return text if len(text) <= _MAX_KNOWN_BYTES else None
 
@@ -145,7 +146,7 @@ def validate_pod_annotations(annotations: dict[str, str], spec: Doc, path: str) 
         told = "must set spec.nodeName if mirror pod annotation is set"
         errors.append(invalid(f"{path}[{MIRROR}]", annotations[MIRROR], told))
     cost = annotations.get(_DELETION_COST)
-    # Upstream takes what strconv reads as an int32, but not a leading plus or zeros.
+    # Upstream accepts strconv's int32 without a leading plus or zeros.
     if cost is not None and not (re.fullmatch("0|-?[1-9][0-9]*", cost) and -_MAX_INT32 - 1 <= int(cost) <= _MAX_INT32):
         errors.append(invalid(f"{path}[{_DELETION_COST}]", cost, "must be a 32bit integer"))
     return errors
@@ -154,7 +155,7 @@ def validate_pod_annotations(annotations: dict[str, str], spec: Doc, path: str) 
 def validate_pod_spec(
     spec: Doc, path: str, *, metadata: Doc | None = None, is_pod: bool = False, allow_invalid_values: bool = False
 ) -> Errors:
-    """Mirrors ValidatePodSpec. `allow_invalid_values` forgives label values in node affinity that a stored pod has."""
+    """Mirrors ValidatePodSpec. `allow_invalid_values` accepts invalid label values in node affinity of a stored pod."""
     metadata = metadata or {}
     volumes, errors = validate_volumes(
         spec.get("volumes", []), f"{path}.volumes", pod_name=metadata.get("name", ""), is_pod=is_pod
@@ -188,7 +189,7 @@ def validate_pod_spec(
 
 
 def _validate_resource_claims(claims: list[Doc], metadata: Doc, path: str) -> Wrong:
-    """Claims for devices: one of the two ways to name them. Mirrors validatePodResourceClaims."""
+    """Claims for devices: each names a claim or a template, not both. Mirrors validatePodResourceClaims."""
     if MIRROR in metadata.get("annotations", {}):
         yield from (forbidden("[]", "static pods do not support resource claims") for _ in claims)
         return
@@ -213,7 +214,7 @@ def _validate_resource_claims(claims: list[Doc], metadata: Doc, path: str) -> Wr
 
 
 def _validate_pod_level(spec: Doc, path: str, pod: Surroundings) -> Wrong:
-    """Amounts for the pod as a whole: room for all that its containers say. Mirrors validatePodResources."""
+    """Resources of the pod as a whole: at least the sum of its containers'. Mirrors validatePodResources."""
     if "resources" not in spec:
         return
     if spec.get("os", {}).get("name") == "windows":
@@ -248,7 +249,7 @@ def _validate_pod_level_name(name: str, path: str) -> Errors:
 
 
 def _validate_file_keys(spec: Doc, path: str) -> Wrong:
-    """A variable read from a file needs an emptyDir to read it from. Mirrors validateFileKeyRefVolumes."""
+    """A variable read from a file needs an emptyDir with that file. Mirrors validateFileKeyRefVolumes."""
     volumes = {volume.get("name", ""): volume for volume in spec.get("volumes", ())}
     for container, where in containers_in(spec, path):
         for idx, variable in enumerate(container.get("env", ())):
@@ -263,7 +264,7 @@ def _validate_file_keys(spec: Doc, path: str) -> Wrong:
 
 
 def validate_host_network(spec: Doc, path: str, is_pod: bool) -> Wrong:
-    """On the host's network a container's port is the host's; a template may leave that to the pod's defaults."""
+    """On the host's network hostPort equals containerPort; a template may leave it to the pod's defaults."""
     if not spec.get("hostNetwork"):
         return
     for idx, container in enumerate(spec.get("containers", ())):

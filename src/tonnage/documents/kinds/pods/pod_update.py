@@ -1,6 +1,6 @@
-"""What may change on a pod that exists: almost nothing of its spec, most of its status.
+"""What may change on an existing pod: almost nothing of its spec, most of its status.
 
-`validate_pod_update` puts the few fields that may change back and refuses any other difference, showing it. Mirrors
+`validate_pod_update` puts the few mutable fields back and refuses any other difference, showing it. Mirrors
 ValidatePodUpdate and ValidatePodStatusUpdate.
 """
 
@@ -66,7 +66,7 @@ def validate_pod_update(new: Doc, old: Doc) -> Errors:
 
 
 def _without_legal_changes(spec: Doc, was: Doc) -> tuple[Doc, Errors]:
-    """The new spec with every field that may change put back; node selection of a gated pod may be narrowed."""
+    """The new spec with every mutable field put back; node selection of a gated pod may be narrowed."""
     munged = copy(spec)
     for field in ("containers", "initContainers"):
         for container, before in zip(munged.get(field, ()), was.get(field, ()), strict=True):
@@ -93,7 +93,7 @@ def _without_legal_changes(spec: Doc, was: Doc) -> tuple[Doc, Errors]:
 
 
 def _validate_deadline(now: int | None, before: int | None) -> Errors:
-    """A deadline may be set, and brought nearer; it is never moved away or lifted."""
+    """A deadline may be set or moved earlier, but not moved later or removed."""
     at = "spec.activeDeadlineSeconds"
     if now is None:
         told = "must not update from a positive integer to nil value"
@@ -114,7 +114,7 @@ def _validate_annotation_changes(new: Doc, old: Doc) -> Errors:
 
 
 def validate_pod_status_update(new: Doc, old: Doc, *, nomination_ends_with_binding: bool) -> Errors:
-    """With `nomination_ends_with_binding` a pod that has a node cannot be given a nomination any more."""
+    """With `nomination_ends_with_binding` a bound pod cannot get a nomination any more."""
     status, was = new.get("status", {}), old.get("status", {})
     errors = validate_pod_annotations(new["metadata"].get("annotations", {}), new["spec"], "metadata.annotations")
     errors += _validate_annotation_changes(new, old)
@@ -142,7 +142,7 @@ def validate_pod_status_update(new: Doc, old: Doc, *, nomination_ends_with_bindi
 
 
 def _validate_transitions(now: list[Doc], before: list[Doc], path: str, spec: Doc, kind: str) -> Wrong:
-    """A container that ended stays ended, unless a restart policy says otherwise; ephemeral ones have none."""
+    """A terminated container stays so unless a restart policy restarts it; ephemeral containers have no policy."""
     restartable = {} if kind == "ephemeralContainers" else {item.get("name", ""): item for item in spec.get(kind, ())}
     containers = spec.get("containers", []) + spec.get("initContainers", [])
     actions = [rule.get("action") for container in containers for rule in container.get("restartPolicyRules", ())]

@@ -1,6 +1,6 @@
-"""The volumes of a pod: a legal name each, exactly one source, and what each source needs.
+"""The volumes of a pod: unique legal names, exactly one source, and the rules of every source.
 
-`validate_volumes` also answers which volumes are legal: containers may mount only those. Mirrors ValidateVolumes and
+`validate_volumes` also returns the legal volumes: containers may mount only these. Mirrors ValidateVolumes and
 validateVolumeSource, misspelled paths included.
 """
 
@@ -25,7 +25,7 @@ from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, go_value, invalid, required, unsupported
 from tonnage.quantity import Quantity
 
-# Of several sources the first in this order is judged, the others are refused.
+# Of several sources the first in this order is validated, the others are refused.
 _ORDER = (
     *("emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi"),
     *("glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc"),
@@ -33,7 +33,7 @@ _ORDER = (
     *("storageos", "projected", "scaleIO", "csi", "ephemeral", "image"),
 )
 _MISSPELLED = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
-# Storage systems that were once built in -> fields that must not be empty, in the order they are told.
+# Storage systems that were once built in -> fields that must not be empty, in the order of their errors.
 IN_TREE: dict[str, tuple[str, ...]] = {
     **{source: fields for source, fields in SOURCES.items() if source not in ("csi", "hostPath", "local", "nfs")},
     "gitRepo": ("repository",),
@@ -44,7 +44,7 @@ IN_TREE: dict[str, tuple[str, ...]] = {
 
 
 def validate_volumes(volumes: list[Doc], path: str, *, pod_name: str, is_pod: bool) -> tuple[dict[str, Doc], Errors]:
-    """The legal volumes by name, and what is wrong with the others; ephemeral claims are judged by their `pod_name`."""
+    """The legal volumes by name, and the errors of the others. Ephemeral claims are named by `pod_name`."""
     errors: Errors = []
     legal: dict[str, Doc] = {}
     created = {f"{pod_name}-{volume.get('name', '')}" for volume in volumes if pod_name and "ephemeral" in volume}
@@ -98,12 +98,12 @@ def _validate_ephemeral(volume: Doc, path: str, pod_name: str) -> Errors:
 
 
 def validate_claim_template(template: Doc, path: str) -> Errors:
-    """A claim to be made for a pod: labels, annotations and a spec; nothing else of its metadata may be chosen."""
+    """The template of a pod's own claim: labels, annotations and a spec; no other metadata may be set."""
     metadata = template.get("metadata", {})
     errors = validate_annotations(metadata.get("annotations", {}), f"{path}.metadata.annotations")
     errors += validate_labels(metadata.get("labels", {}), f"{path}.metadata.labels")
     for field in sorted(metadata.keys() - {"annotations", "labels"}):
-        # Upstream finds these by reflection over its Go type, where `uid` is called UID.
+        # Upstream lists these by reflection over its Go type, where `uid` is called UID.
         spelled = "uID" if field == "uid" else field
         errors.append(forbidden(f"{path}.metadata.{spelled}", "cannot be set"))
     return errors + validate_claim_spec(template.get("spec", {}), f"{path}.spec")
@@ -125,7 +125,7 @@ def _validate_downward_file(file: Doc, path: str) -> Errors:
 
 
 def _validate_projected(source: Doc, path: str) -> Errors:
-    """Several sources under one mount point: no path twice. Mirrors validateProjectionSources."""
+    """Several sources under one mount point, without a repeated path. Mirrors validateProjectionSources."""
     errors = rules.check(source, path, {"defaultMode": rules.file_mode})
     taken: set[str] = set()
 
@@ -196,7 +196,7 @@ _RULES: dict[str, rules.Rule] = {
 
 
 def validate_in_tree(source: str, content: Doc, path: str, volume_name: str) -> Errors:
-    """Everything wrong with a source that was once built in; `path` is the volume's."""
+    """The errors of a source that was once built in; `path` is the volume's."""
     at = f"{path}.persistentDisk" if source == "gcePersistentDisk" else f"{path}.{source}"
     errors = [required(f"{at}.{field}") for field in IN_TREE[source] if not content.get(field)]
     if source in _OF_IN_TREE:
@@ -294,7 +294,7 @@ _AZURE_WORDS: rules.Rules = {
     "cachingMode": rules.one_of("None", "ReadOnly", "ReadWrite"),
     "kind": rules.one_of("Dedicated", "Managed", "Shared"),
 }
-# 0 is legal, for it is what an absent partition looks like; the sentence does not know that.
+# 0 is legal, because an absent partition is 0; upstream's sentence says otherwise.
 _PARTITION = rules.part(
     {"partition": rules.must_be(lambda value: 0 <= value <= 255, "must be between 1 and 255, inclusive")}
 )

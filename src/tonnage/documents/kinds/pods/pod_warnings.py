@@ -1,6 +1,6 @@
-"""Sentences for the `Warning` header of an accepted pod or template: legal, but not what was meant.
+"""Texts for the `Warning` header of an accepted pod or template: legal, but probably not meant.
 
-Mirrors GetWarningsForPod, as far as placement, storage and what people meet most go.
+Mirrors GetWarningsForPod, for placement, storage and the most common cases.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tonnage.objects.field_errors import go_value
 from tonnage.quantity import Quantity
 
 MAX_WARNINGS = 100
-"""As many warnings about ports as anybody reads; of a thousand equal ports each clashes with each."""
+"""Limit of warnings about ports: of a thousand equal ports every pair clashes."""
 _NO_SELECTOR = "a null labelSelector results in matching no pod"
 
 
@@ -30,7 +30,7 @@ def pod_warnings(pod: Doc) -> list[str]:
 
 
 def workload_name_warnings(name: str) -> list[str]:
-    """Pods are named after a Deployment or ReplicaSet, so its name had better be a label too."""
+    """Pods are named after a Deployment or ReplicaSet, so its name should be a valid label too."""
     return _name_warnings(name, "Pod names and hostnames")
 
 
@@ -110,7 +110,7 @@ def _container_warnings(container: Doc, path: str) -> list[str]:
 
 
 def _port_warnings(spec: Doc, path: str) -> list[str]:
-    """The same port and protocol twice in a pod, across containers."""
+    """Warnings about the same port and protocol twice in a pod, across containers."""
     told: list[str] = []
     known: dict[tuple[int, str], _KnownPorts] = {}
     for container, at in containers_in(spec, path):
@@ -118,14 +118,14 @@ def _port_warnings(spec: Doc, path: str) -> list[str]:
             where = f"{at}.ports[{idx}]"
             others = known.setdefault((port.get("containerPort", 0), port.get("protocol", "")), _KnownPorts())
             told += islice(others.compare(where, port), MAX_WARNINGS - len(told))
-            if len(told) == MAX_WARNINGS:  # of ports that are all alike each is told of with each
+            if len(told) == MAX_WARNINGS:  # every pair of equal ports would have its own
                 return told
             others.add(where, port)
     return told
 
 
 class _KnownPorts:
-    """Ports of one number and protocol, found by where they are on the host: only those that clash are looked at."""
+    """Ports of one number and protocol, indexed by host port and host IP: only clashing ports are visited."""
 
     def __init__(self) -> None:
         self._all: list[tuple[int, str, str, int]] = []  # (position, where, host IP, host port)
@@ -144,7 +144,7 @@ class _KnownPorts:
             self._without_host_port.append(entry)
 
     def compare(self, where: str, port: Doc) -> Iterator[str]:
-        """What to tell about a port and those before it, in their order."""
+        """The warnings about a port and the ports before it, in their order."""
         address, number = port.get("hostIP", ""), port.get("hostPort", 0)
         clashing: Iterable[tuple[int, str, str, int]] = self._all
         if number:

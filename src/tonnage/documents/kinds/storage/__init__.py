@@ -1,1 +1,1 @@
-"""The kinds of storage. They keep upstream's paths, the odd ones too: `spec.attachedRequired`, `spec.drivers`."""
+"""The kinds of storage, with upstream's paths, odd ones included: `spec.attachedRequired`, `spec.drivers`."""

@@ -1,4 +1,4 @@
-"""What drivers and their nodes say: CSIDriver, CSINode, CSIStorageCapacity and VolumeAttachment."""
+"""The kinds that drivers and their nodes report: CSIDriver, CSINode, CSIStorageCapacity and VolumeAttachment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VOLUME_ERROR_MAX_BYTES = 1024
 
 
 class CSIDriverStrategy(Strategy):
-    """What a driver can do. Three of its fields belong to gates, and go with them unless already stored."""
+    """The abilities of a driver. Three fields belong to gates: with a closed gate they are dropped unless stored."""
 
     generation = Generation.LATE
     unconditional_update = False
@@ -50,7 +50,7 @@ class CSIDriverStrategy(Strategy):
             doc["spec"].setdefault("preventPodSchedulingIfMissing", False)
 
     def validate(self, doc: Doc) -> Errors:
-        """The four booleans upstream requires are there: defaults have filled them in."""
+        """Defaults have already set the four booleans that upstream requires."""
         spec = doc.get("spec", {})
         errors = rules.check(doc, "", _DRIVER)
         if "serviceAccountTokenInSecrets" in spec and not spec.get("tokenRequests"):
@@ -98,7 +98,7 @@ _DRIVER: rules.Rules = {
 
 
 class CSINodeStrategy(Strategy):
-    """Which drivers a node has. An entry is settled when it is made, its attach limit apart if the gate is on."""
+    """The drivers of a node. An entry never changes, except for its attach limit if the gate is open."""
 
     unconditional_update = False
 
@@ -115,7 +115,7 @@ class CSINodeStrategy(Strategy):
         return errors
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        """Drivers may come and go; an entry that stays may not change."""
+        """Drivers may be added and removed; the entry of a driver that stays may not change."""
         errors = self.validate(new)
         by_name: dict[str, list[Doc]] = {}
         for driver in dig(new, "spec", "drivers") or []:
@@ -152,7 +152,7 @@ def _validate_topology_keys(keys: list[str], path: str) -> Wrong:
 
 
 class CSIStorageCapacityStrategy(Strategy):
-    """How much a class can still provide where. Upstream does not judge `maximumVolumeSize`."""
+    """The capacity of a class in a topology. As upstream, `maximumVolumeSize` is not validated."""
 
     unconditional_update = False
 
@@ -162,7 +162,7 @@ class CSIStorageCapacityStrategy(Strategy):
         return errors + rules.check(doc, "", _CAPACITY)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        """What a driver was asked for (class and topology) stays; what it answered may change."""
+        """Class and topology, the driver's question, may not change; its answer may."""
         topology, before = new.get("nodeTopology"), old.get("nodeTopology")
         errors = self.validate(new, allow_invalid_values=bool(validate_label_selector(before, "nodeTopology")))
         if not unchanged("LabelSelector", topology, before):
@@ -185,7 +185,7 @@ _CAPACITY: rules.Rules = {
 
 
 class VolumeAttachmentStrategy(Strategy):
-    """One volume to one node. The spec never changes; status is the attacher's, its gRPC error code a gate's."""
+    """One volume on one node. The spec never changes; the attacher writes the status. A gate guards its errorCode."""
 
     unconditional_update = False
     defaults: ClassVar[Doc] = {"status": {"attached": False}}

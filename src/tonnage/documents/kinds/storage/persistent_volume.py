@@ -1,7 +1,7 @@
-"""PersistentVolume, and a volume described inline in a VolumeAttachment. Mirrors ValidatePersistentVolumeSpec.
+"""PersistentVolume, and the inline volume of a VolumeAttachment. Mirrors ValidatePersistentVolumeSpec.
 
-A volume's source and mode are settled at creation; capacity, class, claim reference and mount options may change. Its
-node affinity may be set once and then, unless the gate makes it mutable, only have its beta labels replaced.
+A volume's source and mode are fixed at creation; capacity, class, claim reference and mount options may change. Its
+node affinity may be set once; then, unless the gate makes it mutable, only its beta labels may be replaced.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, requ
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 VOLUME_MODES = ("Block", "Filesystem")
-# A node's label before and after it left beta.
+# A node's beta label -> its GA successor.
 _GA_LABELS = {
     BETA_ZONE: ZONE,
     BETA_REGION: REGION,
@@ -43,7 +43,7 @@ _TAKE_NO_MOUNT_OPTIONS = frozenset(
 
 
 class PersistentVolumeStrategy(Strategy):
-    """Notes the time of a changed phase: nobody else knows that it has changed."""
+    """Records the time of every phase change."""
 
     defaults: ClassVar[Doc] = {
         "status": {"phase": "Pending"},
@@ -51,7 +51,7 @@ class PersistentVolumeStrategy(Strategy):
     }
 
     def default(self, doc: Doc) -> None:
-        """Mirrors SetDefaults_PersistentVolume and what upstream's generated code adds for each source."""
+        """Mirrors SetDefaults_PersistentVolume and the generated defaults of every source."""
         fill(doc, self.defaults)
         round_amounts(doc["spec"].get("capacity"))
         for source in SOURCE_DEFAULTS.keys() & doc["spec"].keys():
@@ -68,7 +68,7 @@ class PersistentVolumeStrategy(Strategy):
         return validate_persistent_volume_update(new, old, node_affinity_is_mutable=is_mutable)
 
     def prepare_status(self, new: Doc, old: Doc) -> None:
-        """A changed phase gets the time of the change, unless the writer brings a time of its own."""
+        """A changed phase gets the time of the change, unless the writer sets a time."""
         super().prepare_status(new, old)
         status, before = new.setdefault("status", {}), old.get("status", {})
         at, at_before = status.get("lastPhaseTransitionTime"), before.get("lastPhaseTransitionTime")
@@ -79,7 +79,7 @@ class PersistentVolumeStrategy(Strategy):
             status["lastPhaseTransitionTime"] = rfc3339(self.clock.now())
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
-        """Mirrors GetWarningsForPersistentVolume: what is accepted, and does not do what it once did."""
+        """Mirrors GetWarningsForPersistentVolume: fields that are accepted without their former effect."""
         told: list[str] = []
         spec = new.get("spec", {})
         annotations = new.get("metadata", {}).get("annotations", {})
@@ -97,13 +97,13 @@ class PersistentVolumeStrategy(Strategy):
         terms = spec.get("nodeAffinity", {}).get("required", {}).get("nodeSelectorTerms", [])
         for idx, term in enumerate(terms):
             told += node_selector_term_warnings(term, f"spec.nodeAffinity.required.nodeSelectorTerms[{idx}]")
-        silent = ("flocker", "quobyte")  # of which upstream says nothing here
+        silent = ("flocker", "quobyte")  # upstream has no warning for these
         dead = (shown for source, shown in DEAD_SOURCES.items() if source in spec and source not in silent)
         return told + [f"spec.{name}: {fate}" for name, fate in dead]
 
 
 def validate_persistent_volume(doc: Doc, *, old: Doc | None = None) -> Errors:
-    """Everything wrong with a volume; `old` excuses label values that were stored before they were checked."""
+    """The errors of a volume; invalid label values that `old` already has are allowed."""
     stored = (old or {}).get("spec", {}).get("nodeAffinity", {}).get("required", {})
     allow_invalid_values = has_invalid_values(stored.get("nodeSelectorTerms", []))
     spec = doc.get("spec", {})
@@ -120,7 +120,7 @@ def validate_persistent_volume_update(new: Doc, old: Doc, *, node_affinity_is_mu
     spec, before = new.get("spec", {}), old.get("spec", {})
     source = spec
     if "controllerExpandSecretRef" in spec.get("csi", {}) and "controllerExpandSecretRef" not in before.get("csi", {}):
-        # The one part of a source that may still be added: volumes made before their class knew expansion need it.
+        # The one part of a source that may be added: volumes created before their class allowed expansion need it.
         source = {**spec, "csi": {**spec["csi"], "controllerExpandSecretRef": None}} if "csi" in before else spec
     if not unchanged("PersistentVolumeSource", source, before):
         told = "spec.persistentvolumesource is immutable after creation\n"
@@ -138,7 +138,7 @@ def validate_persistent_volume_update(new: Doc, old: Doc, *, node_affinity_is_mu
 def validate_volume_spec(
     spec: Doc, path: str, *, is_inline: bool = False, allow_invalid_values: bool = False
 ) -> Errors:
-    """A volume's spec; the inline kind is a CSI source and hardly anything else."""
+    """A volume's spec; an inline spec is a CSI source and hardly anything else."""
     errors = rules.check(spec, path, _INLINE if is_inline else _VOLUME)
     if "nodeAffinity" in spec and not is_inline:
         errors += _validate_node_affinity(spec["nodeAffinity"], f"{path}.nodeAffinity", allow_invalid_values)
@@ -215,14 +215,14 @@ _INLINE_CLASS: rules.Rules = {
 
 
 def _validate_kept_affinity(new: Doc | None, old: Doc) -> Errors:
-    """Mirrors validatePvNodeAffinity: unchanged, but for a beta label that became its successor at the same place."""
+    """Mirrors validatePvNodeAffinity: unchanged, except that a beta label may become its GA successor."""
     excused = copy(old)
     for kept, now in zip(_requirements(excused), _requirements(new or {}), strict=False):
         if _GA_LABELS.get(kept.get("key", "")) == now.get("key"):
             kept["key"] = now["key"]
     if new is not None and unchanged("VolumeNodeAffinity", new, excused):
         return []
-    # The path has no `spec.` in front, as upstream's.
+    # As upstream's, the path has no `spec.` in front.
     shown = internal("VolumeNodeAffinity", new)
     return [invalid("nodeAffinity", shown, f"{rules.IMMUTABLE}, except for updating from beta label to GA")]
 

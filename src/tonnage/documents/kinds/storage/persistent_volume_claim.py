@@ -1,4 +1,4 @@
-"""PersistentVolumeClaim; `validate_claim_spec` also judges the template of an ephemeral volume and of a StatefulSet."""
+"""PersistentVolumeClaim. `validate_claim_spec` also validates claim templates of ephemeral volumes and StatefulSets."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class PersistentVolumeClaimStrategy(Strategy):
         for name, resize_status in status.get("allocatedResourceStatuses", {}).items():
             errors += _validate_resource_key(name, path)
             if resize_status not in RESIZE_STATUSES:
-                # Upstream shows the key here, not the value that is wrong.
+                # As upstream, the message shows the key instead of the wrong value.
                 errors.append(unsupported(path, name, sorted(RESIZE_STATUSES)))
         path = "status.allocatedResources"
         for name, text in status.get("allocatedResources", {}).items():
@@ -80,7 +80,6 @@ def _prepare_data_sources(spec: Doc, before: Doc) -> None:
 
 
 def default_claim(doc: Doc) -> None:
-    """Mirrors SetDefaults_PersistentVolumeClaim."""
     doc.setdefault("status", {}).setdefault("phase", "Pending")
     default_claim_spec(doc.setdefault("spec", {}))
     for field in ("capacity", "allocatedResources"):
@@ -88,14 +87,14 @@ def default_claim(doc: Doc) -> None:
 
 
 def default_claim_spec(spec: Doc) -> None:
-    """Also for the template of a generic ephemeral volume and of a StatefulSet."""
+    """Also for the claim templates of ephemeral volumes and StatefulSets."""
     spec.setdefault("volumeMode", "Filesystem")
     for field in ("limits", "requests"):
         resources.round_amounts(dig(spec, "resources", field))
 
 
 def mirror_data_sources(spec: Doc) -> None:
-    """Write a claim's data source under both of its names when only one is given. Mirrors NormalizeDataSources."""
+    """Write a claim's data source under both names if only one is given. Mirrors NormalizeDataSources."""
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     if source is not None and reference is None:
         spec["dataSourceRef"] = dict(source)
@@ -104,7 +103,7 @@ def mirror_data_sources(spec: Doc) -> None:
 
 
 def validate_claim(doc: Doc, *, old: Doc | None = None) -> Errors:
-    """Everything wrong with a claim; `old` excuses what was stored before it was checked."""
+    """The errors of a claim; invalid values that `old` already has are allowed."""
     before = (old or {}).get("spec", {})
     return validate_claim_spec(
         doc.get("spec", {}),
@@ -132,7 +131,7 @@ def validate_claim_spec(
 
 
 def validate_claim_update(new: Doc, old: Doc) -> Errors:
-    """`new` carries the stored status; both carry their data source under both of its names."""
+    """`new` has the stored status; both have their data source under both names."""
     errors = validate_claim(new, old=old)
     spec, before = new.get("spec", {}), old.get("spec", {})
     judged, stored = copy(spec), copy(before)
@@ -148,7 +147,7 @@ def validate_claim_update(new: Doc, old: Doc) -> Errors:
         )
         errors.append(forbidden("spec", f"{told}\n{diff('PersistentVolumeClaimSpec', stored, judged)}"))
     size, size_before = requested(new), requested(old)
-    # A claim whose expansion failed may go back, but not below what the volume has: no volume ever shrinks.
+    # After a failed expansion a claim may shrink again, but not below the volume's size: no volume shrinks.
     if size < size_before and size <= Quantity.of(dig(old, "status", "capacity", "storage")):
         errors.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
     errors += rules.immutable("volumeMode", spec.get("volumeMode"), before.get("volumeMode"))
@@ -156,7 +155,7 @@ def validate_claim_update(new: Doc, old: Doc) -> Errors:
 
 
 def resize_refusal(new: Doc, old: Doc, storage_class: Doc | None) -> str | None:
-    """Why a claim of this StorageClass may not grow, if so. Mirrors the PersistentVolumeClaimResize admission."""
+    """Why a claim of this StorageClass may not grow; None if it may. Mirrors PersistentVolumeClaimResize admission."""
     if requested(new) <= requested(old):
         return None
     if dig(old, "status", "phase") != "Bound":
@@ -169,12 +168,12 @@ def resize_refusal(new: Doc, old: Doc, storage_class: Doc | None) -> str | None:
 
 
 def requested(claim: Doc) -> Quantity:
-    """The size a claim asks for; 0 when it says nothing."""
+    """The requested size; 0 if the claim states none."""
     return Quantity.of(dig(claim, "spec", "resources", "requests", "storage"))
 
 
 def claim_spec_warnings(spec: Doc, path: str) -> list[str]:
-    """Sizes that are no whole number of bytes."""
+    """Warnings about sizes that are no whole number of bytes."""
     told: list[str] = []
     for side in ("requests", "limits"):
         size = Quantity.of(dig(spec, "resources", side, "storage"))
@@ -203,7 +202,7 @@ def _validate_data_sources(spec: Doc, path: str, allow_any_api_group: bool) -> W
             yield from _validate_data_source(spec[field], f"{path}.{field}", allow_any_api_group)
     if source is None or reference is None:
         return
-    # Upstream passes a path where a value is meant, and prints it as an empty object.
+    # Upstream passes a path instead of a value, and prints it as an empty object.
     if reference.get("namespace"):
         told = "may not be specified when dataSourceRef.namespace is specified"
         yield invalid(path, {}, told)
@@ -223,7 +222,7 @@ def _validate_data_source(source: Doc, path: str, allow_any_api_group: bool) -> 
 
 
 def _excuse_new_class(new: Doc, old: Doc, judged: Doc) -> Errors:
-    """A class may be written where there was none, or moved from the annotation to the field; told when not."""
+    """A class may be set where there was none, or moved from the annotation to the field; other changes are errors."""
     before, now = (dig(each, "metadata", "annotations", BETA_STORAGE_CLASS) for each in (old, new))
     had, has = (dig(each, "spec", "storageClassName") for each in (old, new))
     is_moved = before is not None and had is None and has == before and now in (None, before)
@@ -235,7 +234,7 @@ def _excuse_new_class(new: Doc, old: Doc, judged: Doc) -> Errors:
 
 
 def _excuse_growth(judged: Doc, before: Doc) -> None:
-    """What a bound claim may change is made what it was, so that the comparison finds the rest."""
+    """Put the mutable fields of a bound claim back, so that a comparison finds only other changes."""
     if requests := dig(judged, "resources", "requests"):
         requests["storage"] = dig(before, "resources", "requests", "storage") or "0"
     judged["volumeAttributesClassName"] = before.get("volumeAttributesClassName")

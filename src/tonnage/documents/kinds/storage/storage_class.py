@@ -1,4 +1,4 @@
-"""StorageClass and VolumeAttributesClass: nothing that decides about existing volumes may change."""
+"""StorageClass and VolumeAttributesClass: no field that decided about existing volumes may change."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def _validate_parameters(parameters: dict[str, str], path: str) -> Errors:
 
 
 def _validate_allowed_topologies(terms: list[Doc], path: str) -> Wrong:
-    """Each term legal, and no two that ask for the same, whatever the order of keys and values."""
+    """Every term is legal, and no two terms are equal, whatever the order of keys and values."""
     seen: set[frozenset[tuple[str, frozenset[str]]]] = set()
     for idx, term in enumerate(terms):
         yield from validate_topology_selector_term(term, f"{path}[{idx}]")
         by_key = {each.get("key", ""): each.get("values", []) for each in term.get("matchLabelExpressions", [])}
         asked = frozenset((key, frozenset(values)) for key, values in by_key.items())
-        # Upstream compares with a list that starts out with empty terms, so an empty one is always a duplicate.
+        # Upstream compares with a list that begins with empty terms, so an empty term is always a duplicate.
         if not asked or asked in seen:
             yield duplicate(f"{path}[{idx}].matchLabelExpressions", "")
         seen.add(asked)
@@ -93,13 +93,13 @@ _ATTRIBUTES_CLASS: rules.Rules = {
 
 
 def default_class_for(claim: Doc, classes: list[Doc]) -> str | None:
-    """The class a claim that names none gets: the newest default, or None. Mirrors DefaultStorageClass."""
+    """The class for a claim that names none: the newest default, or None. Mirrors DefaultStorageClass."""
     if class_name_in(claim) is not None:
         return None
     defaults = sorted((each["metadata"] for each in classes if is_default_class(each)), key=lambda meta: meta["name"])
     if not defaults:
         return None
-    # Times are written in one form, whole seconds of UTC: text order is time order. max keeps the first of equals.
+    # Times have one form, whole seconds of UTC, so text order is time order. max keeps the first of equals.
     chosen: str = max(defaults, key=lambda meta: meta.get("creationTimestamp", ""))["name"]
     return chosen
 

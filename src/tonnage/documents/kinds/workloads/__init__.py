@@ -1,1 +1,1 @@
-"""The workloads, a file a kind: apps/v1, ReplicationController, Job and CronJob."""
+"""The workloads, one file per kind: apps/v1, ReplicationController, Job and CronJob."""

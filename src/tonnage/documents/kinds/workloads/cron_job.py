@@ -1,4 +1,4 @@
-"""CronJob: a schedule that can be read, in a zone that exists, and the template of the Jobs it makes."""
+"""CronJob: a valid schedule in an existing time zone, and the template of its Jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tonnage.objects.texts.cron_schedule import InvalidSchedule, is_zone, parse_
 
 _AT = "spec.jobTemplate.spec"
 _NAME_MAX = 52
-"""A Job's name has eleven characters more, and 63 at most."""
+"""The name of a Job has eleven more characters, and at most 63."""
 _ZONE_PART = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
 
 
@@ -35,7 +35,7 @@ class CronJobStrategy(Strategy):
     new_status: ClassVar[Doc] = {}
 
     def default(self, doc: Doc) -> None:
-        """The template's own defaults come with the Job that is made of it, those of its pods are there already."""
+        """The pods' defaults are filled in here; the Job's own defaults are, when the Job is created."""
         super().default(doc)
         default_job_parts(doc["spec"]["jobTemplate"]["spec"])
 

@@ -1,4 +1,4 @@
-"""DaemonSet: a pod a node."""
+"""DaemonSet: one pod per node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
 class DaemonSetStrategy(workload.WorkloadStrategy):
-    """Its template's own generation lives on in an annotation, for clients of an API long gone."""
+    """The template's generation is kept in an annotation, for clients of a removed API."""
 
     new_status: ClassVar[Doc] = dict.fromkeys(
         ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0

@@ -1,4 +1,4 @@
-"""Deployment, ReplicaSet and ReplicationController: a number of like pods, and how they are replaced."""
+"""Deployment, ReplicaSet and ReplicationController: a number of equal pods, and how they are replaced."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class DeploymentStrategy(workload.WorkloadStrategy):
         return errors
 
     def spec_changed(self, new: Doc, old: Doc) -> bool:
-        """Annotations count too: they are copied to the ReplicaSets."""
+        """A changed annotation counts too: annotations are copied to the ReplicaSets."""
         if super().spec_changed(new, old):
             return True
         return not same(new["metadata"].get("annotations"), old["metadata"].get("annotations"))
@@ -79,7 +79,7 @@ class ReplicaSetStrategy(workload.WorkloadStrategy):
 
 
 class ReplicationControllerStrategy(workload.WorkloadStrategy):
-    """The oldest workload: its selector is a map. Deleted without a word about its pods, it leaves them."""
+    """The oldest workload: its selector is a map. A DELETE without propagationPolicy orphans its pods."""
 
     default_propagation: ClassVar[str] = "Orphan"
     new_status: ClassVar[Doc] = {"replicas": 0}
@@ -88,7 +88,7 @@ class ReplicationControllerStrategy(workload.WorkloadStrategy):
     counts = ("replicas", *parts, "observedGeneration")
 
     def default(self, doc: Doc) -> None:
-        """Its selector and its own labels follow the template's labels."""
+        """Its selector and its own labels default to the template's labels."""
         spec = doc.setdefault("spec", {})
         labels = spec.get("template", {}).get("metadata", {}).get("labels")
         if labels:

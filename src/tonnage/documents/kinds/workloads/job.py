@@ -1,4 +1,4 @@
-"""Job: how many pods, how often, when it counts as done or failed. Mirrors pkg/apis/batch/validation."""
+"""Job: how many pods, how often, when it is complete or failed. Mirrors pkg/apis/batch/validation."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ OLD_CONTROLLER_UID, OLD_JOB_NAME = "controller-uid", "job-name"
 _NO_LIMIT = 2**31 - 1
 _MOST_PARALLEL = _MANY_TO_COUNT = _MOST_FAILED = 100_000
 _MOST_OF_MANY = 10_000
-"""With so many completions and a limit for each index, more pods at a time, or failed indexes, could not be told."""
+"""Limit of parallelism and failed indexes for more than 100,000 completions: a status could not list more."""
 _MANAGED_BY_MAX = 63
 _COUNTS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
 
 
 class JobStrategy(WorkloadStrategy):
-    """Older than garbage collection: deleted without a word about its pods, it leaves them. (kubectl says a word.)"""
+    """Older than garbage collection: a DELETE without propagationPolicy orphans its pods. (kubectl sends one.)"""
 
     default_propagation: ClassVar[str] = "Orphan"
     selectable = ("status.successful",)
@@ -43,11 +43,11 @@ class JobStrategy(WorkloadStrategy):
         if "completions" not in spec and "parallelism" not in spec:
             spec["completions"] = 1
         spec.setdefault("parallelism", 1)
-        # With a limit for each index, it alone decides.
+        # A limit per index decides alone.
         spec.setdefault("backoffLimit", _NO_LIMIT if "backoffLimitPerIndex" in spec else 6)
         labels = spec.get("template", {}).get("metadata", {}).get("labels")
         if labels and not doc["metadata"].get("labels"):
-            # The same map, as upstream: what a new Job's template gets, it gets as well.
+            # As upstream the same map: labels added to a new Job's template are also the Job's.
             doc["metadata"]["labels"] = labels
         spec.setdefault("completionMode", "NonIndexed")
         spec.setdefault("suspend", False)
@@ -92,7 +92,7 @@ class JobStrategy(WorkloadStrategy):
 
 
 def size_warnings(spec: Doc, path: str) -> list[str]:
-    """Of an Indexed Job so large that not all that fails could be told."""
+    """Warns about an Indexed Job so large that its status cannot list all failed indexes."""
     is_large = spec.get("completions", 0) > _MANY_TO_COUNT and spec.get("parallelism", 0) > _MOST_OF_MANY
     if not (is_indexed(spec) and is_large):
         return []
@@ -103,12 +103,12 @@ def size_warnings(spec: Doc, path: str) -> list[str]:
 
 
 def _generate_selector(doc: Doc) -> None:
-    """Select by the Job's uid, which nobody else has; what its author wrote there is left, and judged."""
+    """Select by the Job's uid, which is unique. Labels that a user set there are kept, and validated later."""
     spec, name, uid = doc["spec"], doc["metadata"].get("name", ""), doc["metadata"].get("uid", "")
     meta = spec["template"].setdefault("metadata", {})
     wanted = {OLD_JOB_NAME: name, JOB_NAME: name, OLD_CONTROLLER_UID: uid, CONTROLLER_UID: uid}
     labels = meta.setdefault("labels", {})
-    for key, value in wanted.items():  # in place: they may be the labels of the Job, too
+    for key, value in wanted.items():  # in place: the Job may share this map
         labels.setdefault(key, value)
     selector = dict(spec.get("selector") or {})
     selector["matchLabels"] = {CONTROLLER_UID: uid, **selector.get("matchLabels", {})}
@@ -124,7 +124,7 @@ def default_job_parts(spec: Doc) -> None:
 
 
 def validate_job_spec(spec: Doc, path: str) -> Errors:
-    """Everything but the selector."""
+    """Validate everything but the selector."""
     errors = check(spec, path, dict.fromkeys((*_COUNTS, "backoffLimitPerIndex", "maxFailedIndexes"), nonnegative))
     if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
         errors.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
@@ -155,7 +155,7 @@ def _validate_selected_spec(spec: Doc) -> Wrong:
 
 
 def _validate_generated_selector(doc: Doc) -> Errors:
-    """Where the server writes selector and labels, they are the server's: whoever wrote others is told."""
+    """Where the server generates selector and labels, other values by a user are errors."""
     spec, meta = doc["spec"], doc["metadata"]
     if spec.get("manualSelector") or spec.get("selector") is None:
         return []
@@ -236,7 +236,7 @@ def _validate_restart_policy(spec: Doc, path: str) -> Errors:
 
 
 def _validate_completions_kept(spec: Doc, was: Doc) -> Errors:
-    """They stay, but for an Indexed Job whose parallelism follows."""
+    """Completions never change, except with the parallelism of an Indexed Job."""
     completions = spec.get("completions")
     if not is_indexed(spec):
         return immutable("spec.completions", completions, was.get("completions"))
@@ -246,7 +246,7 @@ def _validate_completions_kept(spec: Doc, was: Doc) -> Errors:
 
 
 def _may_change_template(old: Doc) -> bool:
-    """A Job that is suspended, and has no pods: where they go and what they ask for may still change."""
+    """True for a suspended Job without pods: its pods' placement and resources may still change."""
     spec, status = old["spec"], old.get("status", {})
     conditions = status.get("conditions", ())
     is_told = any(each.get("type") == "Suspended" and each.get("status") == "True" for each in conditions)
@@ -270,7 +270,7 @@ def _validate_template_kept(spec: Doc, was: Doc, *, may_place: bool) -> Errors:
 
 
 def _take_placement(template: Doc, before: Doc) -> None:
-    """Give the old template what the new one says about places, so that it does not count as a change."""
+    """Copy the placement fields of the new template into the old one, so that they do not count as changes."""
     meta, meta_before = template.get("metadata", {}), before.setdefault("metadata", {})
     pod, pod_before = template.get("spec", {}), before.setdefault("spec", {})
     for field in ("labels", "annotations"):
@@ -291,7 +291,7 @@ def _take_placement(template: Doc, before: Doc) -> None:
 
 
 def _capitalised(policy: Doc) -> Doc:
-    """A success policy by the names of upstream's types, which its messages have."""
+    """A success policy with the field names of upstream's Go types, which its messages show."""
     rules = [
         {"SucceededIndexes": rule.get("succeededIndexes"), "SucceededCount": rule.get("succeededCount")}
         for rule in policy.get("rules", ())

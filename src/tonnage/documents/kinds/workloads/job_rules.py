@@ -1,7 +1,7 @@
-"""What a Job's policies and status may say, and become: a status counts up, and what is done stays done.
+"""Rules for a Job's policies and status: a status counts up, and a finished Job stays finished.
 
-Other controllers than ours may look after a Job (`managedBy`), so the server holds all of them to this. A rule about
-the status is asked about what changes; what was wrong before may stay. Mirrors validateJobStatus and its relatives.
+Other controllers than ours may run a Job (`managedBy`), so the server checks them all. The rules apply to changes of
+the status; old errors may stay. Mirrors validateJobStatus and its relatives.
 """
 
 from __future__ import annotations
@@ -145,12 +145,12 @@ def _understood(text: str, bound: int) -> list[Interval]:
         try:
             found.append(parse_interval(part, bound))
         except InvalidIntervals:
-            continue  # told of where the format is judged
+            continue  # reported by the check of the format
     return found
 
 
 def _overlap(one: list[Interval], other: list[Interval]) -> int | None:
-    """The first index that is in both; each list is in order."""
+    """The first index in both lists; both are sorted."""
     mine, theirs = 0, 0
     while mine < len(one) and theirs < len(other):
         low, high = max(one[mine][0], other[theirs][0]), min(one[mine][1], other[theirs][1])
@@ -168,7 +168,7 @@ def _validate_kept(new: Doc, old: Doc) -> Wrong:
     for kind in ("Failed", "Complete", "FailureTarget"):
         if has_condition(old, kind) and not has_condition(new, kind):
             yield invalid(_CONDITIONS, OMIT, f"cannot disable the terminal {kind}=True condition")
-    # An Indexed Job of as many pods as completions may be made smaller.
+    # An Indexed Job with as many pods as completions may be scaled down.
     is_scalable = is_indexed(spec) and spec.get("completions") == spec.get("parallelism")
     for field in ("failed", "succeeded"):
         if status.get(field, 0) < was.get(field, 0) and not (field == "succeeded" and is_scalable):
@@ -195,7 +195,7 @@ _MOST_INDEX_BYTES = 64 * 1024
 
 
 def _word(*values: str) -> Asked:
-    """A required word; where it is missing the words are listed as Go prints them."""
+    """A required word; if it is missing, the error lists the words as Go prints them."""
     return needed(one_of(*values), told=f"valid values: [{' '.join(map(go_value, values))}]")
 
 

@@ -1,4 +1,4 @@
-"""StatefulSet: replicas with names, and claim templates that are whole claims, as in upstream's types."""
+"""StatefulSet: replicas with stable names, and claim templates that are whole claims, as in upstream's types."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LATER_DEFAULTS: Doc = {
 
 
 class StatefulSetStrategy(workload.WorkloadStrategy):
-    # A pod's name is the set's and a number, and has to be a host name.
+    # A pod's name is the set's name and a number, and must be a host name.
     name_rule: ClassVar[Callable[[str], list[str]]] = staticmethod(names.dns_label)
     new_status: ClassVar[Doc] = {"replicas": 0, "availableReplicas": 0}
     defaults: ClassVar[Doc] = {"spec": {"serviceName": "", "podManagementPolicy": "OrderedReady"}}
@@ -58,7 +58,7 @@ class StatefulSetStrategy(workload.WorkloadStrategy):
         new["spec"].get("updateStrategy", {}).get("rollingUpdate", {}).pop("maxUnavailable", None)
 
     def validate(self, doc: Doc, *, is_update: bool = False) -> Errors:
-        """A StatefulSet; what may not change is not judged again on an update."""
+        """On an update immutable fields are not validated again."""
         spec = doc["spec"]
         policy = ("OrderedReady", "Parallel")
         errors = check(
@@ -126,7 +126,7 @@ _RETENTION: Rules = dict.fromkeys(
 
 
 def _with_claim_volumes(spec: Doc) -> Doc:
-    """The template as its pods will see it: a volume for each claim; host names are the controller's affair."""
+    """The template as its pods have it: a volume for every claim, no host names (the controller sets them)."""
     template: Doc = copy(spec.get("template", {}))
     pod = template.get("spec", {})
     for field in ("hostname", "subdomain"):

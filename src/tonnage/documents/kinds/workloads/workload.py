@@ -1,6 +1,6 @@
-"""What the workloads share: their strategy, a selector that selects their own template, and counts in their status.
+"""What the workloads share: their strategy, a selector that matches their own template, and counts in their status.
 
-A number that upstream always writes is in the status from the start. Mirrors upstream's apps validation.
+Numbers that upstream always writes are in the status from the start. Mirrors upstream's apps validation.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class WorkloadStrategy(Strategy):
     rolling: ClassVar[tuple[str, Doc]] = ("", {})
     """The field of spec with the strategy, and the defaults of a rolling update."""
     counts: ClassVar[tuple[str, ...]] = ()
-    """Numbers of the status that are not negative."""
+    """Numbers of the status that must not be negative."""
     parts: ClassVar[tuple[str, ...]] = ()
-    """Numbers of the status that do not exceed `replicas`."""
+    """Numbers of the status that must not exceed `replicas`."""
     ready_told: ClassVar[str] = "cannot be greater than readyReplicas"
     warns_of_name: ClassVar[bool] = False
-    """Pods are named after it, so its name had better be a label too."""
+    """Pods are named after it, so its name should be a valid label too."""
 
     def default(self, doc: Doc) -> None:
         spec: Doc = doc.setdefault("spec", {})
@@ -77,7 +77,7 @@ class WorkloadStrategy(Strategy):
 
 
 def shown_strategy(kind: str, rolling: Doc | None, fields: Sequence[str]) -> Doc:
-    """A strategy as upstream's message prints it, by the names of its Go type."""
+    """A strategy as upstream's message prints it, with the field names of its Go type."""
     inner: dict[str, Any] | None = None
     if rolling is not None:
         inner = {field: rolling.get(field[0].lower() + field[1:], 0) for field in fields}
@@ -85,7 +85,7 @@ def shown_strategy(kind: str, rolling: Doc | None, fields: Sequence[str]) -> Doc
 
 
 def validate_selected_template(spec: Doc, kind: str) -> Errors:
-    # ReplicaSets, too, are told that their selector is invalid "for deployment".
+    # As upstream, ReplicaSets get the text `invalid "for deployment"` too.
     errors = validate_selector(spec, "deployment", "invalid label selector")
     template = spec.get("template", {})
     if spec.get("selector") is None or parsed_selector(spec["selector"]) is not None:
@@ -112,13 +112,13 @@ def validate_match(spec: Doc, template: Doc) -> Errors:
     selector = spec.get("selector")
     parsed = parsed_selector(selector)
     labels = template.get("metadata", {}).get("labels")
-    # Upstream: no selector at all selects nothing, and nothing is not empty; so it is told of the mismatch as well.
+    # As upstream: a missing selector selects nothing, which is not empty, so the mismatch is reported as well.
     is_mismatch = selector is None or (parsed is not None and not parsed.matches(labels or {}))
     return [invalid("spec.template.metadata.labels", labels, MISMATCH)] if is_mismatch else []
 
 
 def parsed_selector(selector: Doc | None) -> LabelSelector | None:
-    """The selector as something that can match, None when it makes no sense."""
+    """The parsed selector; None if it is invalid."""
     if selector is None:
         return None
     try:
@@ -141,7 +141,7 @@ def validate_always_running(template: Doc, kind: str) -> Errors:
 
 
 class ControllerRevisionStrategy(Strategy):
-    """A template that a StatefulSet or a DaemonSet had: written once, never changed, only renumbered."""
+    """A former template of a StatefulSet or a DaemonSet: written once, only its revision number changes."""
 
     rules: ClassVar[Rules] = {"revision": nonnegative, "data": Asked(lambda data, at: _not_an_object(data, at), None)}
 
