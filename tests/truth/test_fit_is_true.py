@@ -49,6 +49,9 @@ def test_what_is_told_is_what_happens(seed: int):
             asked.count()
             asked.drain()
             asked.help()
+        except Exception as exc:
+            asked.report["wrong"].append(str(exc)[:500])
+            raise
         finally:
             asked.up.stop()
             if report := os.environ.get("TRUTH_REPORT"):
@@ -130,6 +133,7 @@ class AskedCluster:
         smallest = self.smallest_pool(node)
         self.report |= {"pool": size // GI, "smallest": smallest}
         self.check(size == smallest * GI, "a smaller pool would do")
+        self.scale(runs + MORE)  # one waits for it, also if the drain has made room for those that waited before
         self.up.stop()
         self.up = start_up(self.folder / "c", *self.cluster.with_pool(node, f"{size // GI}Gi"))
         ends_at = time.monotonic() + WITHIN_S  # programs that start again take their time on a busy machine
