@@ -1,4 +1,4 @@
-"""An explanation as a person reads it: the answer, then the nodes that fit, then the reasons of those that do not.
+"""An explanation as text: the answer, then the nodes that fit, then the reasons of those that do not.
 
     shop/web goes to node-3
     fits on 4 of 6 nodes
@@ -15,9 +15,9 @@
     shop/data  dynamic  kube-system/node-1-pools  100Gi, 60Gi  60Gi of 100Gi  guaranteed  2/16   node-1
     shop/data  dynamic  2 objects                 2×40Gi       needs 60Gi     none        0/16   node-2, node-3
 
-Thousands of nodes stay readable: the best twenty are shown, refused ones are grouped by plugin and reasons, nodes that
-offer a claim the same stand in one line, and columns that say nothing are left out. Scores are weighted. `TAKES` is one
-way to share the pools out; the driver may choose another, and `FIT` says whether that can go wrong.
+Thousands of nodes stay readable: the best twenty are shown, refused ones are grouped by plugin and reasons, nodes with
+equal claim lines share a line, and columns without content are left out. Scores are weighted. `TAKES` is one way to
+distribute the claims over pools; the driver may choose another, and `FIT` says whether that can go wrong.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from tonnage.whatif.page import FittedTable, TableColumn, TextPage, named
 
 _HEADS = ("CLAIM", "KIND", "OF", "GROUP", "POOLS", "POLICY", "TAKES", "FIT", "HELD", "SLOTS")
 _KEPT_HEADS = ("CLAIM", "KIND", "OF")
-"""Shown whether they say anything or not."""
+"""Columns that are always shown."""
 _MOST_BAD_ORDERS = 3
 _WHOLE_HEADS = ("KIND", "POOLS", "POLICY", "TAKES", "FIT", "SLOTS")
 
 
 @dataclass(slots=True)
 class _Group:
-    """Nodes that offer the same, and for each claim the objects or volumes that they offer it of."""
+    """Nodes with equal claim lines; for each claim the objects or volumes behind it."""
 
     cells: tuple[tuple[str, ...], ...]
     nodes: list[str]
@@ -86,7 +86,7 @@ def print_volumes(accounts: Iterable[tuple[str, NodeAccount]], page: TextPage, *
 
 
 def claim_sentences(account: NodeAccount) -> Iterator[str]:
-    """What becomes of each claim on a node, in a sentence each."""
+    """A sentence for each claim on a node."""
     for each in account.claims:
         takes, source = _takes(each), _source(each)
         grade = f"; the fit is {each.supply.grade}" if each.supply.grade else ""
@@ -100,7 +100,7 @@ def claim_sentences(account: NodeAccount) -> Iterator[str]:
 
 
 def _print_bad_orders(accounts: Iterable[tuple[str, NodeAccount]], page: TextPage) -> None:
-    """Fits in which the order of the claims decides: the one that is safe, the one that is not, and on which nodes."""
+    """Fits that depend on the order of the claims: a safe order, an unsafe one, and their nodes."""
     found: dict[str, dict[str, None]] = {}
     for name, account in accounts:
         for each in account.claims:
@@ -131,7 +131,7 @@ def _grouped(accounts: Iterable[tuple[str, NodeAccount]]) -> Iterable[_Group]:
 
 
 def _cells(each: ClaimAccount) -> tuple[str, ...]:
-    """What a claim's line says, but for where its bytes come from: that differs from node to node."""
+    """The cells of a claim's line except `OF`, which differs from node to node."""
     supply = each.supply
     pools = amounts(pool for pool in supply.room.pools if pool < UNBOUNDED)
     if supply.room.claim_limit < UNBOUNDED:
@@ -141,7 +141,7 @@ def _cells(each: ClaimAccount) -> tuple[str, ...]:
 
 
 def _lines(group: _Group) -> Iterable[tuple[str, ...]]:
-    """A line for each claim, and one for claims of which the same is to be said."""
+    """A line for each claim; equal claims share a line."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for cells, sources in zip(group.cells, group.sources, strict=True):
         what = "volumes" if cells[0] in (BOUND, STATIC) else "objects"
@@ -180,7 +180,7 @@ def _held(each: ClaimAccount) -> str:
 
 
 MAX_ROWS = 20
-"""Nodes that fit, and groups of those that do not, that are shown one by one."""
+"""How many fitting nodes, and groups of refused nodes, are shown."""
 
 _SHORT = {
     "ImageLocality": "Images",
@@ -195,12 +195,12 @@ _OTHERS = "others"
 
 
 def show(explanation: Explanation, weights: Mapping[str, int], out: TextIO) -> None:
-    """Write an explanation as a table; `weights` are those of the profile's scores."""
+    """Write an explanation as tables. `weights` are the score weights of the profile."""
     print_explanation(explanation, weights, TextPage(out))
 
 
 def print_explanation(explanation: Explanation, weights: Mapping[str, int], page: TextPage) -> None:
-    """The same on a page that holds more."""
+    """Write an explanation to an existing page."""
     for line in _headline(explanation):
         page.say(line)
     feasible = [each for each in explanation.nodes if each.feasible and not each.passed_over]
@@ -238,7 +238,7 @@ def _headline(explanation: Explanation) -> Iterable[Text]:
 
 
 def preemption_sentence(found: PreemptionAnswer) -> str:
-    """Who would have to go, for a pod that fits nowhere as it is."""
+    """Which pods would have to be preempted for a pod that fits nowhere."""
     count = len(found.victims)
     told = f"preemption would make room on {found.node}: {named(found.victims)} would go"
     if found.budget_violations:
@@ -321,7 +321,7 @@ def _short(plugin: str, weights: Mapping[str, int]) -> str:
 
 
 def refused_together(nodes: Iterable[NodeAnswer]) -> list[tuple[tuple[str, tuple[str, ...]], list[NodeAnswer]]]:
-    """Refused nodes by who refused them and why, the most first."""
+    """Refused nodes by plugin and reasons, largest group first."""
     groups: dict[tuple[str, tuple[str, ...]], list[NodeAnswer]] = {}
     for each in nodes:
         groups.setdefault((each.rejected_by, each.reasons), []).append(each)
@@ -343,12 +343,12 @@ def _print_refused(nodes: Sequence[NodeAnswer], page: TextPage) -> None:
 
 
 def nearest_node(refused: Sequence[NodeAnswer]) -> str:
-    """Which of these nodes came nearest; empty when none can tell."""
+    """The refused node that came nearest to fitting; empty when unknown."""
     return min(((each.miss, each.name) for each in refused if each.miss is not None), default=(None, ""))[1]
 
 
 def nearest_miss(refused: Sequence[NodeAnswer]) -> str:
-    """How near the nearest of these nodes came, for want of storage, and what would help others of them."""
+    """What storage the nearest refused node lacks, and what would help other nodes."""
     misses = [(miss, each.name) for each in refused if (miss := each.miss) is not None]
     if not misses:
         return ""

@@ -1,16 +1,16 @@
-"""Capacity objects: whom they reach, whether their figures can be read, whether they follow what happens.
+"""Capacity objects: which nodes they reach, whether their figures are readable, whether they follow the volumes.
 
-A thick driver takes a volume's whole size off its figures when the volume is made; a thin one takes what is written.
-Nothing says which it is, but figures do, as far as there are volumes to hold against them:
+A thick driver subtracts a volume's whole size from its figures when it creates the volume; a thin one subtracts what is
+written. No field says which kind a driver is; its figures and volumes do:
 
-    constant     nodes where free and used bytes add up to the same: the figures follow
-    levelled     nodes with the same free bytes, though the volumes on them differ: the figures do not follow
-    settled      objects that were written when their last volume was made, and not since: the figures follow
-    unseen       volumes were made from an object, and it was never written because of one: the figures do not follow
+    constant     free plus used bytes are equal on several nodes: the figures follow
+    levelled     nodes have equal free bytes although their volumes differ: the figures do not follow
+    settled      objects were last written when their last volume was created: the figures follow
+    unseen       volumes were created from an object, and none of them changed it: the figures do not follow
 
-An object that was written because of a volume once, and not because of later ones, is stale: it followed before.
-External-provisioner does not write a figure that is unchanged, so an old object alone is no sign. It publishes before
-it writes a volume's object: a volume that is a little younger than the figure is in it.
+An object that was written for an earlier volume but not for later ones is stale. External-provisioner does not write
+unchanged figures, so age alone proves nothing. It publishes figures before it writes a volume's object: a figure
+includes volumes that are a little younger.
 """
 
 from __future__ import annotations
@@ -45,19 +45,20 @@ from tonnage.whatif.doctor.findings import CATALOGUE, WEAKER, Finding
 from tonnage.whatif.page import named
 
 REFRESH: Final = timedelta(minutes=2)
-"""A figure should follow a volume within this: external-provisioner asks once a minute, and after each volume."""
+"""How soon a figure should follow a volume: external-provisioner asks once a minute and after every volume."""
 AHEAD: Final = timedelta(minutes=1)
-"""A figure that tells of a volume may be older than its object by this: in a burst, objects wait to be written."""
+"""How much older than a volume's object a figure that includes the volume may be: in a burst, objects wait to be
+written."""
 _ENOUGH: Final = 2
-"""Volumes without any effect on figures, or objects that settled, before that is more than chance."""
+"""How many volumes without effect on figures, or settled objects, are more than chance."""
 _CALM: Final = timedelta(minutes=10)
-"""A figure that follows what is written to volumes does not stay as it is for so long."""
+"""A figure that follows writes to volumes changes within this time."""
 _ROUNDING: Final = 0.05
-"""Of a difference between volumes: what a driver rounds to its extents, and keeps for itself."""
+"""Tolerated share of a difference between volumes: drivers round to extents and keep some space."""
 
 
 class Provisioning(StrEnum):
-    """Whether volumes take their size when they are made."""
+    """Whether volumes take their full size when they are created."""
 
     THICK = "thick"
     THIN = "thin"
@@ -65,12 +66,12 @@ class Provisioning(StrEnum):
 
 
 class CapacityLayout(StrEnum):
-    """Whom a driver's capacity objects are for."""
+    """Which nodes a driver's capacity objects are for."""
 
     NONE = "none"
     NODE = "node"
     SHARED = "shared"
-    """Several nodes each, such as a zone."""
+    """An object is for several nodes, such as a zone."""
     CLUSTER = "cluster"
     MIXED = "mixed"
 
@@ -81,7 +82,7 @@ class DriverFigures:
     facts: Facts
     objects: Sequence[CSIStorageCapacity]
     volumes: Mapping[str, Sequence[PersistentVolume]]
-    """By the key of an object, the volumes that count in it: of its class, on its nodes alone."""
+    """By object key: the volumes that count in it, of its class and only on its nodes."""
 
     @cached_property
     def layout(self) -> CapacityLayout:
@@ -92,23 +93,23 @@ class DriverFigures:
         return found.pop() if len(found) == 1 else CapacityLayout.MIXED
 
     def _layout_of(self, nodes: int) -> CapacityLayout:
-        if nodes == 1:  # of a single node, too
+        if nodes == 1:  # also in a cluster of a single node
             return CapacityLayout.NODE
         return CapacityLayout.CLUSTER if nodes == len(self.facts.nodes) else CapacityLayout.SHARED
 
     @cached_property
     def most_pools(self) -> int:
-        """The most pools that one object lists; 0 when none does."""
+        """The largest number of pools in one object; 0 without pools."""
         return max((len(listed_pools(each)) for each in self.objects), default=0)
 
     @cached_property
     def sums(self) -> Sequence[CSIStorageCapacity]:
-        """Objects that list no pools, and tell figures all the same."""
+        """Objects with figures but without pools."""
         return [each for each in self.objects if not listed_pools(each) and free_bytes(each) is not None]
 
     @cached_property
     def sums_beyond_one_volume(self) -> Sequence[CSIStorageCapacity]:
-        """Those of them with more free bytes than the largest volume: several disks behind one sum."""
+        """Objects whose free bytes exceed the largest possible volume: several disks behind one sum."""
         return [
             each
             for each in self.sums
@@ -117,16 +118,16 @@ class DriverFigures:
 
     @cached_property
     def lagging(self) -> Sequence[CSIStorageCapacity]:
-        """Objects that were not written since volumes were made from them, though there was time."""
+        """Objects that were not written after volumes were created from them, though there was time."""
         return [each for each in self._dated if self.unseen(each)]
 
     @cached_property
     def _dated(self) -> Sequence[CSIStorageCapacity]:
-        """Objects that tell when they were written, and have volumes."""
+        """Objects with volumes and a time of their last write."""
         return [each for each in self.objects if each.metadata.updated_at is not None and self.volumes[each.key]]
 
     def unseen(self, capacity: CSIStorageCapacity) -> Sequence[PersistentVolume]:
-        """The volumes that were made well after an object was last written, and should long be seen in it."""
+        """Volumes that were created well after the object's last write and should long be counted in it."""
         written_at = capacity.metadata.updated_at
         if written_at is None:
             return ()
@@ -135,12 +136,12 @@ class DriverFigures:
 
     @cached_property
     def stale(self) -> Sequence[CSIStorageCapacity]:
-        """Objects that lag behind while others follow, or that followed before."""
+        """Objects that lag while others follow, or that followed before."""
         followed = len(self.lagging) < len(self._dated) or any(map(self._was_written_for_a_volume, self.lagging))
         return self.lagging if followed else ()
 
     def _was_written_for_a_volume(self, capacity: CSIStorageCapacity) -> bool:
-        """Whether the last change of an object, its creation aside, came with a volume."""
+        """True if the object's last update, not its creation, coincides with a volume."""
         written_at, born_at = capacity.metadata.updated_at, capacity.metadata.creation_timestamp
         if written_at is None or born_at is None or written_at - born_at < AHEAD:
             return False
@@ -153,7 +154,7 @@ class DriverFigures:
 
     @cached_property
     def evidence(self) -> str:
-        """What `provisioning` is judged by; empty when it is unknown."""
+        """The sign that `provisioning` is judged by; empty when unknown."""
         return self._judged[1]
 
     @cached_property
@@ -176,8 +177,8 @@ class DriverFigures:
         return Provisioning.UNKNOWN, ""
 
     def _pairs(self, *, with_younger: bool) -> Iterable[Sequence[tuple[int, int]]]:
-        """By class, free and used bytes of each node: what sums are compared by. Volumes that are younger than the
-        figure may be in it: as much may have been deleted as was made."""
+        """By class: free and used bytes of each node. With `with_younger`, volumes younger than the figure count:
+        deletions may have made up for them."""
         by_class: dict[str, list[tuple[int, int]]] = {}
         for each in self.objects:
             free = free_bytes(each)
@@ -199,7 +200,7 @@ class DriverFigures:
 
 
 def _provisioning_by_sums(pairs: Iterable[Sequence[tuple[int, int]]]) -> tuple[Provisioning, str]:
-    """By free and used bytes of nodes, class by class. Nodes whose used bytes are all the same tell nothing."""
+    """Judge by free and used bytes of nodes, class by class. Nodes with equal used bytes prove nothing."""
     for told in pairs:
         most_used = max(used for _, used in told)
         spread = most_used - min(used for _, used in told)
@@ -215,7 +216,7 @@ def _provisioning_by_sums(pairs: Iterable[Sequence[tuple[int, int]]]) -> tuple[P
 
 
 def figures_of(facts: Facts) -> Mapping[str, DriverFigures]:
-    """By driver that has a CSIDriver or capacity objects, what its objects tell."""
+    """What the capacity objects say, for every driver with a CSIDriver or capacity objects."""
     made: dict[str, list[PersistentVolume]] = {}
     for each in facts.volumes.values():
         if each.spec.csi is not None and facts.homes.get(each.name):
@@ -230,7 +231,7 @@ def figures_of(facts: Facts) -> Mapping[str, DriverFigures]:
 def _volumes_by_object(
     facts: Facts, objects: Iterable[CSIStorageCapacity], made: Mapping[str, Sequence[PersistentVolume]]
 ) -> Mapping[str, Sequence[PersistentVolume]]:
-    """A volume counts in the objects of its class that reach all of its nodes."""
+    """By object: the volumes of its class of which it reaches every node."""
     found: dict[str, list[PersistentVolume]] = {each.key: [] for each in objects}
     by_place: dict[tuple[str, str], list[CSIStorageCapacity]] = {}
     for each in objects:
@@ -246,7 +247,7 @@ def _volumes_by_object(
 
 
 _CHECKED_WITHIN: Final = timedelta(minutes=15)
-"""`tonnage pools` looks at its sources much more often than that."""
+"""`tonnage pools` reads its sources much more often than this."""
 
 SOURCES_OF_POOLS: Final = {
     "local.csi.openebs.io": "openebs-lvm",
@@ -254,7 +255,7 @@ SOURCES_OF_POOLS: Final = {
     "topolvm.io": "topolvm",
     "topolvm.cybozu.com": "topolvm",
 }
-"""Drivers whose pools `tonnage pools` finds by itself, and the source's name there."""
+"""Drivers whose pools `tonnage pools` finds by itself, with the name of the source."""
 
 
 def capacity_findings(facts: Facts, figures: Mapping[str, DriverFigures]) -> Iterator[Finding]:
@@ -325,7 +326,7 @@ def _of_one(facts: Facts, capacity: CSIStorageCapacity) -> Iterator[Finding]:
 
 
 def _missing_nodes(facts: Facts, driver: str) -> Iterator[Finding]:
-    """Nodes of a driver without capacity, class by class; a class without any object is another finding."""
+    """A driver's nodes without capacity, class by class. A class without any object is another finding."""
     known = facts.drivers.get(driver)
     if known is None or not known.spec.storage_capacity or not facts.knows(CSINode):
         return
@@ -379,7 +380,7 @@ def _volumes(unseen: Sequence[PersistentVolume]) -> str:
 
 
 def _sums(told: DriverFigures) -> Iterator[Finding]:
-    """Sums that are more than one volume, or may be. Where the two are equal there is one pool, and all is said."""
+    """Sums that exceed the largest volume, or may. Where the two are equal there is one pool."""
     several = told.sums_beyond_one_volume or [each for each in told.sums if each.maximum_volume_size is None]
     if not several or told.most_pools:
         return

@@ -1,8 +1,7 @@
-"""CSI drivers and their StorageClasses.
+"""Checks of CSI drivers and their StorageClasses.
 
-Of drivers: where they are registered, what they promise, which classes use them, and their attach limits, which may be
-missing, zero, never corrected or exceeded. Of classes: which seem to draw from the same disks, groups without effect,
-volumes that are made too early.
+Drivers: registration, CSIDriver settings, classes, and attach limits that are missing, zero, never corrected or
+exceeded. Classes: those that seem to share disks, groups without effect, and volumes that are created too early.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _NOT_CSI = frozenset(
         "rancher.io/local-path",
     )
 )
-"""Provisioners that are known to be none of CSI; of others their volumes show it."""
+"""Provisioners known not to be CSI drivers; other provisioners are recognised by their volumes."""
 _LAYOUTS = {
     CapacityLayout.NONE: "no capacity objects that reach a node",
     CapacityLayout.NODE: "capacity per node",
@@ -120,7 +119,7 @@ def _rebuilding(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
 
 
 def _capacity(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
-    """What is promised of capacity, against the objects there are."""
+    """Compare the CSIDriver's storageCapacity with the existing capacity objects."""
     objects = facts.capacities_of.get(driver.name, ())
     if objects and not driver.spec.storage_capacity:
         yield CATALOGUE["capacity-not-checked"].about(
@@ -181,7 +180,7 @@ def attach_findings(facts: Facts) -> Iterator[Finding]:
 
 
 def _limits(facts: Facts, driver: str) -> dict[str, int | None]:
-    """By node that the driver is on, how many volumes it may attach there; None: it does not say."""
+    """By node of the driver: its attach limit; None without one."""
     found = {}
     for node in facts.nodes_of.get(driver, ()):
         entry = facts.csi_nodes[node].driver(driver)
@@ -273,7 +272,7 @@ def class_findings(facts: Facts) -> Iterator[Finding]:
 
 
 def _shared(facts: Facts, driver: str, classes: Sequence[StorageClass]) -> Iterator[Finding]:
-    """Sets of classes that tell equal figures wherever two of them tell any, and are not one group already."""
+    """Sets of classes with equal figures wherever two of them have any, unless they already form a group."""
     told = {each.name: _figures(facts, driver, each.name) for each in classes}
     sets: list[list[StorageClass]] = []
     for each in classes:
@@ -315,8 +314,8 @@ def _figures(facts: Facts, driver: str, class_name: str) -> Mapping[Topology, _F
 
 
 def _are_alike(one: Mapping[Topology, _Figures], other: Mapping[Topology, _Figures]) -> bool:
-    """Equal wherever both tell something, and something more than nothing. Of pools that `tonnage pools` keeps, to the
-    byte, it is enough that those of one are among those of the other: a class may use fewer of them."""
+    """True if the figures are equal wherever both classes have any, and not all zero. For pools of `tonnage pools`,
+    which are exact, a subset is enough: a class may use fewer pools."""
     common = one.keys() & other.keys()
     is_something = any(one[each].free and other[each].free for each in common)
     return is_something and all(_is_same_room(one[each], other[each]) for each in common)
@@ -377,7 +376,8 @@ def _policies(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_local(facts: Facts, driver: str) -> bool:
-    """Whether a volume can be reached from some nodes only: capacity is so, or each node is a topology of its own."""
+    """True if volumes are reachable from some nodes only: by capacity topology, or because each node is its own
+    topology."""
     reaches = [facts.reach[each.key] for each in facts.capacities_of.get(driver, ())]
     if any(0 < len(each) < len(facts.nodes) for each in reaches):
         return True

@@ -1,7 +1,7 @@
-"""All checks on one cluster, in order, and what came of them as one answer.
+"""All checks on one cluster, in order, and their findings as one answer.
 
-`show` writes the worst first, driver by driver. Findings that differ in their object alone are told once, with the
-first few objects; -o json lists all.
+`show` writes the worst first, driver by driver. Findings that differ only in their object are merged, with the first
+few objects; -o json lists all.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tonnage.whatif.simulate.disk_documents import disks_of_objects
 from tonnage.whatif.sources import ClusterState
 
 EXIT_CODES: Mapping[Severity, int] = {Severity.ERROR: 5, Severity.WARNING: 4, Severity.INFO: 0}
-"""By the worst that was found. 1 is left for a command that failed, 2 for one that was asked wrongly."""
+"""The exit code by the worst finding. 1 is a failed command, 2 wrong usage."""
 
 
 @dataclass(slots=True)
@@ -45,9 +45,9 @@ class Examination:
     drivers: Mapping[str, DriverFigures]
     recommended: Recommendation
     disks: Sequence[Mapping[str, Any]] = ()
-    """As `disk_documents` has them, with what a scheduler that starts now would keep back."""
+    """As in `disk_documents`, with what a newly started scheduler would keep back."""
     is_partial: bool = False
-    """It was interrupted: what is here holds, and something may be missing."""
+    """The examination was interrupted: findings may be missing."""
     counts: Mapping[Severity, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -89,8 +89,8 @@ def examine(
     foreign: ForeignPlugins | None = None,
     step: Callable[[float], object] = lambda amount: None,
 ) -> Examination:
-    """Every check on a state and the facts read off it; `configuration` is Tonnage's. Decisions on pods come last, for
-    they take longest (`work_of` says how many steps): Ctrl-C leaves a partial answer."""
+    """Run every check. `configuration` is Tonnage's. Decisions about pods come last because they take longest
+    (`work_of` counts the steps): Ctrl-C leaves a partial answer."""
     figures = figures_of(facts)
     recommended = recommendation_of(facts, figures)
     found = [
@@ -124,7 +124,7 @@ def examine(
 
 
 def work_of(facts: Facts) -> int:
-    """How many steps an examination tells of."""
+    """How often `examine` calls `step`."""
     waiting = sum(not each.spec.node_name and not each.is_terminal for each in facts.pods.values())
     return 2 * waiting + len(pods_with_claims(facts))
 
@@ -172,7 +172,7 @@ def _head(page: TextPage, found: Examination) -> None:
 
 
 def _folded(findings: Iterable[Finding]) -> list[Sequence[Finding]]:
-    """Runs of findings of one name and driver with the same remedy."""
+    """Runs of findings with the same name, driver and remedy."""
     found: list[list[Finding]] = []
     for each in findings:
         last = found[-1][-1] if found else None

@@ -1,10 +1,10 @@
-"""`Facts`: everything that was read of a cluster, in the form that checks look at. Nothing is asked for here.
+"""`Facts`: everything read from a cluster, in the form that checks need. Nothing is requested here.
 
-What could not be read is told apart from what is not there: `unlisted` kinds, gates and permissions that are UNKNOWN. A
-dump that holds no object of a kind says nothing about that kind either (`knows`).
+What could not be read differs from what does not exist: `unlisted` kinds, and gates and permissions that are UNKNOWN. A
+dump without objects of a kind proves nothing about that kind either (`knows`).
 
-What a live scheduler has to be allowed is asked verb by verb, a question a rule of its role file, of the scheduler's
-own account: who asks may be somebody who only looks (`scheduler_accounts`).
+The scheduler's permissions are checked verb by verb as in its role files, for the scheduler's own account: doctor's
+user may have fewer rights (`scheduler_accounts`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SCHEDULER: Final = "scheduler"
 
 
 class Permission(NamedTuple):
-    """One verb on one resource; `namespace` empty is all of them, `name` empty all objects."""
+    """One verb on one resource. An empty `namespace` means all namespaces, an empty `name` all objects."""
 
     verb: str
     group: str
@@ -48,10 +48,10 @@ class Permission(NamedTuple):
     namespace: str = ""
     purpose: str = ""
     is_needed: bool = True
-    """Without it no pod is bound rightly; without others something is missing that `purpose` says."""
+    """Without it no pod is bound correctly; without other permissions only `purpose` is lost."""
     name: str = ""
     right: str = ""
-    """What is lost without the role that it stands in, where that role can be left out."""
+    """What is lost without its role, if the role is optional."""
 
     @property
     def qualified(self) -> str:
@@ -61,7 +61,7 @@ class Permission(NamedTuple):
 
 
 def scheduler_permissions(namespace: str = LEASE_NAMESPACE) -> tuple[Permission, ...]:
-    """What a scheduler that runs in this namespace asks for."""
+    """The permissions that a scheduler in this namespace needs."""
     found = (
         permission
         for rule in rules_of("scheduler", namespace)
@@ -83,7 +83,7 @@ def _of_rule(rule: RoleRule) -> Iterator[Permission]:
 
 
 def own_account(connection: ServerConnection) -> tuple[str, str] | None:
-    """Namespace and name of the ServiceAccount that a connection speaks as; None for everybody else."""
+    """Namespace and name of the connection's ServiceAccount; None for other users."""
     user = connection.user
     if user.impersonation.user:
         return split_service_account(user.impersonation.user)
@@ -92,17 +92,17 @@ def own_account(connection: ServerConnection) -> tuple[str, str] | None:
         try:
             token = user.token_file.read_text().strip()
         except (OSError, ValueError):
-            return None  # whoever connects will say what is wrong with it
+            return None  # connecting will report the problem
     return split_service_account(_subject(token))
 
 
 def is_scheduler_account(name: str) -> bool:
-    """Whether a ServiceAccount of this name is one that Tonnage's scheduler runs as, by deploy/ and its chart."""
+    """True if Tonnage's scheduler runs as a ServiceAccount of this name, by deploy/ and the chart."""
     return name.endswith(_SCHEDULER) and (name == _SCHEDULER or "tonnage" in name)
 
 
 def scheduler_accounts(own: tuple[str, str] | None, pods: Iterable[Pod]) -> Sequence[tuple[str, str]]:
-    """Accounts, by namespace and name, that Tonnage's scheduler may run as: what a pod of it says comes first."""
+    """ServiceAccounts (namespace, name) that Tonnage's scheduler may run as, those of its pods first."""
     running = [(each.namespace, each.spec.service_account_name) for each in pods]
     homes = [*([own[0]] if own is not None else []), LEASE_NAMESPACE, OWN_NAMESPACE]
     usual = [(namespace, f"tonnage-{_SCHEDULER}") for namespace in homes]
@@ -110,7 +110,7 @@ def scheduler_accounts(own: tuple[str, str] | None, pods: Iterable[Pod]) -> Sequ
 
 
 def _subject(token: str) -> str:
-    """Whom a token says that it is of. Nothing hangs on it but where one looks, so that it is not verified."""
+    """The `sub` of a JWT, unverified: it is only used to choose which account to look up."""
     parts = token.split(".")
     if len(parts) != 3:
         return ""
@@ -125,7 +125,7 @@ T = TypeVar("T", bound=Object)
 
 
 class FactAnswer(StrEnum):
-    """A question that may have got no answer."""
+    """Yes, no, or no answer."""
 
     YES = "yes"
     NO = "no"
@@ -134,7 +134,7 @@ class FactAnswer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GateSign:
-    """What is known of a feature gate of the server, and by what."""
+    """The state of a feature gate of the server, and the sign for it."""
 
     is_on: FactAnswer
     by: str
@@ -146,10 +146,10 @@ class GateSign:
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What an API server says of itself."""
+    """What an API server reports about itself."""
 
     version: str = ""
-    """`v1.36.0`; empty when it does not say."""
+    """Such as `v1.36.0`; empty if unknown."""
     major: int = 0
     minor: int = 0
     gates: Mapping[str, GateSign] = field(default_factory=dict)
@@ -179,11 +179,11 @@ class Facts:
     source: str = ""
     is_live: bool = False
     unlisted: Mapping[str, str] = field(default_factory=dict)
-    """Kinds that could not be listed, and why."""
+    """Kinds that could not be listed, with the reason."""
     server: ServerFacts | None = None
     access: Sequence[GrantedAccess] = ()
     access_of: str = "this user"
-    """Whose permissions `access` tells."""
+    """Whose permissions `access` holds."""
 
     @classmethod
     def of_state(
@@ -207,7 +207,7 @@ class Facts:
         )
 
     def knows(self, cls: type[Object]) -> bool:
-        """Whether that an object of this kind is missing means that there is none."""
+        """True if the absence of an object of this kind means that there is none."""
         if self.is_live:
             return cls.__name__ not in self.unlisted
         return bool(self._by_kind.get(cls))
@@ -239,27 +239,27 @@ class Facts:
 
     @cached_property
     def csi_nodes(self) -> Mapping[str, CSINode]:
-        """Those of nodes that are there."""
+        """CSINodes of existing nodes."""
         return {name: each for name, each in self.of(CSINode).items() if name in self.nodes}
 
     # -- by driver ----------------------------------------------------------------------------------------------------
 
     @cached_property
     def classes_of(self) -> Mapping[str, Sequence[StorageClass]]:
-        """By driver, the classes whose volumes it makes."""
+        """By driver: its storage classes."""
         found: dict[str, list[StorageClass]] = {}
         for each in self.classes.values():
             found.setdefault(csi_driver_of(each.provisioner), []).append(each)
         return found
 
     def driver_of_class(self, name: str) -> str:
-        """The driver that makes a class's volumes; empty for a class that is not there."""
+        """The provisioner of a class; empty for an unknown class."""
         found = self.classes.get(name)
         return "" if found is None else csi_driver_of(found.provisioner)
 
     @cached_property
     def capacities_of(self) -> Mapping[str, Sequence[CSIStorageCapacity]]:
-        """By driver, the capacity objects of its classes."""
+        """By driver: the capacity objects of its classes."""
         found: dict[str, list[CSIStorageCapacity]] = {}
         for each in self.capacities.values():
             if driver := self.driver_of_class(each.storage_class_name):
@@ -268,7 +268,7 @@ class Facts:
 
     @cached_property
     def nodes_of(self) -> Mapping[str, Sequence[str]]:
-        """By driver, the nodes that it is registered on."""
+        """By driver: the nodes where it is registered."""
         found: dict[str, list[str]] = {}
         for name, each in self.csi_nodes.items():
             for driver in each.spec.drivers:
@@ -292,7 +292,7 @@ class Facts:
 
     @cached_property
     def reach(self) -> Mapping[Key, frozenset[str]]:
-        """By capacity object, the nodes that its topology selects; without a topology none."""
+        """By capacity object: the nodes that its topology selects; none without a topology."""
         return {key: self._selected(each.node_topology) for key, each in self.capacities.items()}
 
     def _selected(self, topology: LabelSelector | None) -> frozenset[str]:
@@ -309,7 +309,7 @@ class Facts:
         return frozenset(found)
 
     def _candidates(self, requirements: Iterable[Requirement]) -> Iterable[str]:
-        """Nodes among which all are that meet these: those with one of the labels of the narrowest requirement."""
+        """A superset of the nodes that meet these requirements: those with a label of the narrowest requirement."""
         found: frozenset[str] | None = None
         for each in requirements:
             if each.operator == "In":
@@ -319,7 +319,7 @@ class Facts:
 
     @cached_property
     def homes(self) -> Mapping[str, frozenset[str]]:
-        """By volume that is confined to nodes, those of them that are there."""
+        """By volume with node affinity: the existing nodes that it admits."""
         return {
             name: self._admitted(each.spec.node_affinity.required)
             for name, each in self.volumes.items()

@@ -1,4 +1,4 @@
-"""What doctor can find: one table of names that stay, each with its severity and meaning.
+"""What doctor can find: one table of stable names, each with its severity and meaning.
 
     CATALOGUE["capacity-nil-topology"].about("CSIStorageCapacity kube-system/a", "it has no …", "set nodeTopology …")
 
@@ -18,7 +18,7 @@ from tonnage.objects.storage_v1 import CSIDriver
 
 class Severity(StrEnum):
     ERROR = "error"
-    """Pods that need it cannot be placed rightly, or data is out of reach."""
+    """Affected pods cannot be placed correctly, or data is out of reach."""
     WARNING = "warning"
     """Something is wrong or will be, though pods run."""
     INFO = "info"
@@ -26,7 +26,7 @@ class Severity(StrEnum):
 
 NOTHING: Final = "nothing has to be done"
 WEAKER: Final = "which weakens the promise that volumes fit"
-"""Stands beside every advice after which less is checked."""
+"""Accompanies every remedy that weakens checks."""
 WORST_FIRST: Final = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
@@ -57,7 +57,7 @@ class FindingKind:
     meaning: str
 
     def about(self, found: Object | str, message: str, remedy: str, *, driver: str = "") -> Finding:
-        """What was found about an object; what is about a CSIDriver is about that driver's storage."""
+        """A finding about an object. For a CSIDriver object `driver` is that driver."""
         named = found if isinstance(found, str) else f"{type(found).__name__} {found.key}"
         driver = driver or (found.name if isinstance(found, CSIDriver) else "")
         return Finding(self.name, self.severity, named, message, remedy, driver)
@@ -131,4 +131,4 @@ CATALOGUE: Final[Mapping[str, FindingKind]] = dict(
         ),
     ]
 )
-"""Every finding there can be, the severe ones first, each part by name."""
+"""Every possible finding, by severity and then by name."""

@@ -1,6 +1,6 @@
-"""What points at something that is no longer there: volumes, claims, rebuilds and nominations without their node.
+"""References to what no longer exists: volumes, claims, rebuilds and nominations without their node.
 
-And pods that wait, one finding a cause: `explain --pending` in short.
+Also waiting pods, one finding per cause: `explain --pending` in short.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def leftover_findings(facts: Facts) -> Iterator[Finding]:
 
 
 def _left_behind(facts: Facts, volume: PersistentVolume) -> Iterator[Finding]:
-    """A volume whose affinity is set and admits no node. Disks of the old plugins have labels of their own."""
+    """A volume whose node affinity admits no node. Disks of in-tree plugins have labels of their own."""
     if facts.homes.get(volume.name, True) or taken_over_by(volume.spec):
         return
     driver = volume.spec.csi.driver if volume.spec.csi is not None else ""
@@ -85,7 +85,7 @@ def _of_claim(facts: Facts, claim: PersistentVolumeClaim) -> Iterator[Finding]:
 
 
 def _stuck(facts: Facts, volume: PersistentVolume, target: str) -> str:
-    """Why a volume does not arrive where it was sent; empty when nothing is known that keeps it."""
+    """Why a volume's rebuild does not finish; empty when no obstacle is known."""
     node = facts.nodes.get(target)
     if node is None:
         return "that node is gone" if facts.knows(Node) else ""
@@ -114,7 +114,7 @@ def _nominations(facts: Facts) -> Iterator[Finding]:
 
 
 _MEANT = (causes.GATED, causes.FOREIGN)
-"""Pods that somebody holds back on purpose, or that are another's."""
+"""Pods that are held back on purpose, or belong to another scheduler."""
 
 
 def pending_findings(answer: PendingAnswer) -> Iterator[Finding]:

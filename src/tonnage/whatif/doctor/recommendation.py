@@ -31,7 +31,7 @@ class Recommendation:
 
     @property
     def file(self) -> str:
-        """A KubeSchedulerConfiguration with these, for a scheduler beside the cluster's own."""
+        """A KubeSchedulerConfiguration with these settings, for a second scheduler in the cluster."""
         return f"""\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -118,7 +118,7 @@ def _pool_fit(facts: Facts, publishing: Mapping[str, DriverFigures]) -> tuple[Po
 
 
 def _claims_of_one_class(facts: Facts, drivers: set[str]) -> Iterator[tuple[str, int]]:
-    """Pods, each with the most claims it has of one class of these drivers."""
+    """(pod, its largest number of claims of one class), for pods with claims of these drivers."""
     for key, pod in facts.pods.items():
         names = {f"{pod.namespace}/{name}" for name in pod.claim_names()}
         counted = Counter(

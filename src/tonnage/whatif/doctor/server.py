@@ -1,12 +1,12 @@
-"""What doctor asks a live API server beside its objects, and what it finds in the answers. Nothing is written.
+"""What doctor asks a live API server besides its objects, and what follows from the answers. Nothing is written.
 
-    GET  /version                            which Kubernetes it is
-    GET  /metrics                            kubernetes_feature_enabled: which gates are on, where we may read it
-    GET  /openapi/v3/apis/storage.k8s.io/v1  which fields the server knows at all
+    GET  /version                            the Kubernetes release
+    GET  /metrics                            kubernetes_feature_enabled: which gates are on, if we may read it
+    GET  /openapi/v3/apis/storage.k8s.io/v1  which fields the server knows
     POST SubjectAccessReview                 may the scheduler's account …? Nothing is stored
-    POST SelfSubjectAccessReview             may this user …? Asked where the scheduler's account is not found
+    POST SelfSubjectAccessReview             may this user …? Used if the scheduler's account is not found
 
-A server that does not answer one of these is no failure: then that is not known.
+A request without an answer is no failure: the fact stays unknown.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ _FIELDS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "MutableCSINodeAllocatableCount": (("CSIDriverSpec", "nodeAllocatableUpdatePeriodSeconds"),),
     "VolumeLimitScaling": (("CSIDriverSpec", "preventPodSchedulingIfMissing"),),
 }
-"""By gate, the fields that come with it. A server that does not know one of them cannot have the gate."""
+"""By gate: its fields. A server that does not know one of them cannot have the gate."""
 _METRIC: Final = re.compile(r'^kubernetes_feature_enabled\{[^}]*\bname="([A-Za-z0-9]+)"[^}]*\} ([01])', re.MULTILINE)
 _MOST_AT_ONCE: Final = 8
 _LEFT_OUT: Final = {"leader-election", "serving"}
-"""Rights whose whole role is left out where a scheduler has no use for it, as in `tonnage up`."""
+"""Permissions whose role is absent where a scheduler does not need it, as in `tonnage up`."""
 _PATIENCE_S: Final = 15.0
-"""How long one question may take, retries and all. The server has just listed its objects: it is there."""
+"""Time limit of one request with its retries. The server has just listed its objects, so it is reachable."""
 
 
 async def read_server(
     connection: ServerConnection, objects: Iterable[Object], *, user_agent: str
 ) -> tuple[ServerFacts, str, list[GrantedAccess]]:
-    """Ask a server about itself, and what the scheduler may; with whose permissions these are. What it does not answer
-    is not known, and no failure."""
+    """Facts about the server, and the permissions of the scheduler with the name of their account. Unanswered requests
+    leave facts unknown."""
     async with Client.connect(connection, user_agent=user_agent) as client:
         version = await _read_json(client, "/version")
         metrics = await _read(client, "/metrics")
@@ -77,7 +77,7 @@ async def read_server(
 
 
 async def _read(client: Client, path: str) -> str:
-    """A page as text; empty for one that the server has not, or does not show to us."""
+    """A page as text; empty if the server does not have it or refuses it."""
     try:
         async with asyncio.timeout(_PATIENCE_S):
             return (await client.raw("GET", path)).decode(errors="replace")
@@ -94,7 +94,7 @@ async def _read_json(client: Client, path: str) -> Mapping[str, Any]:
 
 
 def _number(told: object) -> int:
-    """The number in `36` or `36+`, as hosted clusters write it."""
+    """The number in `36` or in a hosted cluster's `36+`."""
     found = re.match(r"\d+", str(told))
     return int(found[0]) if found else 0
 
@@ -102,8 +102,8 @@ def _number(told: object) -> int:
 def gate_signs(
     metrics: str, schemas: Mapping[str, Any], objects: Iterable[Object], *, release: tuple[int, int] = (0, 0)
 ) -> Mapping[str, GateSign]:
-    """What is known of each gate: by the server's metrics, else by fields that it keeps or does not know, else by its
-    release, where that is from before the gate; (0, 0) is not known."""
+    """The state of each gate: from the server's metrics, else from fields that it keeps or does not know, else from a
+    release before the gate; release (0, 0) is unknown."""
     told = {name: value == "1" for name, value in _METRIC.findall(metrics)}
     kept = _kept_fields(objects)
     found = {}
@@ -130,7 +130,7 @@ def gate_signs(
 
 
 def _since(gate: Gate) -> tuple[int, int]:
-    """The release that has it first. One that is in none may be anywhere, built by others."""
+    """The first release with the gate. A gate in no release may be in any custom build."""
     if not gate.releases:
         return (0, 0)
     major, minor = gate.releases[0][0].split(".")
@@ -143,8 +143,8 @@ def _has_field(schemas: Mapping[str, Any], kind: str, field: str) -> bool:
 
 
 def _kept_fields(objects: Iterable[Object]) -> set[str]:
-    """Fields of the gates that some object has: with the gate off, a server drops them from what is new. Of a bound pod
-    it is the other way round: with the gate on, its nomination is gone."""
+    """Gates' fields that some object has: a server with the gate off drops them from new objects. The nomination of a
+    bound pod is the opposite: with the gate on it is cleared."""
     found = set()
     for each in objects:
         if isinstance(each, Pod) and each.spec.node_name and each.status.nominated_node_name:
@@ -165,8 +165,8 @@ def _kept_fields(objects: Iterable[Object]) -> set[str]:
 async def _scheduler_access(
     client: Client, own: tuple[str, str] | None, pods: Iterable[Pod]
 ) -> tuple[str, list[GrantedAccess]]:
-    """What the scheduler's account may. An account that may nothing at all is not there: then what this user may is
-    told, if it is enough for a scheduler; if it is not, that says nothing about the scheduler."""
+    """The permissions of the scheduler's account. An account without any permission does not exist: then this user's
+    permissions count, if they suffice for a scheduler; if not, they say nothing about the scheduler."""
     us = "this user"
     if own is not None and is_scheduler_account(own[1]):
         return us, await _access(client, scheduler_permissions(own[0]))
@@ -201,7 +201,7 @@ async def _access(
 
 
 async def _may(client: Client, permission: Permission, account: User | None) -> GrantedAccess:
-    """Whether an account may do something; without one, whether we may."""
+    """Whether the account has the permission; without an account, whether we have it."""
     attributes = {
         "verb": permission.verb,
         "group": permission.group,

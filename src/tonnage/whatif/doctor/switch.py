@@ -1,9 +1,9 @@
-"""What a switch to Tonnage would change: its rules and kube-scheduler 1.36's, asked about the same pods.
+"""What a switch to Tonnage would change: its rules and kube-scheduler 1.36's, applied to the same pods.
 
-    pods that wait      placed one after the other by each of the two, in the order of the queue
-    pods that run       those with claims, where alone the two differ: would each still be let in where it runs?
+    pods that wait      placed one after the other by both, in the order of the queue
+    pods that run       only those with claims, because only these can differ: would they be admitted again?
 
-Both are the same engine; the other's rules are ours without the gates of a scheduler. Nobody is preempted by either.
+Both are the same engine; kube-scheduler's rules are ours without the scheduler's gates. Neither preempts.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ Step = Callable[[float], object]
 
 @dataclass(slots=True)
 class SwitchComparison:
-    """Pods by what a switch would mean to them."""
+    """Pods by the effect of a switch."""
 
     waiting: int = 0
-    """Pods that wait now, and that both were asked about."""
+    """Pods that wait now and that both schedulers were asked about."""
     stops_waiting: list[Key] = field(default_factory=list)
-    """Wait now, and Tonnage places them."""
+    """They wait now, and Tonnage places them."""
     either: int = 0
-    """How many of these kube-scheduler's rules would place too: what they wait for is none of the rules."""
+    """How many of `stops_waiting` kube-scheduler's rules would place too: they do not wait because of the rules."""
     refused: list[tuple[Key, str, str]] = field(default_factory=list)
-    """Wait now; kube-scheduler would send them to a node whose driver has no room for their volumes: pod, node, why."""
+    """They wait now; kube-scheduler would send them to a node without room for their volumes: pod, node, reason."""
     only_theirs: list[tuple[Key, str]] = field(default_factory=list)
-    """Wait now; kube-scheduler would place them and Tonnage would not, with why."""
+    """They wait now; kube-scheduler would place them and Tonnage would not: pod, reason."""
     becomes_pending: list[tuple[Key, str]] = field(default_factory=list)
-    """Run now; made anew, Tonnage would place them nowhere, and kube-scheduler where they are."""
+    """They run now; if recreated, Tonnage would place them nowhere, and kube-scheduler where they are."""
     moves: list[Key] = field(default_factory=list)
-    """Run now; made anew, Tonnage would place them elsewhere."""
+    """They run now; if recreated, Tonnage would place them elsewhere."""
 
 
 def their_rules() -> Configuration:
@@ -66,7 +66,7 @@ def their_rules() -> Configuration:
 
 
 def pods_with_claims(facts: Facts) -> Sequence[Pod]:
-    """Those that run and that the two may judge differently."""
+    """Running pods that the two schedulers may judge differently."""
     return [
         each
         for each in facts.pods.values()
@@ -86,9 +86,8 @@ def compare_waiting(
     foreign: ForeignPlugins | None = None,
     thin: frozenset[str] = frozenset(),
 ) -> None:
-    """Hold what Tonnage decides about pods that wait against what the other would, in the same order. What the drivers
-    make of the other's placements is judged by our rules, after those before it; classes of `thin` drivers refuse
-    nothing for want of room."""
+    """Compare Tonnage's decisions about waiting pods with kube-scheduler's, in the same order. Our rules judge whether
+    drivers accept kube-scheduler's placements, one after the other; classes of `thin` drivers never lack room."""
     theirs = DecisionSequence(dataclasses.replace(state, memory=None), their_rules(), is_default=True)
     judge = Judge(ours, clock=VirtualClock(state.clock.now()), seed=SEED, foreign=foreign, implies_namespaces=True)
     judge.engine.load(state.objects)
@@ -115,8 +114,8 @@ def _classes_of(judge: Judge, pod: Pod) -> set[str]:
 
 
 def _refused_there(judge: Judge, pod: Pod, node: str) -> str:
-    """Why the driver would refuse a pod's volumes on the node it is sent to; empty when it takes them. The pod counts
-    there from then on."""
+    """Why the driver would refuse the pod's volumes on the node; empty if it accepts them. The pod is counted there
+    afterwards."""
     verdict = ShadowVerdict(pod.key, node, node, agreed=True)
     if pod.claim_names():
         verdict = verdict_of(judge.decide(pod), node)
@@ -125,7 +124,7 @@ def _refused_there(judge: Judge, pod: Pod, node: str) -> str:
 
 
 class _Rules:
-    """One set of rules, asked whether a pod that runs would be let in again."""
+    """One set of rules, to judge whether a running pod would be admitted again."""
 
     def __init__(
         self,
@@ -139,7 +138,7 @@ class _Rules:
         self._engine.load(objects)
 
     def judge(self, pod: Pod) -> tuple[bool, bool, str]:
-        """Is it let in where it runs; is it let in anywhere; and if nowhere, why. As if it were made anew."""
+        """Whether the pod, if recreated, is admitted on its node; whether on any node; and if on none, why."""
         engine = self._engine
         spec, status = msgspec.structs.replace(pod.spec, node_name=""), type(pod.status)()
         engine.delete(pod)
@@ -163,7 +162,8 @@ def compare_running(
     step: Step,
     foreign: ForeignPlugins | None = None,
 ) -> None:
-    """Ask whether pods that run would be let in again; the other is asked about those that Tonnage would not."""
+    """Judge whether running pods would be admitted again. kube-scheduler's rules judge only those that Tonnage would
+    not admit."""
     running = pods_with_claims(facts)
     if not running:
         return

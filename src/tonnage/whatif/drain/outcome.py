@@ -1,8 +1,9 @@
-"""Who is where before a drain, and what it comes to: who moves, who is stuck and why, what is rebuilt, lost or left.
+"""Where pods are before a drain, and its result: pods that move or are stuck and why, data rebuilt, lost or left
+behind.
 
-A volume that drained nodes alone reach, of a driver that does not rebuild, stays where it is, and so does what a pod
-keeps in a hostPath. An emptyDir and the claim of an ephemeral volume end with the pod. The structs are the answer's
-JSON: their fields, under these names and in this order, are a contract (docs/whatif.md).
+A volume that only drained nodes reach stays where it is unless its driver rebuilds; so does a pod's hostPath. An
+emptyDir and the claim of an ephemeral volume end with the pod. The structs are the answer's JSON: names and order of
+their fields are a contract (docs/whatif.md).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ PREEMPTED: Final = "preempted by a pod that had to move; nobody manages it: it d
 
 
 class VolumeMove(msgspec.Struct, frozen=True, rename={"size_bytes": "bytes"}):
-    """A claim of a pod that had to go: its volume is made anew where the pod went, followed it, or stays."""
+    """A claim of an evicted pod: its volume is rebuilt at the pod's new node, reattached there, or stays behind."""
 
     claim: str
     action: Literal["rebuild", "reattach", "stays"]
@@ -43,7 +44,7 @@ class Move(
     omit_defaults=True,
     rename={"source": "from", "target": "to", "equally_good": "equallyGood", "step": "during"},
 ):
-    """A pod that went from one node to another; its successor, that is, where it is not the same by name."""
+    """A pod that moved from one node to another, by itself or as its successor."""
 
     pod: str
     workload: str
@@ -51,9 +52,9 @@ class Move(
     target: str
     volumes: tuple[VolumeMove, ...]
     equally_good: tuple[str, ...] = ()
-    """The other nodes that the scheduler liked as much: the choice among them is by lot."""
+    """Other nodes with the same score: the scheduler chooses among them at random."""
     step: str = ""
-    """The node that was drained, when they are drained one after the other."""
+    """The drained node, when nodes are drained one after the other."""
 
 
 class Stuck(
@@ -62,14 +63,14 @@ class Stuck(
     omit_defaults=True,
     rename={"source": "from", "is_evicted": "evicted", "step": "during", "comes_back": "comesBack"},
 ):
-    """A pod that may not leave, or that nobody has room for."""
+    """A pod that may not be evicted, or that fits nowhere."""
 
     pod: str
     workload: str
     source: str
     message: str
     is_evicted: bool
-    """False when a budget keeps it where it is."""
+    """False if a budget keeps the pod where it is."""
     volumes: tuple[VolumeMove, ...]
     step: str = ""
     comes_back: bool | None = None
@@ -85,7 +86,7 @@ class BlockingBudget(msgspec.Struct, frozen=True):
 
 
 class LostPod(msgspec.Struct, frozen=True, rename={"source": "from"}):
-    """A pod that nobody manages: what runs in it is over, for it was `DELETED` or `PREEMPTED`."""
+    """A pod without a controller that was `DELETED` or `PREEMPTED`: nothing recreates it."""
 
     pod: str
     source: str
@@ -93,7 +94,7 @@ class LostPod(msgspec.Struct, frozen=True, rename={"source": "from"}):
 
 
 class DataLeftBehind(msgspec.Struct, frozen=True, rename={"size_bytes": "bytes"}):
-    """Data that stays on a node: where it is, what holds it, and who uses it."""
+    """Data that stays on a node: where it is, what holds it, and which pods use it."""
 
     node: str
     what: str
@@ -104,8 +105,6 @@ class DataLeftBehind(msgspec.Struct, frozen=True, rename={"size_bytes": "bytes"}
 
 
 class LostData(msgspec.Struct, frozen=True, rename={"size_bytes": "bytes"}):
-    """Data that ends with its pod."""
-
     pod: str
     volume: str
     what: str
@@ -114,23 +113,23 @@ class LostData(msgspec.Struct, frozen=True, rename={"size_bytes": "bytes"}):
 
 @dataclass(slots=True)
 class DrainOutcome:
-    """All that happened. Lists are in the order of the nodes that were drained, then of the pods' names."""
+    """The result of a drain. Lists are ordered by drained node, then by pod name."""
 
     drained: tuple[str, ...]
     moves: list[Move] = field(default_factory=list)
     preempted: list[Move] = field(default_factory=list)
-    """Pods of other nodes that had to make room, and where they went."""
+    """Pods of other nodes that were preempted, and where they went."""
     stuck: list[Stuck] = field(default_factory=list)
     budgets: list[BlockingBudget] = field(default_factory=list)
     lost: list[LostPod] = field(default_factory=list)
     daemons: list[tuple[str, str]] = field(default_factory=list)
-    """(pod, node) of those that stay: of DaemonSets, and static ones."""
+    """(pod, node) of DaemonSet and static pods, which stay."""
     left_behind: list[DataLeftBehind] = field(default_factory=list)
     lost_data: list[LostData] = field(default_factory=list)
     rebuilds: list[tuple[str, str, int]] = field(default_factory=list)
-    """(from, to, bytes) of each volume that is made anew."""
+    """(from, to, bytes) of every rebuilt volume."""
     waiting_before: list[str] = field(default_factory=list)
-    """Pods that had no node before anything was drained."""
+    """Pods without a node before the drain."""
 
     @property
     def holds(self) -> bool:
@@ -138,7 +137,7 @@ class DrainOutcome:
 
     @property
     def cost(self) -> tuple[int, int]:
-        """Which of two orders is better: fewer pods stuck, then fewer bytes rebuilt."""
+        """The cost of an order: stuck pods, then rebuilt bytes."""
         return len(self.stuck), self.bytes_rebuilt
 
     @property
@@ -146,14 +145,14 @@ class DrainOutcome:
         return sum(size_bytes for _, _, size_bytes in self.rebuilds)
 
     def rebuilt(self) -> list[tuple[str, str, int, int]]:
-        """(from, to, bytes, volumes) of what is rebuilt, by source and target."""
+        """(from, to, bytes, volumes) of rebuilds, by source and target."""
         sizes: dict[tuple[str, str], list[int]] = {}
         for source, target, size_bytes in self.rebuilds:
             sizes.setdefault((source, target), []).append(size_bytes)
         return [(*places, sum(found), len(found)) for places, found in sorted(sizes.items())]
 
     def flags(self) -> list[str]:
-        """What `kubectl drain` has to be told to do this."""
+        """The flags that `kubectl drain` needs for this drain."""
         asked = {
             "--ignore-daemonsets": bool(self.daemons),
             "--delete-emptydir-data": any(each.what == EMPTY_DIR for each in self.lost_data),
@@ -193,7 +192,7 @@ EPHEMERAL = "claim of an ephemeral volume"
 
 
 def left_behind(world: World, drained: Collection[str]) -> list[DataLeftBehind]:
-    """What stays on these nodes, by node and volume; asked before anything is drained."""
+    """Data that will stay on these nodes, by node and volume. Call it before the drain."""
     users = _users(world)
     found = [each for volume in world.all(PersistentVolume) for each in _of_volume(world, volume, drained, users)]
     for name in drained:
@@ -217,7 +216,7 @@ def lost_data(world: World, pod: Pod) -> Iterator[LostData]:
 
 
 def _users(world: World) -> dict[str, list[Pod]]:
-    """By claim, the pods that use it and have not ended."""
+    """By claim: the pods that use it and have not ended."""
     found: dict[str, list[Pod]] = {}
     for pod in world.pods():
         if not pod.is_terminal:
@@ -245,10 +244,10 @@ def _of_volume(
 
 
 def _homes(world: World, volume: PersistentVolume, pods: list[Pod]) -> set[str]:
-    """The nodes that can use a volume, when not all can."""
+    """The nodes that can use a volume; empty if all can."""
     if volume.spec.node_affinity.required is not None:
         return {each.name for each in world.storage.reach().of(volume.spec.node_affinity.required)}
-    if volume.spec.host_path is not None:  # it is wherever its pod is, and nowhere else
+    if volume.spec.host_path is not None:  # a hostPath is only where its pod is
         return {each.spec.node_name for each in pods if each.spec.node_name}
     return set()
 
@@ -266,7 +265,7 @@ _MADE_BY_OTHERS: Final[dict[str, type[Object]]] = {"ReplicaSet": ReplicaSet, "Jo
 
 @dataclass(frozen=True, slots=True)
 class PodPlace:
-    """A pod before a drain: the volumes of its claims by the claims' names, and the data that ends when it goes."""
+    """A pod before a drain: its volumes by claim name, and the data that ends with the pod."""
 
     pod: Pod
     volumes: tuple[tuple[str, PersistentVolume], ...]
@@ -279,14 +278,14 @@ class PodPlace:
 
 @dataclass(slots=True)
 class Places:
-    """Everybody before a drain of `nodes`: those that are on them first, in the nodes' order, then by name."""
+    """All pods before a drain of `nodes`: pods on these nodes first, in the nodes' order, then by name."""
 
     nodes: tuple[str, ...]
     places: list[PodPlace]
     homes: dict[str, str]
-    """By volume: which of the nodes that are drained or out of use has its contents."""
+    """By volume: the drained or unusable node that holds its contents."""
     told: set[str] = field(default_factory=set)
-    """Volumes whose rebuild was told already: pods may share one."""
+    """Volumes whose rebuild is already reported: pods may share one."""
 
 
 def places_of(world: World, nodes: Sequence[str]) -> Places:
@@ -304,7 +303,7 @@ def places_of(world: World, nodes: Sequence[str]) -> Places:
 
 
 def _volumes(world: World, pod: Pod) -> Iterable[tuple[str, PersistentVolume]]:
-    """By claim, the volumes that outlive the pod."""
+    """By claim: the volumes that outlive the pod."""
     for each in pod.spec.volumes:
         name = each.claim_name(pod.name)
         if name and each.ephemeral is None:
@@ -314,7 +313,7 @@ def _volumes(world: World, pod: Pod) -> Iterable[tuple[str, PersistentVolume]]:
 
 
 def workload_of(world: World, pod: Pod) -> str:
-    """Who makes this pod; for a set that a Deployment made, or a Job of a CronJob, whoever made that."""
+    """The workload of a pod; through a ReplicaSet or Job to the Deployment or CronJob."""
     owner = pod.metadata.controller
     if owner is None:
         return ""
@@ -329,9 +328,10 @@ replace = msgspec.structs.replace
 
 
 def as_in_a_cluster(objects: Iterable[Object]) -> Iterator[Object]:
-    """The objects, with pods as their cluster has them where a manifest says less.
+    """The objects, with pods completed as a cluster would have them.
 
-    A pod without a controller is adopted by the set that selects it; one that runs and does not say so is ready.
+    A pod without a controller is adopted by the workload that selects it; a bound pod without conditions counts as
+    ready.
     """
     found = list(objects)
     sets: dict[str, list[StatefulSet | ReplicaSet]] = {}

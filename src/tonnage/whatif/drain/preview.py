@@ -1,8 +1,7 @@
-"""A drain, previewed: what it would do, the best order, whether one more node may fail; as far as it got.
+"""A drain preview: what the drain would do, the best order, and whether one more node may fail; partial if interrupted.
 
-The text begins with the answer in a sentence, then who moves, who is stuck, and what becomes of the data. Pods of a
-StatefulSet keep their names and are told one by one; others are told by their workload, as many as go the same way.
-Long lists are cut; JSON has all of it.
+The text begins with the answer in a sentence, then lists pods that move, pods that are stuck, and the data. Pods of a
+StatefulSet keep their names and have their own rows; others are grouped by workload. Long lists are cut; JSON has all.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from tonnage.whatif.page import FittedTable, TableColumn, TextPage, named
 from tonnage.whatif.simulate.node_events import stays
 
 ALL_UP_TO: Final = 5
-"""Nodes of which all orders are tried: 120 of five."""
+"""Up to this many nodes all orders are tried: 120 for five."""
 GREEDY_UP_TO: Final = 12
-"""Nodes of which the next is chosen by trying each."""
+"""Up to this many nodes the order is built greedily."""
 
 MOST_WORK: Final = 50_000
-"""Failures tried times nodes of the cluster: a minute's work or a few."""
+"""Limit of tried failures times nodes of the cluster: a few minutes of work."""
 LEAST_TRIED: Final = 10
 
 Step = Callable[[float], object]
@@ -60,10 +59,10 @@ class OrderSearch:
 
 
 def search(scene: Scene, given: DrainOutcome, found: OrderSearch, step: Step) -> None:
-    """Look for an order that is better than the given one; `found` has the best at any time.
+    """Look for a better order than the given one; `found` always holds the best so far.
 
-    Up to five nodes all orders are tried; of more, the next node is always the one that does the least harm; of very
-    many, a few orders by rule. An order is given up as soon as it is no better than the best, for harm only adds up.
+    Up to five nodes all orders are tried; with more, the node with the lowest cost comes next; with very many, a few
+    fixed orders are tried. An order is abandoned once it is no better than the best, because costs only add up.
     """
     nodes = given.drained
     if found.cost == (0, 0) or len(nodes) < 2:
@@ -91,7 +90,7 @@ def _try(scene: Scene, order: Sequence[str], found: OrderSearch, step: Step) -> 
 
 
 def _greedy(scene: Scene, nodes: Sequence[str], found: OrderSearch, step: Step) -> Iterator[tuple[str, ...]]:
-    """The order in which each node is the one that does the least harm next."""
+    """The order that always drains the node with the lowest cost next."""
     chosen: list[str] = []
     while len(chosen) < len(nodes) - 1:
         costs = {}
@@ -105,7 +104,7 @@ def _greedy(scene: Scene, nodes: Sequence[str], found: OrderSearch, step: Step) 
 
 
 def _by_rule(scene: Scene, nodes: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """The other way round; those with the fewest pods first; those with the most first."""
+    """Reversed; fewest pods first; most pods first."""
     count = dict.fromkeys(nodes, 0)
     for each in scene.state.objects:
         if isinstance(each, Pod) and each.spec.node_name in count:
@@ -115,7 +114,7 @@ def _by_rule(scene: Scene, nodes: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 class Failure(msgspec.Struct, frozen=True, rename={"drained": "during"}):
-    """A node that must not fail meanwhile, and who would be stuck if it did."""
+    """A node that must not fail meanwhile, and the pods that would be stuck."""
 
     node: str
     drained: tuple[str, ...]
@@ -124,7 +123,7 @@ class Failure(msgspec.Struct, frozen=True, rename={"drained": "during"}):
 
 @dataclass(slots=True)
 class OneMore:
-    """The nodes that were taken away, one at a time, and those without which the cluster does not hold."""
+    """The nodes that were removed one at a time, and those whose failure leaves pods stuck."""
 
     tried: int = 0
     not_tried: int = 0
@@ -133,7 +132,7 @@ class OneMore:
 
     @property
     def holds(self) -> bool | None:
-        """None while nobody knows."""
+        """None while unknown."""
         if self.failures:
             return False
         return True if self.is_complete else None
@@ -149,7 +148,7 @@ class OneMore:
 
 
 def at_stage(scene: Scene, back: Sequence[str], out: Sequence[str]) -> Rehearsal:
-    """The cluster when some nodes were drained and are back, and others are drained now."""
+    """The cluster after the nodes `back` were drained and returned, with the nodes `out` drained."""
     rehearsal = Rehearsal(scene)
     rehearsal.drain_one_by_one(back)
     if len(out) == 1 and back:
@@ -160,7 +159,7 @@ def at_stage(scene: Scene, back: Sequence[str], out: Sequence[str]) -> Rehearsal
 
 
 def candidates(rehearsal: Rehearsal, out: Sequence[str]) -> list[str]:
-    """The nodes in use that somebody would have to leave, those with the most pods first."""
+    """Nodes in use with pods that would have to move, those with the most pods first."""
     world = rehearsal.world
     busy = Counter(pod.spec.node_name for pod in world.pods() if not stays(pod))
     found = (each.name for each in world.all(Node) if busy[each.name] and each.name not in out)
@@ -168,9 +167,9 @@ def candidates(rehearsal: Rehearsal, out: Sequence[str]) -> list[str]:
 
 
 def try_all(scene: Scene, nodes: Sequence[str], found: OneMore, step: Step, *, is_one_by_one: bool) -> None:
-    """Take each node that pods would have to leave away, at each stage of the drain; it is gone for good then.
+    """At every stage of the drain, let each node with pods fail for good.
 
-    Of a large cluster the nodes with the most pods are tried. `found` has what is known so far at any time.
+    In a large cluster only the nodes with the most pods are tried. `found` holds the results so far.
     """
     count = sum(isinstance(each, Node) for each in scene.state.objects)
     most = max(LEAST_TRIED, MOST_WORK // max(count, 1))
@@ -186,7 +185,7 @@ def try_all(scene: Scene, nodes: Sequence[str], found: OneMore, step: Step, *, i
                 found.not_tried += 1
                 continue
             stuck = (fresh or at_stage(scene, back, out)).lose(name)
-            fresh = None  # the next one fails in a cluster of its own
+            fresh = None  # the next failure needs a new cluster
             found.tried += 1
             step(1)
             if stuck:
@@ -195,7 +194,7 @@ def try_all(scene: Scene, nodes: Sequence[str], found: OneMore, step: Step, *, i
 
 
 def known_nodes(names: Sequence[str], objects: Iterable[Object], source: str) -> tuple[str, ...]:
-    """The nodes that are meant, each once. Raises TonnageError for one that is not there."""
+    """The named nodes without duplicates. Raises TonnageError for an unknown node."""
     known = sorted(each.name for each in objects if isinstance(each, Node))
     for name in names:
         if name in known:
@@ -209,7 +208,7 @@ def known_nodes(names: Sequence[str], objects: Iterable[Object], source: str) ->
 
 
 class Preview:
-    """What is known of a drain. `is_partial` until all of it is."""
+    """What is known about a drain. `is_partial` until everything is."""
 
     def __init__(self, scene: Scene, nodes: Sequence[str], *, is_one_by_one: bool = False) -> None:
         self.scene = scene
@@ -222,10 +221,10 @@ class Preview:
         self.disks_after: list[dict[str, Any]] = []
         self.is_partial = True
         self.is_drained = False
-        """What the drain itself does is known."""
+        """True once the result of the drain itself is known."""
 
     def run(self, step: Step = lambda amount: None) -> None:
-        """Find out everything. A KeyboardInterrupt leaves what is known."""
+        """Compute everything. A KeyboardInterrupt leaves a partial answer."""
         rehearsal = Rehearsal(self.scene, explains=True)
         self.outcome = rehearsal.outcome
         self.disks_before = rehearsal.disks()
@@ -316,7 +315,7 @@ def _headline(preview: Preview) -> Iterable[Text]:
 def _pods(
     heads: Sequence[str], pods: Iterable[tuple[Move | Stuck, str]], page: TextPage, *, has_steps: bool, style: str = ""
 ) -> None:
-    """Pods with where they go or why they do not; those of one workload of which the same is to be said in one row."""
+    """Rows of pods with their target or the reason why they stay. Pods of one workload with equal text share a row."""
     groups: dict[tuple[str, str, str, str, str], int] = {}
     for each, told in pods:
         is_named = not each.workload or each.workload.startswith("StatefulSet/")

@@ -1,8 +1,8 @@
-"""One cluster on virtual time whose nodes are drained: nobody else comes or goes, and what happened is read off.
+"""One cluster on virtual time whose nodes are drained while nothing else changes.
 
     settle ──► note who is where ──► drain ──► until nothing moves ──► read off ──► (one by one: back in use, settle)
 
-What a pod comes to is read from the objects: a node that it or its successor runs on, or the scheduler's last word.
+The result is read from the objects: the node that a pod or its successor runs on, or the scheduler's last message.
 Nothing here decides anything.
 """
 
@@ -45,14 +45,15 @@ from tonnage.whatif.sources import ClusterState
 
 
 class Lineages(Watcher):
-    """Watches a world, and knows who went, who came instead, and which nodes were as good as the chosen one."""
+    """Watches a world: which pods were deleted, which pods replaced them, and which nodes scored as well as the chosen
+    one."""
 
     def __init__(self) -> None:
         self.gone_count = 0
         self._next: dict[str, str] = {}
         self.gone_uids: set[str] = set()
         self.equally_good: dict[str, tuple[str, ...]] = {}
-        """By uid, the other nodes that a pod's scheduler liked as much as the one it chose, if that was asked for."""
+        """By uid: the other nodes with the chosen node's score, if requested."""
 
     def decided(self, number: int, attempt: Attempt) -> None:
         found = attempt.explanation
@@ -72,7 +73,7 @@ class Lineages(Watcher):
         self._next[old.uid] = new.uid
 
     def last(self, pod: Pod, world: World, by_uid: Mapping[str, Pod]) -> tuple[Pod | None, str]:
-        """Who came last in a pod's place, and why that does not run; an empty reason when it does."""
+        """The last pod in a pod's line of successors, and why it does not run; an empty reason if it does."""
         uid = pod.uid
         while uid in self._next:
             uid = self._next[uid]
@@ -90,14 +91,14 @@ class Lineages(Watcher):
 
 
 LONGEST_S: Final = 30 * 24 * 3600.0
-"""A drain that is not over then never is."""
+"""A drain that is not over then never ends."""
 RETRY_S: Final = 6.0
-"""A little longer than it takes until refused evictions are tried again."""
+"""A little longer than kubectl waits before it retries refused evictions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """In which cluster nodes are drained, and how its scheduler is configured."""
+    """The cluster whose nodes are drained, and its scheduler's configuration."""
 
     state: ClusterState
     profiles: Sequence[ResolvedProfile]
@@ -107,11 +108,11 @@ class Scene:
     """Whether CSINodes follow their drivers (KEP-4876)."""
     seed: int = 0
     is_stopped: Callable[[], bool] = lambda: False
-    """Asked between any two steps of every rehearsal. Who does not want the answer any more raises here."""
+    """Called between any two steps of every rehearsal. It may raise to give up."""
 
 
 class Rehearsal:
-    """One cluster, and what is done to it. `explains` finds out which nodes were equally good, at some cost."""
+    """One cluster, and the drains in it. `explains` finds the equally good nodes, at some cost."""
 
     def __init__(self, scene: Scene, *, explains: bool = False) -> None:
         self.outcome = DrainOutcome(())
@@ -141,7 +142,7 @@ class Rehearsal:
         self.outcome.waiting_before = sorted(waiting)
 
     def settle(self) -> None:
-        """Live on until nothing moves any more; evictions that a budget refuses are tried for as long as that helps."""
+        """Run until nothing changes; evictions that a budget refuses are retried while that helps."""
         while True:
             self.world.run_until_idle(LONGEST_S)
             gone_count = self._lineages.gone_count
@@ -154,7 +155,7 @@ class Rehearsal:
     def disks(self) -> list[dict[str, Any]]:
         return disk_documents(self.world.storage, self.world.engine.held)
 
-    # -- what is done -------------------------------------------------------------------------------------------------
+    # -- drains and failures ------------------------------------------------------------------------------------------
 
     def drain_together(self, nodes: Sequence[str]) -> DrainOutcome:
         self.outcome.drained = (*self.outcome.drained, *nodes)
@@ -164,7 +165,7 @@ class Rehearsal:
     def drain_one_by_one(
         self, nodes: Sequence[str], *, gives_up: Callable[[DrainOutcome], bool] = lambda outcome: False
     ) -> DrainOutcome:
-        """Each node is drained, comes back when all is quiet, and then it is the next one's turn."""
+        """Drain the nodes in turn: every node returns when nothing moves any more, before the next is drained."""
         for name in nodes:
             self.drain_next(name)
             if gives_up(self.outcome):
@@ -177,7 +178,7 @@ class Rehearsal:
         self._read(self._drain((name,)), name)
 
     def bring_back(self, name: str) -> None:
-        """The node takes pods again; whoever waited for it is noted."""
+        """Uncordon the node, and note which stuck pods run again."""
         self.events.uncordon(name)
         self.events.refused.clear()
         self.settle()
@@ -187,7 +188,7 @@ class Rehearsal:
                 self.outcome.stuck[number] = msgspec.structs.replace(each, comes_back=True)
 
     def lose(self, name: str) -> list[Stuck]:
-        """A node is gone for good: who ran before and does not run now."""
+        """Remove a node for good. Returns the pods that ran before and do not run now."""
         before = places_of(self.world, (name,))
         self.events.remove(name)
         self.settle()
@@ -213,10 +214,10 @@ class Rehearsal:
     def _by_uid(self) -> dict[str, Pod]:
         return {pod.uid: pod for pod in self.world.pods()}
 
-    # -- reading off --------------------------------------------------------------------------------------------------
+    # -- the result ---------------------------------------------------------------------------------------------------
 
     def _read(self, before: Places, step: str) -> None:
-        """Tell of everybody who was on the nodes, and of those elsewhere who had to make room."""
+        """Report every pod that was on the nodes, and pods elsewhere that were preempted."""
         by_uid = self._by_uid()
         for place in before.places:
             is_drained = place.node in before.nodes

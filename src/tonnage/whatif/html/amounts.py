@@ -1,4 +1,4 @@
-"""Numbers as people read them, and round steps for axes: bytes in binary units, times in clock units."""
+"""Readable numbers and round axis steps: bytes in binary units, times in clock units."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_TICKS: Final = 6
 
 
 def bytes_text(number: float) -> str:
-    """About three digits and Kubernetes' suffix: 1.5Ti, 180Gi; below a kibibyte every byte."""
+    """About three digits and Kubernetes' suffix: 1.5Ti, 180Gi; below 1Ki the exact number."""
     if not number:
         return "0"
     size, unit = float(number), 0
@@ -48,7 +48,7 @@ def count_text(count: int, one: str, several: str = "") -> str:
 
 
 def number_ticks(highest: float, *, whole: bool = False) -> list[float]:
-    """From 0 in steps of 1, 2 or 5 times a power of ten up to the first that is not below `highest`."""
+    """From 0 in steps of 1, 2 or 5 times a power of ten, up to the first step that reaches `highest`."""
     if not highest > 0 or not math.isfinite(highest):
         return [0.0, 1.0]
     power = 10.0 ** math.floor(math.log10(highest / MOST_TICKS))
@@ -62,7 +62,7 @@ def byte_ticks(highest: float) -> list[float]:
 
 
 def time_ticks(highest_s: float) -> list[float]:
-    """From 0 in steps that clocks have; the last is not above `highest_s`, for time ends there."""
+    """From 0 in steps of clock units; the last is not above `highest_s`, where time ends."""
     fitting = (each for each in _TIME_STEPS_S if each * MOST_TICKS >= highest_s)
     step = float(next(fitting, 0)) or 604800.0 * math.ceil(highest_s / MOST_TICKS / 604800)
     if highest_s < MOST_TICKS:

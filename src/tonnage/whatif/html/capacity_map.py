@@ -1,10 +1,10 @@
-"""The capacity map: a row for each disk, its pools side by side, each claim a block in its pool, to one scale.
+"""The capacity map: a row per disk, its pools side by side, every claim a block in its pool, to one scale.
 
     node-1  nvme  │▓▓ db-0 ▓▓│░░ db-1 ░░│     │  │▓▓▓▓▓▓▓▓▓▓▓│ │        solid: volumes; hatched: promised, not made yet
                   └── a pool ─────────────────┘  └─ a pool ─────┘
 
-Volumes whose pool is not told, and promises without a pool, stand in a lane of their own before the pools. `disks` are
-as `whatif/simulate` writes them.
+Volumes and promises without a known pool have a lane of their own before the pools. `disks` are as `whatif/simulate`
+writes them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tonnage.whatif.html.page import Html, element, joined, paragraph
 Disk = Mapping[str, Any]
 
 MOST_ROWS: Final = 120
-"""Disks that are drawn; the table has the others too."""
+"""Limit of drawn disks; the table has all of them."""
 _LABEL_WIDTH, _ROW, _BAR, _TOP, _CHAR = 150, 30, 22, 34, 6.6
 
 
 @dataclass(frozen=True, slots=True)
 class _Lane:
-    """A pool, or what stands in none that is known."""
+    """A pool, or the volumes without a known pool."""
 
     name: str
     size_bytes: int
@@ -42,7 +42,7 @@ class _Lane:
 def capacity_map(
     name: str, title: str, disks: Sequence[Disk], *, marked: Collection[str] = (), note: str = "", scale_bytes: int = 0
 ) -> Html:
-    """Draw disks. `marked` claims stand out; maps that are compared are drawn with one `scale_bytes`."""
+    """Draw disks. `marked` claims are highlighted. Maps to be compared share one `scale_bytes`."""
     if not disks:
         empty = "No capacity object tells of any disk, so there is nothing to draw."
         return figure(name, title, note, paragraph(empty, "empty"))
@@ -68,7 +68,7 @@ def widest_bytes(disks: Sequence[Disk]) -> int:
 
 
 def _lanes(disk: Disk) -> list[_Lane]:
-    """The pools with what is in them; before them what is in no known pool."""
+    """The pools with their contents, after a lane for contents without a known pool."""
     pools: list[list[Mapping[str, Any]]] = [[] for _ in disk["freeBytes"]]
     elsewhere: list[Mapping[str, Any]] = []
     for each in disk["volumes"]:

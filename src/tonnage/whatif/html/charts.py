@@ -1,8 +1,8 @@
-"""Lines, bars and tables, each with its words and its numbers beside it; leather draws them as SVG.
+"""Lines, bars and tables, each with a description and its numbers; leather draws them as SVG.
 
-Colours are the page's custom properties, so that one chart is right in light, dark and on paper
-(docs/decisions/018-charts.md). Ours are axes that end where the data ends, legends that show a line's dashes and not
-its colour alone, and a figure around it for those who do not see it.
+Colours are the page's custom properties, so that a chart works in light, dark and on paper
+(docs/decisions/018-charts.md). We add axes that end with the data, legends that show a line's dashes as well as its
+colour, and a figure with text for screen readers.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What an axis counts: its name, its steps up to the highest value, and how a value is written."""
+    """An axis: its name, its ticks up to the highest value, and how values are written."""
 
     name: str
     ticks: Callable[[float], list[float]] = number_ticks
@@ -61,8 +61,8 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under heads; the first cell names its row. `kinds` has a letter a column: n a name, which is never broken
-    into lines, w words, 1 a number, set flush right. Without any, all are numbers."""
+    """Rows under heads; the first cell names its row. `kinds` has a letter per column: n a name, which is never
+    wrapped, w words, 1 a number, aligned right. Without `kinds` all columns are numbers."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[Part]]
@@ -73,7 +73,7 @@ class Table:
         said = [element("caption", caption)] if caption else []
         heads = (element("th", head, scope="col", class_=kind) for head, kind in zip(self.heads, classes, strict=True))
         body = (element("tr", *_cells(row, classes)) for row in self.rows)
-        kind = None if self.kinds else "numbers"  # large ones are of numbers alone: one word for all of their cells
+        kind = None if self.kinds else "numbers"  # one class for the whole table, not one per cell
         return element("table", *said, element("thead", element("tr", *heads)), element("tbody", *body), class_=kind)
 
 
@@ -83,27 +83,27 @@ def _cells(row: Sequence[Part], classes: Sequence[str | None]) -> Iterator[Html]
 
 
 def table(heads: Sequence[str], kinds: str, rows: Sequence[Sequence[Part]], title: str = "") -> list[Html]:
-    """A `Table`, below its title if it has one; nothing where there are no rows."""
+    """A `Table` with an optional title; nothing without rows."""
     if not rows:
         return []
     return [*([element("h3", title)] if title else []), Table(heads, rows, kinds).html()]
 
 
 def figure(name: str, title: str, description: str, drawing: Html, table: Table | None = None) -> Html:
-    """A drawing with its title above it, and its numbers below for who wants or needs them."""
+    """A drawing with its title above and its numbers below."""
     numbers = [details("The figures as a table", table.html(title))] if table is not None and table.rows else []
     note = [paragraph(description, "note")] if description else []
     return element("figure", element("figcaption", element("b", title), *note), drawing, *numbers, id=name)
 
 
 def details(summary: str, *parts: Part) -> Html:
-    """What opens on a click, or on Enter. Wide tables scroll in it, by keys too."""
+    """A disclosure that opens on click or Enter. Wide tables scroll in it, also by keys."""
     region = element("div", *parts, class_="wide", tabindex=0, role="region", aria_label=summary)
     return element("details", element("summary", summary), region)
 
 
 def svg(name: str, title: str, description: str, drawn: Part, *, width: float = WIDTH, height: float = HEIGHT) -> Html:
-    """An SVG that is read as one image, with its name and its description."""
+    """An SVG that screen readers treat as one image with a name and a description."""
     return element(
         "svg",
         element("title", title, id=f"{name}-title"),
@@ -118,7 +118,7 @@ def svg(name: str, title: str, description: str, drawn: Part, *, width: float = 
 
 
 def line_chart(name: str, title: str, series: Sequence[Series], x: Axis, y: Axis, *, note: str = "") -> Html:
-    """Lines over one axis, usually time. Without any point it says so in words."""
+    """Lines over a common axis, usually time. Without points it is a sentence."""
     drawn = [each for each in series if each.points]
     if not drawn:
         return figure(name, title, note, paragraph("There is nothing to draw.", "empty"))
@@ -139,7 +139,7 @@ def line_chart(name: str, title: str, series: Sequence[Series], x: Axis, y: Axis
 
 
 def bar_chart(name: str, title: str, bars: Sequence[tuple[str, float]], axis: Axis, *, note: str = "") -> Html:
-    """A bar for each name, in their order, each with its number."""
+    """A bar per name, in the given order, with its number."""
     if not bars:
         return figure(name, title, note, paragraph("There is nothing to draw.", "empty"))
     ticks = axis.ticks(max(value for _, value in bars))
@@ -158,7 +158,7 @@ def bar_chart(name: str, title: str, bars: Sequence[tuple[str, float]], axis: Ax
 
 def _drawn(name: str, title: str, words: str, chart: Any, height: int) -> Html:
     drawn = chart.to_svg_group(WIDTH, height)
-    for each in drawn.iter():  # the library writes coordinates with all the digits they have
+    for each in drawn.iter():  # leather writes coordinates with all their digits
         for key in ("x", "y", "x1", "x2", "y1", "y2", "width", "height", "cx", "cy"):
             if len(each.get(key, "")) > 6:
                 each.set(key, coordinate(float(each.get(key, ""))))
@@ -166,7 +166,7 @@ def _drawn(name: str, title: str, words: str, chart: Any, height: int) -> Html:
 
 
 def _line_table(series: Sequence[Series], x: Axis, y: Axis) -> Table:
-    """A row for each x, a column for each line; a cell is empty where a line has no point."""
+    """A row per x, a column per line; a cell is empty where a line has no point."""
     columns = [dict(each.points) for each in series]
     places = sorted({at for column in columns for at in column})
     rows = [(x.format(at), *(y.format(column[at]) if at in column else "" for column in columns)) for at in places]
@@ -174,7 +174,7 @@ def _line_table(series: Sequence[Series], x: Axis, y: Axis) -> Table:
 
 
 def _in_words(series: Series, x: Axis, y: Axis) -> str:
-    """What somebody would say who looks at the line."""
+    """The line in words: its first value, its last, and its peak."""
     first, last = series.points[0], series.points[-1]
     peak = max(series.points, key=lambda point: point[1])
     said = f"{series.name}: from {y.format(first[1])} to {y.format(last[1])}"
@@ -188,17 +188,17 @@ def _formatter(written: Callable[[float], str]) -> Callable[[float, int, int], s
 
 
 def coordinate(number: float) -> str:
-    """A number of pixels with as many digits as anybody sees."""
+    """A pixel coordinate without invisible digits."""
     return f"{number:.2f}".rstrip("0").rstrip(".")
 
 
 def _short(label: str, most: int = 28) -> str:
-    """A name with its middle left out, for ends tell names apart."""
+    """A name with its middle left out: names differ mostly at their ends."""
     return label if len(label) <= most else f"{label[: most // 2 - 1]}…{label[-(most // 2) :]}"
 
 
 def _distinct(labels: list[str]) -> list[str]:
-    """leather finds bars by their labels, so two of one name would lie on one another."""
+    """Make labels unique: leather places bars by label, and equal labels would overlap."""
     seen: dict[str, int] = {}
     found = []
     for label in labels:
@@ -208,7 +208,7 @@ def _distinct(labels: list[str]) -> list[str]:
 
 
 class _Span(leather.Linear):  # type: ignore[misc]
-    """A scale from 0 to an end of our own; leather's ends at a step of its own beyond the data."""
+    """A scale from 0 to a given end; leather would extend it to its own next step."""
 
     def __init__(self, highest: float, ticks: Sequence[float]) -> None:
         self._highest = highest if highest > 0 else 1.0
@@ -226,7 +226,7 @@ class _Span(leather.Linear):  # type: ignore[misc]
 
 
 class _Line(leather.Line):  # type: ignore[misc]
-    """A line whose entry in the legend is drawn as the line is, dashes and all."""
+    """A line whose legend entry shows its dashes."""
 
     def legend_to_svg(self, series: Any, palette: Iterator[str]) -> list[tuple[ET.Element, float]]:
         ((group, width),) = super().legend_to_svg(series, palette)

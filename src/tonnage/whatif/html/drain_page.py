@@ -1,4 +1,4 @@
-"""`drain-preview -o html`: the disks before and after, who moves, who is stuck and why, what stays behind."""
+"""`drain-preview -o html`: the disks before and after, pods that move or are stuck and why, data that stays behind."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _maps(answer: Answer) -> list[Html]:
 
 
 def _key(pod: str, claim: str) -> str:
-    """A claim by its namespace too, which is its pod's."""
+    """The claim's key, in the pod's namespace."""
     return claim if "/" in claim else f"{pod.rpartition('/')[0]}/{claim}"
 
 

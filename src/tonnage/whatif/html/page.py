@@ -1,8 +1,7 @@
-"""The frame of a report: one file that asks nobody for anything, is read on a screen, by ear, by keys and on paper.
+"""The frame of a report: one self-contained file for screens, screen readers, keyboards and paper.
 
-There is no script in it, and its Content-Security-Policy allows none. Colours are custom properties, so that charts
-follow light, dark and print. Whatever is not `Html` already is text from a cluster, where nobody checked it: it is made
-printable and escaped where it is put in.
+It has no script, and its Content-Security-Policy allows none. Colours are custom properties, so that charts follow
+light, dark and print. Everything that is not `Html` is untrusted text from a cluster: it is made printable and escaped.
 
     element("p", "node ", element("b", "<a>"), class_="note")      <p class="note">node <b>&lt;a&gt;</b></p>
 """
@@ -21,17 +20,17 @@ _VOID: Final = frozenset({"meta", "link", "br"})
 
 
 class Html(str):
-    """Text that is HTML already, made by `element`, `joined` or a chart."""
+    """Text that is already HTML, made by `element`, `joined` or a chart."""
 
     __slots__ = ()
 
 
 Part = Html | str | int
-"""What can be put into an element; a string is text."""
+"""Content of an element; a plain string is escaped as text."""
 
 
 def text(content: object) -> Html:
-    """Text, escaped, for between tags and for attributes in double quotes."""
+    """Escaped text for use between tags and in double-quoted attributes."""
     return content if isinstance(content, Html) else Html(escape(printable(str(content)), quote=True))
 
 
@@ -44,7 +43,8 @@ def joined(*parts: Part) -> Html:
 
 
 def element(name: str, /, *parts: Part, **attributes: str | int | float | None) -> Html:
-    """An element. Underscores in an attribute's name are hyphens, one at its end is dropped; None leaves it out."""
+    """An element. In attribute names underscores become hyphens and a trailing one is dropped; None omits the
+    attribute."""
     said = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{text(value)}"'
         for key, value in attributes.items()
@@ -64,7 +64,7 @@ _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; 
 
 @dataclass(slots=True)
 class HtmlPage:
-    """A report: what it is of, its answer in a sentence, and sections in their order."""
+    """A report: its title, its answer in a sentence, and ordered sections."""
 
     command: str
     title: str
@@ -74,17 +74,17 @@ class HtmlPage:
     _figures: list[Html] = field(default_factory=list)
 
     def figure(self, name: str, value: str, tone: str = "") -> None:
-        """A number that is read first; `tone` is good, warn or bad."""
+        """Add a headline number; `tone` is good, warn or bad."""
         said = element("dd", value, class_=tone or None)
         self._figures.append(element("div", element("dt", name), said))
 
     def section(self, name: str, heading: str, *parts: Part) -> None:
-        """Part of the report; one without anything in it is left out."""
+        """Add a section, unless it is empty."""
         if parts:
             self._sections.append((name, heading, joined(*parts)))
 
     def html(self) -> str:
-        """The whole file; the same answer gives the same bytes."""
+        """The whole file; equal answers give equal bytes."""
         head = element(
             "head",
             element("meta", charset="utf-8"),

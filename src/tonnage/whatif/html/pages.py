@@ -1,8 +1,8 @@
 """`-o html` of doctor, fit and simulate --recording; `PAGES` has the page of every answer.
 
 doctor      findings, the worst first, drivers, settings, and the disks
-fit         how many more, where they go, what stops the next one, and the disks with them on it
-recording   how often a recorded decision comes out the same, where not, and why
+fit         how many more replicas fit and where, what stops the next one, and the disks with them
+recording   how many recorded decisions are repeated, the first difference, and why
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _finding(finding: Answer, tone: str) -> Html:
 
 
 def _drivers(drivers: Mapping[str, Answer]) -> list[Html]:
-    """A row for each, a column for each figure that any of them has."""
+    """A row per driver, a column per figure that any driver has."""
     columns = list(dict.fromkeys(key for figures in drivers.values() for key in figures))
     rows = [(name, *(_plain(figures.get(key)) for key in columns)) for name, figures in drivers.items()]
     shown = table(("Driver", *columns), "n" + "w" * len(columns), rows)
@@ -197,7 +197,7 @@ def _differing(run: Answer) -> int:
 
 
 def _first_difference(first: Answer) -> list[Html]:
-    """What was recorded and what comes out now, and how each node was judged; nothing was compared after it."""
+    """The recorded and the new decision with the verdict on each node; nothing was compared after them."""
     now = first["repeated"] or _NOWHERE
     if first["what"] == "pop":
         said = f"At {first['at']} they part: {first['recorded'] or 'no pod'} was tried, and now it is {now}."

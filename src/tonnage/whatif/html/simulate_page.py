@@ -1,4 +1,4 @@
-"""`simulate -o html`: runs side by side over time, where they part, and the disks at the end."""
+"""`simulate -o html`: runs side by side over time, their first difference, and the disks at the end."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _refused(runs: Runs) -> list[Html]:
 
 
 def _parting(difference: Mapping[str, Any]) -> Html:
-    """Two runs: the first decision where they part, what each does there and why, and who waits in one of them only."""
+    """Two runs: their first different decision, the node and reason in each, and pods that wait in only one of them."""
     one, other = difference["between"]
     parts, parting = [element("h3", f"{one} and {other}")], difference["parting"]
     if parting is None:
