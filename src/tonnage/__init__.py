@@ -1,7 +1,4 @@
-"""Tonnage: a storage-aware scheduler for Kubernetes.
-
-The version stands here and nowhere else: the build reads it from this file, everything that tells it imports it.
-"""
+"""Tonnage: a storage-aware scheduler for Kubernetes. The version stands only here: build and programs read it."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Waiting longer after each failure, each time a little differently.
+"""Growing pauses between tries, with jitter.
 
 The pause before try n is `first_s * factor^n`, at most `max_s`, times a random factor between 1 and 1 + `jitter`, so
 that a thousand clients which lost one server do not come back in step.
@@ -15,14 +15,14 @@ from typing import Final
 from tonnage.clock import Clock
 
 _MOST_STEPS: Final = 60
-"""2^60 first pauses are longer than any maximum; more would only be a large number."""
+"""2^60 first pauses are longer than any maximum."""
 _TICK_S: Final = 1e-6
-"""Sums of floats may come out a hair before the time they were meant to be."""
+"""Sums of floats may come out a little before the intended time."""
 
 
 @dataclass(kw_only=True)
 class Backoff:
-    """The pauses of one thing that is tried again. Numbers are those of client-go's reflector."""
+    """The pauses of one operation that is tried again. The defaults are those of client-go's reflector."""
 
     clock: Clock
     rng: random.Random
@@ -45,7 +45,7 @@ class Backoff:
         return jittered(pause_s, self.jitter, self.rng)
 
     def reset(self) -> None:
-        """All is well again: the next pause is the first."""
+        """After a success: the next pause is the first again."""
         self._pause_s = self.first_s
 
 
@@ -53,8 +53,8 @@ class Backoff:
 class KeyedBackoff:
     """When each of many keys may be tried again: pauses run from `first_s`, doubling, to `max_s`, with jitter.
 
-    Each failure notes the request that failed (the node, the size, the class). The same request waits for its time,
-    whoever wakes the key, because our own writes are events too; another request may be tried at once.
+    A failure notes its request (the node, the size, the class). The same request waits even if an event wakes the key,
+    because our own writes are events too; another request may be tried at once.
     """
 
     clock: Clock
@@ -65,14 +65,14 @@ class KeyedBackoff:
     _entries: dict[str, _Entry] = field(default_factory=dict, init=False)
 
     def left_s(self, key: str, request: Hashable) -> float:
-        """How long this request has to wait; 0 when it may be tried."""
+        """Seconds that this request has to wait; 0 when it may be tried."""
         entry = self._entries.get(key)
         if entry is None or entry.request != request:
             return 0.0
         return remaining_s(entry.due_at_s, self.clock.monotonic())
 
     def failed(self, key: str, request: Hashable, *, at_least_s: float = 0.0) -> float:
-        """Note a failure; how long to wait now."""
+        """Note a failure. Returns the seconds to wait."""
         before = self._entries.get(key)
         failures = before.failures + 1 if before is not None and before.request == request else 1
         plain_s = exponential_s(self.first_s, failures - 1, max_s=self.max_s)
@@ -81,7 +81,7 @@ class KeyedBackoff:
         return pause_s
 
     def forget(self, key: str) -> None:
-        """It went well, or is given up: the next failure is the first again."""
+        """After a success, or when the key is given up: the next failure is the first again."""
         self._entries.pop(key, None)
 
     def __len__(self) -> int:
@@ -96,12 +96,12 @@ class _Entry:
 
 
 def exponential_s(first_s: float, retries: int, *, max_s: float = math.inf, factor: float = 2.0) -> float:
-    """The pause after so many retries: `first_s * factor^retries`, at most `max_s`."""
+    """The pause after `retries` retries: `first_s * factor^retries`, at most `max_s`."""
     return min(first_s * factor ** min(retries, _MOST_STEPS), max_s)
 
 
 def remaining_s(due_s: float, now_s: float) -> float:
-    """Seconds until `due_s`; 0 once it has come, or is nearer than a clock can tell."""
+    """Seconds until `due_s`; 0 once it has passed, or is nearer than a clock can resolve."""
     left_s = due_s - now_s
     return left_s if left_s > _TICK_S else 0.0
 

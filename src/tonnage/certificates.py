@@ -1,8 +1,8 @@
-"""Certificates of a server on one machine: a CA of its own, and a serving certificate signed by it.
+"""A server's own CA, and a serving certificate signed by it.
 
-Both live in a folder of the server, keys with mode 0600, and are valid from a month before they were made: a clock that
-is set back makes none "not yet valid". `serving/server_tls.py` renews the second while a server runs; the first is
-never replaced, because everybody would have to be told.
+Both live in a folder of the server, keys with mode 0600. They are valid from a month before they were made, so that a
+clock that is set back does not make them "not yet valid". `serving/server_tls.py` renews the serving certificate while
+a server runs; the CA is never replaced, because every client would need the new one.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Identity:
 
 
 def ensure_identity(folder: Path, hosts: tuple[str, ...], now: datetime) -> Identity:
-    """The CA and a serving certificate for these names and addresses, made or renewed where needed. Raises NotOurs."""
+    """The CA and a serving certificate for these hosts, created or renewed where needed. Raises NotOurs."""
     own_folder(folder)
     ca_cert_path, ca_key_path = folder / "ca.crt", folder / "ca.key"
     cert_path, key_path = folder / "apiserver.crt", folder / "apiserver.key"
     for path in (ca_cert_path, ca_key_path, cert_path, key_path):
-        require_own_file(path)  # a key that somebody else planted is known to somebody else
+        require_own_file(path)  # a key that another user planted is known to that user
     if not (ca_cert_path.exists() and ca_key_path.exists()):
         key = ec.generate_private_key(ec.SECP256R1())
         write_private(ca_key_path, _key_pem(key))
@@ -141,12 +141,12 @@ def _still_good(cert_path: Path, key_path: Path, ca: x509.Certificate, hosts: tu
     except (FileNotFoundError, ValueError):
         return False
     if key.public_key() != cert.public_key():
-        return False  # a server was ended between the one and the other
+        return False  # a server was killed between the two writes
     names = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     covered = all(_general_name(host) in names for host in hosts)
-    # One that lasts as long as its authority cannot be made better.
+    # A certificate that lasts as long as its CA cannot be extended.
     lasts = now + _RENEW_BEFORE < cert.not_valid_after_utc or ca.not_valid_after_utc <= cert.not_valid_after_utc
-    # One that was made while the clock was far ahead is for a time that has not come.
+    # A certificate made while the clock was far ahead is not valid yet.
     has_begun = cert.not_valid_before_utc <= now
     return covered and cert.issuer == ca.subject and has_begun and lasts
 

@@ -1,9 +1,8 @@
-"""Time as something handed in: a `Clock` tells it and waits for it.
+"""`Clock` is the only source of time: code that decides gets one and never reads the machine's clock itself.
 
-Nothing that decides reads the machine's clock by itself; it is given a `SystemClock` live and a `VirtualClock` in
-tests, replays and simulations. Virtual time wakes its sleepers in time order, ties in the order they lay down, so that
-a run repeats exactly. The second half writes and reads time as Kubernetes does, in UTC, and durations by Go's grammar
-(`15s`, `1m30s`), exact to the nanosecond.
+`SystemClock` is for live programs, `VirtualClock` for tests, replays and simulations. Virtual time wakes sleepers in
+time order, ties in the order in which they fell asleep, so that a run repeats exactly. The second half writes and reads
+times as Kubernetes does, in UTC, and durations in Go's grammar (`15s`, `1m30s`), exact to the nanosecond.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Seconds since some start, for measuring spans; never goes back, and goes on while a machine is suspended."""
+        """Seconds since an unspecified start. Never goes back, and counts while the machine is suspended."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Return after `seconds`; zero or less gives others a turn and returns."""
+        """Return after `seconds`; zero or less only yields to other tasks."""
         ...
 
 
-# Python's own monotonic time stands still while a Linux machine is suspended: a lease would seem younger than it is.
-# CLOCK_BOOTTIME counts that time too; where there is none (macOS, BSD), the plain one has to do.
+# time.monotonic stands still while a Linux machine is suspended, so a lease would seem younger than it is.
+# CLOCK_BOOTTIME counts that time; without it (macOS, BSD) the plain clock is used.
 _BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 
 
@@ -52,14 +51,14 @@ class SystemClock:
 
 
 MOST_SET_BACK: Final = timedelta(days=30)
-"""Clocks are set back by less than this: what is valid for so long before it was issued stays valid when they are."""
+"""Clocks are assumed to be set back by less: a certificate valid for so long before its issue stays valid then."""
 
 
 class StampAges:
-    """How long ago things happened whose times stand in the API, measured, so that setting the clock changes no age.
+    """The age of timestamps from the API, measured so that setting the system clock changes no age.
 
-    The time of day says how old a stamp is when it is first seen (one in the future is new), and the monotonic clock
-    counts on from there. Beyond `most` keys, the one that nobody asked for longest is forgotten.
+    When a timestamp is first seen, the time of day gives its age (0 for one in the future); from then on the monotonic
+    clock counts. Beyond `most` keys, the least recently used is forgotten.
     """
 
     def __init__(self, clock: Clock, *, most: int = 4096) -> None:
@@ -68,7 +67,7 @@ class StampAges:
         self._seen: dict[Hashable, tuple[datetime, float]] = {}
 
     def age_s(self, key: Hashable, stamp: datetime) -> float:
-        """How old the stamp of `key` is, 0 or more; a key whose stamp is another one than before begins anew."""
+        """Seconds since the key's timestamp, 0 or more; a new timestamp for the key starts anew."""
         now_s, known = self._clock.monotonic(), self._seen.pop(key, None)
         if known is None or known[0] != stamp:
             known = (stamp, now_s - max((self._clock.now() - stamp).total_seconds(), 0.0))
@@ -78,7 +77,7 @@ class StampAges:
         return now_s - known[1]
 
     def now(self, key: Hashable, stamp: datetime | None) -> datetime:
-        """The time of day as it would be had nobody set the clock since the stamp; without one, as it is."""
+        """The time of day as if the clock had not been set since `stamp`; without a stamp, the current time."""
         return self._clock.now() if stamp is None else stamp + timedelta(seconds=self.age_s(key, stamp))
 
     def forget(self, key: Hashable) -> None:
@@ -87,7 +86,7 @@ class StampAges:
 
 # Any fixed instant will do; this one is easy to recognise in a test.
 _START: Final = datetime(2000, 1, 1, tzinfo=UTC)
-# How often `run_for` lets the event loop turn at each instant. A woken task passes its news on through a few futures
+# How often `run_for` lets the event loop turn at one instant. A woken task passes its result on through a few futures
 # and queues, one turn each; a hundred is far more than any chain here, and costs about a millisecond.
 _TURNS: Final = 100
 
@@ -108,7 +107,7 @@ class VirtualClock:
         return self._elapsed_ns / 1e9
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until the clock has been moved by `seconds`; a cancelled sleep leaves nothing behind that matters."""
+        """Wait until the clock has been moved by `seconds`; cancelling is safe."""
         if seconds <= 0:
             await asyncio.sleep(0)
             return
@@ -117,19 +116,18 @@ class VirtualClock:
         await wake
 
     def set_time_of_day(self, ahead_s: float) -> None:
-        """Somebody sets the machine's time, forward or back; spans and sleeps are as they were."""
+        """Set the time of day, forward or back; spans and sleeps do not change."""
         self._start += timedelta(seconds=ahead_s)
 
     def advance(self, seconds: float) -> None:
-        """Jump: every sleeper that is due wakes, in order, and finds the time after the jump."""
+        """Jump: all sleepers that are due wake in order, and see the time after the jump."""
         until_ns = self._until(seconds)
         while self._sleepers and self._sleepers[0][0] <= until_ns:
             self._wake_first()
         self._elapsed_ns = until_ns
 
     async def run_for(self, seconds: float) -> None:
-        """Live through a span: each sleeper wakes at its own instant, and may sleep again. Nothing waits for a thread
-        or a socket."""
+        """Let `seconds` pass: sleepers wake at their own times and may sleep again. Waits for no thread or socket."""
         until_ns = self._until(seconds)
         await _settle()
         while self._sleepers and self._sleepers[0][0] <= until_ns:
@@ -146,7 +144,7 @@ class VirtualClock:
 
     def _wake_first(self) -> None:
         _, _, wake = heapq.heappop(self._sleepers)
-        if not wake.done():  # a cancelled sleeper has gone
+        if not wake.done():  # a cancelled sleeper is gone
             wake.set_result(None)
 
 
@@ -160,7 +158,7 @@ def _ns(seconds: float) -> int:
 
 
 class InvalidTime(TonnageError):
-    """A text that is no point in time as Kubernetes writes them."""
+    """A text that is no timestamp as Kubernetes writes it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -173,17 +171,17 @@ _RFC3339: Final = re.compile(
 
 
 def rfc3339(at: datetime) -> str:
-    """`2026-11-15T02:29:13Z`, as metav1.Time is written: what is finer than a second is cut off."""
+    """`2026-11-15T02:29:13Z`, as metav1.Time; fractions of a second are cut off."""
     return f"{_in_utc(at).isoformat(timespec='seconds')}Z"
 
 
 def rfc3339_micro(at: datetime) -> str:
-    """`2026-11-15T02:29:13.000000Z`, as metav1.MicroTime is written."""
+    """`2026-11-15T02:29:13.000000Z`, as metav1.MicroTime."""
     return f"{_in_utc(at).isoformat(timespec='microseconds')}Z"
 
 
 def parse_rfc3339(text: str) -> datetime:
-    """The time in UTC, whatever its offset; digits beyond microseconds are cut off. Raises InvalidTime."""
+    """The time in UTC, from any offset; digits beyond microseconds are cut off. Raises InvalidTime."""
     parts = _RFC3339.fullmatch(text)
     if parts is None:
         raise InvalidTime(text)
@@ -210,7 +208,7 @@ R = TypeVar("R")
 
 
 async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, R]) -> R:
-    """The result of `work`, or TimeoutError after `seconds`; however this ends, `work` has ended too."""
+    """The result of `work`, or TimeoutError after `seconds`; `work` has ended in either case."""
     task, timer = asyncio.ensure_future(work), asyncio.ensure_future(clock.sleep(seconds))
     try:
         await asyncio.wait((task, timer), return_when=asyncio.FIRST_COMPLETED)
@@ -223,7 +221,7 @@ async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, R]) -> 
             task.cancel()
             await asyncio.wait((task,))
             if not task.cancelled():
-                task.exception()  # looked at, so that it is not reported as forgotten: the timeout is what counts
+                task.exception()  # retrieved, so that asyncio does not log it: the timeout counts
 
 
 _UNITS_NS = {
@@ -239,11 +237,11 @@ _UNITS_NS = {
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
 _MOST_NS = 2**63 - 1
 _MAX_TEXT = 1_000
-"""Longer than any duration that is meant, and short enough for all its digits to be read at once."""
+"""Longer than any sensible duration, and short enough to parse all digits."""
 
 
 def parse_duration(text: str) -> float | None:
-    """Seconds, or None when the text is no duration: no unit, an unknown one, or more than 292 years."""
+    """Seconds; None when the text is no duration: no unit, an unknown unit, or more than 292 years."""
     if len(text) > _MAX_TEXT:
         return None
     rest = text.removeprefix("-") if text.startswith("-") else text.removeprefix("+")
@@ -286,7 +284,7 @@ def _decimal(amount_ns: int, unit_ns: int) -> str:
 
 @asynccontextmanager
 async def in_background(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
-    """Run `work` as a task inside the block; it is cancelled at the end, and has ended when the block is left."""
+    """Run `work` as a task inside the block; the task is cancelled and awaited at its end."""
     task = asyncio.create_task(work, name=name)
     try:
         yield

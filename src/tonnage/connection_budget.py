@@ -1,14 +1,14 @@
-"""How many connections a listener holds, and which one goes when there is no room for the next.
+"""The limits on a listener's connections, and which connection is dropped when there is no room for the next.
 
-The descriptors of a process are divided: some are kept for its files, a share is for strangers, the rest for those who
-have shown a token.
+The process's descriptors are divided: some for its files, a share for *strangers* (clients that have shown no token),
+the rest for clients that have.
 
     accepted ──► handshaking ──► silent ──(a token)──► known: busy ⇄ idle
                      │ HANDSHAKE_GRACE_S │ SILENT_GRACE_S          │ longest idle first
                      └──────── dropped when room is needed ────────┘
 
-Strangers who have had their moment make room for those who come, so that a thousand half-sent requests never shut the
-next client out. Strangers within their moment are not dropped: who comes waits in the kernel's queue.
+Strangers beyond their grace period are dropped for new clients, so that a thousand half-sent requests never shut the
+next client out. While all are within it, new clients wait in the kernel's queue.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from typing import Final, Generic, TypeVar
 C = TypeVar("C", bound=Hashable)
 
 HANDSHAKE_GRACE_S: Final = 0.5
-"""How long a TLS handshake may take while others wait for room: a few round trips, and our own load."""
+"""How long a TLS handshake may take while clients wait for room: a few round trips, and our own load."""
 SILENT_GRACE_S: Final = 0.25
-"""How long a client may say nothing after its handshake while others wait for room: one that has something to ask sends
-it with the last bytes of the handshake."""
+"""How long a client may be silent after its handshake while others wait for room. A client with a request sends it with
+the last bytes of the handshake."""
 ASKING_GRACE_S: Final = 2.0
-"""How long a stranger's request may be under way while others wait for room: what strangers may ask takes no time, so
-it is the taking of the answer that does."""
+"""How long a stranger's request may take while others wait for room. Strangers' requests are answered at once, so only
+a client that does not read its answer takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Connections at once: of those who have shown no token, of one address among them, of those who have."""
+    """Limits on concurrent connections: unauthenticated in total, unauthenticated per address, authenticated."""
 
     strangers: int
     strangers_per_address: int
@@ -41,17 +41,17 @@ class ConnectionLimits:
 
     @classmethod
     def of_descriptors(cls, descriptors: int) -> ConnectionLimits:
-        """An eighth for the process's own files (32 to 256), a third of the rest for strangers, at most 512, half of it
-        an address."""
+        """An eighth for the process's own files (32 to 256), a third of the rest for strangers (at most 512, half per
+        address)."""
         rest = max(descriptors - min(max(descriptors // 8, 32), 256), 16)
         strangers = min(rest // 3, 512)
         return cls(strangers, max(strangers // 2, 1), rest - strangers)
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit of open files to the hard one, as Go's programs do, and tell how many that is."""
+    """Raise the soft limit of open files to the hard one, as Go programs do. Returns the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for wanted in (hard, 65_536, 10_240):  # some systems say "unlimited" and grant less
+    for wanted in (hard, 65_536, 10_240):  # some systems report "unlimited" and grant less
         if wanted == soft or (wanted != hard and soft != resource.RLIM_INFINITY and wanted < soft):
             break
         try:
@@ -64,7 +64,7 @@ def raise_descriptor_limit() -> int:
 
 
 def address_of(peername: object) -> str:
-    """Who a connection is counted under: the address, of IPv6 its /64. Empty for loopback, which is not counted."""
+    """The address a connection is counted under: of IPv6 the /64. Empty for loopback, which is not counted."""
     if not isinstance(peername, tuple) or not peername:
         return ""
     try:
@@ -79,7 +79,7 @@ def address_of(peername: object) -> str:
 
 
 class ConnectionBudget(Generic[C]):
-    """The connections of one listener. It decides; whoever asks closes. Every dictionary has the oldest entry first."""
+    """The connections of one listener. It only decides; the caller closes. Dictionaries have the oldest entry first."""
 
     def __init__(self, limits: ConnectionLimits, now: Callable[[], float]) -> None:
         self.limits = limits
@@ -115,14 +115,14 @@ class ConnectionBudget(Generic[C]):
             self._silent[connection] = self._now()
 
     def began(self, connection: C) -> None:
-        """A whole request head has come."""
+        """A whole request head has arrived."""
         if connection in self._known:
             self._idle.pop(connection, None)
         elif self._silent.pop(connection, None) is not None:
             self._asking[connection] = self._now()
 
     def ended(self, connection: C) -> None:
-        """Its request is answered, and it may send the next."""
+        """The request is answered, and the connection may send the next."""
         if connection in self._known:
             self._idle[connection] = self._now()
         elif self._asking.pop(connection, None) is not None:
@@ -133,7 +133,7 @@ class ConnectionBudget(Generic[C]):
         self._known.add(connection)
 
     def closed(self, connection: C) -> None:
-        """It is gone, or going. Telling it twice is no harm."""
+        """The connection is closed, or closing. Calling it twice is harmless."""
         self._leave_strangers(connection)
         self._known.discard(connection)
         self._idle.pop(connection, None)
@@ -145,7 +145,7 @@ class ConnectionBudget(Generic[C]):
         return len(self._address) < self.limits.strangers
 
     def may_make_room(self) -> C | None:
-        """The stranger to drop for the next to come in; None when all of them are within their moment."""
+        """The stranger to drop for a new client; None when all are within their grace period."""
         now = self._now()
         waits = (
             (self._silent, SILENT_GRACE_S),
@@ -164,15 +164,15 @@ class ConnectionBudget(Generic[C]):
         return len(self._known) < self.limits.known
 
     def longest_idle(self) -> C | None:
-        """Of those who are known: the one to close for another; None when all of them are busy."""
+        """The authenticated connection that has been idle longest; None when all are busy."""
         return next(iter(self._idle), None)
 
     def exceeds_address(self, address: str) -> bool:
-        """One more stranger of this address would be too many."""
+        """True if one more stranger from this address would be too many."""
         return bool(address) and self._per_address.get(address, 0) >= self.limits.strangers_per_address
 
     def overdue(self, limit_s: float) -> list[C]:
-        """Strangers who have not sent a whole request head for so long."""
+        """Strangers that have not sent a whole request head for `limit_s`."""
         before = self._now() - limit_s
         found: list[C] = []
         for waiting in (self._handshaking, self._silent):

@@ -3,8 +3,8 @@
     {"scheduler": {"url": "https://127.0.0.1:21007", "certificateAuthority": "tls/scheduler/ca.crt"},
      "node": {"url": "http://127.0.0.1:21008"}}
 
-`tonnage up` writes it, for the owner alone; `tonnage status` and `tonnage explain` read it. A certificate authority is
-named by a path relative to the folder.
+`tonnage up` writes it, readable only by the owner; `tonnage status` and `tonnage explain` read it. The path of a
+certificate authority is relative to the folder.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ ENDPOINTS_FILE_NAME: Final = "endpoints.json"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One program's address, and whom to trust there: PEM, empty for plain HTTP or for what the system trusts."""
+    """A program's URL and the CA to trust there: PEM, empty for plain HTTP or for the system's CAs."""
 
     url: str
     ca_pem: bytes = b""
 
 
 def write_endpoints(folder: Path, urls: Mapping[str, str], authorities: Mapping[str, str]) -> None:
-    """Write the file, whole or not at all. `authorities` are paths relative to the folder, by program."""
+    """Write the file atomically. `authorities`: paths relative to the folder, by program."""
     shown = {
         name: {"url": url} | ({"certificateAuthority": authorities[name]} if name in authorities else {})
         for name, url in urls.items()
@@ -39,7 +39,7 @@ def write_endpoints(folder: Path, urls: Mapping[str, str], authorities: Mapping[
 
 
 def read_endpoints(folder: Path) -> dict[str, Endpoint]:
-    """The programs' endpoints by name; none when there is no such file. Raises TonnageError for a broken one."""
+    """Endpoints by program; empty when the file does not exist. Raises TonnageError for a broken file."""
     path = folder / ENDPOINTS_FILE_NAME
     try:
         told: Any = json.loads(read_given(path))
@@ -58,5 +58,5 @@ def _endpoint(folder: Path, entry: Any) -> Endpoint:
         raise TypeError("url is no text")
     try:
         return Endpoint(url, read_given(folder / authority) if authority else b"")
-    except FileNotFoundError:  # it comes with the program, which may not have started yet
+    except FileNotFoundError:  # the program writes it, and may not have started yet
         return Endpoint(url)

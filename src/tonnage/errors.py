@@ -1,8 +1,8 @@
-"""Every failure Tonnage reports on purpose.
+"""Every failure that Tonnage reports on purpose.
 
-`TonnageError` is what a person sees: one sentence that names what was tried, what was found and what to do, plus an
-optional hint. `ApiError` is Kubernetes' own vocabulary of failures, one class for each `reason`; the API server raises
-them, the client raises them again from the Status it received.
+`TonnageError` is for people: one sentence that says what was tried, what was found and what to do, with an optional
+hint. `ApiError` has one class for each of Kubernetes' `reason`s; the API server raises them, and the client raises them
+again from the Status it receives.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import ClassVar
 
 
 class TonnageError(Exception):
-    """A failure with a sentence for a person, and a hint where there is a known remedy."""
+    """A failure described in one sentence, with a hint if a remedy is known."""
 
     has_lines: ClassVar[bool] = False
-    """The message holds lines of our own making, such as the end of a log; others are one line, whatever is in them."""
+    """True if the message has lines of our own, such as the end of a log; other messages are shown as one line."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -27,7 +27,7 @@ class TonnageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One reason behind a refusal: `field` is a path such as `spec.drivers[0].name`."""
+    """One cause of a refusal; `field` is a path such as `spec.drivers[0].name`."""
 
     reason: str
     message: str
@@ -35,14 +35,14 @@ class Cause:
 
 
 class ApiError(TonnageError):
-    """A refusal as Kubernetes words it: HTTP `code`, machine-readable `reason`, and what it is about. `kind` is the
-    plural resource name in every error but Invalid, as upstream."""
+    """A refusal in Kubernetes' words: HTTP `code`, machine-readable `reason`, and the object. `kind` is the plural
+    resource name in every error but Invalid, as upstream."""
 
     code: ClassVar[int] = 500
     reason: ClassVar[str] = "InternalError"
 
     def __init_subclass__(cls, *, code: int | None = None) -> None:
-        """With a `code`, the class is named as Kubernetes' reason is."""
+        """With a `code`, the class name is Kubernetes' reason."""
         super().__init_subclass__()
         if code is not None:
             cls.code, cls.reason = code, cls.__name__
@@ -95,10 +95,10 @@ class Gone(ApiError, code=410): ...
 
 
 class Expired(ApiError, code=410):
-    """A resourceVersion or continue token older than what is kept."""
+    """The resourceVersion or continue token is older than the kept history."""
 
     continue_token: str = ""
-    """How to go on with a list whose moment is gone, at the price of consistency."""
+    """Continues the list at a newer revision, so that it is no longer consistent."""
 
 
 class RequestEntityTooLarge(ApiError, code=413): ...
@@ -123,7 +123,7 @@ class Timeout(ApiError, code=504): ...
 
 
 def closest(name: str, known: Iterable[str], *, most: int = 1) -> list[str]:
-    """The known names nearest to `name`, the nearest first; capitals do not count."""
+    """The known names nearest to `name`, nearest first; case is ignored."""
     by_lower = {each.lower(): each for each in known}
     return [by_lower[each] for each in get_close_matches(name.lower(), by_lower, n=most)]
 

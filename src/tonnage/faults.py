@@ -1,8 +1,7 @@
-"""Faults on request: what is made to go wrong in a cluster, for how long and where, kept in one small file.
+"""Injected faults: which faults a cluster plays, for how long and where, kept in one small file.
 
-Whoever wants a fault writes the file (`tonnage fault`); the driver and the nodes look at it when they are asked to do
-something. There is at most one fault of a kind (`KINDS`) for a node, and one for all nodes; writers take turns, and a
-reader sees the file before or after a change, never during one.
+`tonnage fault` writes the file; the driver and the nodes read it when they are called. There is at most one fault of a
+kind (`KINDS`) per node, and one for all nodes. Writers take turns; a reader sees the file before or after a change.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ FAULT_FILE_NAME: Final = "faults.json"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One thing that can go wrong: who plays it, what it does, and what its value means (empty: it takes none)."""
+    """A kind of fault: who plays it, what it does, and the meaning of its value (empty: it has none)."""
 
     played_by: str
     meaning: str
@@ -47,12 +46,12 @@ KINDS: Final[dict[str, Kind]] = {
 
 
 class InvalidFault(TonnageError):
-    """A fault that cannot be had as asked, or a file that holds something else than faults."""
+    """A fault that cannot be set as asked, or a file with other content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault. An empty node is every node; `value` is in the kind's unit. Raises InvalidFault."""
+    """One fault. An empty node means every node; `value` is in the kind's unit. Raises InvalidFault."""
 
     kind: str
     node: str = ""
@@ -69,7 +68,7 @@ class Fault:
 
 
 def kind_of(name: str) -> Kind:
-    """The kind of that name. Raises InvalidFault."""
+    """Raises InvalidFault for an unknown kind."""
     known = KINDS.get(name)
     if known is None:
         raise InvalidFault(f'there is no fault "{name}"', hint=f"there are {', '.join(KINDS)}")
@@ -77,7 +76,7 @@ def kind_of(name: str) -> Kind:
 
 
 class FaultFile:
-    """The faults of a file, as it is at this moment. A file that is not there holds none."""
+    """The current faults of a file. A missing file holds none."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -85,7 +84,7 @@ class FaultFile:
         self._faults: tuple[Fault, ...] = ()
 
     def all(self) -> tuple[Fault, ...]:
-        """Every fault. Reading costs one stat while nothing changes. Raises InvalidFault for a broken file."""
+        """Every fault. An unchanged file costs one stat. Raises InvalidFault for a broken file."""
         try:
             found = self.path.stat()
             seen = (found.st_ino, found.st_mtime_ns, found.st_size)
@@ -99,20 +98,20 @@ class FaultFile:
         return self._faults
 
     def active(self, kind: str, node: str = "") -> Fault | None:
-        """The fault of this kind that concerns `node`; one that names it comes before one for all."""
+        """The fault of this kind for `node`; one that names the node wins over one for all nodes."""
         return active_fault(self.all(), kind, node)
 
     def put(self, fault: Fault) -> None:
-        """Ask for a fault; one of the same kind and for the same node is replaced."""
+        """Set a fault; it replaces the fault of the same kind and node."""
         same = (fault.kind, fault.node)
         self._change(lambda held: [*(each for each in held if (each.kind, each.node) != same), fault])
 
     def clear(self, kind: str = "", node: str = "") -> tuple[Fault, ...]:
-        """End the faults of this kind and of this node; empty is any. Returns those that were there."""
+        """End all faults of this kind and node; empty means any. Returns the ended faults."""
         return self._end(lambda fault: kind in ("", fault.kind) and node in ("", fault.node))
 
     def end(self, kind: str, node: str) -> tuple[Fault, ...]:
-        """End one fault, that of this kind and of this node, or with an empty node the one for all nodes alone."""
+        """End the one fault of exactly this kind and node; an empty node is the fault for all nodes."""
         return self._end(lambda fault: (fault.kind, fault.node) == (kind, node))
 
     def _end(self, is_meant: Callable[[Fault], bool]) -> tuple[Fault, ...]:
@@ -123,7 +122,7 @@ class FaultFile:
         self._change(lambda _: list(faults))
 
     def _change(self, change: Callable[[Iterable[Fault]], list[Fault]]) -> tuple[Fault, ...]:
-        """Read, change and write while no other writer does; gives what was there before. Raises InvalidFault."""
+        """Read, change and write under the lock. Returns the faults before the change. Raises InvalidFault."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with _turn(self.path.with_name(f".{self.path.name}.lock")):
@@ -136,14 +135,14 @@ class FaultFile:
 
 
 def active_fault(faults: Iterable[Fault], kind: str, node: str) -> Fault | None:
-    """The fault of a kind that concerns `node`, out of several; one that names it comes before one for all."""
+    """The fault of this kind for `node`; one that names the node wins over one for all nodes."""
     found = [fault for fault in faults if fault.kind == kind and fault.node in ("", node)]
     return max(found, key=lambda fault: bool(fault.node), default=None)
 
 
 @contextmanager
 def _turn(lock: Path) -> Iterator[None]:
-    """Writers wait for one another; the kernel lets go of a lock whose holder was killed."""
+    """Hold the writers' lock; the kernel releases it if its holder is killed."""
     held = open_lock(lock)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""FNV hashes of 32 bits: short names from contents, the same on every machine and in every run (Go's hash/fnv)."""
+"""32-bit FNV hashes, as Go's hash/fnv: short names from contents, equal on every machine and in every run."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Feature gates: the one table of what can be switched, and the switches of one running program.
+"""Feature gates: the one table of gates, and the settings of one running program.
 
-Names, the spelling of `--feature-gates` and the words of its errors are upstream's (component-base/featuregate), the
-stages those of Kubernetes 1.36. Three things are ours: every gate is on unless it is switched off, none is locked, and
-a name given twice is an error.
+Names, the syntax of `--feature-gates` and its errors are upstream's (component-base/featuregate), the stages those of
+Kubernetes 1.36. Three things are ours: every gate is on by default, none is locked, and a name given twice is an error.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from tonnage.errors import TonnageError, closest
 
 
 class GateStage(StrEnum):
-    """How settled a feature is, in the words of upstream's help texts."""
+    """The maturity of a feature, in the words of upstream's help texts."""
 
     ALPHA = "ALPHA"
     BETA = "BETA"
@@ -27,7 +26,7 @@ class GateStage(StrEnum):
 
 
 class GateError(TonnageError):
-    """A gate that cannot be read or set as asked; `gate` is the name that was given."""
+    """A gate that cannot be read or set as asked; `gate` is the given name."""
 
     def __init__(self, message: str, *, gate: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -36,17 +35,17 @@ class GateError(TonnageError):
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One entry of the table. A gate with a `successor` is its old name: it sets it, and answers what it answers."""
+    """One gate. A gate with a `successor` is the successor's old name: it sets and reads the successor."""
 
     stage: GateStage
     kep: int
     meaning: str
     successor: str = ""
     releases: tuple[tuple[str, str], ...] = ()
-    """How it stands in Kubernetes' own servers, by the release in which that changed; none where none has it."""
+    """(release, stage and default) in Kubernetes' own servers, one entry per change; empty if upstream never had it."""
 
     def is_on_upstream(self, release: tuple[int, ...]) -> bool:
-        """Whether it is on by default in Kubernetes' own programs of a release, (major, minor)."""
+        """True if the gate is on by default upstream in this release, (major, minor)."""
         known = [told for since, told in self.releases if tuple(map(int, since.split("."))) <= release]
         return bool(known) and known[-1].endswith("on")
 
@@ -56,8 +55,8 @@ _BOOLEANS: Final = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) 
     ("0", "f", "F", "FALSE", "false", "False"), False
 )
 _COMPONENT: Final = "kube:"
-"""Upstream's form `kube:A=true`: gates of the component that all of Kubernetes is."""
-# Not gates: each stands for the gates of a stage that are not set by name.
+"""Upstream's form `kube:A=true`: gates of the component `kube`, which is all of Kubernetes."""
+# Not gates: they set all gates of a stage that are not set by name.
 _WHOLE_STAGES: Final = {"AllAlpha": GateStage.ALPHA, "AllBeta": GateStage.BETA}
 
 
@@ -76,7 +75,7 @@ class Gates:
     StorageCapacityScoring: bool = _gate(
         GateStage.ALPHA, 4049, "rank nodes by their free storage", releases=(("1.33", "alpha, off"),)
     )
-    # Its default follows StorageCapacityScoring's, being only another name for it; upstream no longer knows it.
+    # Only another name for StorageCapacityScoring, so its default follows it; upstream has dropped it.
     VolumeCapacityPriority: bool = _gate(
         GateStage.DEPRECATED, 4049, "old name of StorageCapacityScoring", successor="StorageCapacityScoring"
     )
@@ -109,18 +108,18 @@ class Gates:
     )
 
     warnings: tuple[str, ...] = field(default=(), compare=False)
-    """A sentence for each gate that was set and need not or should not be."""
+    """One sentence for each gate that need not or should not be set."""
 
     @classmethod
     @cache
     def table(cls) -> Mapping[str, Gate]:
-        """Every gate by its name, in alphabetical order."""
+        """Every gate by name, sorted by name."""
         gates = {each.name: each.metadata["gate"] for each in fields(cls) if "gate" in each.metadata}
         return dict(sorted(gates.items()))
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The gates of `--feature-gates`: `A=true,B=false`; raises GateError."""
+        """The gates of `--feature-gates`: `A=true,B=false`. Raises GateError."""
         settings: dict[str, bool] = {}
         for pair in filter(str.strip, text.split(",")):
             name, equals, value = (part.strip() for part in pair.partition("="))
@@ -135,7 +134,7 @@ class Gates:
         return cls().with_(**settings)
 
     def with_(self, **settings: bool) -> Self:
-        """These gates with some of them set; a name wins over its stage, a gate over its old name."""
+        """A copy with these settings; a gate's name wins over its stage, the new name over the old."""
         by_stage = {stage: settings[name] for name, stage in _WHOLE_STAGES.items() if name in settings}
         by_name = {name: value for name, value in settings.items() if name not in _WHOLE_STAGES}
         found = {name: by_stage[gate.stage] for name, gate in self.table().items() if gate.stage in by_stage}
@@ -149,12 +148,12 @@ class Gates:
         return replace(self, **found, warnings=(*self.warnings, *warnings))
 
     def enabled(self, name: str) -> bool:
-        """Whether a gate is on; a name that is not in the table is a GateError."""
+        """Raises GateError for an unknown name."""
         self._find(name)
         return bool(getattr(self, name))
 
     def on_beyond(self, release: tuple[int, ...]) -> list[str]:
-        """The gates that are on here and off by default in Kubernetes of a release: what differs for who moves over."""
+        """The gates that are on here and off by default in this Kubernetes release."""
         present = ((name, gate) for name, gate in self.table().items() if not gate.successor)
         return [name for name, gate in present if getattr(self, name) and not gate.is_on_upstream(release)]
 
@@ -178,14 +177,14 @@ class Gates:
         )
 
     def __str__(self) -> str:
-        """The settings in full, as `--feature-gates` reads them."""
+        """All settings, in the syntax of `--feature-gates`."""
         present = (name for name, gate in self.table().items() if not gate.successor)
         return ",".join(f"{name}={_spelled(getattr(self, name))}" for name in present)
 
 
 @cache
 def upstream_gates() -> frozenset[str]:
-    """Gates of Kubernetes 1.36 that Tonnage does not have: whoever brings one over is told that it means nothing."""
+    """Gates of Kubernetes 1.36 that Tonnage does not have: setting one gives a warning."""
     return frozenset(resources.files("tonnage").joinpath("upstream-gates.txt").read_text(encoding="ascii").split())
 
 

@@ -1,8 +1,8 @@
 """A program's own endpoints: /healthz, /livez, /readyz, /metrics and /debug/…, for probes, Prometheus and people.
 
-The `gate` that is handed in is asked before anything is answered (`client.delegated_access` asks the API server).
-Without a gate everybody who reaches the address may read everything; no page shows secrets. Over plain HTTP the name by
-which the program was asked is judged first: a page elsewhere must not read them through a browser on this machine.
+The `gate` decides about every request (`client.delegated_access` asks the API server). Without a gate, everyone who
+reaches the address may read every page; no page shows secrets. Over plain HTTP the Host header is checked first, so
+that a web page elsewhere cannot read these pages through a browser on this machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tonnage.serving.server_tls import ServerTls
 
 Gate = Callable[[web.BaseRequest], Awaitable[web.Response | None]]
-"""Asked about every request: an answer refuses it, None lets it in."""
+"""Called for every request: a response refuses it, None admits it."""
 Page = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
@@ -42,7 +42,7 @@ async def served(
     gate: Gate | None = None,
     shares_port: bool = False,
 ) -> AsyncIterator[str]:
-    """Listen while the block runs; the address is given. `debug` pages are shown as JSON. Raises TonnageError."""
+    """Serve while the block runs; yields the address. `debug` pages are shown as JSON. Raises TonnageError."""
     shown, own = debug or {}, pages or {}
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
@@ -83,7 +83,7 @@ async def served(
 
 
 def recognised(request: web.BaseRequest) -> None:
-    """For a gate: whoever asks has shown who they are, and their connection is kept before those of strangers."""
+    """For a gate: the client is authenticated, so its connection is kept before those of strangers."""
     connection = connection_of(request)
     if connection is not None:
         connection.let_in()

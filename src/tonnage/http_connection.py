@@ -1,7 +1,7 @@
-"""One HTTP connection of a listener of ours: how long each part of it may take, and what a bad request is told.
+"""One HTTP connection of our listeners: its time limits, and the answers to bad requests.
 
-aiohttp lets a request head take for ever, an answer be taken for ever, and writes a traceback for every malformed
-request. Here each of them has a limit. The listener looks at the deadlines once a second (`check`).
+aiohttp lets a client take for ever to send a request head or to read an answer, and logs a traceback for every
+malformed request. Here each has a limit. The listener checks the deadlines once a second (`check`).
 """
 
 from __future__ import annotations
@@ -18,41 +18,41 @@ from aiohttp.http_exceptions import LineTooLong
 from tonnage.connection_budget import ConnectionBudget
 
 MAX_URL_BYTES: Final = 64 * 1024
-"""A URL: room for a label selector with a thousand names. Upstream's limit is 1 MiB for all of the head; ours is what
-each of a thousand strangers may have us keep, so it is smaller."""
+"""The longest URL: room for a label selector with a thousand names. Upstream allows 1 MiB for the whole head; ours is
+smaller, because a thousand strangers may each make us keep as much."""
 MAX_FIELD_BYTES: Final = 32 * 1024
-"""One header, its name and its value: room for any token."""
+"""The longest header, name and value: room for any token."""
 MAX_HEADERS: Final = 128
 MAX_HEAD_BYTES: Final = 128 * 1024
 HEAD_S: Final = 10.0
-"""From the last answer, or from being accepted, to a whole request head. Upstream gives 32 s; but a client sends it
-in one piece, and until then nobody knows whose descriptor it is."""
+"""From the last answer, or from the accept, to a whole request head. Upstream gives 32 s; but clients send it in one
+piece, and until then the connection is unauthenticated."""
 IDLE_S: Final = 90.0
-"""How long a client that has shown a token may keep a connection without asking anything: upstream's value."""
+"""How long an authenticated connection may be idle: upstream's value."""
 SEND_S: Final = 60.0
-"""How long an answer may take to be taken, beside a second for each MiB of it: upstream's time for a whole request."""
+"""How long a client may take to read an answer, plus a second per MiB: upstream's time for a whole request."""
 STRANGER_SEND_S: Final = 10.0
-"""The same for somebody who has shown no token; what they may ask fits into the kernel's buffers."""
+"""The same for an unauthenticated client, whose answers fit into the kernel's buffers."""
 CLOSE_S: Final = 15.0
-"""How long the last bytes may take to be taken once a connection is closed from our side."""
+"""How long a client may take to read the last bytes after we close the connection."""
 LINGER_S: Final = 1.0
-"""How long what is left of a refused body is read and thrown away, so that the refusal is not lost with a reset."""
+"""How long the rest of a refused body is read and discarded, so that a reset does not lose the refusal."""
 MAX_UNREAD_BYTES: Final = 256 * 1024
-"""How much of a stranger's refused body is thrown away before the connection is cut: Go's value."""
+"""How much of a stranger's refused body is discarded before the connection is cut: Go's value."""
 WRITE_BUFFER_BYTES: Final = 256 * 1024
-"""What waits for the peer inside the process before a writer has to wait too; the kernel's buffers come on top."""
+"""Unsent bytes in the process before a writer has to wait; the kernel's buffers come on top."""
 _PLAIN: Final = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
 }
-"""With what is told before anybody knows what was asked: it may repeat what was sent, and is text, whoever shows it."""
+"""Headers of answers to unparsable requests: they may repeat what was sent, and must be shown as text."""
 
 _log = logging.getLogger(__name__)
 
 
 class HttpConnection(web.RequestHandler):
-    """aiohttp's connection, with an eye on the time. `budget` and `sending` belong to the listener."""
+    """aiohttp's connection with time limits. The listener owns `budget` and `sending`."""
 
     __slots__ = (
         "_budget",
@@ -77,7 +77,7 @@ class HttpConnection(web.RequestHandler):
             manager,
             loop=loop,
             access_log=None,  # type: ignore[arg-type]
-            auto_decompress=False,  # whoever reads the body knows who sent it and how much it may become
+            auto_decompress=False,  # the reader of the body knows the sender and the size limit
             keepalive_timeout=IDLE_S,
             lingering_time=LINGER_S,
             max_line_size=MAX_URL_BYTES,
@@ -89,16 +89,16 @@ class HttpConnection(web.RequestHandler):
         self._sending = sending
         self._send_by = 0.0
         self._head_bytes = 0
-        self._unread_bytes: int | None = None  # of a refused body; None while there is none
+        self._unread_bytes: int | None = None  # reading of a refused body; None while there is none
         self._wire: asyncio.WriteTransport | None = None  # aiohttp forgets its own as soon as it closes
         self.closing_since = 0.0
         self.certificate: bytes | None = None
-        """What the peer has shown when it shook hands, in DER form; whether it is good nobody has asked yet."""
+        """The peer's TLS certificate in DER form, not verified yet."""
 
     # -- for handlers -------------------------------------------------------------------------------------------------
 
     def let_in(self) -> bool:
-        """Whoever asks has shown a token. False when there are too many such connections, and none of them is idle."""
+        """The client is authenticated. False when too many such connections exist and none is idle."""
         budget = self._budget
         if budget.is_known(self):
             return True
@@ -111,7 +111,7 @@ class HttpConnection(web.RequestHandler):
         return True
 
     def sends(self, until: float) -> None:
-        """Something is about to be written that the peer must have taken by then, on the loop's clock."""
+        """Bytes are about to be written that the peer must have read by `until`, on the loop's clock."""
         self._send_by = until
         self._sending.add(self)
 
@@ -119,7 +119,7 @@ class HttpConnection(web.RequestHandler):
         self._sending.discard(self)
 
     def begins(self) -> None:
-        """A request's head is complete, and its handler starts."""
+        """A request's head is complete; its handler starts."""
         self._budget.began(self)
 
     # -- for the listener ---------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class HttpConnection(web.RequestHandler):
 
     @property
     def waits_for_peer(self) -> bool:
-        """A body is still to come, or an answer to be taken."""
+        """True if a body is still to arrive, or an answer to be read."""
         current = self._current_request
         return self in self._sending or (current is not None and not current.content.is_eof())
 
@@ -138,7 +138,7 @@ class HttpConnection(web.RequestHandler):
         return self._wire is not None and self._wire.is_closing()
 
     def abort(self) -> None:
-        """End it now: nothing more is sent, and nobody is waited for."""
+        """Close at once: nothing more is sent or awaited."""
         self._budget.closed(self)
         self._sending.discard(self)
         if self._wire is not None:
@@ -173,7 +173,7 @@ class HttpConnection(web.RequestHandler):
             self._head_bytes = 0
             if self._current_request is not None:
                 self._tell_reader_of_body()
-        elif self._waiter is not None:  # nothing is under way, so this is part of a head
+        elif self._waiter is not None:  # no request is running, so this is part of a head
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._refuse_head()
@@ -199,7 +199,7 @@ class HttpConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """What is no HTTP is answered and the connection closed. It is the peer's fault, so a line of log is enough."""
+        """Answer what is no HTTP, and close. It is the peer's fault, so one log line is enough."""
         if status == 500:
             return super().handle_error(request, status, exc, message)
         if isinstance(exc, LineTooLong):
@@ -213,7 +213,7 @@ class HttpConnection(web.RequestHandler):
         return _closing(status, shown)
 
     def _refuse_head(self) -> None:
-        """There is no request yet to answer, so the answer is written as it is."""
+        """Write the refusal as raw bytes: there is no request to answer yet."""
         _log.info("Refused a request head of more than %d bytes", MAX_HEAD_BYTES)
         if self.transport is not None:
             told = f"the URL and the headers are longer than {MAX_HEAD_BYTES} bytes\n".encode()
@@ -223,7 +223,7 @@ class HttpConnection(web.RequestHandler):
         self.force_close()
 
     def _tell_reader_of_body(self) -> None:
-        """A body that cannot be parsed is queued as the next request; whoever waits for its end must hear of it."""
+        """Pass on a body's parse error, which aiohttp queues as the next request, to whoever reads the body."""
         found = self._messages[-1][0] if self._messages else None
         current = self._current_request
         if not hasattr(found, "exc") or current is None:
@@ -233,12 +233,11 @@ class HttpConnection(web.RequestHandler):
 
 
 class BadBody(Exception):
-    """A request's body breaks off, or is not in the form its headers say."""
+    """A request's body breaks off, or is not in the form that its headers say."""
 
 
 class LargeResponse(web.Response):
-    """An answer that is written piece by piece, as the peer makes room. `hold` is told its size, and afterwards minus
-    that."""
+    """An answer written piece by piece, as the peer reads it. `hold` gets its size, and afterwards minus its size."""
 
     def __init__(self, hold: Callable[[int], None], *, body: bytes, status: int, headers: Mapping[str, str]) -> None:
         super().__init__(body=body, status=status, headers=headers)
@@ -261,7 +260,7 @@ class LargeResponse(web.Response):
 
 
 def connection_of(request: web.BaseRequest) -> HttpConnection | None:
-    """The connection a request came on; None for one of a test, which has none of ours."""
+    """The connection of a request; None in tests that use none of ours."""
     protocol = request.protocol
     return protocol if isinstance(protocol, HttpConnection) else None
 

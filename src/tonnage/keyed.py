@@ -1,4 +1,4 @@
-"""A heap whose items can be found and taken out by name, several things under one name, and a lock for each key."""
+"""A heap with access by name, a map of several values per name, and a lock per key."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ T = TypeVar("T")
 N = TypeVar("N", bound=Hashable)
 K = TypeVar("K", bound=Hashable)
 
-# Below this a sweep is not worth its while.
+# Smaller heaps are not worth a sweep.
 _FEW: Final = 64
 
 
 class KeyedHeap(Generic[T]):
-    """Items by name, the one with the smallest `order` on top; equals in the order they came.
+    """Items by name, the smallest `order` on top; equal items in the order they were added.
 
-    An item that is taken out or reordered leaves its old entry in the binary heap, to be skipped when it comes to the
-    top. Left-overs are swept out before they outnumber the items.
+    An item that is removed or reordered leaves its old entry in the binary heap, where it is skipped at the top. Old
+    entries are swept out before they outnumber the items.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class KeyedHeap(Generic[T]):
 
 
 class Shelf(Generic[N, K, T]):
-    """Things by name, each with a key of its own, the oldest first. A name without things is gone."""
+    """Several values per name, each under its own key, oldest first. A name without values is removed."""
 
     def __init__(self) -> None:
         self._by_name: dict[N, dict[K, T]] = {}
@@ -94,18 +94,18 @@ class Shelf(Generic[N, K, T]):
         return iter(self._by_name)
 
     def __getitem__(self, name: N) -> list[T]:
-        """The things under a name; none if there are none."""
+        """The values of a name; empty if there are none."""
         return list(self._by_name.get(name, self._nothing).values())
 
     def at(self, name: N) -> Mapping[K, T]:
-        """The same by key. It is what is kept: to be read at once."""
+        """The values of a name by key: the kept mapping itself, to be read at once."""
         return self._by_name.get(name, self._nothing)
 
     def put(self, name: N, key: K, thing: T) -> None:
         self._by_name.setdefault(name, {})[key] = thing
 
     def take(self, name: N, key: K) -> None:
-        """Remove a thing, if it is there."""
+        """Remove a value, if it exists."""
         things = self._by_name.get(name)
         if things is not None:
             things.pop(key, None)
@@ -114,14 +114,14 @@ class Shelf(Generic[N, K, T]):
 
 
 class KeyedLocks:
-    """One at a time for each key. A lock is there as long as somebody holds it or waits for it."""
+    """One lock per key, kept while it is held or awaited."""
 
     def __init__(self) -> None:
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
 
     @asynccontextmanager
     async def hold(self, *keys: str) -> AsyncIterator[None]:
-        """Hold all of these, taken in the order of keys, so that no two callers wait for one another."""
+        """Hold the locks of all keys, taken in sorted order, so that no two callers deadlock."""
         async with AsyncExitStack() as held:
             for key in sorted(set(keys)):
                 await held.enter_async_context(self._one(key))

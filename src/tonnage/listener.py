@@ -1,9 +1,7 @@
-"""A listening HTTP server of ours: accepts within a budget, and ends what takes too long. Every program listens through
-here.
+"""The HTTP listener of every program: it accepts connections within a budget, and closes those that take too long.
 
-asyncio's own accept loop is not used: out of descriptors it writes a traceback for each of a thousand tries, ten times
-a second, and it accepts whatever comes. Ours asks `connection_budget` first; `http_connection` is what a connection may
-take.
+asyncio's own accept loop is not used: it accepts without limit, and out of descriptors it logs a thousand tracebacks
+ten times a second. Ours asks `connection_budget` first; `http_connection` has the time limits of a connection.
 """
 
 from __future__ import annotations
@@ -25,16 +23,16 @@ from tonnage.http_connection import CLOSE_S, HEAD_S, HttpConnection, connection_
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Tls = Callable[[], ssl.SSLContext]
-"""The context for the next connection: asked each time, so that a certificate can be renewed."""
+"""The TLS context for the next connection: called every time, so that a certificate can be renewed."""
 
 _BACKLOG: Final = 1024
 _ACCEPTED_A_TURN: Final = 16
-"""Connections accepted before others have their turn; a handshake costs about a millisecond."""
+"""Connections accepted before other tasks get a turn; a handshake costs about a millisecond."""
 _RETRY_S: Final = 0.05
 _OUT_OF_DESCRIPTORS_S: Final = 0.5
-"""How soon it is tried again when the process, or the machine, is out of descriptors or memory."""
+"""How soon to accept again after running out of descriptors or memory."""
 _PEER_GRACE_S: Final = 2.0
-"""How long a closing listener waits for clients to send the rest of a body, or to take the rest of an answer."""
+"""How long a closing listener waits for clients to send the rest of a body or read the rest of an answer."""
 _CHECK_S: Final = 1.0
 _CLOSING_CHECK_S: Final = 5.0
 _OUT_OF: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -53,7 +51,7 @@ async def listening(
     grace_s: float = 1.0,
     shares_port: bool = False,
 ) -> AsyncIterator[Listener]:
-    """Listen while the block runs; then take no more, and give what is under way `grace_s` to end. Raises OSError."""
+    """Listen while the block runs; then accept no more, and give running requests `grace_s` to end. Raises OSError."""
     limits = limits or ConnectionLimits.of_descriptors(raise_descriptor_limit())
     listener = Listener(handler, tls=tls, limits=limits)
     await listener.open(host, port, shares_port=shares_port)
@@ -64,14 +62,14 @@ async def listening(
 
 
 class _Request(web.BaseRequest):
-    """aiohttp's request. Its answer has no Server header, as upstream's: that would say which versions of what run."""
+    """aiohttp's request, without a Server header in its answer, as upstream: it would reveal versions."""
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
         response.headers.popall("Server", None)
 
 
 class _Server(web.Server):
-    """aiohttp's server, making connections of our kind."""
+    """aiohttp's server with HttpConnection as its connections."""
 
     def __init__(self, handler: Handler) -> None:
         super().__init__(handler, handler_cancellation=True)
@@ -86,7 +84,7 @@ class _Server(web.Server):
 
 
 class Listener:
-    """Sockets, the connections accepted from them, and a look at all of them once a second."""
+    """The sockets, their connections, and a check of all connections once a second."""
 
     def __init__(self, handler: Handler, *, tls: Tls | None, limits: ConnectionLimits) -> None:
         async def handle(request: web.BaseRequest) -> web.StreamResponse:
@@ -116,7 +114,7 @@ class Listener:
                 host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             ):
                 if port == 0 and self._sockets:
-                    address = (address[0], self.port, *address[2:])  # one port on all addresses of a name
+                    address = (address[0], self.port, *address[2:])  # the same port on all addresses of a name
                 self._sockets.append(_listen(family, kind, protocol, address, shares_port))
         except OSError:
             for each in self._sockets:
@@ -134,16 +132,16 @@ class Listener:
         handshakes = list(self._handshakes.values())
         for handshake in handshakes:
             handshake.cancel()
-        await asyncio.gather(*handshakes, asyncio.sleep(0), return_exceptions=True)  # what has come in before is begun
+        await asyncio.gather(*handshakes, asyncio.sleep(0), return_exceptions=True)  # arrived requests start
         self._server.pre_shutdown()
         cutting_off = self._loop.call_later(min(_PEER_GRACE_S, grace_s), self._cut_off)
-        await self._server.shutdown(grace_s / 2)  # half for handlers to end, half for those that were then cancelled
+        await self._server.shutdown(grace_s / 2)  # half for handlers to end, half for those cancelled after that
         cutting_off.cancel()
         if self._timer is not None:
             self._timer.cancel()
 
     def _cut_off(self) -> None:
-        """Of those that are left when a listener closes, end those that only wait for their client."""
+        """When the listener closes, abort the connections that only wait for their client."""
         for connection in self._server.connections:
             if isinstance(connection, HttpConnection) and connection.waits_for_peer:
                 connection.abort()
@@ -200,14 +198,14 @@ class Listener:
             )
 
     def _shook_hands(self, connection: HttpConnection, accepted: socket.socket, done: asyncio.Task[None]) -> None:
-        """It is in aiohttp's hands, or closed; why a handshake failed is its client's affair."""
+        """The handshake is done: aiohttp has the connection, or it is closed. A failed handshake is not logged."""
         self._handshakes.pop(connection, None)
         if done.cancelled() or done.exception() is not None:
             self.budget.closed(connection)
             accepted.close()
 
     def _drop(self, connection: HttpConnection) -> None:
-        """At once and without a word. It counts as gone from here on, its descriptor goes in the next turn."""
+        """Close at once without an answer. It no longer counts; the loop's next turn frees its descriptor."""
         self.budget.closed(connection)
         handshake = self._handshakes.get(connection)
         if handshake is not None:
@@ -225,7 +223,7 @@ class Listener:
     # -- time limits --------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Once a second: who sends no request, who takes no answer, who does not go."""
+        """Once a second: drop connections that send no request, read no answer, or do not close."""
         now = self._loop.time()
         self._timer = self._loop.call_later(_CHECK_S, self._check)
         for connection in self.budget.overdue(HEAD_S):
@@ -238,7 +236,7 @@ class Listener:
             self._end_closing(now)
 
     def _end_closing(self, now: float) -> None:
-        # TLS says goodbye and waits, and a socket with bytes left to send stays until they are taken.
+        # TLS waits for the peer's goodbye, and a socket with unsent bytes stays until they are read.
         for connection in self._server.connections:
             if not isinstance(connection, HttpConnection) or not connection.is_closing:
                 continue

@@ -1,4 +1,4 @@
-"""Logging: one line a record, on stderr, with fields, and without secrets.
+"""Logging: one line per record, on stderr, with fields, without secrets.
 
     log = logs.logger("tonnage.scheduler")
     log.info("Pod bound", pod="shop/db-0", node="n1", attempts=2)
@@ -6,14 +6,13 @@
     I1115 02:29:13.000000 tonnage.scheduler] "Pod bound" pod="shop/db-0" node="n1" attempts=2
     {"ts":"2026-11-15T02:29:13.000000Z","level":"info","logger":"tonnage.scheduler","msg":"Pod bound",…
 
-The text form is klog's, with the logger in place of the file and line, and in UTC. Fields come by keyword through
-`logger`, or through `extra=` of a plain `logging` logger. Every line, also of libraries, passes `masked` and
-`masked_field`, so that no token or password is written, and `printable`, so that a record is one line.
+The text form is klog's, with the logger instead of file and line, and in UTC. Fields are keywords of `logger`, or
+`extra=` of a plain `logging` logger. Every line, also of libraries, passes `masked` and `masked_field`, so that no
+token or password is written, and `printable`, so that a record is one line.
 
-What strangers can make a program say is limited to one line a cause and interval (`LogLimiter`); the number of those
-left out is told with the next. A cause is the logger, the level, the text before its values are filled in, and the type
-of the exception. An API server that is away, or lets us do nothing, is one cause too, whoever speaks of it
-(`server_cause`), and told once a minute.
+`LogLimiter` writes at most one line per cause and interval, and counts the others in the next: strangers can cause
+these lines. A cause is the logger, the level, the unformatted message and the exception's type. An API server that is
+away or refuses us is one cause for all loggers (`server_cause`), logged once a minute.
 """
 
 from __future__ import annotations
@@ -43,25 +42,25 @@ LIMITED: Final = (
     "tonnage.client.delegated_access",
     "tonnage.client.transport",
 )
-"""Loggers that speak about requests, connections and their faults."""
+"""Loggers of requests, connections and their faults."""
 _UNANSWERED: Final = re.compile(r"^[A-Z]+ (https?://[^/\s]+)\S*: (.*)$", re.DOTALL)
-"""How a request that got no answer is told: method, address, what happened (`Disconnected`)."""
+"""The text of a request without an answer: method, address, what happened (`Disconnected`)."""
 _ANSWER: Final = re.compile(r"^the answer is (\d+)\b")
-"""An answer that is no Status: of a load balancer in between, say, whose page may be another one each time."""
+"""An answer that is no Status: for example a load balancer's page, which may differ every time."""
 _IN_TROUBLE: Final = re.compile(
     r"^(Internal error occurred|Too many requests|Timeout: |apiserver not ready|etcdserver: |context deadline exceeded|"
     r"rpc error: |the server is currently unable|the server has received too many|the server was unable to return|"
     r"the server could not|storage is \(re\)initializing)"
 )
-"""How servers begin that have trouble of their own; which object they were asked about does not matter."""
+"""How the errors of a server in trouble begin; the object asked about does not matter."""
 _OUT_OF_STEP: Final = "not in step with the API server"
 _FOLLOWING: Final = ("tonnage.client.informer", "Cannot follow")
 _SAME_FOR_ALL: Final = frozenset({"No watch-list here; listing instead", "No end of the state comes; listing instead"})
-"""What every informer finds out about the same server."""
+"""What every informer logs about the same server."""
 _FORBIDDEN: Final = re.compile(r"forbidden: (User .* cannot .*)$", re.DOTALL)
 _SERVER: Final = "server"
 _MAX_CAUSES: Final = 1000
-"""Causes remembered at once; a library that puts values into its texts may make one of each."""
+"""Causes remembered at once; a library that puts values into its messages may make one per record."""
 
 Cause = tuple[str, int, str, str]
 
@@ -78,7 +77,7 @@ class _Summary(logging.LogRecord):
 
 
 class LogLimiter(logging.Filter):
-    """For a handler: lets the first record of a cause through, counts the rest of the interval."""
+    """A handler's filter: passes the first record of a cause, counts the others of the interval."""
 
     def __init__(
         self,
@@ -93,7 +92,7 @@ class LogLimiter(logging.Filter):
         self._interval_s = interval_s
         self._server_interval_s = server_interval_s
         self._now = now
-        self._told: dict[Cause, _Told] = {}  # the one told longest ago first
+        self._told: dict[Cause, _Told] = {}  # oldest first
         self._handler: logging.Handler | None = None
         self._lock = threading.RLock()  # records come from every thread
 
@@ -128,21 +127,21 @@ class LogLimiter(logging.Filter):
         return True
 
     def _cause(self, record: logging.LogRecord) -> Cause | None:
-        """Why a record may have been said before; None for one that is never left out."""
+        """The cause of a record; None for a record that is never dropped."""
         if record.levelno < logging.INFO:
             return None
         error = getattr(record, "tonnage_fields", {}).get("error")
         if isinstance(error, str):
             why = server_cause(error)
             if not why and (record.name, record.msg) == _FOLLOWING:
-                why = f"{record.msg}: {error}"[:300]  # all informers, whatever they follow
+                why = f"{record.msg}: {error}"[:300]  # the same for all informers
             if why:
                 return _SERVER, 0, why, ""
         is_limited = record.msg in _SAME_FOR_ALL or f"{record.name}.".startswith(self._limited)
         return _cause(record) if is_limited else None
 
     def _sum_up(self, now: float, but: Cause | None) -> None:
-        """Tell the numbers of causes whose interval is over; a cause that comes again does so itself."""
+        """Log the counts of causes whose interval is over; `but` logs its own count when it comes again."""
         due = [(cause, told) for cause, told in self._told.items() if now >= told.until and cause != but]
         for cause, told in due:
             del self._told[cause]
@@ -165,8 +164,7 @@ def _counted(cause: Cause, told: _Told, now: float) -> str:
 
 
 def server_cause(error: str) -> str:
-    """What is wrong with the API server or with our rights there, whatever object it was about; empty for any other
-    error."""
+    """The trouble with the API server or with our rights, without the object's name; empty for any other error."""
     if error == "Unauthorized":
         return "The API server does not know who we are (Unauthorized)"
     if error.startswith(_OUT_OF_STEP):
@@ -189,19 +187,19 @@ def _cause(record: logging.LogRecord) -> Cause:
 
 MASK: Final = "***"
 MAX_TEXT_CHARACTERS: Final = 4096
-"""Of a message, and of a field that is a text: what comes from outside (paths, names) may be of any length."""
+"""The longest message or text field: text from outside (paths, names) may have any length."""
 _MAX_TRACEBACK_CHARACTERS: Final = 32 * 1024
 
-# The record's attribute that `Log` puts its fields in, and the attributes every record has: the rest came by `extra=`.
+# The record attribute in which `Log` keeps its fields, and the attributes of every record: others came by `extra=`.
 _FIELDS: Final = "tonnage_fields"
 _OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", _FIELDS}
 
 _SECRET_NAMES: Final = ("authorization", "token", "password", "passwd", "secret")
-# `Authorization: Bearer xyz`, `"token": "xyz"`, `?access_token=xyz`: the value goes, the words that name it stay.
+# `Authorization: Bearer xyz`, `"token": "xyz"`, `?access_token=xyz`: the value is masked, its name stays.
 _NAMED_SECRET: Final = re.compile(
     rf"""(?i)((?:{"|".join(_SECRET_NAMES)})\\?["']?\s*[:=]\s*\\?["']?(?:(?:bearer|basic)\s+)?)[^\s"'\\,;&}}]+"""
 )
-# Eight characters at least: "bearer token" and the like are plain words.
+# At least eight characters: "bearer token" and the like are plain words.
 _BEARER: Final = re.compile(r"(?i)\b(bearer\s+)[\w.~+/=-]{8,}")
 
 
@@ -211,7 +209,7 @@ def configure(
     verbosity: int = 0,
     stream: TextIO | None = None,
 ) -> None:
-    """Send Tonnage's records to stderr, and the libraries' warnings with them. `verbosity` from 4 on shows DEBUG."""
+    """Log Tonnage's records, and the libraries' warnings, to stderr. `verbosity` from 4 on shows DEBUG."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.set_name("tonnage")
     handler.setFormatter(JsonLines() if format == "json" else TextLines())
@@ -225,9 +223,9 @@ def configure(
 
 
 class Log(logging.LoggerAdapter[logging.Logger]):
-    """A logger whose keywords are fields, also by a name that a record keeps for itself (`name`, `module`).
+    """A logger whose keywords are fields, even names that a record uses itself (`name`, `module`).
 
-    Only `level`, `msg` and what logging itself takes (`exc_info`, `stack_info`, `stacklevel`, `extra`) are not fields.
+    Only `level`, `msg` and logging's own keywords (`exc_info`, `stack_info`, `stacklevel`, `extra`) are not fields.
     """
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
@@ -250,7 +248,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line; a field named like one of the first four gets an underscore behind its name."""
+    """One JSON object per line; a field named like one of the first four gets an underscore appended."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -265,7 +263,7 @@ class JsonLines(logging.Formatter):
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    """The fields of a record, masked, and its exception as two more: `err` and `traceback`."""
+    """A record's fields, masked, and its exception as `err` and `traceback`."""
     fields = {name: value for name, value in vars(record).items() if name not in _OWN}
     fields.update(getattr(record, _FIELDS, {}))
     if record.exc_info and record.exc_info[1] is not None:
@@ -276,7 +274,7 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
 
 
 def cut(text: str, limit: int = MAX_TEXT_CHARACTERS) -> str:
-    """`text`, its middle left out where it is too long: the end of an error tells as much as its beginning."""
+    """`text` with its middle cut out if it is too long: the end of an error says as much as its beginning."""
     if len(text) <= limit:
         return text
     half = limit // 2
@@ -294,9 +292,9 @@ def masked(text: str) -> str:
 
 
 def masked_field(name: str, value: object) -> object:
-    """`value` as it may be logged under `name`, made of JSON's types; what is inside it is masked too.
+    """`value` as it may be logged under `name`, as JSON types; nested values are masked too.
 
-    The end of the name decides: `access_token` and `clientSecret` hold a secret, `token_file` only speaks of one.
+    The end of the name decides: `access_token` and `clientSecret` hold a secret, `token_file` only names one.
     """
     if value is None or isinstance(value, bool):
         return value

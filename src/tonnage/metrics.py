@@ -1,8 +1,8 @@
 """Metrics in Prometheus' text form, under upstream's names.
 
-A program makes one `CollectorRegistry` of its own and hands it to its parts. What of it is shown at /metrics follows
-kube-scheduler's --disabled-metrics and --allow-metric-labels: a label's value that is not agreed on becomes
-`unexpected`, and what then has the same labels is added up.
+A program makes one `CollectorRegistry` and hands it to its parts. /metrics follows kube-scheduler's --disabled-metrics
+and --allow-metric-labels: a label value that is not allowed becomes `unexpected`, and samples with equal labels are
+added up.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REQUEST_BUCKETS_S = (
 
 
 def new_registry() -> CollectorRegistry:
-    """A registry that also tells about this process: memory, CPU, open files, garbage collection."""
+    """A registry with this process's memory, CPU, open files and garbage collection."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
@@ -54,7 +54,7 @@ def labelled(kind: type[LabelledFamily], name: str, told: str, label: str, value
 
 
 def show_families(registry: CollectorRegistry, families: Callable[[], Iterable[Metric]]) -> None:
-    """Show what `families` gives whenever the metrics are read."""
+    """Call `families` whenever the metrics are read, and show its result."""
     registry.register(_ReadFamilies(families))
 
 
@@ -78,7 +78,7 @@ UNEXPECTED: Final = "unexpected"
 
 
 class ChosenMetrics(CollectorRegistry):
-    """A registry seen through a choice. `allowed` are values by (metric, label)."""
+    """A registry filtered by the flags. `allowed`: values by (metric, label)."""
 
     def __init__(
         self,

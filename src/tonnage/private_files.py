@@ -1,8 +1,8 @@
-"""Files and folders that are ours alone: keys, tokens, records, locks, logs. What others planted is never used.
+"""Files and folders that only we may change: keys, tokens, records, locks, logs. Planted files are never used.
 
-Everything is judged on the descriptor that is used afterwards (`O_NOFOLLOW`, `fstat`), never by looking first and
-opening then. What is judged is the last part of a path: `/var` may be a link, and so may a home. Whoever can rename
-what stands above our folder can put another one in its place, which then is not ours and is refused.
+Every check is made on the descriptor that is used afterwards (`O_NOFOLLOW`, `fstat`), never on a path before it is
+opened. Only the last part of a path is checked: `/var` or a home may be a link. Whoever can rename a folder above ours
+can replace ours, but the replacement is not ours and is refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KINDS: Final = {
 
 
 class NotOurs(TonnageError):
-    """A file or folder that somebody else owns, can change, or put where ours belongs. It was not touched."""
+    """A file or folder that another user owns, can change, or put in place of ours. It was not touched."""
 
     def __init__(self, path: Path, problem: str, *, hint: str | None = None) -> None:
         self.path = path
@@ -38,10 +38,10 @@ class NotOurs(TonnageError):
 
 
 def own_folder(path: Path, *, mode: int = 0o700) -> Path:
-    """Make a folder if it is not there, with those above it, and see to it that it is ours alone to write to.
+    """Create the folder and its parents if missing, and ensure that only we can write to it.
 
-    Raises NotOurs for a link, another's folder, or one with contents that others can write to: they may have planted
-    them. One that is empty is closed to them instead: so begins a folder made with a umask of 002. OSError as it comes.
+    Raises NotOurs for a link, another user's folder, or one with contents that others can write to: they may be
+    planted. An empty one is closed to others instead: a umask of 002 makes such folders. OSError as it comes.
     """
     missing = [folder for folder in (path, *path.parents) if not os.path.lexists(folder)]
     try:
@@ -50,14 +50,14 @@ def own_folder(path: Path, *, mode: int = 0o700) -> Path:
         if not path.is_symlink():
             raise
     require_own_folder(path)
-    for made in missing:  # what is synced in it later must not be lost with its name
+    for made in missing:  # else the folder's name, and all files synced in it, could be lost
         with suppress(PermissionError):  # a folder that we may not read is its owner's to sync
             sync_folder(made.parent)
     return path
 
 
 def sync_folder(folder: Path) -> None:
-    """See to it that the names in a folder are on disk: a new file is durable when its name is."""
+    """Write the folder's entries to disk: a new file is durable only when its name is."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -66,11 +66,11 @@ def sync_folder(folder: Path) -> None:
 
 
 def require_own_folder(path: Path, *, is_inner: bool = False) -> None:
-    """See to it that a folder is ours alone to write to. One that `is_inner` lies in a folder already judged."""
+    """Ensure that only we can write to a folder. `is_inner`: it lies in a folder that was already checked."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as exc:
-        # What others own is told as that, whatever the kernel says first: it may be closed to us as well.
+        # Another owner is reported as that, whatever error the kernel gives: the folder may also be closed to us.
         found = path.lstat()
         _require_owner(path, found)
         if stat.S_ISLNK(found.st_mode):
@@ -85,7 +85,7 @@ def require_own_folder(path: Path, *, is_inner: bool = False) -> None:
             permissions = stat.S_IMODE(found.st_mode)
             if _is_empty(fd):
                 os.fchmod(fd, permissions & ~_OTHERS_WRITE)
-            if not _is_empty(fd):  # looked at after it was closed: nobody can have slipped something in since
+            if not _is_empty(fd):  # checked after it was closed to others: nobody can have planted a file since
                 raise NotOurs(
                     path,
                     f"has contents, and others can write to it (mode {permissions:04o}): they may have put them there",
@@ -96,9 +96,9 @@ def require_own_folder(path: Path, *, is_inner: bool = False) -> None:
 
 
 def open_own(path: Path, flags: int, *, mode: int = 0o600) -> int:
-    """A descriptor of a plain file of ours, judged before it is cut; no link is followed. Raises NotOurs, OSError."""
+    """Open a plain file of ours, checked before it is truncated; no link is followed. Raises NotOurs, OSError."""
     cuts = flags & os.O_TRUNC
-    # O_NONBLOCK: a pipe that was planted must not hold us up.
+    # O_NONBLOCK: opening a planted pipe must not block.
     try:
         fd = os.open(path, (flags & ~os.O_TRUNC) | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, mode)
     except OSError as exc:
@@ -111,7 +111,7 @@ def open_own(path: Path, flags: int, *, mode: int = 0o600) -> int:
         found = os.fstat(fd)
         _require_plain(path, found)
         _require_owner(path, found)
-        if flags & os.O_ACCMODE != os.O_WRONLY:  # what is only added to is not believed
+        if flags & os.O_ACCMODE != os.O_WRONLY:  # a file that we only append to is not trusted
             _require_closed(path, found)
         if cuts and found.st_size:
             os.ftruncate(fd, 0)
@@ -123,7 +123,7 @@ def open_own(path: Path, flags: int, *, mode: int = 0o600) -> int:
 
 
 def require_own_file(path: Path) -> None:
-    """See to it that a file, if it is there, is a plain one of ours; for what a library opens by its name."""
+    """Ensure that a file, if it exists, is a plain file of ours; for files that a library opens by name."""
     try:
         os.close(open_own(path, os.O_RDONLY))
     except FileNotFoundError:
@@ -131,12 +131,12 @@ def require_own_file(path: Path) -> None:
 
 
 def read_own(path: Path) -> bytes:
-    """The content of a plain file of ours; no link is followed. Raises NotOurs, and OSError as it comes."""
+    """The content of a plain file of ours; no link is followed. Raises NotOurs, OSError."""
     return _content(open_own(path, os.O_RDONLY))
 
 
 def read_given(path: Path) -> bytes:
-    """The content of a file that a user named. Links are followed; what they lead to is ours or root's. Raises NotOurs,
+    """The content of a file that a user named. Links are followed; the target must be ours or root's. Raises NotOurs,
     OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -151,18 +151,17 @@ def read_given(path: Path) -> bytes:
 
 
 def open_lock(path: Path) -> int:
-    """A descriptor to lock, made if it is not there. Raises NotOurs, and OSError as it comes."""
+    """Open a file to lock, created if missing. Raises NotOurs, OSError."""
     return open_own(path, os.O_RDWR | os.O_CREAT)
 
 
 def open_log(path: Path) -> int:
-    """A descriptor that adds to a log, made if it is not there. Raises NotOurs, and OSError as it comes."""
+    """Open a log for appending, created if missing. Raises NotOurs, OSError."""
     return open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 
 def write_private(path: Path, content: bytes, *, durable: bool = True) -> None:
-    """Write a file with mode 0600, whole or not at all. `durable`: it is on disk when this returns. Raises NotOurs,
-    OSError."""
+    """Write a file with mode 0600 atomically. `durable`: it is on disk on return. Raises NotOurs, OSError."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         _require_owner(path.parent, os.fstat(folder), or_root=True)
@@ -171,15 +170,15 @@ def write_private(path: Path, content: bytes, *, durable: bool = True) -> None:
             _require_plain(path, found)
             _require_owner(path, found)
             if (stat.S_IMODE(found.st_mode), found.st_size) == (0o600, len(content)) and read_own(path) == content:
-                return  # a start on a full disk finds most of its files as it wants them
+                return  # a start on a full disk finds most files unchanged
         draft = f".{path.name}.{os.getpid()}"
         try:
             write_new(folder, draft, content, durable=durable)
             os.rename(draft, path.name, src_dir_fd=folder, dst_dir_fd=folder)
             if durable:
-                os.fsync(folder)  # the name: without it a power cut may bring the old content back, or none
+                os.fsync(folder)  # the name too: without it a power cut may bring back the old content, or none
         except BaseException:
-            with suppress(OSError):  # a disk that is full is not made fuller
+            with suppress(OSError):  # leave no partial file on a full disk
                 os.unlink(draft, dir_fd=folder)
             raise
     finally:
@@ -187,7 +186,7 @@ def write_private(path: Path, content: bytes, *, durable: bool = True) -> None:
 
 
 def write_new(folder: int, name: str, content: bytes, *, durable: bool = True) -> None:
-    """Write a new file with mode 0600 into an open folder of ours; one of that name is what a death left, and goes."""
+    """Write a new file with mode 0600 into our open folder; an old one of that name, left by a crash, is removed."""
     fd = _new_file(folder, name)
     try:
         left = memoryview(content)
@@ -200,7 +199,7 @@ def write_new(folder: int, name: str, content: bytes, *, durable: bool = True) -
 
 
 def require_place_for_socket(path: Path) -> None:
-    """Raises NotOurs unless nothing, or a socket of ours, is at a path in a folder that is ours or root's."""
+    """Raises NotOurs unless the path is free or a socket of ours, in a folder that is ours or root's."""
     _require_owner(path.parent, path.parent.stat(), or_root=True)
     found = _lstat(path)
     if found is None:
@@ -213,7 +212,7 @@ def require_place_for_socket(path: Path) -> None:
 
 
 def _new_file(folder: int, name: str) -> int:
-    """A new file with mode 0600. One of the name is what an earlier process of our number left: it is removed."""
+    """A new file with mode 0600. An existing one was left by an earlier process with our pid and is removed."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         return os.open(name, flags, 0o600, dir_fd=folder)

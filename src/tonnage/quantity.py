@@ -1,17 +1,15 @@
 """Kubernetes quantities, exact: `500m`, `10Gi`, `1.5e3`.
 
-A quantity is a whole number of nanos (10^-9), the finest step Kubernetes keeps; no float is ever involved. It remembers
-the family it was written in (`Format`), because that decides how it is written again: `0.5Gi` comes back as `512Mi`,
-`1.5` as `1500m`, `1e3` as `1e3`.
+A quantity is a whole number of nanos (10^-9), the finest step Kubernetes keeps; no float is involved. It remembers the
+suffix family it was written in (`Format`), which decides how it is written again: `0.5Gi` as `512Mi`, `1.5` as `1500m`,
+`1e3` as `1e3`. Grammar, rounding, caps and text mirror upstream's `resource.Quantity`, with its oddities: a lone `Gi`
+reads as 0, and a text that upstream takes for canonical (`+5`, `1.500`, `1E3`) is kept. Ours differs where an int64 or
+a table of upstream's ends:
 
-Grammar, rounding, caps and text mirror upstream's `resource.Quantity` (apimachinery), down to the oddities: a lone `Gi`
-reads as 0, and a text that upstream takes for canonical already (`+5`, `1.500`, `1E3`) is given back as it came. Ours
-differs where an int64 or a table of upstream's ends:
-
-    - `value()` and `milli_value()` stop at the largest int64; upstream's wrap around or turn into 0.
-    - Both round away from zero always; upstream's decimal path goes wrong below zero (`-0.0005Gi`).
-    - `1000E` is written `1000E`; upstream runs out of suffixes and writes `1`.
-    - A text over 1,000 characters or an exponent beyond ±1,000 is refused; upstream would write such a number out.
+- `value()` and `milli_value()` stop at the largest int64; upstream's wrap around or turn into 0.
+- Both always round away from zero; upstream's decimal path goes wrong below zero (`-0.0005Gi`).
+- `1000E` is written `1000E`; upstream runs out of suffixes and writes `1`.
+- A text over 1,000 characters or an exponent beyond ±1,000 is refused; upstream would write such a number out.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from tonnage.errors import TonnageError
 
 
 class Format(StrEnum):
-    """The family of suffixes a quantity is written in, by upstream's names."""
+    """The suffix family of a quantity, by upstream's names."""
 
     DECIMAL_SI = "DecimalSI"  # 12M = 12 * 10^6
     BINARY_SI = "BinarySI"  # 12Mi = 12 * 2^20
@@ -38,7 +36,7 @@ _NANOS_PER_ONE: Final = 10**9
 _NANOS_PER_MILLI: Final = 10**6
 _MAX_INT64: Final = 2**63 - 1
 _MOST_NANOS: Final = _MAX_INT64 * _NANOS_PER_ONE
-"""Up to here, whole units are within 64 bits."""
+"""Up to here, whole units fit into 64 bits."""
 _MAX_TEXT: Final = 1000
 _MAX_EXPONENT: Final = 1000
 
@@ -53,10 +51,11 @@ _UNITS: Final = {suffix: (0, _NANO + 3 * step, Format.DECIMAL_SI) for step, suff
 _GRAMMAR: Final = re.compile(r"([+-]?+)(0*+)([0-9]*+)(?:\.([0-9]*+))?+([eEinumkKMGTP]*+[+-]?+[0-9]*+)")
 _EXPONENT: Final = re.compile(r"[eE]([+-]?)([0-9]+)")
 
-# signs, number, the rest: for naming what is wrong with a text. Matches every text.
+# signs, number, the rest, to name what is wrong with a text. Matches every text.
 _LENIENT: Final = re.compile(r"([+-]*)([0-9.,_]*)(.*)", re.DOTALL)
 
-# What API clients see of a malformed quantity, word for word: upstream's ErrFormatWrong, ErrSuffix and ErrNumeric.
+# The errors of malformed quantities that API clients see, word for word: upstream's ErrFormatWrong, ErrSuffix and
+# ErrNumeric.
 FORMAT_WRONG: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 UNKNOWN_SUFFIX: Final = "unable to parse quantity's suffix"
 NOT_NUMERIC: Final = "unable to parse numeric part of quantity"
@@ -64,8 +63,7 @@ NOT_NUMERIC: Final = "unable to parse numeric part of quantity"
 
 @total_ordering
 class Quantity:
-    """An exact, immutable amount, equal and ordered by value: `1000m == 1`. `text` is what `str()` answers, if not
-    canonical."""
+    """An exact, immutable amount, compared by value: `1000m == 1`. `text` is what `str()` returns if not canonical."""
 
     __slots__ = ("_format", "_nanos", "_text")
     _nanos: int
@@ -79,7 +77,7 @@ class Quantity:
 
     @classmethod
     def parse(cls, text: str, *, field: str = "") -> Quantity:
-        """The quantity written in `text`; raises InvalidQuantity, which names `field` when there is one."""
+        """The quantity in `text`. Raises InvalidQuantity, which names `field` if given."""
         found = _read(text) if len(text) <= _MAX_TEXT else None
         if found is None:
             raise InvalidQuantity(text, field=field)
@@ -87,8 +85,7 @@ class Quantity:
 
     @classmethod
     def of(cls, value: str | int | float | None, *, field: str = "") -> Quantity:
-        """The quantity a JSON document holds: a string, spaces around it allowed, a bare number read as its text, or
-        null for zero."""
+        """The quantity in a JSON document: a string, with spaces around it allowed, a number, or null for zero."""
         if value is None:
             return cls.from_int(0)
         if isinstance(value, str):
@@ -121,7 +118,7 @@ class Quantity:
         return _within_int64(_away_from_zero(self._nanos, _NANOS_PER_MILLI))
 
     def round_up_to_milli(self) -> Quantity:
-        """This quantity without anything finer than a thousandth, which is how resource lists are stored."""
+        """This quantity rounded up to thousandths, which is how resource lists are stored."""
         if self._nanos % _NANOS_PER_MILLI == 0:
             return self
         return Quantity(_away_from_zero(self._nanos, _NANOS_PER_MILLI) * _NANOS_PER_MILLI, self._format)
@@ -133,13 +130,13 @@ class Quantity:
         return self._nanos == 0
 
     def __add__(self, other: Quantity) -> Quantity:
-        """The sum, in this quantity's family; a zero takes the other's."""
+        """The sum, in this quantity's format; a zero takes the other's."""
         if not isinstance(other, Quantity):
             return NotImplemented
         return Quantity(self._nanos + other._nanos, self._format if self._nanos else other._format)
 
     def __sub__(self, other: Quantity) -> Quantity:
-        """The difference, in this quantity's family; a zero takes the other's."""
+        """The difference, in this quantity's format; a zero takes the other's."""
         if not isinstance(other, Quantity):
             return NotImplemented
         return Quantity(self._nanos - other._nanos, self._format if self._nanos else other._format)
@@ -174,7 +171,7 @@ class Quantity:
 
 @lru_cache(maxsize=8192)
 def _read(text: str) -> Quantity | None:
-    """The quantity in `text`, or None: InvalidQuantity finds out why. Mirrors ParseQuantity."""
+    """The quantity in `text`, or None; InvalidQuantity finds the reason. Mirrors ParseQuantity."""
     parts = _GRAMMAR.fullmatch(text)
     if parts is None or not text:
         return None
@@ -207,14 +204,14 @@ def _exponent_unit(suffix: str) -> tuple[int, int, Format] | None:
         return None
     sign, digits = written.groups()
     digits = digits.lstrip("0") or "0"
-    # One of thousands of digits is not read to find out how large it is.
+    # An exponent of thousands of digits is not parsed to find out how large it is.
     if len(digits) > len(str(_MAX_EXPONENT)) or int(digits) > _MAX_EXPONENT:
         return None
     return 0, int(f"{sign}{digits}"), Format.DECIMAL_EXPONENT
 
 
 def _is_taken_for_canonical(whole: str, fraction: str, twos: int, power: int) -> bool:
-    """Whether upstream keeps the text as it came: a shortcut of its int64 path, so only where the digits fit that."""
+    """True if upstream keeps the text unchanged: a shortcut of its int64 path, so only where the digits fit."""
     if twos:
         fits_int64 = not fraction and len(whole) + 3 * (twos // 10) + 1 <= 15
         return fits_int64 and int(whole) % 8 != 0
@@ -224,7 +221,7 @@ def _is_taken_for_canonical(whole: str, fraction: str, twos: int, power: int) ->
 
 
 def _canonical(nanos: int, format: Format) -> str:
-    """The text without a fraction and with the largest suffix that allows. Mirrors CanonicalizeBytes."""
+    """The text without a fraction, with the largest suffix that allows it. Mirrors CanonicalizeBytes."""
     if nanos == 0:
         return "0"
     if format is Format.BINARY_SI and abs(nanos) >= 1024 * _NANOS_PER_ONE and nanos % _NANOS_PER_ONE == 0:
@@ -253,12 +250,12 @@ def _within_int64(number: int) -> int:
 
 
 def _capped(nanos: int) -> int:
-    """Binary quantities, and only they, stop at the largest int64 when they are read."""
+    """Only binary quantities are capped at the largest int64 when they are read."""
     return min(nanos, _MAX_INT64 * _NANOS_PER_ONE)
 
 
 class InvalidQuantity(TonnageError):
-    """A text that is no quantity: `text` at `field`, the `problem` with it, and what upstream would say."""
+    """A text that is no quantity: `text` at `field`, the `problem`, and upstream's message."""
 
     def __init__(self, text: str, *, field: str = "") -> None:
         self.text = text
@@ -302,7 +299,7 @@ def _diagnosis(text: str) -> tuple[str, str]:
 
 
 def _suffix_remedy(number: str, suffix: str) -> str:
-    """`GB`, `gib`, `K` and the like: the suffixes that may have been meant."""
+    """The suffixes that `GB`, `gib`, `K` and the like may have meant."""
     letter = re.fullmatch("(|[kmgtpe])(i?)(?:b|bytes?)?", suffix.strip().lower())
     if letter is None:
         return f"use one of {', '.join(filter(None, _DECIMAL + _BINARY))}, or an exponent such as e3"

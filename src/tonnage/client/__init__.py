@@ -1,10 +1,10 @@
-"""How any program talks to a Kubernetes API server, ours or any other.
+"""How any program talks to a Kubernetes API server, ours or another.
 
     kubeconfig.load ──► Connection ──► Client ──► wire (HttpTransport)
                                          ▲
               Informers, WorkQueue, Recorder, LeaderElector
 
-`Client` is the verbs, one request each. `Informer` keeps all objects of a resource and calls event handlers,
-`WorkQueue` takes what they are about, `Recorder` writes events, `LeaderElector` sees that one copy of a program is at
-work. All of it runs on one event loop, on the clock and the random numbers that the client was given.
+`Client` has the verbs, one request each. An `Informer` keeps all objects of a resource and calls event handlers,
+`WorkQueue` queues their keys, `Recorder` writes events, `LeaderElector` lets one copy of a program work. All run on one
+event loop, with the client's clock and random numbers.
 """

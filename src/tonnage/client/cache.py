@@ -1,11 +1,10 @@
-"""Objects by key, and the event handlers that are called when they change. `Informer` is the cache that fills itself.
+"""Objects by key, and event handlers for their changes. `Informer` is the cache that fills itself.
 
-Handlers can rely on this: an object is added, then updated any number of times, then deleted; an update or delete
-carries the very object of the event before it. An object that was deleted and made again (another uid) is a delete and
-an add. When a handler is called the cache already shows the change. A handler that raises is logged; the others are
-called.
+An object is added, updated any number of times, then deleted; an update or delete carries the very object of the event
+before it. An object recreated under another uid is a delete and an add. When a handler is called, the cache already
+shows the change. A handler that raises is logged; the others are called.
 
-An `Indexer` finds the objects of a cache by something other than their name. Make it before the handlers that use it.
+An `Indexer` finds the objects of a cache by other keys. Make it before the handlers that use it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _log = logs.logger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HandlerRegistration(Generic[T]):
-    """Handlers that were added together; `Cache.remove_handlers` takes them away again."""
+    """Handlers that were added together; `Cache.remove_handlers` removes them."""
 
     on_add: Callable[[T], None] | None
     on_update: Callable[[T, T], None] | None
@@ -33,26 +32,24 @@ class HandlerRegistration(Generic[T]):
 
 
 class Cache(Generic[T]):
-    """All objects of one kind that are known."""
-
     def __init__(self, cls: type[T]) -> None:
         self.cls = cls
         self.name = scheme.resource_of(cls).qualified
-        """`pods`, `csinodes.storage.k8s.io`: what logs call it."""
+        """`pods`, `csinodes.storage.k8s.io`: the name in logs."""
         self._objects: dict[Key, T] = {}
-        # A tuple that is replaced, so that a handler may add handlers: they are called for the present change once.
+        # A tuple that is replaced, so that a handler may add handlers without their being called twice for one change.
         self._handlers: tuple[HandlerRegistration[T], ...] = ()
 
     @property
     def resource_version(self) -> str:
-        """The server's revision that the cache has come to; empty where that is not known."""
+        """The server's revision that the cache has reached; empty if unknown."""
         return ""
 
     def get(self, key: Key) -> T | None:
         return self._objects.get(key)
 
     def __iter__(self) -> Iterator[T]:
-        """All objects, in no particular order; do not wait while iterating."""
+        """All objects in no particular order; do not await while iterating."""
         return iter(self._objects.values())
 
     def __len__(self) -> int:
@@ -68,9 +65,7 @@ class Cache(Generic[T]):
         on_update: Callable[[T, T], None] | None = None,
         on_delete: Callable[[T], None] | None = None,
     ) -> HandlerRegistration[T]:
-        """Call these on every change from now on; before this returns, `on_add` is called for all objects that are
-        known.
-        """
+        """Call these on every change from now on, and `on_add` at once for every known object."""
         registration = HandlerRegistration(on_add, on_update, on_delete)
         self._handlers = (*self._handlers, registration)
         if on_add is not None:
@@ -79,16 +74,16 @@ class Cache(Generic[T]):
         return registration
 
     def on_change(self, handler: Callable[[T], None]) -> HandlerRegistration[T]:
-        """Call `handler` with whatever was added, updated (as it is now) or deleted (as it was)."""
+        """Call `handler` with every object that was added, updated (the new state) or deleted (the last state)."""
         return self.add_handlers(on_add=handler, on_update=lambda _, new: handler(new), on_delete=handler)
 
     def remove_handlers(self, registration: HandlerRegistration[T]) -> None:
         self._handlers = tuple(each for each in self._handlers if each is not registration)
 
     def replace(self, state: Iterable[T], *, rewound: bool = False) -> None:
-        """Make this the state, and call handlers for the difference, deletions first.
+        """Replace the whole state, and call handlers for the difference, deletions first.
 
-        `rewound`: the server gives out versions that it gave before, so that the same version may be another state.
+        `rewound`: the server repeats versions that it gave before, so equal versions may be different states.
         """
         new = {found.key: found for found in state}
         if rewound:
@@ -104,7 +99,7 @@ class Cache(Generic[T]):
             self.put(found)
 
     def put(self, new: T) -> None:
-        """Add an object, or update it; what has the resourceVersion that is known already changes nothing."""
+        """Add or update an object; an equal resourceVersion changes nothing."""
         key = new.key
         old = self._objects.get(key)
         if old is not None:
@@ -137,7 +132,7 @@ class Cache(Generic[T]):
 
 
 class Indexer(Generic[T]):
-    """The objects of a cache, by the index keys that a function gives them."""
+    """The objects of a cache by the index keys that a function gives them."""
 
     def __init__(self, objects: Cache[T], index_keys: Callable[[T], Iterable[str]]) -> None:
         self._objects = objects
@@ -146,7 +141,7 @@ class Indexer(Generic[T]):
         objects.add_handlers(on_add=self._add, on_update=self._update, on_delete=self._delete)
 
     def __call__(self, index_key: str) -> tuple[T, ...]:
-        """The objects with that index key, in the order in which they got it."""
+        """The objects with this index key, in the order in which they got it."""
         found = (self._objects.get(key) for key in self._indexed.get(index_key, ()))
         return tuple(each for each in found if each is not None)
 

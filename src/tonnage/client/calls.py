@@ -1,4 +1,4 @@
-"""One call to the server: the limit, the metrics, a refusal as an exception, and retries.
+"""One call to the server: rate limit, metrics, refusals as exceptions, and retries.
 
     what came back                  a read                            a write
     no answer (Disconnected)        retried                           not: it may have been carried out
@@ -6,7 +6,7 @@
     502, 503, 504, 5xx with a time  retried                           not
     anything else                   not                               not
 
-A guard (`leadership`) and `asking_first` are asked before every write, each try anew, after every wait.
+The guard (`leadership`) and `asking_first` are asked before every try of a write, after all waiting.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from tonnage.objects.meta import Status
 from tonnage.objects.small_groups import LEASE_HEADER
 
 OnRequest = Callable[[str, str, int, float], None]
-"""(verb, resource, HTTP code or 0 when there was no answer, seconds): told of every request, also of second tries."""
+"""(verb, resource, HTTP code or 0 without an answer, seconds): called for every request, retries included."""
 
 
 _RETRIES = 4
 _PAUSE_S, _MAX_PAUSE_S = 0.2, 5.0
 _QUIET_S = 0.25
-"""So long after its last write a program counts as one that writes: the next is on its way."""
+"""For so long after its last write a program counts as writing: the next write is likely."""
 _MAX_RETRY_AFTER_S = 30
-"""A server that wants to be left alone for longer is not waited for: the caller should know."""
+"""A longer Retry-After is not waited for: the caller gets the error."""
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ _asked_first: ContextVar[Callable[[], None] | None] = ContextVar("asked_first", 
 
 @contextmanager
 def asking_first(check: Callable[[], None]) -> Iterator[None]:
-    """Let every write of this task in the block call `check` when its turn has come; if it raises, nothing is sent."""
+    """Call `check` right before every write of this task in the block; if it raises, nothing is sent."""
     token = _asked_first.set(check)
     try:
         yield
@@ -61,7 +61,7 @@ def asking_first(check: Callable[[], None]) -> Iterator[None]:
 
 
 class ApiCall(msgspec.Struct, frozen=True, eq=False):
-    """A request with what it means: `resource` is `pods`, `pods/binding`, `csinodes.storage.k8s.io`, or a path."""
+    """A request and its meaning: `resource` is `pods`, `pods/binding`, `csinodes.storage.k8s.io`, or a path."""
 
     verb: str
     resource: str
@@ -74,8 +74,6 @@ class ApiCall(msgspec.Struct, frozen=True, eq=False):
 
 
 class Caller:
-    """Sends calls over a transport."""
-
     def __init__(
         self,
         transport: Transport,
@@ -98,11 +96,11 @@ class Caller:
 
     @property
     def is_writing(self) -> bool:
-        """Whether a write is under way, or was a moment ago."""
+        """True if a write is under way, or was within `_QUIET_S`."""
         return self._writing > 0 or self._clock.monotonic() - self._wrote_at_s < _QUIET_S
 
     async def send(self, call: ApiCall) -> bytes:
-        """The body of a good answer. Raises ApiError, Disconnected, NoCredentials."""
+        """The body of a successful answer. Raises ApiError, Disconnected, NoCredentials."""
         backoff: Backoff | None = None
         for tries_left in range(_RETRIES if call.retry else 0, -1, -1):
             try:
@@ -124,7 +122,7 @@ class Caller:
 
     @asynccontextmanager
     async def stream(self, call: ApiCall) -> AsyncIterator[Stream]:
-        """A stream that was granted. Raises as `send` does, and does not try again."""
+        """An accepted stream. Raises as `send` does; not retried."""
         await self._wait_for_limit()
         started_at, code = self._clock.monotonic(), 0
         try:
@@ -196,7 +194,7 @@ class Caller:
             status = codec.decode(Status, response.body)
         except Unreadable:
             status = Status()
-        if status.code != response.code:  # no Status, or one that somebody on the way put into another answer
+        if status.code != response.code:  # no Status, or a proxy put one into another answer
             url = self.transport.server + call.request.path.partition("?")[0]
             return errors.from_response(
                 call.request.method, url, response.code, response.body, retry_after_s=retry_after_s
@@ -204,7 +202,7 @@ class Caller:
         return errors.from_status(status, retry_after_s=retry_after_s)
 
     def _pass_on(self, warnings: tuple[str, ...]) -> None:
-        """`299 - "v1 Foo is deprecated"` goes to the log, each text once."""
+        """Log every distinct warning header once: `299 - "v1 Foo is deprecated"`."""
         for warning in warnings:
             if warning not in self._warned and len(self._warned) < 1000:
                 self._warned.add(warning)

@@ -1,11 +1,11 @@
-"""The clients of one program, one a purpose, so that none waits behind another.
+"""The clients of one program, one per purpose, so that none waits behind another.
 
     purpose    what it is for                           limit                                    connections
     leases     renewing a lease                         none                                     2
     work       reads, bindings, what has to be done     `qps` and `burst`                        64
     telling    events, conditions: what people read     a quarter of that, of what work leaves   8
 
-A lease that is renewed late ends the program; an event that comes late harms nobody.
+A lease that is renewed late ends the program; an event that comes late does no harm.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from tonnage.client.transport.http_transport import MAX_CONNECTIONS, HttpTranspo
 from tonnage.clock import Clock, SystemClock
 
 TELLING_SHARE: Final = 4
-"""Of so many requests that a program may send, one may tell people something."""
+"""One in so many of a program's requests may be an event or condition."""
 TELLING_QPS: Final = 250.0
 TELLING_BURST: Final = 500
-"""The limit of telling where there is none for work: a quarter of the scheduler's default."""
+"""The limit of telling when work has none: a quarter of the scheduler's default."""
 TELLING_CONNECTIONS: Final = 8
 LEASE_CONNECTIONS: Final = 2
-"""One for a renewal, and one for when that hangs."""
+"""One for a renewal, and one for when the first hangs."""
 LEASE_TIMEOUT_S: Final = 5.0
-"""Half of the renew deadline's default, as client-go has it: a call that hangs leaves time for another."""
+"""Half of the default renew deadline, as client-go: a call that hangs leaves time for another."""
 _MIN_LEASE_TIMEOUT_S: Final = 1.0
 
 
 def lease_timeout_s(renew_deadline_s: float) -> float:
-    """How long a call about a lease may take. Mirrors resourcelock.NewFromKubeconfig."""
+    """The timeout of a call about a lease. Mirrors resourcelock.NewFromKubeconfig."""
     return max(renew_deadline_s / 2, _MIN_LEASE_TIMEOUT_S)
 
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """Three ways to one API server; close them, or use this as a context manager."""
+    """Three clients of one API server; close them, or use this as a context manager."""
 
     work: Client
     telling: Client
@@ -65,8 +65,8 @@ class Clients:
         guard: Leadership | None = None,
         lease_timeout_s: float = LEASE_TIMEOUT_S,
     ) -> Clients:
-        """Clients of the server that a kubeconfig names; nothing is sent yet. `qps` 0 is no limit for work, `burst` 0
-        one second's worth. A `guard`, a leader's leadership, is asked before all writes but those to leases.
+        """Clients of a kubeconfig's server; nothing is sent yet. `qps` 0: no limit for work; `burst` 0: one second's
+        worth. The `guard`, a leader's leadership, is asked before all writes but those to leases.
         """
         clock = clock or SystemClock()
         credentials = Credentials(connection, clock=clock)

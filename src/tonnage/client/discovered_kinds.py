@@ -1,8 +1,7 @@
-"""Kinds that a server has beside those of our table, found by discovery; classes for objects without a class of their
-own.
+"""Kinds that a server has beyond our table, found by discovery; classes for kinds without a class of their own.
 
-`metadata_class` reads names, owners and finalizers alone, `document_class` the whole document. `DiscoveredKinds`
-follows the metadata of each discovered kind with informers of its own, so that a kind that goes holds up nobody else.
+`metadata_class` reads names, owners and finalizers only, `document_class` the whole document. `DiscoveredKinds` watches
+the metadata of every discovered kind with its own informers, so that a kind that goes blocks no other.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _discovery_log = logs.logger("tonnage.client.discovery")
 
 @cache
 def _class_of(resource: Resource, base: type[Object]) -> type[Object]:
-    # Named as the kind, because that is what an object's `kind` is compared with.
+    # Named as the kind, because an object's `kind` is compared with it.
     cls = RecordMeta(resource.kind, (base,), {"__module__": __name__, "__doc__": base.__doc__})
     assert issubclass(cls, Object)
     RESOURCE_BY_HEAD[cls] = resource
@@ -42,17 +41,17 @@ def _class_of(resource: Resource, base: type[Object]) -> type[Object]:
 
 
 def metadata_class(resource: Resource) -> type[Object]:
-    """The class of this resource that holds metadata and nothing else; always the same one."""
+    """The one class of this resource that holds only metadata."""
     return _class_of(resource, Object)
 
 
 def document_class(resource: Resource) -> type[Document]:
-    """The class of this resource whose objects keep their whole document in `doc`; always the same one."""
+    """The one class of this resource whose objects keep their whole document in `doc`."""
     return cast(type[Document], _class_of(resource, Document))
 
 
 async def served_resources(client: Client) -> tuple[Resource, ...]:
-    """What this server has, of all we know, that can be listed, watched and deleted. Raises TonnageError."""
+    """The resources of our table that this server can list, watch and delete. Raises TonnageError."""
     served: list[Resource] = []
     for group, version in group_versions():
         rows = await _api_resources(client, f"/apis/{group}/{version}" if group else f"/api/{version}")
@@ -63,7 +62,7 @@ async def served_resources(client: Client) -> tuple[Resource, ...]:
 
 
 async def wait_for_served_resources(client: Client, *, clock: Clock, rng: random.Random) -> tuple[Resource, ...]:
-    """The same; a server that is away is waited for."""
+    """The same, retried until the server answers."""
     backoff = Backoff(clock=clock, rng=rng)
     while True:
         try:
@@ -74,11 +73,11 @@ async def wait_for_served_resources(client: Client, *, clock: Clock, rng: random
 
 
 async def _api_resources(client: Client, path: str) -> list[dict[str, Any]]:
-    """What a server has in a group and version that can be listed, watched and deleted; nothing if it has no such."""
+    """The rows of a group and version that can be listed, watched and deleted; empty for a missing group."""
     try:
         rows = codec.read_doc("APIResourceList", await client.raw("GET", path)).get("resources")
     except NotFound:
-        return []  # an older server, one that has the group turned off, or a group that went just now
+        return []  # an older server, a disabled group, or a group that has just gone
     return [row for row in (rows if isinstance(rows, list) else ()) if _has_needed_verbs(row)]
 
 
@@ -89,13 +88,13 @@ def _has_needed_verbs(row: Any) -> bool:
 
 
 _RESYNC_S: Final = 30.0
-"""How often a server is asked again though nothing was heard of: what upstream's garbage collector does."""
+"""How often the server is asked again without an event: upstream's garbage collector's period."""
 
 _log = logs.logger(__name__)
 
 
 async def discovered_resources(client: Client) -> tuple[Resource, ...]:
-    """Resources outside our table that can be listed, watched and deleted, each in its preferred version."""
+    """Resources beyond our table that can be listed, watched and deleted, each in its preferred version."""
     found: dict[tuple[str, str], Resource] = {}
     groups = codec.read_doc("APIGroupList", await client.raw("GET", "/apis")).get("groups") or ()
     for group in groups:
@@ -126,7 +125,7 @@ Added = Callable[[Resource, Informer[Object]], None]
 
 
 class DiscoveredKinds:
-    """Informers of all kinds beside those of our table; `added` hears of one before it starts, `removed` of its end."""
+    """Informers of all kinds beyond our table; calls `added` before an informer starts, `removed` after its end."""
 
     def __init__(
         self,
@@ -146,11 +145,11 @@ class DiscoveredKinds:
         self._reconciler = Reconciler("discovered-kinds", self._look, clock=clock, workers=1, metrics=metrics)
 
     def find(self, api_version: str, kind: str) -> Resource | None:
-        """The resource of a kind, in whichever version it is followed; also of one that is gone, under its old path."""
+        """The resource of a kind, in the version that is watched; for a kind that is gone, the last known."""
         return self._known.get((api_version.rpartition("/")[0], kind))
 
     def look(self, _: object = None) -> None:
-        """There may be others now: look soon. Takes the definition that changed, as handlers do."""
+        """Run discovery again soon. As an event handler it takes the changed definition."""
         self._reconciler.add("kinds")
 
     async def run(self) -> None:
@@ -162,7 +161,7 @@ class DiscoveredKinds:
             await asyncio.gather(*(informer.stop() for informer in informers))
 
     async def wait_synced(self) -> None:
-        """Return when all that there are now know their state. Raises TonnageError when the server does not answer."""
+        """Return when all current kinds are synced. Raises TonnageError when the server does not answer."""
         await self._look("kinds")
         for informer in tuple(self._informers.values()):
             await informer.wait_synced()

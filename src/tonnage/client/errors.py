@@ -1,4 +1,4 @@
-"""What can go wrong between a program and its API server: refusals, answers that did not come, bad kubeconfigs."""
+"""Failures between a program and its API server: refusals, missing answers, bad kubeconfigs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tonnage.objects.meta import Status
 
 
 class Disconnected(TonnageError):
-    """A request that got no whole answer. `in_doubt`: the server may have carried it out all the same."""
+    """A request without a whole answer. `in_doubt`: the server may have carried it out."""
 
     def __init__(self, method: str, url: str, detail: str, *, in_doubt: bool, hint: str | None = None) -> None:
         super().__init__(f"{method} {url}: {detail}", hint=hint)
@@ -23,7 +23,7 @@ class Disconnected(TonnageError):
 
 
 class Untrusted(Disconnected):
-    """The server did not prove to be the one that is meant, or did not accept our certificate; nothing was sent."""
+    """The server's certificate was not verified, or ours was not accepted; nothing was sent."""
 
     def __init__(self, method: str, url: str, detail: str) -> None:
         super().__init__(
@@ -36,7 +36,7 @@ class Untrusted(Disconnected):
 
 
 class InvalidKubeconfig(TonnageError):
-    """A kubeconfig that cannot be used: `entry` is a path such as `users[admin].tokenFile`, empty for all of it."""
+    """An unusable kubeconfig: `entry` is a path such as `users[admin].tokenFile`, empty for the whole file."""
 
     def __init__(self, file: str, entry: str, problem: str, *, hint: str | None = None) -> None:
         super().__init__(f"{file}: {entry}: {problem}" if entry else f"{file}: {problem}", hint=hint)
@@ -46,17 +46,17 @@ class InvalidKubeconfig(TonnageError):
 
 
 class NoCredentials(TonnageError):
-    """What the server should be shown could not be had: an unreadable file, an exec plugin that failed."""
+    """The credentials could not be had: an unreadable file, an exec plugin that failed."""
 
 
 _BY_REASON = {cls.reason: cls for cls in ApiError.__subclasses__() if cls.__module__ == ApiError.__module__}
 _AMBIGUOUS = (AlreadyExists, Expired)
-"""These share their code with a class that says less; a bare code does not tell them apart."""
+"""These share their code with a more general class, so the code alone does not choose them."""
 _BY_CODE = {cls.code: cls for cls in _BY_REASON.values() if cls not in _AMBIGUOUS}
 
 
 def from_status(status: Status, *, retry_after_s: int = 0) -> ApiError:
-    """The error that a Status tells of; what the header Retry-After says counts where the Status is silent."""
+    """The error of a Status; the header Retry-After counts if the Status has none."""
     details = status.details
     error = _class_of(status.code, status.reason)(
         status.message or f"the server answered {status.code} {status.reason}".rstrip(),
@@ -73,7 +73,7 @@ def from_status(status: Status, *, retry_after_s: int = 0) -> ApiError:
 
 
 def from_response(method: str, url: str, code: int, body: bytes, *, retry_after_s: int = 0) -> ApiError:
-    """The error for an answer that is no Status: from a proxy, or from something that is no API server at all."""
+    """The error for an answer that is no Status: from a proxy, or from a server that is no API server."""
     said = " ".join(body[:200].decode(errors="replace").split())
     return _class_of(code, "")(
         f"{method} {url}: the answer is {code}" + (f": {said}" if said else ", without a word"),
@@ -82,7 +82,7 @@ def from_response(method: str, url: str, code: int, body: bytes, *, retry_after_
 
 
 def status_message(body: bytes) -> str:
-    """What a Status says; nothing for another body."""
+    """The message of a Status; empty for another body."""
     try:
         message = msgspec.json.decode(body)["message"]
     except (msgspec.DecodeError, ValueError, RecursionError, KeyError, TypeError):
@@ -92,7 +92,7 @@ def status_message(body: bytes) -> str:
 
 @lru_cache(maxsize=64)
 def _class_of(code: int, reason: str) -> type[ApiError]:
-    """The class of a reason; for an unknown reason that of its code, with code and reason as they came."""
+    """The class of a reason; for an unknown reason the class of the code, with code and reason as they came."""
     known = _BY_REASON.get(reason) or _BY_CODE.get(code, ApiError)
     if known.code == code and reason in (known.reason, ""):
         return known

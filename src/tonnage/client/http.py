@@ -1,7 +1,7 @@
-"""`Client`: Kubernetes' verbs over the classes of `objects.scheme`, and over plain documents for what has no class.
+"""`Client`: Kubernetes' verbs for the classes of `objects.scheme`, and for plain documents without a class.
 
-An object is named by its key: `namespace/name`, or `name` without namespaces. A refusal is raised as an `ApiError`,
-trouble on the way as `Disconnected`; what is retried stands in `calls`.
+An object is named by its key: `namespace/name`, or `name` without namespaces. Refusals raise an `ApiError`, connection
+failures `Disconnected`; `calls` says what is retried.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from tonnage.objects.resources import BY_KIND, BY_PLURAL, Resource
 T = TypeVar("T", bound=Object)
 X = TypeVar("X")
 Lines = AsyncIterator[list[bytes]]
-"""Lines of a watch, as many at a time as have come; `codec.decode_event` reads one."""
+"""The lines of a watch in batches, as they arrive; `codec.decode_event` reads one."""
 PatchType = Literal["merge", "json", "strategic", "apply"]
 
 
 class PatchOptions(TypedDict, total=False):
-    """How a patch is meant: a merge by default. An apply needs a `field_manager`, and may use `force`."""
+    """Options of a patch, by default a merge patch. An apply needs a `field_manager`, and may use `force`."""
 
     patch_type: PatchType
     subresource: str
@@ -47,11 +47,11 @@ class PatchOptions(TypedDict, total=False):
 
 USER_AGENT = "tonnage"
 PAGE_SIZE = 500
-"""Objects in one answer to a list, as client-go asks for."""
+"""Objects per page of a list; client-go's number."""
 _STREAM_GRACE_S = 30.0
-"""How long a stream may outlive the end that it asked the server for."""
+"""How long a stream may outlive the end that it asked for."""
 _MAX_STREAM_S = 3600
-"""When it asked for none: the server ends it by its own habit, within an hour."""
+"""The longest stream that asked for no end: servers end it within an hour."""
 _CONTENT_TYPES: dict[PatchType, str] = {
     "merge": "application/merge-patch+json",
     "json": "application/json-patch+json",
@@ -62,7 +62,7 @@ _PODS = BY_PLURAL["", "pods"]
 
 
 class Client:
-    """A way to one API server; close it, or use it as a context manager."""
+    """A client of one API server; close it, or use it as a context manager."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Client:
         timeout_s: float = 30.0,
         guard: Leadership | None = None,
     ) -> None:
-        """A `guard` is asked before every write, at the last moment: a leader's clients have its leadership there."""
+        """The `guard`, a leader's leadership, is asked right before every write."""
         self.clock = clock or SystemClock()
         self.rng = rng or random.SystemRandom()
         self._caller = Caller(
@@ -94,9 +94,9 @@ class Client:
         on_request: OnRequest | None = None,
         timeout_s: float = 30.0,
     ) -> Client:
-        """A client of the server that a kubeconfig names, without a limit. Nothing is sent yet.
+        """A client of a kubeconfig's server, without a rate limit. Nothing is sent yet.
 
-        The server takes `user_agent` up to the first slash for the field manager of what we write.
+        The server takes `user_agent` up to the first slash as the field manager of our writes.
         """
         clock = clock or SystemClock()
         transport = HttpTransport(connection, clock=clock, user_agent=user_agent)
@@ -112,14 +112,14 @@ class Client:
         await self._caller.transport.close()
 
     def give_way_while(self, is_busy: Callable[[], bool]) -> None:
-        """For a client whose requests may wait (`clients.Clients.telling`): send few while `is_busy` says so too."""
+        """For less urgent requests (`clients.Clients.telling`): send few while `is_busy` returns True too."""
         limit = self._caller.limit
         if isinstance(limit, SpareTokens):
             limit.busy.append(is_busy)
 
     @contextmanager
     def hurrying(self) -> Iterator[None]:
-        """For as long as what has been waiting is sent now or never: give way to nobody (`SpareTokens.hurried`)."""
+        """In the block, requests give way to no other: for a program's last writes (`SpareTokens.hurried`)."""
         limit = self._caller.limit
         if isinstance(limit, SpareTokens):
             limit.hurried += 1
@@ -131,7 +131,7 @@ class Client:
 
     @property
     def is_writing(self) -> bool:
-        """Whether a write is under way, or was a moment ago: who has less urgent things to send gives way."""
+        """True if a write is under way or was a moment ago; less urgent clients give way then."""
         return self._caller.is_writing
 
     @property
@@ -145,7 +145,7 @@ class Client:
         return codec.decode(cls, await self._get(resource_of(cls), key, retry))
 
     async def find(self, cls: type[T], key: Key) -> T | None:
-        """The object; None when there is no such object."""
+        """The object; None if it does not exist."""
         try:
             return await self.get(cls, key)
         except NotFound:
@@ -161,10 +161,10 @@ class Client:
         at: str = "",
         **selection: Unpack[Selection],
     ) -> ObjectList[T]:
-        """All objects as they are at one moment, read page by page.
+        """All objects at one resourceVersion, read page by page.
 
-        `at` is that moment, as a resourceVersion. Raises Expired when the server has forgotten it, and Unreadable,
-        unless `on_unreadable` takes what cannot be read.
+        `at` is that resourceVersion. Raises Expired when the server no longer has it, and Unreadable, unless
+        `on_unreadable` takes the object that cannot be read.
         """
 
         def read(body: bytes) -> tuple[Sequence[T], str, str]:
@@ -175,16 +175,16 @@ class Client:
         return ObjectList(items, version)
 
     async def create(self, wanted: T) -> T:
-        """Make an object; returns what the server made of it. Raises AlreadyExists, Invalid."""
+        """Create an object. Returns the server's. Raises AlreadyExists, Invalid."""
         return codec.decode(type(wanted), await self._create(resource_of(type(wanted)), codec.to_doc(wanted)))
 
     async def update(self, wanted: T, *, subresource: str = "") -> T:
-        """Replace an object, or its status, by one that the caller knows whole: see `objects.meta`. Raises Conflict."""
+        """Replace an object, or its status, with all its fields (see `objects.meta`). Raises Conflict."""
         resource = resource_of(type(wanted))
         return codec.decode(type(wanted), await self._update(resource, codec.to_doc(wanted), subresource))
 
     async def patch(self, cls: type[T], key: Key, patch: Doc | Sequence[Doc], **options: Unpack[PatchOptions]) -> T:
-        """Change part of an object, and return all of it."""
+        """Change part of an object. Returns the whole object."""
         return codec.decode(cls, await self._patch(resource_of(cls), key, patch, options))
 
     async def delete(
@@ -197,36 +197,36 @@ class Client:
         grace_s: int | None = None,
         propagation: str = "",
     ) -> None:
-        """Delete an object, or only this life or state of it: Conflict when `uid` or `resource_version` is another."""
+        """Delete an object. Raises Conflict if `uid` or `resource_version` is given and differs."""
         resource = resource_of(kind)
         options = rest.delete_options(uid, resource_version, grace_s, propagation)
         await self._send("delete", resource, "DELETE", rest.object_path(resource, key), body=options or None)
 
     async def bind(self, key: Key, node: str, *, uid: str = "") -> None:
-        """Send a pod to a node. Raises Conflict when it has one, is being deleted, or `uid` is another's."""
+        """Bind a pod to a node. Raises Conflict when it has a node, is being deleted, or has another `uid`."""
         path = rest.object_path(_PODS, key, "binding")
         await self._send("create", _PODS, "POST", path, "binding", body=rest.binding(key, node, uid))
 
     async def evict(self, key: Key) -> None:
-        """Delete a pod if its disruption budget allows it. Raises TooManyRequests if it does not, at once."""
+        """Delete a pod if its disruption budget allows it. Raises TooManyRequests, without retries, if not."""
         path = rest.object_path(_PODS, key, "eviction")
         await self._send("create", _PODS, "POST", path, "eviction", body=rest.eviction(key), retry=False)
 
     # -- documents ----------------------------------------------------------------------------------------------------
 
     async def get_doc(self, kind: Kind, key: Key, *, retry: bool = True) -> Doc:
-        """As `get`, with the fields that nobody models."""
+        """As `get`, with all fields, including those that our classes leave out."""
         resource = resource_of(kind)
         return rest.read_object(resource, await self._get(resource, key, retry))
 
     async def list_docs(self, kind: Kind, **selection: Unpack[Selection]) -> tuple[Doc, ...]:
-        """As `list`; each document has its apiVersion and kind."""
+        """As `list`; every document has its apiVersion and kind."""
         resource = resource_of(kind)
         docs, _ = await self._list(resource, selection, PAGE_SIZE, True, partial(rest.read_docs, resource))
         return docs
 
     async def create_doc(self, doc: Doc, *, kind: Kind | None = None) -> Doc:
-        """Make an object of the kind that it says it is; `kind` names one that the table of resources does not have."""
+        """Create an object of the document's kind; `kind` names one that the table of resources does not have."""
         resource = BY_KIND[doc["apiVersion"], doc["kind"]] if kind is None else resource_of(kind)
         return rest.read_object(resource, await self._create(resource, doc))
 
@@ -240,7 +240,7 @@ class Client:
         return rest.read_object(resource, body, options.get("subresource", ""))
 
     async def raw(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        """Any path at all, such as /version or /readyz; the body of the answer."""
+        """The body of any path, such as /version or /readyz."""
         request = Request(method, path, body, timeout_s=self._timeout_s)
         return await self._caller.send(ApiCall(method.lower(), path.partition("?")[0], request))
 
@@ -256,9 +256,7 @@ class Client:
         timeout_s: int = 0,
         **selection: Unpack[Selection],
     ) -> AsyncIterator[Lines]:
-        """Follow what changes after `resource_version`; with `send_initial_events` the state comes first, ended by a
-        bookmark.
-        """
+        """Stream changes after `resource_version`; with `send_initial_events` the state first, ended by a bookmark."""
         resource = resource_of(kind)
         query = rest.watch_query(
             selection,
@@ -304,13 +302,13 @@ class Client:
         read: Callable[[bytes], tuple[Sequence[X], str, str]],
         at: str = "",
     ) -> tuple[tuple[X, ...], str]:
-        """The items of all pages and their one resourceVersion; `read` gives a page's, and the token of the next."""
+        """The items of all pages and their resourceVersion; `read` gives a page's items, version and next token."""
         items: list[X] = []
         token = ""
         while True:
             limit = str(page_size) if page_size else ""
             query = {**rest.selectors_of(selection), "limit": limit, "continue": token}
-            if at and not token:  # a token has its moment in it
+            if at and not token:  # the token contains the resourceVersion
                 query |= {"resourceVersion": at, "resourceVersionMatch": "Exact"}
             path = rest.collection_path(resource, selection.get("namespace", ""), query)
             try:
@@ -318,7 +316,7 @@ class Client:
             except Expired:
                 if not token:
                     raise
-                # The server has forgotten the moment that the first pages showed: ask for all of another at once.
+                # The server no longer has the first pages' resourceVersion: list everything again in one page.
                 items, token, page_size = [], "", 0
                 continue
             items += page

@@ -1,4 +1,4 @@
-"""An `Informer` knows all objects of a resource, all the time, and calls event handlers on every change.
+"""An `Informer` keeps all objects of a resource up to date, and calls event handlers on every change.
 
                  ┌─────────┐  state   ┌──────────┐  the stream ends or is cut: on from
       start ────►│ syncing ├─────────►│ watching ├─┐ the last resourceVersion seen
@@ -6,10 +6,10 @@
                       └─────────────────┘    └─────┘
             410, ERROR, a version that is refused
 
-Syncing is a watch-list where the server can do that, else a list in pages; handlers hear of the difference to the state
-before. An old event about a known state is passed over; one that contradicts what is known has the state fetched anew.
-A state older than the one before comes from a restored server, and is the truth. Objects without a name or uid are
-passed over. Versions that are no numbers cannot be compared: what comes with one is taken as it comes.
+Syncing is a watch-list if the server supports it, else a paged list; handlers are called for the difference to the last
+state. An old event about the known state is skipped; one that contradicts it makes the informer sync again. A state
+older than the last comes from a restored server, and counts. Objects without a name or uid are skipped. Versions that
+are no numbers cannot be compared: their events are taken as they come.
 """
 
 from __future__ import annotations
@@ -39,23 +39,22 @@ from tonnage.objects.scheme import resource_of
 
 @dataclass(slots=True)
 class StreamProgress:
-    """How far an informer has come, in the server's versions, for whoever puts the news of several informers in one
-    order.
+    """The versions that an informer has reached, for callers that order the events of several informers.
 
     Versions that are no numbers count as 0, which is no version.
     """
 
     reached: int = 0
-    """All that happened to its kind up to this version has been told."""
+    """Handlers have been called for all changes of the kind up to this version."""
     telling: int = 0
-    """The version of what handlers are being called for; of a state that was fetched, that of the state."""
+    """The version for which handlers are being called; for a whole state, the state's version."""
     gap: tuple[int, int] = (0, 0)
-    """The last state that was fetched: what happened after the first version, up to the second, was told as one
-    change. From 0: nothing before it is known."""
+    """The last synced state: changes after the first version, up to the second, were handled as one change. From 0:
+    nothing before it is known."""
     open_since_s: float | None = None
-    """When the present stream began, by the client's clock; None while there is none."""
+    """When the current stream began, by the client's clock; None without a stream."""
     has_spoken: bool = False
-    """The present stream has brought something."""
+    """The current stream has brought an event."""
 
     def opened(self, now_s: float) -> None:
         self.open_since_s, self.has_spoken = now_s, False
@@ -64,28 +63,28 @@ class StreamProgress:
         self.open_since_s = None
 
     def fetched(self, version: int, *, rewound: bool) -> None:
-        """A whole state is about to be told; `rewound`: it is older than what was known."""
+        """Handlers are about to be called for a whole state; `rewound`: it is older than the last."""
         self.gap = (0 if rewound else self.reached, version)
         self.telling = version
 
     def came_to(self, version: int) -> None:
-        """Everything up to this version is told; 0 says nothing."""
+        """Handlers have been called for everything up to this version; 0 is ignored."""
         self.reached = version or self.reached
 
 
 T = TypeVar("T", bound=Object)
 
 _MIN_WATCH_S, _MAX_WATCH_S = 300, 600
-"""Each watch asks for a random time between these, as client-go's do, so that many clients do not reconnect at once."""
+"""Every watch asks for a random time in this range, as client-go's do, so that clients do not reconnect together."""
 _USEFUL_S = 1.0
 _SILENCE_S = 30.0
-"""A server that takes a watch-list and then sends nothing for so long, not even its end, cannot really do it."""
+"""A server that accepts a watch-list and sends nothing for so long does not really support it."""
 
 _log = logs.logger(__name__)
 
 
 class Contradicted(TonnageError):
-    """An old event on a watch that is not about what was known when it was new."""
+    """An old watch event that does not match what was known when it was new."""
 
     def __init__(self, resource: str, type_: str, key: Key, version: str, reached: str) -> None:
         super().__init__(
@@ -94,7 +93,7 @@ class Contradicted(TonnageError):
 
 
 class Informer(Cache[T]):
-    """The objects of one resource, or those of a namespace or selection of it, kept up to date."""
+    """The objects of a resource, or of one namespace or selection of it, kept up to date."""
 
     def __init__(
         self,
@@ -107,17 +106,17 @@ class Informer(Cache[T]):
         max_retry_s: float = 30.0,
         **selection: Unpack[Selection],
     ) -> None:
-        """`is_optional`: nobody waits for a resource that the server refuses; it has no objects until it is allowed."""
+        """`is_optional`: a resource that the server refuses counts as synced and stays empty until allowed."""
         super().__init__(cls)
         self._is_namespaced = resource_of(cls).namespaced
         self.last_failure: TonnageError | None = None
-        """Why it was last out of step, for whoever waits for it."""
+        """Why it last failed to follow, for callers that wait."""
         self.out_of_step_since_s: float | None = None
-        """Since when it cannot follow, in the clock's monotonic seconds; None while it can."""
+        """When it lost its connection to the state, in monotonic seconds of the clock; None while it follows."""
         self.last_told_s: float | None = None
-        """When the server last said anything, a bookmark included, by the same clock; None before it first did."""
+        """When the server last sent anything, bookmarks included, by the same clock; None before that."""
         self.fetches = 0
-        """How often the whole state was fetched."""
+        """How often the whole state was read."""
         self.failures = 0
         """How often a watch or a list failed."""
         self._client = client
@@ -125,7 +124,7 @@ class Informer(Cache[T]):
         self._is_optional = is_optional
         self._watch_list = watch_list
         self._resource_version = ""
-        self._received = 0  # events of the present stream that were news
+        self._received = 0  # new events of the current stream
         self.progress = StreamProgress()
         self._synced = asyncio.Event()
         self._fetched = asyncio.Event()
@@ -134,17 +133,17 @@ class Informer(Cache[T]):
 
     @property
     def resource_version(self) -> str:
-        """The newest revision seen, where the next watch starts; empty while the state has to be fetched."""
+        """The newest revision seen, where the next watch starts; empty when the whole state must be read."""
         return self._resource_version
 
     @property
     def now_s(self) -> float:
-        """The time by which `out_of_step_since_s` and `last_told_s` are told."""
+        """The clock of `out_of_step_since_s` and `last_told_s`."""
         return self._client.clock.monotonic()
 
     @property
     def is_synced(self) -> bool:
-        """The state has been fetched once; since then it is as up to date as the connection allows."""
+        """True once the state has been read; from then on it is as current as the connection allows."""
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
@@ -156,14 +155,14 @@ class Informer(Cache[T]):
             self._task = asyncio.create_task(self._run(), name=f"informer {self.name}")
 
     async def stop(self) -> None:
-        """Hang up. What is known stays readable; no handler is called any more. A start goes on from there."""
+        """Stop watching. The objects stay readable; no handler is called any more. `start` continues from there."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.wait((task,))
 
     async def refresh(self) -> None:
-        """Fetch the state anew, and return when handlers have been called for what is different."""
+        """Read the whole state again, and return when handlers have been called for the difference."""
         await self.stop()
         self._resource_version = ""
         self._fetched.clear()
@@ -171,7 +170,7 @@ class Informer(Cache[T]):
         await self._fetched.wait()
 
     def forget(self) -> None:
-        """Know nothing any more: handlers hear that all objects are deleted. The whole state is fetched next."""
+        """Drop all objects: handlers see them deleted. The whole state is read next."""
         self._resource_version = ""
         self.replace(())
 
@@ -193,17 +192,17 @@ class Informer(Cache[T]):
             except TonnageError as exc:
                 self._note(exc)
             except Exception:
-                # A fault of ours must not leave the program blind: start over from a fresh state.
+                # A bug of ours must not leave the program blind: start over from a fresh state.
                 _log.exception("Informer failed", resource=self.name)
                 self._resource_version = ""
             finally:
                 self.progress.closed()
-            # One that ends with a need for the whole state was of no use if it did not last, whatever it brought: a
-            # server that does so each time would be asked for everything, without a pause, for ever.
+            # A short stream that ends with a need for the whole state was of no use, whatever it brought: a server that
+            # always does so would be asked for everything for ever, without a pause.
             was_news = self._received and self._resource_version
             if was_news or clock.monotonic() - started_at >= _USEFUL_S:
                 self._backoff.reset()
-                await asyncio.sleep(0)  # however fast streams come and go, others get their turn
+                await asyncio.sleep(0)  # however fast streams come and go, other tasks get their turn
             else:
                 await clock.sleep(self._backoff.next_s())
 
@@ -220,13 +219,13 @@ class Informer(Cache[T]):
             self._synced.set()
             self._fetched.set()
         if isinstance(failure, ApiError):
-            # A version that is refused will not get better: the server has forgotten it, or never had it.
+            # A refused version stays refused: the server has forgotten it, or never had it.
             too_large = any(cause.reason == "ResourceVersionTooLarge" for cause in failure.causes)
             if failure.code in (400, 410, 422) or too_large:
                 self._resource_version = ""
 
     async def _follow(self) -> None:
-        """One stream to its end, after the state if that is not known. Raises what went wrong."""
+        """Run one stream to its end, after reading the state if needed. Raises the failure."""
         if not self._resource_version and self._watch_list:
             if await self._stream_from_state():
                 return
@@ -241,7 +240,7 @@ class Informer(Cache[T]):
                 self._apply_events(batch)
 
     async def _stream_from_state(self) -> bool:
-        """A stream that begins with the state, to its end; False when the server cannot do that."""
+        """Run a stream that begins with the state to its end; False when the server does not support that."""
         has_state = False
         try:
             async with self._watch(from_state=True) as lines:
@@ -251,14 +250,14 @@ class Informer(Cache[T]):
                     async for batch in lines:
                         self._apply_events(batch)
         except ApiError as exc:
-            # Refused as one does who does not know, or cannot do, what is asked: not a matter of trying again.
+            # The server does not know or support the request: trying again does not help.
             if has_state or exc.code not in (400, 422, 500, 501):
                 raise
             _log.info("No watch-list here; listing instead", resource=self.name, reason=exc.message)
         return has_state
 
     async def _receive_state(self, lines: Lines) -> bool:
-        """Read the state up to the bookmark that ends it, and make it ours; False if nothing comes."""
+        """Read the state up to its final bookmark, and replace ours; False if nothing comes."""
         state: dict[Key, T] = {}
         while True:
             try:
@@ -307,7 +306,7 @@ class Informer(Cache[T]):
             self._synced.set()
 
     def _apply_events(self, batch: Iterable[bytes]) -> None:
-        """Lines of a watch under way. The version moves with each, so that a cut loses nothing and repeats nothing."""
+        """Apply lines of a running watch. Every line moves the version, so that a cut loses and repeats nothing."""
         self.last_told_s = self.now_s
         for line in batch:
             event = self._read(line)
@@ -326,12 +325,12 @@ class Informer(Cache[T]):
                     self.remove(event.object.key)
                 else:
                     self.put(event.object)
-            if version.strip("0"):  # from none and from 0 a watch would begin with all that there is
+            if version.strip("0"):  # a watch from "" or 0 would begin with all objects
                 self._resource_version = version
                 self.progress.came_to(revision_of(version))
 
     def _pass_over_old(self, event: WatchChange[T]) -> None:
-        """An event that was told before. Raises Contradicted when it is not about what is known."""
+        """Skip an event that was handled before. Raises Contradicted when it does not match the known state."""
         told = event.object
         known = self.get(told.key)
         if known is None or known.metadata.uid != told.metadata.uid:
@@ -343,7 +342,7 @@ class Informer(Cache[T]):
         raise Contradicted(self.name, event.type, told.key, told.metadata.resource_version, version)
 
     def _is_usable(self, found: T) -> bool:
-        """Whether an object can be told from others: by a name, a namespace if its kind has them, and a uid."""
+        """True if the object has a name, a uid, and a namespace if its kind is namespaced."""
         if problem := self._problem_of(found):
             self._skip(Unreadable(self.cls.__name__, found.key, "metadata", problem))
         return not problem
@@ -357,7 +356,7 @@ class Informer(Cache[T]):
         return "" if metadata.uid else "it has no uid"
 
     def _read(self, line: bytes) -> WatchChange[T] | Bookmark:
-        """One event. Raises the ApiError by which the server ends a stream; then the state has to be fetched."""
+        """Decode one event. Raises the ApiError that ends a stream; then the state must be read again."""
         try:
             event = codec.decode_event(self.cls, line)
         except Unreadable as exc:
@@ -368,11 +367,11 @@ class Informer(Cache[T]):
         return event
 
     def _pass_over(self, line: bytes, failure: Unreadable) -> Bookmark:
-        """An event about an object that is not as its class expects: it moves the version, and a deletion counts."""
+        """Skip an event whose object cannot be decoded: it moves the version, and a deletion counts."""
         doc = {} if failure.kind == "WatchEvent" else codec.read_doc("WatchEvent", line)
         if doc.get("type") not in ("ADDED", "MODIFIED", "DELETED"):
             self._resource_version = ""
-            raise failure  # no event at all, or an end in words that are not understood: the stream is broken
+            raise failure  # no event, or an end that is not understood: the stream is broken
         self._skip(failure)
         if doc["type"] == "DELETED":
             self.remove(failure.key)
@@ -380,7 +379,7 @@ class Informer(Cache[T]):
         return Bookmark(version if isinstance(version, str) else "")
 
     def _skip(self, failure: Unreadable) -> None:
-        # One object that we do not understand must not blind us for all the others.
+        # One object that cannot be decoded must not hide all the others.
         _log.error("An object cannot be read and is passed over", resource=self.name, error=failure.message)
 
 

@@ -1,7 +1,7 @@
-"""Informers that live together: one for each resource and selection, started and stopped as one.
+"""The informers of a program: one per resource and selection, started and stopped together.
 
-An `InformerScope` gives a part of a program views of them whose handlers all go when the scope is closed: a controller
-that is started again adds its handlers anew.
+An `InformerScope` gives a part of a program views whose handlers are all removed when the scope is closed: a restarted
+controller adds its handlers again.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tonnage.objects.scheme import resource_of
 T = TypeVar("T", bound=Object)
 
 _NEWS_S: Final = 30.0
-"""How often a program that waits for its first state says so."""
+"""How often a program that waits for its first state logs it."""
 
 _log = logger(__name__)
 
 
 class NotSynced(TonnageError):
-    """Some resources could not be fetched in time; `resources` names them, each with what was last in the way."""
+    """Some resources did not sync in time; `resources` names them, each with its last failure."""
 
     def __init__(self, timeout_s: float, late: Iterable[Informer[Any]]) -> None:
         self.timeout_s = timeout_s
@@ -45,15 +45,13 @@ class NotSynced(TonnageError):
 
 
 class Informers:
-    """Every informer of a program."""
-
     def __init__(self, client: Client) -> None:
         self._client = client
         self._informers: dict[tuple[Any, ...], Informer[Any]] = {}
         self._is_started = False
 
     def of(self, cls: type[T], *, is_optional: bool = False, **selection: Unpack[Selection]) -> Informer[T]:
-        """The informer of these objects: the same one for whoever asks. One that comes late is started at once."""
+        """The one informer of these objects. If the others run, it is started at once."""
         asked = (cls, selection.get("namespace", ""), *selectors_of(selection).values())
         informer = self._informers.get(asked)
         if informer is None:
@@ -64,7 +62,7 @@ class Informers:
         return cast(Informer[T], informer)
 
     def followed(self) -> dict[Resource, type[Object]]:
-        """The resources that are followed in all namespaces and without selectors, and the class each is read as."""
+        """The resources watched in all namespaces without selectors, with the class each is read as."""
         return {resource_of(cls): cls for cls, *selection in self._informers if not any(selection)}
 
     def __iter__(self) -> Iterator[Informer[Any]]:
@@ -91,9 +89,7 @@ class Informers:
         return all(informer.is_synced for informer in self._informers.values())
 
     async def wait_synced(self, timeout_s: float | None = None) -> None:
-        """Return when all of them know their state. Raises NotSynced after `timeout_s`; without one it waits on, and
-        logs for what.
-        """
+        """Return when all informers are synced. Raises NotSynced after `timeout_s`; without one it logs and waits."""
         while timeout_s is None:
             try:
                 return await self.wait_synced(_NEWS_S)
@@ -106,9 +102,7 @@ class Informers:
             raise NotSynced(timeout_s, late) from None
 
     async def refresh(self) -> None:
-        """Fetch all states anew: a new leader must not decide from watches that lag behind the writes of the one
-        before.
-        """
+        """Read all states again: a new leader must not decide from watches that lag behind the last leader's writes."""
         await asyncio.gather(*(informer.refresh() for informer in tuple(self._informers.values())))
 
     async def _wait_synced(self) -> None:
@@ -117,7 +111,7 @@ class Informers:
 
 
 class InformerFactory(Protocol):
-    """Where a part of a program has its caches from: `Informers`, or a scope of them."""
+    """Where a part of a program gets its caches: `Informers`, or a scope of them."""
 
     def of(self, cls: type[T], *, namespace: str = "") -> Cache[T]: ...
 
@@ -127,12 +121,12 @@ class InformerFactory(Protocol):
 
 
 class InformerView(Cache[T]):
-    """The objects of an informer, with handlers that can be removed all at once."""
+    """An informer's objects, with handlers that can be removed all at once."""
 
     def __init__(self, informer: Cache[T]) -> None:
         super().__init__(informer.cls)
         self._informer = informer
-        self._objects = informer._objects  # one state, read by all
+        self._objects = informer._objects  # one state, shared by all views
         self._registration = informer.add_handlers(
             on_add=partial(self._notify, "on_add"),
             on_update=partial(self._notify, "on_update"),
@@ -148,14 +142,14 @@ class InformerView(Cache[T]):
 
 
 class InformerScope:
-    """Views of shared informers, one for each resource and namespace that is asked for."""
+    """Views of shared informers, one per resource and namespace."""
 
     def __init__(self, informers: Informers) -> None:
         self._informers = informers
         self._views: dict[Informer[Any], InformerView[Any]] = {}
 
     def of(self, cls: type[T], *, namespace: str = "") -> InformerView[T]:
-        """The view of this informer: the same one for whoever asks in this scope."""
+        """The one view of this informer in this scope."""
         informer = self._informers.of(cls, namespace=namespace)
         view = self._views.get(informer)
         if view is None:

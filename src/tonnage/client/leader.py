@@ -1,14 +1,14 @@
-"""Leader election by a Lease: of several copies of a program one is at work, the others wait.
+"""Leader election by a Lease: of several copies of a program one works, the others wait.
 
                acquire                           not renewed for renew_deadline_s,
       waiting ─────────► leading ─────────────►  or somebody else holds the lease: LeaseLost
          ▲                  │
          └── somebody else  └── `work` ends, or the run is cancelled: the lease is let go
 
-Who finds the lease unchanged for as long as it lasts, by their own clock, takes it over. What leading allows stands in
-`leadership`. Mirrors client-go's leaderelection, but: a leader that sees another in its place stops at once; the
-deadline counts from the last renewal; a deleted lease is not made anew before its holder's time is up; and a lease is
-left to run out when a write may still be on its way.
+A candidate that sees the lease unchanged for its duration, by its own clock, takes it over. `leadership` says what a
+leader may do. Mirrors client-go's leaderelection, but: a leader that sees another holder stops at once; the deadline
+counts from the last renewal; a deleted lease is not recreated before its holder's time is up; and a lease is left to
+expire when a write may still be on its way.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tonnage.objects.small_groups import Lease, LeaseSpec
 
 JITTER_FACTOR = 1.2
 _MAX_TRANSITIONS = 2**31 - 1
-"""What the API can hold. A count that stands there stays: a number for people to read must not keep everybody out."""
+"""The API's maximum. A count that has reached it stays: a number for people must not block the election."""
 _HEALTH_TOLERANCE_S = 20.0
 _VERSION = ("metadata", "resourceVersion")
 
@@ -40,7 +40,7 @@ _log = logs.logger(__name__)
 
 
 class LeaseLost(TonnageError):
-    """We led and do not any more; `holder` is who does, empty when we could not find out."""
+    """We led and no longer do; `holder` is the new leader, empty if unknown."""
 
     def __init__(self, lease: Key, holder: str, deadline_s: float) -> None:
         self.lease = lease
@@ -61,13 +61,11 @@ def check_retry_period(*, renew_deadline_s: float, retry_period_s: float) -> Non
 
 
 def new_identity() -> str:
-    """Ours alone, also among copies on one machine and among our own starts."""
+    """Unique, even among copies on one machine and restarts of this one."""
     return f"{socket.gethostname()}_{secrets.token_hex(8)}"
 
 
 class LeaderElector:
-    """One candidate for one lease."""
-
     def __init__(
         self,
         client: Client,
@@ -89,7 +87,7 @@ class LeaderElector:
         self._renew_deadline_s = leadership.renew_deadline_s
         self._retry_period_s = retry_period_s
         self._release_on_cancel = release_on_cancel
-        self._doc: Doc | None = None  # the lease as the server showed it last
+        self._doc: Doc | None = None  # the lease as the server last returned it
         self._seen = LeaseSpec()
         self._seen_at = self._clock.monotonic()  # when it last changed, by our clock
         self._reported = ""
@@ -104,15 +102,15 @@ class LeaderElector:
 
     @property
     def is_healthy(self) -> bool:
-        """False for a leader that should long have noticed that its lease has run out."""
+        """False for a leader that should have noticed long ago that its lease has expired."""
         held_s = self._clock.monotonic() - self._seen_at
         return not self.is_leader or held_s <= self._lease_duration_s + _HEALTH_TOLERANCE_S
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the lease, then do `work` while we hold it; returns when `work` does.
+        """Wait for the lease, then run `work` while we hold it; returns when `work` does.
 
         Raises LeaseLost once `work` has been cancelled and has ended, and what `work` raises. Cancelled, it ends `work`
-        while the lease is still renewed, and lets go of the lease.
+        while the lease is still renewed, then releases the lease.
         """
         await self._acquire()
         self.leadership.begin()
@@ -133,7 +131,7 @@ class LeaderElector:
             if self._release_on_cancel and not lost:
                 await self._release()
         if lost:
-            renewing.result()  # a fault of ours, if there was one
+            renewing.result()  # our own bug, if there was one
             holder = "" if self.is_leader else self.leader
             raise LeaseLost(self.lease, holder, self._renew_deadline_s)
         working.result()
@@ -145,16 +143,16 @@ class LeaderElector:
         while True:
             is_ours = await self._try()
             self._report()
-            if is_ours and self.leadership.left_s > 0:  # an answer may have come so late that it is worth nothing
+            if is_ours and self.leadership.left_s > 0:  # an answer may come too late to count
                 return
             await self._clock.sleep(jittered(self._retry_period_s, JITTER_FACTOR, self._client.rng))
 
     async def _renew(self) -> None:
-        """Keep the lease; returns when it is lost."""
+        """Renew the lease until it is lost."""
         over = asyncio.ensure_future(self.leadership.wait_over())
         try:
             while True:
-                # After a renewal that took long there is less time: then the next comes at once.
+                # After a slow renewal less time is left: then the next comes at once.
                 spare_s = max(self.leadership.left_s - self._retry_period_s, 0.0)
                 pause = asyncio.ensure_future(self._clock.sleep(min(self._retry_period_s, spare_s)))
                 try:
@@ -172,7 +170,7 @@ class LeaderElector:
                 if not is_ours:
                     return
         finally:
-            self.leadership.end()  # at once: work that is ending may have something ready to be written
+            self.leadership.end()  # at once: work that is ending may be about to write
             over.cancel()
 
     async def _renew_once(self) -> bool:
@@ -183,11 +181,11 @@ class LeaderElector:
         return True
 
     async def _try(self) -> bool:
-        """Take or renew the lease if that is possible now. Failures are logged: the next try comes soon."""
+        """Acquire or renew the lease if possible. Failures are logged: the next try comes soon."""
         try:
             if self.is_leader and self._is_valid():
                 try:
-                    # The usual case: nobody has touched it since, and one request is enough.
+                    # The usual case: nobody else has written it, and one request is enough.
                     await self._update(self._seen.acquire_time, self._seen.lease_transitions)
                     return True
                 except TonnageError as exc:
@@ -198,12 +196,12 @@ class LeaderElector:
             return False
 
     async def _take(self) -> bool:
-        """Look at the lease, and take it if it is free, has run out, or is ours. Raises TonnageError."""
+        """Read the lease, and acquire it if it is free, expired, or ours. Raises TonnageError."""
         try:
             self._observe(await self._client.get_doc(Lease, self.lease, retry=False))
         except NotFound:
             if self.leader and not self.is_leader and self._is_valid():
-                return False  # somebody has deleted it, and who held it may not know yet
+                return False  # it was deleted, and its holder may not know yet
             namespace, name = split_key(self.lease)
             head: Doc = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
             now, asked_at = self._now(), self._clock.monotonic()
@@ -224,7 +222,7 @@ class LeaderElector:
         return True
 
     async def _update(self, acquire_time: datetime | None, transitions: int) -> None:
-        """Write ourselves into the lease as we know it. Raises Conflict when it has changed since."""
+        """Write ourselves into the last seen lease. Raises Conflict when it has changed since."""
         now, asked_at = self._now(), self._clock.monotonic()
         acquired = now if acquire_time is None else rfc3339_micro(acquire_time)
         spec = self._spec(acquire_time=acquired, renew_time=now, transitions=transitions)
@@ -232,7 +230,7 @@ class LeaderElector:
         self.leadership.renewed(asked_at)
 
     async def _release(self) -> None:
-        """Let go, if we still hold it. Failure is no matter: the lease runs out by itself."""
+        """Release the lease if we still hold it. A failure does not matter: the lease expires by itself."""
         if self.leadership.may_be_underway:
             _log.info("The lease is left to run out: a write has had no answer", lease=self.lease)
             return
@@ -248,12 +246,12 @@ class LeaderElector:
                 return
             now = self._now()
             spec = self._spec(acquire_time=now, renew_time=now, transitions=self._seen.lease_transitions)
-            # A second and not nothing, because the API wants a duration above zero.
+            # One second, because the API wants a duration above zero.
             spec |= {"holderIdentity": "", "leaseDurationSeconds": 1}
             try:
                 self._observe(await self._client.update_doc({**(self._doc or {}), "spec": spec}))
             except Conflict:
-                continue  # a renewal that was cancelled half-way has got through all the same
+                continue  # a renewal that was cancelled half-way got through all the same
 
     def _spec(self, *, acquire_time: str, renew_time: str, transitions: int) -> Doc:
         return {
@@ -265,7 +263,7 @@ class LeaderElector:
         }
 
     def _observe(self, doc: Doc) -> None:
-        # A renewal changes the version, even where a clock stands still and the spec is as it was.
+        # A renewal changes the version, even if the clock stands still and the spec is equal.
         changed = self._doc is None or dig(self._doc, *_VERSION) != dig(doc, *_VERSION)
         self._doc = doc
         spec = codec.convert(Lease, doc).spec

@@ -1,13 +1,13 @@
-"""`Leadership`: whether this copy of a program leads at this moment, and the fence around everything it writes.
+"""`Leadership`: whether this copy of a program leads now, and the fence around everything it writes.
 
                begin                     renewed longer ago than renewDeadline (whoever looks first),
     waiting ─────────► leading ───────►  somebody else holds the lease, or the work is done: over, for good
     (no write)         (writes)          (no write)
 
-A write leaves only if the lease was renewed at most `renew_deadline_s` ago, at the moment before its bytes go to the
-socket. The age counts from before the renewal was sent, by a clock that goes on while the machine is suspended. Others
-may take the lease `lease_duration_s` after they saw it change; a write has the `window_s` between to arrive. What a
-fence at the sender cannot do is recall bytes: see docs/decisions/015-a-leaders-writes.md.
+A write leaves only if the lease was renewed at most `renew_deadline_s` ago, checked right before its bytes go to the
+socket. The age counts from before the renewal was sent, by a clock that counts while the machine is suspended. Others
+may take the lease `lease_duration_s` after they saw it change; a write has the `window_s` between to arrive. A fence at
+the sender cannot recall bytes: see docs/decisions/015-a-leaders-writes.md.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class NotLeading(TonnageError):
 
 
 class InvalidLeaseTimes(TonnageError, ValueError):
-    """Times with which two could lead at once, or nobody for long."""
+    """Times that would allow two leaders at once, or none for long."""
 
 
 def check_lease_times(*, lease_duration_s: float, renew_deadline_s: float) -> None:
-    """Raises InvalidLeaseTimes unless the others wait for longer than a leader goes on."""
+    """Raises InvalidLeaseTimes unless candidates wait longer than a leader continues."""
     if int(lease_duration_s) < 1:
         raise InvalidLeaseTimes(f"leaseDuration ({lease_duration_s:g} s) must be a second at least")
     if int(lease_duration_s) <= renew_deadline_s:
@@ -50,12 +50,12 @@ def check_lease_times(*, lease_duration_s: float, renew_deadline_s: float) -> No
 
 
 class Leadership:
-    """The lead of one candidate. Only its elector changes it; everybody may ask."""
+    """The lead of one candidate. Only its elector changes it; anyone may ask."""
 
     def __init__(
         self, identity: str, *, clock: Clock, lease_duration_s: float = 15, renew_deadline_s: float = 10.0
     ) -> None:
-        """`identity` must be ours alone. A lease lasts whole seconds: what is finer is cut off, as client-go does.
+        """`identity` must be unique. A lease lasts whole seconds: fractions are cut off, as client-go does.
 
         Raises InvalidLeaseTimes.
         """
@@ -67,7 +67,7 @@ class Leadership:
         self.lease_duration_s = int(lease_duration_s)
         self.renew_deadline_s = renew_deadline_s
         self.follows_another = False
-        """Somebody else led while we waited: what we know may be older than what they wrote last."""
+        """Another copy led while we waited: our caches may lag behind its last writes."""
         self._clock = clock
         self._renewed_at: float | None = None
         self._unanswered_at: float | None = None
@@ -78,14 +78,14 @@ class Leadership:
 
     @property
     def left_s(self) -> float:
-        """How long writes may go on if no renewal succeeds from now on; zero or less: no longer."""
+        """How long writes may go on without another renewal; zero or less: no longer."""
         if self._renewed_at is None:
             return 0.0
         return self._renewed_at + self.renew_deadline_s - self._clock.monotonic()
 
     @property
     def window_s(self) -> float:
-        """From the last write that may leave to the first that somebody else may make."""
+        """From the last write that may leave to the first that another leader may make."""
         return self.lease_duration_s - self.renew_deadline_s
 
     @property
@@ -94,7 +94,7 @@ class Leadership:
 
     @property
     def is_over(self) -> bool:
-        """We have led, and never will again. A lapse that nobody has noticed yet is noticed here."""
+        """True if we have led and never will again. An unnoticed expiry is noticed here."""
         if self._is_leading and self.left_s < 0:
             self.end()
         return self._over.is_set()
@@ -103,7 +103,7 @@ class Leadership:
         await self._over.wait()
 
     def check(self, what: str) -> None:
-        """Return if a write may leave now. Raises NotLeading; `what` is the write, in its words."""
+        """Return if a write may leave now. Raises NotLeading; `what` describes the write."""
         if self.is_over or not self._is_leading:
             age_s = None if self._renewed_at is None else self._clock.monotonic() - self._renewed_at
             is_late = age_s is not None and age_s > self.renew_deadline_s
@@ -111,18 +111,18 @@ class Leadership:
 
     @property
     def token(self) -> str:
-        """Under which lease and holder a write is made, for a server that asks."""
+        """The lease and holder of a write, for a server that checks them."""
         return f"{self.lease} {self.identity}"
 
     def left_unanswered(self) -> None:
-        """A write has left and its answer will not come: it may still arrive."""
+        """A write was sent and its answer will not come: it may still arrive."""
         self._unanswered_at = self._clock.monotonic()
 
     # -- for the elector ----------------------------------------------------------------------------------------------
 
     @property
     def may_be_underway(self) -> bool:
-        """Some write may still arrive. Then the lease is better left to run out."""
+        """True if a write may still arrive. Then the lease should be left to expire."""
         sent_at = self._unanswered_at
         return sent_at is not None and self._clock.monotonic() - sent_at <= self.lease_duration_s
 
@@ -134,6 +134,6 @@ class Leadership:
         self._is_leading = not self._over.is_set()
 
     def end(self) -> None:
-        """No write leaves from now on. Writes under way are for their tasks to drop: `wait_over` returns."""
+        """No write leaves from now on. Tasks drop their pending writes: `wait_over` returns."""
         self._is_leading = False
         self._over.set()

@@ -1,6 +1,6 @@
-"""How a program's use of the API server is counted: requests, watches, work queues and leases, by client-go's names.
+"""Metrics of a program's use of the API server: requests, watches, work queues and leases, by client-go's names.
 
-A server sends a bookmark about every minute, so that a watch that is silent for minutes is one that shows old state.
+A server sends a bookmark about every minute, so a watch that is silent for minutes shows old state.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tonnage.objects.meta import split_key
 _BUCKETS_S: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 _METHODS: Final = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
 _NO_ANSWER: Final = "<error>"
-"""client-go's word for a request that was not answered."""
+"""client-go's word for a request without an answer."""
 
 
 class RestClientMetrics:
-    """The metrics of one program, whatever number of servers it talks to."""
+    """The metrics of one program, for any number of servers."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(
@@ -48,7 +48,7 @@ class RestClientMetrics:
         )
 
     def of(self, server: str) -> OnRequest:
-        """What a client of this server is to be given as `on_request`."""
+        """The `on_request` of a client of this server."""
         host = urlsplit(server).netloc or server
 
         @lru_cache(maxsize=256)
@@ -80,7 +80,7 @@ def show_leadership(registry: CollectorRegistry, electors: Callable[[], Iterable
 
 
 def show_watches(registry: CollectorRegistry, informers: Callable[[], Iterable[Informer[Any]]]) -> None:
-    """Show how these informers stand. Those of one resource are told as one: the worst times, and sums."""
+    """Show the state of these informers. Those of one resource are combined: the worst times, and sums."""
     show_families(registry, lambda: _watches(informers()))
 
 
@@ -135,17 +135,17 @@ def _watches(informers: Iterable[Informer[Any]]) -> Iterable[Metric]:
 
 
 _QUEUE_BUCKETS_S: Final = tuple(10e-9 * 10.0**power for power in range(10))
-"""Upstream's: from ten nanoseconds to ten seconds."""
+"""Upstream's: ten nanoseconds to ten seconds."""
 _QUEUE_LABELS: Final = ("name",)
 
 
 class WorkQueueMetrics:
-    """The metrics of one program; `queue` gives what a queue of this name tells its life to."""
+    """The metrics of all work queues of one program."""
 
     def __init__(self, registry: CollectorRegistry, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._queues: WeakSet[QueueMetrics] = WeakSet()
-        """Those that are: a controller that broke is made anew, with another queue."""
+        """The live queues: a controller that is restarted has a new queue."""
         self._adds = Counter("workqueue_adds", "Keys added to a work queue.", _QUEUE_LABELS, registry=registry)
         self._retries = Counter(
             "workqueue_retries", "Keys whose work failed and that are tried again.", _QUEUE_LABELS, registry=registry
@@ -167,7 +167,7 @@ class WorkQueueMetrics:
         show_families(registry, lambda: _queue_states(list(self._queues)))
 
     def queue(self, name: str) -> QueueMetrics:
-        """For one more queue. Queues of one name are counted together."""
+        """The metrics of one more queue. Queues of one name are counted together."""
         made = QueueMetrics(
             name,
             self._now,
@@ -182,7 +182,7 @@ class WorkQueueMetrics:
 
 @dataclass(eq=False)
 class QueueMetrics:
-    """What a `WorkQueue` tells about its keys."""
+    """The metrics of one `WorkQueue`."""
 
     name: str
     _now: Callable[[], float]
@@ -194,7 +194,7 @@ class QueueMetrics:
     working_since: dict[Hashable, float] = field(default_factory=dict)
 
     def added(self, key: Hashable) -> None:
-        """It waits from now on, or will as soon as it is done."""
+        """The key waits from now on, or will as soon as it is done."""
         self._adds.inc()
         self.waiting_since.setdefault(key, self._now())
 

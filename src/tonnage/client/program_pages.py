@@ -1,4 +1,4 @@
-"""Pages of a program's own endpoints (`tonnage.health`): health, metrics, debug."""
+"""A client of a program's own endpoints (`tonnage.health`): health, metrics, debug."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIMEOUT_S = 5.0
 
 
 class NotLetIn(TonnageError):
-    """A program does not show a page to whoever asked. `code` is 401 for nobody it knows, 403 for who may not."""
+    """A program refuses a page. `code` is 401 for an unknown user, 403 for one without the right."""
 
     def __init__(self, server: str, path: str, code: int, reason: str) -> None:
         self.code = code
@@ -30,7 +30,7 @@ class NotLetIn(TonnageError):
 
 class ProgramPages:
     def __init__(self, endpoint: Endpoint, *, clock: Clock, user: KubeconfigUser | None = None) -> None:
-        """`user` is who asks; else nobody does."""
+        """Without `user` the requests are anonymous."""
         connection = ServerConnection(
             KubeconfigCluster(endpoint.url.rstrip("/"), ca_pem=endpoint.ca_pem), user or KubeconfigUser()
         )
@@ -43,11 +43,11 @@ class ProgramPages:
         await self._transport.close()
 
     async def is_good(self, path: str) -> bool:
-        """Whether a probe is answered with 200. Raises Disconnected or Untrusted."""
+        """True if a probe answers 200. Raises Disconnected or Untrusted."""
         return (await self._transport.send(Request("GET", path, timeout_s=_TIMEOUT_S))).code == 200
 
     async def json(self, path: str) -> Any:
-        """What a page shows; None where there is none. Raises Disconnected, Untrusted, NotLetIn, or TonnageError."""
+        """A page's content, or None if it does not exist. Raises Disconnected, Untrusted, NotLetIn, TonnageError."""
         answer = await self._transport.send(Request("GET", path, timeout_s=_TIMEOUT_S))
         if answer.code == 404:
             return None

@@ -1,7 +1,7 @@
 """The loop of every controller: events name keys, workers reconcile the objects of a key.
 
 `reconcile(key)` must be safe to run twice, late, or after a missed event. It returns None, or the seconds after which
-to look again. What it raises is logged and retried with a growing pause.
+to run again. What it raises is logged and retried with growing pauses.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Reconciler:
         metrics: WorkQueueMetrics | None = None,
         queue_name: str = "",
     ) -> None:
-        """`metrics` are the program's; the queue is shown there as `queue_name`, else by the name that logs have."""
+        """`metrics` shows the queue as `queue_name`, by default the reconciler's name."""
         self.name = name
         self.queue: WorkQueue[Key] = WorkQueue(
             clock=clock,
@@ -62,9 +62,9 @@ class Reconciler:
         *,
         changed_by: Callable[[T], object] | None = None,
     ) -> None:
-        """Queue a key for every event: the object's own, or those that `keys` maps it to.
+        """Queue the object's key, or the keys of `keys`, on every event.
 
-        With `changed_by`, an update counts only if that is different for the old and the new object.
+        With `changed_by`, an update counts only if its value differs between the old and the new object.
         """
 
         def changed(found: T) -> None:
@@ -94,17 +94,17 @@ class Reconciler:
                 await self._reconcile_one(key)
             finally:
                 self.queue.done(key)
-            await asyncio.sleep(0)  # a key may need no request, and thousands of them must not hold up the loop
+            await asyncio.sleep(0)  # a key may need no request, and thousands of keys must not block the loop
 
     async def _reconcile_one(self, key: Key) -> None:
         try:
             again_s = await self._reconcile(key)
         except (Conflict, NotFound, AlreadyExists, Disconnected) as exc:
-            # Somebody was faster, or the server is away: the informers will tell, and this key is looked at anew.
+            # Another writer was faster, or the server is away: the informers will show it, and the key is retried.
             _log.debug("Looked at an old state", controller=self.name, key=key, error=exc.message)
             self.queue.retry(key)
         except NotLeading as exc:
-            # Dropped: whoever leads now sees to it, and this program is about to end.
+            # Dropped: the current leader does it, and this program is about to end.
             _log.debug("No longer leading", controller=self.name, key=key, error=exc.message)
         except TonnageError as exc:
             _log.warning("Failed; it is tried again", controller=self.name, key=key, error=exc.message)

@@ -1,11 +1,11 @@
 """Events for people, written as upstream's events.k8s.io recorder writes them.
 
-`event` never waits and never fails: workers write, warnings apart from the rest, and what exceeds `MAX_PENDING` is
-dropped and counted. Events that are equal but for note and time (with `by_note`: for object state and time) become a
+`event` never waits and never fails: workers write, warnings apart from the others, and events beyond `MAX_PENDING` are
+dropped and counted. Events that differ only in note and time (with `by_note`: in object state and time) become a
 series: the first is created, the second makes it a series, later ones only count.
 
-As client-go's EventAggregator and EventSourceObjectSpamFilter do: from the tenth similar event within ten minutes on
-(same object, type and reason) they are combined, and one object gets 25 events at once, then one in five minutes.
+As client-go's EventAggregator and EventSourceObjectSpamFilter: from the tenth similar event within ten minutes (same
+object, type and reason) events are combined, and an object gets 25 events at once, then one in five minutes.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ SIMILAR_WITHIN_S: Final = 600.0
 SPAM_BURST: Final = 25
 SPAM_REFILL_S: Final = 300.0
 MAX_REMEMBERED: Final = 4096
-"""Events whose repetition would be noticed, a kilobyte each, and objects whose events are counted: as many as
-client-go's older recorder remembers. Its newer one has no such limit."""
+"""Events whose repetition is noticed, a kilobyte each, and objects whose events are counted: client-go's older
+recorder's limit. Its newer one has none."""
 COMBINED: Final = "(combined from similar events): "
 
 
@@ -54,7 +54,7 @@ V = TypeVar("V")
 
 
 def _remembered(known: OrderedDict[Hashable, V], about: Hashable, make: Callable[[], V]) -> V:
-    """The value of `about`, made on first use; of `MAX_REMEMBERED` values the one not asked for longest goes."""
+    """The value of `about`, made on first use; beyond `MAX_REMEMBERED` the least recently used is dropped."""
     if about not in known:
         known[about] = make()
         if len(known) > MAX_REMEMBERED:
@@ -71,14 +71,14 @@ class _Similar:
     last_at: float = 0.0
 
     def is_combined(self, note: str, now_s: float) -> bool:
-        """Whether an event with this note goes into the combined one."""
+        """True if an event with this note is combined with the others."""
         if now_s - self.last_at > SIMILAR_WITHIN_S:
             self.notes.clear()
         self.last_at = now_s
         self.notes[note] = None
         if len(self.notes) < MAX_SIMILAR:
             return False
-        del self.notes[next(iter(self.notes))]  # keeps the list at its length
+        del self.notes[next(iter(self.notes))]  # keeps the length of the list
         return True
 
 
@@ -95,7 +95,7 @@ _QUIET_S = 6 * 60.0
 _REFRESH_S = 30 * 60.0
 _REFRESH_CHECK_EVERY_S = 60.0
 _WORKERS = 4
-"""For warnings, and as many for the others."""
+"""For warnings, and as many for other events."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _log = logs.logger(__name__)
@@ -103,7 +103,7 @@ _log = logs.logger(__name__)
 
 @dataclass(eq=False, slots=True)
 class _Entry:
-    """An event and how often it happened; `written_count` is what the server knows."""
+    """An event and its count; `written_count` is the server's."""
 
     event: Event
     count: int
@@ -116,15 +116,15 @@ class _Entry:
 
 
 class Recorder:
-    """Writes the events of one program; start it, stop it, or use it as a context manager."""
+    """Writes the events of one program; start and stop it, or use it as a context manager."""
 
     def __init__(self, client: Client, reporting_controller: str, instance: str, *, by_note: bool = False) -> None:
         self.dropped = 0
-        """Events for which there was no room."""
+        """Events without room in the queue."""
         self.filtered = 0
-        """Events that were one too many about their object."""
+        """Events over their object's limit."""
         self.abandoned = 0
-        """Events that the server did not accept, or that could not be written in time."""
+        """Events that the server refused, or that could not be written in time."""
         self._client = client
         self._clock = client.clock
         self._controller = reporting_controller
@@ -152,7 +152,7 @@ class Recorder:
         note: str,
         related: Object | ObjectReference | None = None,
     ) -> None:
-        """Tell people that, and why, `action` was done (or could not be) to `regarding`. Returns at once."""
+        """Record that, and why, `action` was done (or failed) on `regarding`. Returns at once."""
         about, beside = reference_to(regarding), None if related is None else reference_to(related)
         now, now_s = self._clock.now(), self._clock.monotonic()
         who = (about.api_version, about.kind, about.namespace, about.name, about.uid)
@@ -201,7 +201,7 @@ class Recorder:
             self._tasks.append(asyncio.create_task(self._refresh_series()))
 
     async def stop(self, *, flush_s: float = 5.0) -> None:
-        """Write what is still to be written, each once more, for as long as `flush_s`; then end."""
+        """Try to write every pending event once more, for at most `flush_s`; then end."""
         self._is_stopping = True
         for key in tuple(self._entries):
             self._finish(key)
@@ -239,10 +239,10 @@ class Recorder:
                 if now_s - entry.observed_s >= _QUIET_S:
                     self._finish(key)
                 elif entry.count > 1 and now_s - entry.refreshed_s >= _REFRESH_S:
-                    self._enqueue(entry)  # the server forgets events after an hour; a series that goes on must stay
+                    self._enqueue(entry)  # the server deletes events after an hour; a continuing series must stay
 
     def _finish(self, key: tuple[object, ...]) -> None:
-        """The next of this kind is a new event. What the server does not know of the series is written."""
+        """End a series: the next such event is a new one. A count that the server lacks is written."""
         entry = self._entries.pop(key)
         if entry.is_created and entry.written_count != entry.count:
             self._enqueue(entry)
@@ -267,11 +267,11 @@ class Recorder:
                 queue.done(entry)
 
     async def _write(self, entry: _Entry) -> bool:
-        """Bring the server's copy up to date; False when it is to be tried again later."""
+        """Write the event to the server; False when it should be tried again later."""
         try:
             await self._sync(entry)
         except NotLeading:
-            self.abandoned += 1  # what is to be told is told by who leads now
+            self.abandoned += 1  # the current leader records it
         except TonnageError as exc:
             if _is_passing(exc) and entry.tries + 1 < _MAX_TRIES and not self._is_stopping:
                 entry.tries += 1
@@ -298,18 +298,18 @@ class Recorder:
                 entry.written_count = count
                 return
             except NotFound:
-                pass  # it was deleted, or its hour was over: it starts anew, with its count
+                pass  # it was deleted or expired: create it again, with its count
         try:
             await self._client.create(msgspec.structs.replace(entry.event, series=series))
             entry.written_count = count
         except AlreadyExists:
-            # An earlier try got through and its answer did not. Its count may be an older one.
+            # An earlier try got through without an answer. Its count may be older.
             if not entry.is_created and count > 1:
                 self._queues[entry.event.type].add(entry)
         entry.is_created = True
 
     def _name(self, about: str, now: datetime) -> str:
-        """`pod.17a2b3c4d5e6f708`, by the time in nanoseconds; two events at one instant are a nanosecond apart."""
+        """`pod.17a2b3c4d5e6f708`, from the time in nanoseconds; two events at one instant differ by a nanosecond."""
         at_ns = (now - _EPOCH) // timedelta(microseconds=1) * 1000
         self._last_name_ns = at_ns = max(at_ns, self._last_name_ns + 1)
         name = f"{about}.{at_ns:x}"
@@ -319,12 +319,12 @@ class Recorder:
 
 
 def _is_passing(failure: TonnageError) -> bool:
-    """Whether another try may go better: no answer, or a server that has too much to do or is not well."""
+    """True if another try may succeed: no answer, or an overloaded or failing server."""
     return not isinstance(failure, ApiError) or failure.code == 429 or failure.code >= 500
 
 
 def reference_to(about: Object | ObjectReference) -> ObjectReference:
-    """How an event names an object: this state of it, by its resourceVersion."""
+    """An event's reference to an object, with its resourceVersion."""
     if isinstance(about, ObjectReference):
         return about
     resource = scheme.resource_of(type(about))
@@ -347,7 +347,7 @@ def truncated(text: str, max_bytes: int = NOTE_BYTES) -> str:
 
 
 def count_dropped_events(registry: CollectorRegistry, recorders: Callable[[], Iterable[Recorder]]) -> None:
-    """Show what these recorders left out whenever the metrics are read."""
+    """Show the events that these recorders dropped whenever the metrics are read."""
 
     def families() -> Iterable[Metric]:
         found = list(recorders())

@@ -1,4 +1,4 @@
-"""Paths, queries, bodies and pages of the Kubernetes API. Pure: what `Client` sends and reads, without the sending."""
+"""Paths, queries, bodies and pages of the Kubernetes API, as `Client` sends and reads them. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tonnage.objects.resources import Resource
 T = TypeVar("T", bound=Object)
 _is_plain = re.compile("[a-z0-9.-]*").fullmatch
 Kind = type[Object] | Resource
-"""What is asked about: a class, or the resource itself when it has no class or the class is not wanted."""
+"""A class, or a resource that has no class or whose class is not wanted."""
 
 
 def resource_of(kind: Kind) -> Resource:
@@ -38,13 +38,13 @@ def object_path(resource: Resource, key: Key, subresource: str = "", query: Mapp
 
 
 def query_text(query: Mapping[str, str]) -> str:
-    """`?a=b&c=d`, without what is empty."""
+    """`?a=b&c=d`, without empty values."""
     given = {name: value for name, value in query.items() if value}
     return f"?{urlencode(given, quote_via=quote)}" if given else ""
 
 
 def in_path(name: str) -> str:
-    """A name as a part of a path; nearly all are what they are, and looking is a tenth of the work."""
+    """A name quoted for a path; most names need no quoting, and the check costs a tenth of it."""
     return name if _is_plain(name) else quote(name, safe="")
 
 
@@ -78,7 +78,7 @@ def watch_query(
 
 
 def delete_options(uid: str, resource_version: str, grace_s: int | None, propagation: str) -> Doc:
-    """A DeleteOptions document; empty when nothing special is asked."""
+    """A DeleteOptions document; empty when no option is set."""
     options: Doc = {}
     preconditions = {"uid": uid, "resourceVersion": resource_version}
     if any(preconditions.values()):
@@ -91,7 +91,7 @@ def delete_options(uid: str, resource_version: str, grace_s: int | None, propaga
 
 
 def binding(key: Key, node: str, uid: str) -> Doc:
-    """The scheduler's decision; with a `uid` it holds for this life of the pod only."""
+    """A Binding; with a `uid` it holds only for the pod of this uid."""
     namespace, name = split_key(key)
     metadata = {"namespace": namespace, "name": name} | ({"uid": uid} if uid else {})
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
@@ -104,7 +104,7 @@ def eviction(key: Key) -> Doc:
 
 
 def read_object(resource: Resource, body: bytes, subresource: str = "") -> Doc:
-    """The document of an answer about one object. Raises Unreadable for one of another kind, or without a name."""
+    """The document of one object. Raises Unreadable for another kind, or without a name."""
     doc = codec.read_doc(resource.kind, body)
     metadata = doc.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
@@ -120,7 +120,7 @@ def read_object(resource: Resource, body: bytes, subresource: str = "") -> Doc:
 
 
 def read_page(cls: type[T], body: bytes, on_unreadable: Callable[[Unreadable], None] | None) -> ObjectList[T]:
-    """A page of a list; what cannot be read raises Unreadable, or is passed to `on_unreadable` and left out."""
+    """A page of a list. An unreadable item raises Unreadable, or goes to `on_unreadable` and is left out."""
     try:
         return codec.decode_list(cls, body)
     except Unreadable:
@@ -137,14 +137,14 @@ def read_page(cls: type[T], body: bytes, on_unreadable: Callable[[Unreadable], N
 
 
 def read_docs(resource: Resource, body: bytes) -> tuple[list[Doc], str, str]:
-    """The documents of a page, its resourceVersion, and the token of the next; lists leave out what each item is."""
+    """The documents of a page, with apiVersion and kind added; its resourceVersion; the next token."""
     found, version, token = _page(resource.list_kind, body, resource)
     head = {"apiVersion": resource.api_version, "kind": resource.kind}
     return [head | item for item in found if isinstance(item, dict)], version, token
 
 
 def _page(kind: str, body: bytes, resource: Resource | None = None) -> tuple[list[Any], str, str]:
-    """Items, resourceVersion and token of a page, whatever the items are. Raises Unreadable for what is no list."""
+    """Items, resourceVersion and next token of a page of any kind. Raises Unreadable for what is no list."""
     page = codec.read_doc(kind, body)
     items, metadata = page.get("items") or [], page.get("metadata") or {}
     found_kind = page.get("kind") or kind

@@ -1,4 +1,4 @@
-"""Limits on how many requests a client sends: token buckets, on the clock that is handed in."""
+"""Limits on the requests of a client: token buckets, on the given clock."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Protocol
 from tonnage.clock import Clock
 
 PATIENCE_S = 10.0
-"""How long a request that may wait is passed by others; after that it has its turn like them, so that a program which
-is busy all the time still says something."""
+"""How long a less urgent request gives way; after that it competes with the others, so that a busy program still writes
+events."""
 BUSY_QPS = 10.0
 BUSY_BURST = 8
-"""Requests that may wait, a second and at once, of a program that has more urgent work to do."""
+"""Less urgent requests, per second and at once, of a program with urgent work."""
 LONG_LINE_S = 20.0
 LONG_BUSY_QPS = 50.0
-"""The same once requests have stood in line for so long, or what is told would come later and later."""
+"""The rate once less urgent requests have waited for long; otherwise they would come later and later."""
 _LOOK_EVERY_S = 0.05
-"""How often a request that gives way looks whether the work is done."""
+"""How often a request that gives way checks whether the urgent work is done."""
 _SHORTEST_WAIT_S = 0.001
-"""Sums of fractions end a hair's breadth before the token is whole, and time would stand still."""
+"""Sums of fractions end a little before the token is whole; without a minimum the wait would be 0."""
 
 
 class Limit(Protocol):
@@ -30,7 +30,7 @@ class Limit(Protocol):
 
 
 class TokenBucket:
-    """At most `burst` at once and `qps` a second over time; who has to wait is let through in the order of asking."""
+    """At most `burst` at once and `qps` a second over time; waiting requests go in the order of asking."""
 
     def __init__(self, qps: float, burst: int, *, clock: Clock) -> None:
         if qps <= 0 or burst < 1:
@@ -55,14 +55,14 @@ class TokenBucket:
         if self._tokens >= 0:
             return
         try:
-            # The debt is paid off at `qps`; whoever asks later finds a larger one and waits longer.
+            # The debt is paid off at `qps`; a later caller finds a larger debt and waits longer.
             await self._clock.sleep(-self._tokens / self._qps)
         except asyncio.CancelledError:
             self._tokens += 1
             raise
 
     def take_spare(self) -> float:
-        """Take a token if more than half of the burst is left; else seconds until that may be so."""
+        """Take a token if more than half of the burst is left: 0.0. Else the seconds until that may be so."""
         self._fill()
         kept = self._burst // 2
         if self._tokens >= kept + 1:
@@ -77,9 +77,9 @@ class TokenBucket:
 
 
 class SpareTokens:
-    """A limit of its own, within what another bucket leaves over; half of that bucket's burst is not touched.
+    """A limit for less urgent requests, within what another bucket leaves over; half of its burst is not touched.
 
-    While one of `busy` says so, few requests are sent. The others follow when nobody is busy, at the latest after
+    While one of `busy` returns True, few requests are sent. The others follow when none is busy, at the latest after
     `PATIENCE_S`; a line that has stood for `LONG_LINE_S` moves faster.
     """
 
@@ -94,7 +94,7 @@ class SpareTokens:
         self._in_line_since_s = 0.0
         self.busy: list[Callable[[], bool]] = []
         self.hurried = 0
-        """How many have no time left, as at the end of a program; while there is one, all may use the other's limit."""
+        """How many callers have no time left; while there is one, all requests may use the other bucket's limit."""
 
     async def take(self) -> None:
         gives_up_at = self._clock.monotonic() + PATIENCE_S
@@ -114,7 +114,7 @@ class SpareTokens:
             await self._clock.sleep(max(min(wait_s, left_s), _SHORTEST_WAIT_S))
 
     async def _give_way(self, gives_up_at: float) -> None:
-        """Wait until nobody is busy, or for one of the few that are sent meanwhile. Only the first in line looks."""
+        """Wait until no work is busy, or for one of the few tokens meanwhile. Only the first in line checks."""
         if not self._first.locked() and not self._is_busy():
             return
         if not self._in_line:

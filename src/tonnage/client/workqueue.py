@@ -1,4 +1,4 @@
-"""Work to be done, named by key: each key waits once, is worked on by one at a time, and is never lost.
+"""A queue of keys: a key waits at most once, has at most one worker, and is never lost.
 
                       add                     get                    done
       (nowhere) ───────────► waiting ───────────────► in work ───────────────► (nowhere)
@@ -6,7 +6,7 @@
           │ add_after, retry    └────────────────────────┘
       delayed ──► add when its time has come
 
-Mirrors client-go's workqueue, on the loop and on the clock that is handed in.
+Mirrors client-go's workqueue, on the event loop and the given clock.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tonnage.clock import Clock
 K = TypeVar("K", bound=Hashable)
 
 _TICK_S = 1e-9
-"""What a clock cannot tell apart: sums of floats may come out a hair before the time they were meant to be."""
+"""A clock's resolution: sums of floats may come out a little before the intended time."""
 
 
 class WorkQueue(Generic[K]):
-    """Keys in the order in which they were added; a retry comes after `first_retry_s`, the next after twice that."""
+    """Keys in the order of adding; the first retry comes after `first_retry_s`, the next after twice that."""
 
     def __init__(
         self,
@@ -44,12 +44,12 @@ class WorkQueue(Generic[K]):
         self._first_retry_s = first_retry_s
         self._max_retry_s = max_retry_s
         self._queue: deque[K] = deque()
-        self._wanted: set[K] = set()  # waiting, or to wait again once they are done
+        self._wanted: set[K] = set()  # waiting, or waiting again once they are done
         self._in_work: set[K] = set()
         self._failures: dict[K, int] = {}
         self._getters: deque[asyncio.Future[None]] = deque()
         self._delayed: list[tuple[float, int, K]] = []
-        self._due_at: dict[K, float] = {}  # the earliest time of each delayed key; later entries of the heap are void
+        self._due_at: dict[K, float] = {}  # the earliest time of each delayed key; later heap entries are void
         self._order = count()
         self._alarm: asyncio.Task[None] | None = None
         self._alarm_at = 0.0
@@ -58,15 +58,15 @@ class WorkQueue(Generic[K]):
         self.is_closed = False
 
     def __len__(self) -> int:
-        """How many wait; those in work and those delayed are not counted."""
+        """How many keys wait; keys in work or delayed are not counted."""
         return len(self._queue)
 
     def __contains__(self, key: K) -> bool:
-        """Whether the key waits, or will as soon as it is done."""
+        """True if the key waits, or will as soon as it is done."""
         return key in self._wanted
 
     def add(self, key: K) -> None:
-        """Have it worked on, once, whatever number of times it is added before that."""
+        """Queue a key; adding it again while it waits changes nothing."""
         if self.is_closed or key in self._wanted:
             return
         self._wanted.add(key)
@@ -78,7 +78,7 @@ class WorkQueue(Generic[K]):
             self._wake()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Add it later. Of several times the earliest counts."""
+        """Add the key later. Of several times the earliest counts."""
         if self.is_closed:
             return
         if seconds <= 0:
@@ -102,7 +102,7 @@ class WorkQueue(Generic[K]):
                 await getter
             except asyncio.CancelledError:
                 if getter.done() and not getter.cancelled():
-                    self._wake()  # it was our turn: somebody else takes it
+                    self._wake()  # it was our turn: another getter takes it
                 raise
         key = self._queue.popleft()
         self._wanted.discard(key)
@@ -112,7 +112,7 @@ class WorkQueue(Generic[K]):
         return key
 
     def done(self, key: K) -> None:
-        """The work is over, well or not. If it was added meanwhile, it waits again."""
+        """The work on the key is over, successful or not. If it was added meanwhile, it waits again."""
         self._in_work.discard(key)
         if self._metrics is not None:
             self._metrics.done(key)
@@ -123,7 +123,7 @@ class WorkQueue(Generic[K]):
             self._idle.set()
 
     def retry(self, key: K) -> None:
-        """It failed: add it again, after a pause that doubles with every failure until it is forgotten."""
+        """The work failed: add the key again, after a pause that doubles with every failure until `forget`."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         if self._metrics is not None:
@@ -131,18 +131,18 @@ class WorkQueue(Generic[K]):
         self.add_after(key, exponential_s(self._first_retry_s, failures, max_s=self._max_retry_s))
 
     def forget(self, key: K) -> None:
-        """It went well, or is given up: the next failure is the first again."""
+        """The work succeeded, or is given up: the next failure is the first again."""
         self._failures.pop(key, None)
 
     def failures(self, key: K) -> int:
         return self._failures.get(key, 0)
 
     async def wait_idle(self) -> None:
-        """Return when nothing waits and nothing is in work; what is delayed does not count."""
+        """Return when no key waits or is in work; delayed keys do not count."""
         await self._idle.wait()
 
     def close(self) -> None:
-        """Take nothing new and drop what is delayed; what waits is still handed out, then `get` gives None."""
+        """Accept no new keys and drop delayed ones; waiting keys are still handed out, then `get` returns None."""
         self.is_closed = True
         self._delayed.clear()
         self._due_at.clear()
@@ -162,7 +162,7 @@ class WorkQueue(Generic[K]):
                 return
 
     def _set_alarm(self) -> None:
-        """See that somebody sleeps until the first delayed key is due, and not longer."""
+        """Ensure that a timer wakes us when the first delayed key is due."""
         due_at = self._delayed[0][0]
         if self._alarm is not None:
             if self._alarm_at <= due_at:

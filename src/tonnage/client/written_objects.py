@@ -1,10 +1,8 @@
-"""The newest known state of objects that a program also writes: the informer's, or the answer to its own last write.
+"""The newest known state of objects that a program also writes: the informer's, or the answer to its last write.
 
-Of the two, the state with the higher resourceVersion wins, until the informer has come as far as the write, shows the
-object's deletion, or five minutes have passed (a restored server counts from an older version). Versions that are no
-numbers never win. client-go's MutationCache does the same.
-
-Finalizer patches carry the resourceVersion: one computed from an old list is a Conflict.
+The state with the higher resourceVersion wins, until the informer has reached the write, shows the object's deletion,
+or five minutes have passed (a restored server counts from an older version). Versions that are no numbers never win.
+Mirrors client-go's MutationCache. Finalizer patches carry the resourceVersion: one computed from an old list conflicts.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ KEPT_S: Final = 300.0
 
 
 class MutationCache(Generic[T]):
-    """A view of an informer's cache that is never behind this program's own writes."""
+    """A view of an informer's cache that never lags behind this program's own writes."""
 
     def __init__(self, objects: Cache[T], *, clock: Clock) -> None:
         self._objects = objects
@@ -32,7 +30,7 @@ class MutationCache(Generic[T]):
         objects.add_handlers(on_add=self._shown, on_update=lambda _, new: self._shown(new), on_delete=self._deleted)
 
     def get(self, key: Key) -> T | None:
-        """The newest known state; None when there is no such object."""
+        """The newest known state; None if the object does not exist."""
         shown = self._objects.get(key)
         if key not in self._written:
             return shown
@@ -45,18 +43,18 @@ class MutationCache(Generic[T]):
         return written
 
     def store(self, written: T) -> T:
-        """Keep the answer of a create, an update or a patch, unless that of a later write is known; returns it."""
+        """Keep the answer of a create, update or patch, unless a later one is known. Returns `written`."""
         known = self._written.get(written.key)
         if known is None or written.metadata.revision >= known[0].metadata.revision:
             self._written[written.key] = written, self._clock.monotonic()
         return written
 
     def forget(self, key: Key) -> None:
-        """The program has deleted the object itself."""
+        """Call it when the program has deleted the object itself."""
         self._written.pop(key, None)
 
     def _is_at(self, revision: int) -> bool:
-        """Whether the informer has come as far; it has no position while it fetches the state."""
+        """True if the informer has reached the revision; it has no position while it reads the state."""
         position = self._objects.resource_version
         return bool(position) and revision_of(position) >= revision
 
@@ -72,7 +70,7 @@ class MutationCache(Generic[T]):
 
 
 def add_finalizer(found: Object, name: str, *, annotations: Mapping[str, str] | None = None) -> Doc | None:
-    """The patch that adds the finalizer, and these annotations with it; None when everything is there."""
+    """A patch that adds the finalizer and the annotations; None when all exist."""
     metadata: Doc = {}
     if name not in found.metadata.finalizers:
         metadata["finalizers"] = [*found.metadata.finalizers, name]
@@ -83,7 +81,7 @@ def add_finalizer(found: Object, name: str, *, annotations: Mapping[str, str] | 
 
 
 def remove_finalizer(found: Object, name: str) -> Doc | None:
-    """The patch that removes the finalizer; None when it is not there."""
+    """A patch that removes the finalizer; None when it is missing."""
     if name not in found.metadata.finalizers:
         return None
     others = [other for other in found.metadata.finalizers if other != name]

@@ -1,9 +1,9 @@
-"""What is done once the API server serves: manifests, the objects every cluster has, who the programs are.
+"""The first steps once the API server serves: manifests, starter objects, the programs' accounts; wait for the nodes.
 
-A cluster that is taken up again is the one it was: what people asked of its nodes (a cordon, a taint, a fault) still
-holds, and is nothing to wait for. A fresh one has the driver's CSIDriver and the class `pools`, with `--classes N` also
-`pools-2`, …, in one capacity group. They are made only where they are missing: what a person has changed stays. The
-CSIDriver's `tonnage.dev/pool-policy` follows `--pool-policy`, unless it is `unknown`.
+A fresh cluster gets the driver's CSIDriver and the class `pools`, with `--classes N` also `pools-2`, …, in one capacity
+group. Objects are created only if missing: a person's changes stay. The CSIDriver's `tonnage.dev/pool-policy` follows
+`--pool-policy`, unless it is `unknown`. In a restarted cluster, cordons, taints and faults still hold, and their nodes
+are not waited for.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _DRIVER: Final[Doc] = {
         "podInfoOnMount": True,
         "storageCapacity": True,
         "volumeRebuilding": True,
-        # The shortest that the API takes: on a laptop one wants to see limits follow.
+        # The API's minimum: on a laptop one wants to see limits follow.
         "nodeAllocatableUpdatePeriodSeconds": 10,
     },
 }
@@ -77,7 +77,7 @@ def _class(name: str, *, is_grouped: bool) -> Doc:
 
 
 async def ensure_starter_objects(client: Client, classes: int = 1, pool_policy: str = "") -> None:
-    """Create what is missing. In a cluster that had one class and gets more, the first joins their group, once."""
+    """Create missing objects. When a cluster with one class gets more, the first joins their capacity group, once."""
     created = set()
     for doc in starter_objects(classes, pool_policy):
         with suppress(AlreadyExists):
@@ -94,18 +94,18 @@ async def ensure_starter_objects(client: Client, classes: int = 1, pool_policy: 
 
 
 _LIFECYCLE_TAINTS: Final = frozenset({NOT_READY, UNREACHABLE})
-"""What the node lifecycle controller takes away when it has seen that a node lives; every other was asked for."""
+"""The taints that the node lifecycle controller removes from a live node; all others were set on request."""
 _IDLE: Final = frozenset({"node-stopped", "node-removed"})
 
 
 def expected_nodes(names: Sequence[str], faults: Iterable[Fault]) -> list[str]:
-    """The nodes that will come: one that is stopped or removed on request will not."""
+    """The nodes that will register: all but those that a fault has stopped or removed."""
     idle = {fault.node for fault in faults if fault.kind in _IDLE}
     return [] if "" in idle else [name for name in names if name not in idle]
 
 
 def is_ready(node: Node | None) -> bool:
-    """Whether a node is Ready, and the controllers know it."""
+    """True if the node is Ready and has no taint of the node lifecycle controller."""
     if node is None or any(taint.key in _LIFECYCLE_TAINTS for taint in node.spec.taints):
         return False
     return node.is_ready
@@ -119,7 +119,7 @@ _log = logs.logger("tonnage.up")
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """Of one cluster. `client` is an administrator's way to it."""
+    """The bootstrap of one cluster. `client` must have administrator rights."""
 
     settings: PlaneSettings
     resolved: Mapping[str, Any]
@@ -135,7 +135,7 @@ class Bootstrap:
         return cls(settings, commands.resolved, client, identities, clock)
 
     async def apply(self, manifests: Sequence[Doc]) -> None:
-        """One after the other, in their order. Raises TonnageError."""
+        """Apply the manifests in order. Raises TonnageError."""
         for doc in manifests:
             metadata, resource = doc["metadata"], BY_KIND[doc["apiVersion"], doc["kind"]]
             key = f"{metadata['namespace']}/{metadata['name']}" if resource.namespaced else metadata["name"]
@@ -145,14 +145,14 @@ class Bootstrap:
                 raise TonnageError(f"{doc['kind']} {key} cannot be applied: {exc.message}", hint=exc.hint) from exc
 
     async def prepare(self, commands: Mapping[str, Sequence[str]]) -> None:
-        """Make what programs with these command lines find: the driver and its classes, accounts, rights and tokens."""
+        """Create the driver's objects and classes, and the programs' accounts, rights and tokens."""
         await asyncio.gather(
             ensure_starter_objects(self.client, int(self.resolved["classes"]), str(self.resolved["pool_policy"])),
             self.identities.ensure(commands),
         )
 
     async def wait_for_nodes(self, names: Sequence[str]) -> None:
-        """Until every node that will come has come, and room is published for as many topologies, of every class."""
+        """Wait until every expected node is ready, and capacity is published for all of them, of every class."""
         try:
             await within(self.clock, _READY_WITHIN_S, self._until_ready(names))
         except TimeoutError:

@@ -4,8 +4,8 @@
         print(plane.url, plane.settings.kubeconfig)        # nodes are Ready, capacity is published
         await plane.run()                                  # until cancelled, or broken
 
-Start: the forkserver, and at once the API server; what the others need (`bootstrap`, loaded meanwhile); then everything
-else at once. Stop: the other way round, so that no program talks to a server that is gone. The folder is locked while a
+Start: the forkserver, and at once the API server; what the others need (`bootstrap`, loaded meanwhile); then all other
+programs at once. Stop: the reverse, so that no program talks to a server that is gone. The folder is locked while a
 cluster runs on it.
 """
 
@@ -50,14 +50,14 @@ if TYPE_CHECKING:  # loaded while the API server starts
 _READY_WITHIN_S: Final = 60.0
 _LOOK_EVERY_S: Final = 0.05
 _LEFT_OVER_S: Final = 30.0
-"""How long programs may outlive a supervisor that was killed: longer than the grace they are given."""
+"""How long programs may outlive a killed supervisor: longer than their grace period."""
 
 _log = logs.logger("tonnage.up")
 Progress = Callable[[str], object]
 
 
 class Plane:
-    """One running cluster. `client` is an administrator's way to it."""
+    """One running cluster. `client` has administrator rights."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Plane:
         )
         self.url = ""
         self.dashboard_url = ""
-        """Where the dashboard is served, with its token; empty without one."""
+        """The dashboard's URL, with its token; empty without a dashboard."""
         self._dashboard_port = 0
         self._client: Client | None = None
         self._lock: int | None = None
@@ -117,14 +117,14 @@ class Plane:
         await self._stop()
 
     async def run(self) -> None:
-        """Keep it running until cancelled. Raises TonnageError when it cannot be kept running."""
+        """Run until cancelled. Raises TonnageError when the forkserver has ended."""
         await self.supervisor.is_broken.wait()
         raise TonnageError("the process that starts the cluster's programs has ended", hint="start the cluster again")
 
     async def _start(self) -> None:
         self._lock = await self._take_lock()
         served_before = self._ports_before()
-        if self.settings.dashboard:  # a port that is taken is told before anything starts
+        if self.settings.dashboard:  # a taken port is reported before anything starts
             self._dashboard_port = dashboard_port(
                 self.settings.dashboard_port, served_before.get(DASHBOARD, 0), self._rng
             )
@@ -144,7 +144,7 @@ class Plane:
         await self.supervisor.wait_ready("apiserver", timeout_s=_READY_WITHIN_S)
         apiserver = self.supervisor["apiserver"]
         self.url = apiserver.last_line.removeprefix("ready ")
-        # A free port was taken: when it has to be started again, it comes back where everybody looks for it.
+        # It chose a free port: after a restart it must serve there again.
         apiserver.args = self._commands.apiserver(int(self.url.rpartition(":")[2]))
         bootstrap = Bootstrap.connect(self.settings, self._commands, clock=self._clock, rng=self._rng)
         self._client = bootstrap.client
@@ -171,12 +171,12 @@ class Plane:
         try:
             found = read_endpoints(self.settings.data_dir)
             return {name: port for name, each in found.items() if (port := urlsplit(each.url).port)}
-        except (TonnageError, ValueError) as exc:  # nothing hangs on it: it is written anew
+        except (TonnageError, ValueError) as exc:  # not needed: it is written again
             _log.warning("Ports of the last run are not known", error=str(exc))
             return {}
 
     def _serve_at(self, before: Mapping[str, int]) -> tuple[dict[str, str], dict[str, int]]:
-        """Choose where programs serve, and write it down before they do; addresses and ports by program."""
+        """Choose the programs' addresses, and write them down before they serve. Returns URLs and ports by program."""
         ports = choose_ports(SERVING, before, self._rng, without=(self._dashboard_port,))
         if self.settings.dashboard:
             ports[DASHBOARD] = self._dashboard_port
@@ -191,7 +191,7 @@ class Plane:
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.wait((self._keeping,))
-        # Those that write first; the driver and the server are there to the last write.
+        # The writers first; the driver and the API server stay until the last write.
         await self.supervisor.stop(DASHBOARD, "scheduler", "provisioner", "controllers", "node")
         await self.supervisor.stop("csi-driver")
         await self.supervisor.stop("apiserver")
@@ -203,7 +203,7 @@ class Plane:
             self._lock = None
 
     async def _take_lock(self) -> int:
-        """Have the folder to ourselves. A cluster that was killed holds it until its last program has ended."""
+        """Lock the folder. The programs of a killed cluster hold the lock until the last has ended."""
         folder = self.settings.data_dir
         try:
             lock = open_lock(own_folder(folder) / "lock")
@@ -221,7 +221,7 @@ class Plane:
             self._progress("waiting for the programs of the last run to end")
             await self._clock.sleep(_LOOK_EVERY_S)
         holder_line = f"{os.getpid()}\n".encode()
-        with suppress(OSError):  # on a full disk: it is for the message to the second comer
+        with suppress(OSError):  # on a full disk: it is only for the message to a second starter
             os.pwrite(lock, holder_line, 0)
             os.ftruncate(lock, len(holder_line))
         return lock

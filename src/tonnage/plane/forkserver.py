@@ -1,4 +1,4 @@
-"""The forkserver: a process that has loaded every program once, and forks a child for each that is asked for.
+"""The forkserver: a process that has loaded every program once, and forks a child for each requested program.
 
     {"start": "scheduler", "args": ["scheduler", "--kubeconfig", …], "log": "…/scheduler.log"}      in, a line each
     {"signal": "scheduler", "number": 15}
@@ -6,9 +6,9 @@
     {"printed": "scheduler", "line": "ready"}
     {"ended": "scheduler", "code": -9}
 
-Loading a program takes a second of processor time; a fork takes milliseconds. When whoever asked goes away (its end of
-the pipe closes), all children are stopped; should the forkserver itself be killed, the kernel tells its children (on
-Linux). It has one thread and no event loop: there is nothing in it that a fork could break.
+Loading a program takes a second of CPU time; a fork takes milliseconds. When the parent goes away (its end of the pipe
+closes), all children are stopped; if the forkserver itself is killed, the kernel signals its children (on Linux). It
+has one thread and no event loop: nothing that a fork could break.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tonnage.private_files import open_log
 
 ROOM_FLAG: Final = "--title-room"
 ROOM: Final = "." * 1500
-"""Longer command lines are cut. A page is the most that the kernel shows."""
+"""Longer command lines are cut. The kernel shows at most a page."""
 _PR_SET_NAME: Final = 15
 """From Linux' sys/prctl.h. The name has 15 characters at most."""
 _ARG_START, _ARG_END = 47, 48
@@ -44,20 +44,20 @@ _ARG_START, _ARG_END = 47, 48
 def set_title(name: str, words: Sequence[str]) -> None:
     """Be shown as `words` by `ps -f`, and as `name` by `top` and `pgrep`.
 
-    A child writes over the arguments of the last exec, which the kernel shows; the forkserver is started with an
-    argument that only makes room (`ROOM_FLAG`). Wherever something looks other than expected, nothing is done.
+    A child overwrites the arguments of the last exec, which the kernel shows; the forkserver is started with an
+    argument that only makes room (`ROOM_FLAG`). If anything looks unexpected, nothing is done.
     """
     if sys.platform != "linux":
         return
     try:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_NAME, ctypes.create_string_buffer(name.encode()[:15]), 0, 0, 0)
         _overwrite_arguments(" ".join(words).encode())
-    except (OSError, ValueError, IndexError):  # a /proc that is not there, or hides what it could say
+    except (OSError, ValueError, IndexError):  # no /proc, or one that hides the values
         return
 
 
 def _overwrite_arguments(title: bytes) -> None:
-    # The second field is the program's name in parentheses, which may hold anything, blanks and parentheses too.
+    # The second field is the program's name in parentheses, which may itself contain blanks and parentheses.
     fields = [b"", b"", *Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()]
     start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
     size = end - start
@@ -66,16 +66,16 @@ def _overwrite_arguments(title: bytes) -> None:
     memory = (ctypes.c_char * size).from_address(start)
     if not Path("/proc/self/cmdline").read_bytes().startswith(memory.raw[:16].partition(b"\0")[0]):
         return
-    # A last byte that is not zero tells the kernel that this is a title: it is then shown up to its first zero.
+    # If the last byte is not zero, the kernel takes this for a title and shows it up to its first zero.
     ctypes.memmove(start, title[: size - 2].ljust(size - 1, b"\0") + b".", size)
 
 
 def own_command() -> list[str]:
-    """The words in front of a command's name; an unpacked `tonnage.pyz` is a folder with a `__main__.py`."""
+    """The words before a subcommand; an unpacked `tonnage.pyz` is a folder with a `__main__.py`."""
     folder = Path(tonnage.__file__).parent.parent
     if (folder / "__main__.py").is_file():
         return [sys.executable, str(folder)]
-    # As ./tonnage does: what happens to lie in the folder one is in is not imported.
+    # As ./tonnage does: modules of the working directory are not imported.
     return [sys.executable, *(["-P"] if sys.flags.safe_path else []), "-m", "tonnage"]
 
 
@@ -84,18 +84,16 @@ _PR_SET_PDEATHSIG = 1
 
 
 def command() -> list[str]:
-    """How the process is started by whoever wants programs."""
+    """The command line that starts the forkserver."""
     return [*own_command(), "forkserver", ROOM_FLAG, ROOM]
 
 
 class Forkserver:
     """Children by name. Everything happens in `run`, in one thread.
 
-    The modules of each command are loaded one by one, in the order in which they are wanted, while nobody asks for
-    anything. A command that is asked for before its turn is loaded here and then forked, so that all children share it.
-
-    The garbage collector is off here, and whatever was loaded is frozen before each fork: a collection, here or in a
-    child, would write into every page that they share.
+    While idle, it loads the modules of every command one by one, in the order of starting. A command that is requested
+    earlier is loaded here and then forked, so that all children share it. The garbage collector is off, and all objects
+    are frozen before a fork: a collection, here or in a child, would write into every shared page.
     """
 
     def __init__(self, main: Callable[[], object], preload: Mapping[str, Sequence[str]]) -> None:
@@ -113,7 +111,7 @@ class Forkserver:
         woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        # Ctrl-C goes to the whole group; the supervisor alone decides what it means.
+        # Ctrl-C goes to the whole group; only the supervisor acts on it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._selector.register(0, selectors.EVENT_READ, "requests")
         self._selector.register(woken, selectors.EVENT_READ, "signals")
@@ -136,7 +134,7 @@ class Forkserver:
             self._reap()
 
     def _load_next(self, command: str) -> None:
-        """Load the next module of a command; it is off the list with its last."""
+        """Load the next module of a command; after the last, the command is removed from the list."""
         modules = self._to_load[command]
         import_module(modules.pop(0))
         if not modules:
@@ -182,7 +180,7 @@ class Forkserver:
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
                 del self._pids[name]
-                while name in self._pipes:  # its last words come before its end
+                while name in self._pipes:  # its last lines come before its end
                     self._forward(self._pipes[name], name)
                 _send({"ended": name, "code": os.waitstatus_to_exitcode(status)})
 
@@ -200,7 +198,7 @@ class Forkserver:
 
 
 def _become(main: Callable[[], object], stdout: int, name: str, args: list[str], log: Path) -> None:
-    """Be the program, in a session of its own; never returns."""
+    """Become the program, in a session of its own; never returns."""
     os.setsid()
     _end_with_parent()
     signal.set_wakeup_fd(-1)
@@ -214,7 +212,7 @@ def _become(main: Callable[[], object], stdout: int, name: str, args: list[str],
     os.closerange(3, 256)
     sys.stdout = os.fdopen(1, "w", buffering=1)
     sys.stderr = os.fdopen(2, "w", buffering=1)
-    random.seed()  # or all children would roll the same dice
+    random.seed()  # or all children would draw the same random numbers
     sys.argv = ["tonnage", *args]
     set_title(name, sys.argv)
     code: Any = 1
@@ -223,7 +221,7 @@ def _become(main: Callable[[], object], stdout: int, name: str, args: list[str],
     except SystemExit as exc:
         code = exc.code
     except BaseException:
-        traceback.print_exc()  # os._exit, below, would end it without a word
+        traceback.print_exc()  # os._exit, below, would lose it
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -231,12 +229,12 @@ def _become(main: Callable[[], object], stdout: int, name: str, args: list[str],
 
 
 def _end_with_parent() -> None:
-    """Be sent SIGTERM when the forkserver dies, by whatever death. Only Linux has this; elsewhere nothing happens."""
+    """Get SIGTERM when the forkserver dies, however it dies. Only on Linux; elsewhere nothing happens."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
 
 
 def _send(message: dict[str, object]) -> None:
-    # Nobody listens any more: the end of our input, which follows, says what to do about it.
+    # The parent is gone: the end of our input follows and stops us.
     with contextlib.suppress(BrokenPipeError):
         os.write(1, json.dumps(message).encode() + b"\n")

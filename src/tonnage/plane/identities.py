@@ -1,11 +1,9 @@
-"""Who the programs of a cluster are: a ServiceAccount each, what its role file allows, and a token that is renewed.
+"""The identities of a cluster's programs: a ServiceAccount each, the rights of its role file, and a renewed token.
 
-Roles and bindings are those of `tonnage.roles`, with `tonnage-up:` before their names: whoever installs the chart on
-this cluster has his own beside them. What a program's command line does not ask for is left out, and taken away again.
-
-A token lasts three days and is renewed after six hours, judged every minute by the wall clock: when a laptop wakes
-after a week the programs are refused (401), the next look writes new tokens, and refused clients read the file again.
-An account that somebody deleted is made again in the same way.
+Roles and bindings are those of `tonnage.roles`, prefixed `tonnage-up:`, so that the chart's can stand beside them.
+Rights that a program's command line does not need are left out, and removed again. A token lasts three days and is
+renewed after six hours, checked every minute by the wall clock: when a laptop wakes after a week, the programs get 401,
+the next check writes new tokens, and the clients read the file again. Deleted accounts are recreated likewise.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ NAMESPACE: Final = "kube-system"
 PREFIX: Final = "tonnage-up:"
 LIFETIME_S: Final = 72 * 3600
 RENEW_AFTER: Final = 1 / 12
-"""The part of its life after which a token is renewed: a cluster may be stopped for two days and go on at once."""
+"""The part of its life after which a token is renewed: a cluster stopped for two days can continue at once."""
 _LOOK_EVERY_S: Final = 60.0
 MANAGER: Final = "tonnage-up"
 _ACCOUNTS: Final = BY_PLURAL["", "serviceaccounts"]
@@ -50,7 +48,7 @@ _BY_KIND: Final[Mapping[str, Resource]] = {
 
 _log = logs.logger("tonnage.up")
 ObjectKey = tuple[str, str]
-"""The kind of an object, and namespace/name."""
+"""An object's kind, and namespace/name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +58,12 @@ class Token:
     account_uid: str
 
     def is_due(self, now: datetime) -> bool:
-        """Whether it should be renewed. A clock that was set back is no reason to trust a token for longer."""
+        """True if the token should be renewed. A clock that was set back does not prolong a token."""
         return not self.made_at <= now < self.made_at + (self.expires_at - self.made_at) * RENEW_AFTER
 
 
 def needless_rights(program: str, args: Sequence[str]) -> set[str]:
-    """What a program with this command line will never ask for."""
+    """The rights that a program with this command line never uses."""
     needless = set()
     if not any(each.startswith(("--leader-elect", "--leader-election")) for each in args):
         needless |= {"leader-election", "only-scheduler"}
@@ -77,7 +75,7 @@ def needless_rights(program: str, args: Sequence[str]) -> set[str]:
 
 
 def wanted_objects(commands: Mapping[str, Sequence[str]]) -> dict[ObjectKey, Doc]:
-    """What has to be there for programs with these command lines."""
+    """The objects that programs with these command lines need."""
     return {
         _key(doc): doc
         for program, args in commands.items()
@@ -86,7 +84,7 @@ def wanted_objects(commands: Mapping[str, Sequence[str]]) -> dict[ObjectKey, Doc
 
 
 def missing_or_changed(wanted: Mapping[ObjectKey, Doc], found: Mapping[ObjectKey, Doc]) -> list[Doc]:
-    """Of what is wanted, what is not there as it should be."""
+    """The wanted objects that are missing or differ."""
     fields = ("rules", "roleRef", "subjects")
     return [
         doc
@@ -96,7 +94,7 @@ def missing_or_changed(wanted: Mapping[ObjectKey, Doc], found: Mapping[ObjectKey
 
 
 def needless_objects(wanted: Mapping[ObjectKey, Doc], found: Mapping[ObjectKey, Doc]) -> list[ObjectKey]:
-    """Ours, by their names, and not wanted any more; bindings first, which are what allows."""
+    """Objects with our prefix that are no longer wanted; bindings first, because they grant the rights."""
     ours = [key for key in found if key not in wanted and key[1].rpartition("/")[2].startswith(PREFIX)]
     return sorted(ours, key=lambda key: not key[0].endswith("Binding"))
 
@@ -115,7 +113,7 @@ def kubeconfig_of(server: str, ca_pem: bytes, program: str) -> Doc:
 
 
 class Identities:
-    """Those of one cluster. `client` is an administrator's."""
+    """The identities of one cluster. `client` must have administrator rights."""
 
     def __init__(self, folder: Path, client: Client, *, ca_pem: bytes, clock: Clock, rng: random.Random) -> None:
         self._folder = folder
@@ -130,7 +128,7 @@ class Identities:
         return self._folder / f"{program}.kubeconfig"
 
     async def ensure(self, commands: Mapping[str, Sequence[str]]) -> None:
-        """Make accounts, roles, bindings, tokens and kubeconfigs of programs. Raises TonnageError."""
+        """Create the programs' accounts, roles, bindings, tokens and kubeconfigs. Raises TonnageError."""
         self._commands = dict(commands)
         own_folder(self._folder)
         for program in commands:
@@ -140,7 +138,7 @@ class Identities:
         await asyncio.gather(*(self._renew(program) for program in commands))
 
     async def keep(self) -> None:
-        """Renew tokens, and make accounts again that are gone, until cancelled. What fails is tried again."""
+        """Renew tokens and recreate deleted accounts until cancelled. Failures are retried."""
         complaint = ""
         while True:
             await self._clock.sleep(jittered(_LOOK_EVERY_S, 0.1, self._rng))
@@ -148,14 +146,14 @@ class Identities:
                 await self.look()
                 complaint = ""
             except TonnageError as exc:
-                if exc.message != complaint:  # a server that is away would be told of every minute
+                if exc.message != complaint:  # a server that is away would be logged every minute
                     complaint = exc.message
                     _log.warning("The programs' tokens cannot be renewed now", error=complaint)
             except Exception:
                 _log.exception("The programs' tokens cannot be renewed now")
 
     async def look(self) -> None:
-        """Renew what is due, and make again what is gone. Raises TonnageError."""
+        """Renew the tokens that are due, and recreate deleted accounts. Raises TonnageError."""
         now = self._clock.now()
         found = await self._client.list_docs(_ACCOUNTS, namespace=NAMESPACE)
         uids = {doc["metadata"]["name"]: doc["metadata"]["uid"] for doc in found}
@@ -202,7 +200,7 @@ class Identities:
             return
 
     async def _renew(self, program: str) -> None:
-        """Ask for a token, and put it where the program reads it."""
+        """Request a token, and write it where the program reads it."""
         account = account_of(program)
         path = f"{_ACCOUNTS.path(NAMESPACE)}/{account}/token"
         request: Doc = {
@@ -232,7 +230,7 @@ def _name(doc: Doc) -> str:
 
 
 def _plain(value: object) -> object:
-    """Rules and subjects without what the server fills in: a group that is the only one there can be."""
+    """Rules and subjects without the server's default, an empty apiGroup."""
     if isinstance(value, list):
         return [_plain(each) for each in value]
     if isinstance(value, Mapping):

@@ -1,10 +1,10 @@
-"""What a cluster is asked to be, how that is remembered beside its state, and the command lines that it makes.
+"""A cluster's settings, how they are kept beside its state, and the command lines of its programs.
 
-A cluster that is taken up again is the one it was: what is not said anew is read from DIR/cluster.json. Ports, gates
+A restarted cluster is the one it was: settings that are not given again are read from DIR/cluster.json. Ports, gates
 and flags for single programs belong to a run, and are not kept.
 
-Ports are taken from below the range that kernels give to outgoing connections (32768 and up on Linux): while a program
-is being started again, no connection of another one can sit on its port. The next start takes the same, if still free.
+Ports are taken from below the kernel's range for outgoing connections (32768 and up on Linux): while a program is
+restarted, no connection can take its port. The next start uses the same ports, if they are free.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from tonnage.node.settings import ATTACH_ERROR_GRACE_S
 from tonnage.private_files import read_own, require_own_folder, write_private
 
 MAX_LOG_BYTES: Final = 10 << 20
-"""With the one before it a program has at most twice this: days of a quiet cluster, and an hour of a bad one."""
+"""With its `.old` file a program has at most twice this: days of a quiet cluster, and an hour of a bad one."""
 
 
 def bound_log(log: Path, *, max_bytes: int = MAX_LOG_BYTES) -> bool:
-    """Keep what was written so far as `NAME.log.old` and begin anew, if it is more than this; True if it was.
+    """Move a log above `max_bytes` to `NAME.log.old`, and begin anew. Returns whether it did.
 
-    A line that comes between the copy and the emptying is lost; on a full disk the log is emptied without a copy.
+    A line written between the copy and the truncation is lost; on a full disk the log is truncated without a copy.
     """
     try:
         if log.stat().st_size <= max_bytes:
@@ -77,7 +77,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class PlaneSettings:
-    """One cluster. None is "as before", and at the first time the default.
+    """One cluster. None means "as before", or the default at the first start.
 
     `pools` and `max_volumes` are as `tonnage csi-driver` takes them, for all nodes or as NODE=…; `extra` are further
     flags by program (`apiserver`, `scheduler`, `controllers`, `csi-driver`, `provisioner`, `node`, `dashboard`).
@@ -89,9 +89,9 @@ class PlaneSettings:
     max_volumes: tuple[str, ...] | None = None
     pool_policy: str | None = None
     classes: int | None = None
-    """StorageClasses `pools`, `pools-2`, … that draw from the same pools."""
+    """The number of StorageClasses `pools`, `pools-2`, … that share the same pools."""
     one_number: str | None = None
-    """What the driver reports instead of its pools, `sum` or `largest`; then its pools stand in LVMNode objects."""
+    """What the driver reports instead of its pools, `sum` or `largest`; the pools are then in LVMNode objects."""
     bind: str = "127.0.0.1"
     secure_port: int = 6443
     gates: Gates = field(default_factory=Gates)
@@ -101,19 +101,19 @@ class PlaneSettings:
     attach_error_grace_s: float = ATTACH_ERROR_GRACE_S
     """How long an attach must have failed for want of slots before its pod fails (KEP-4876)."""
     audit_log_path: str = ""
-    """Where the API server writes down who asked for what; empty: nowhere."""
+    """The API server's audit log; empty: none."""
     max_log_bytes: int = MAX_LOG_BYTES
     dashboard: bool = False
-    """Whether the dashboard is served as well; without it nothing of it is loaded."""
+    """Serve the dashboard too; without it none of its code is loaded."""
     dashboard_port: int | None = None
-    """Where: None is the usual port, or a free one when that is taken; 0 is a free one."""
+    """None: the usual port, or a free one if that is taken; 0: a free one."""
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def node_names(self, kept: Mapping[str, Any]) -> list[str]:
         return [f"node-{number}" for number in range(1, int(kept["nodes"]) + 1)]
 
     def former_nodes(self, kept: Mapping[str, Any], present: Iterable[str]) -> list[str]:
-        """Nodes of a larger cluster that was here before, in order: they have objects, and no program."""
+        """Nodes of an earlier, larger cluster, in order: their objects exist, their programs do not."""
         former = (f"node-{number}" for number in range(int(kept["nodes"]) + 1, MAX_NODES + 1))
         found = set(present)
         return [name for name in former if name in found]
@@ -124,7 +124,7 @@ class PlaneSettings:
 
     @property
     def dashboard_token(self) -> Path:
-        """The token that browsers show; it is kept, so that they stay logged in when the cluster is started again."""
+        """The token that browsers send; it is kept, so that they stay logged in after a restart."""
         return self.data_dir / DASHBOARD_TOKEN_FILE
 
     @property
@@ -132,7 +132,7 @@ class PlaneSettings:
         return self.data_dir / FAULT_FILE_NAME
 
     def resolved(self) -> dict[str, Any]:
-        """What is asked, else what was kept, else the default. Raises TonnageError."""
+        """The given values, else the kept ones, else the defaults. Raises TonnageError."""
         path = self.data_dir / _SETTINGS_FILE
         kept: Any = {}
         try:
@@ -151,13 +151,13 @@ class PlaneSettings:
         return resolved
 
     def save(self, resolved: Mapping[str, Any]) -> None:
-        """Remember what was resolved for the next time. Only for whoever holds the folder's lock."""
+        """Keep the resolved settings for the next start. Only for the holder of the folder's lock."""
         write_private(self.data_dir / _SETTINGS_FILE, (json.dumps(resolved, indent=1) + "\n").encode())
 
     def socket_dir(self) -> Path:
-        """Where sockets are: in the data folder, or where the kernel's limit on their paths allows a folder of ours."""
+        """The folder of the sockets: in the data folder, or elsewhere if that path is too long for the kernel."""
         wanted = self.data_dir.absolute() / "run"
-        # The longest one is that of the node with the longest name.
+        # The longest socket path is that of the node with the longest name.
         if len(os.fsencode(wanted / f"node-{MAX_NODES}" / "csi.sock")) <= MAX_SOCKET_PATH:
             return wanted
         short = hashlib.sha256(os.fsencode(self.data_dir.absolute())).hexdigest()[:12]
@@ -165,7 +165,7 @@ class PlaneSettings:
 
 
 def nodes_of(data_dir: Path) -> list[str]:
-    """The nodes of the cluster that was last started on this folder, none before that. Raises TonnageError."""
+    """The nodes of the cluster last started on this folder; empty before that. Raises TonnageError."""
     if not (data_dir / _SETTINGS_FILE).exists():
         return []
     settings = PlaneSettings(data_dir)
@@ -177,7 +177,7 @@ class NoSuchNode(TonnageError):
 
 
 def require_node(data_dir: Path, node: str) -> None:
-    """Raises NoSuchNode for a node that the cluster of this folder does not have, once it was started."""
+    """Raises NoSuchNode if this folder's cluster was started and does not have the node."""
     known = nodes_of(data_dir)
     if not node or not known or node in known:
         return
@@ -190,13 +190,13 @@ def require_node(data_dir: Path, node: str) -> None:
 
 
 def ensure_token(path: Path) -> None:
-    """Make one if there is none yet. Raises NotOurs for one that somebody else put there, OSError as it comes."""
+    """Create a token if there is none. Raises NotOurs for another user's file, OSError as it comes."""
     if not token_in(path):
         write_private(path, f"{secrets.token_urlsafe(24)}\n".encode())
 
 
 def token_in(path: Path) -> str:
-    """The token; empty when there is none. Raises as `ensure_token` does."""
+    """The token; empty if there is none. Raises as `ensure_token` does."""
     try:
         return read_own(path).decode(errors="replace").strip()
     except FileNotFoundError:
@@ -212,7 +212,7 @@ DASHBOARD_PORT: Final = 8080
 def choose_ports(
     names: Sequence[str], kept: Mapping[str, int], rng: random.Random, *, without: Collection[int] = ()
 ) -> dict[str, int]:
-    """A port for each name: the one it had, if it is free, else another; none in `without`. Raises TonnageError."""
+    """A port per name: the kept one if it is free, else another; none in `without`. Raises TonnageError."""
     chosen: dict[str, int] = {}
     for name in names:
         candidates = [kept[name]] if name in kept else []
@@ -226,7 +226,7 @@ def choose_ports(
 
 
 def dashboard_port(wanted: int | None, kept: int, rng: random.Random) -> int:
-    """The port that was asked for; else the usual one, that of the last run, or any free one. Raises TonnageError."""
+    """The given port; else the usual one, the last run's, or any free one. Raises TonnageError."""
     if wanted is None and _is_free(DASHBOARD_PORT):
         return DASHBOARD_PORT
     if not wanted:
@@ -242,7 +242,7 @@ def dashboard_port(wanted: int | None, kept: int, rng: random.Random) -> int:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # As servers do: a port whose last connection is still being wound up is free.
+        # As servers do: a port whose last connection is still closing is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -252,16 +252,16 @@ def _is_free(port: int) -> bool:
 
 
 LVM_NAMESPACE: Final = "openebs"
-"""Where the driver keeps LVMNode objects, with --one-number."""
+"""The namespace of the driver's LVMNode objects, with --one-number."""
 PROGRAMS: Final = ("csi-driver", "node", "provisioner", "controllers", "scheduler")
-"""What runs beside the API server, in the order in which it is started (and loaded, by `cli/forkserver.py`)."""
+"""The programs beside the API server, in the order of starting (and of loading, by `cli/forkserver.py`)."""
 DASHBOARD: Final = "dashboard"
 STATE_DIR: Final = "driver"
-"""Where the driver keeps volumes and what is known of them, in the data folder."""
+"""The driver's folder for volumes and their records, in the data folder."""
 SERVING: Final = ("controllers", "scheduler", "provisioner", "node")
-"""Those that serve health and metrics; the driver speaks CSI alone."""
+"""The programs that serve health and metrics; the driver serves only CSI."""
 AUTHORITIES: Final = {name: f"tls/{name}/ca.crt" for name in ("controllers", "scheduler")}
-"""Those that do so with TLS, and whom to trust there, by a path in the data folder."""
+"""The programs that serve over TLS, with the path of their CA in the data folder."""
 _SCHEDULER: Final = """\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -271,7 +271,7 @@ clientConnection: {qps: 1000, burst: 2000}
 
 @dataclass(frozen=True, slots=True)
 class CommandLines:
-    """Arguments by program, of one cluster. `resolved` is what its settings come to."""
+    """The programs' arguments in one cluster. `resolved`: its resolved settings."""
 
     settings: PlaneSettings
     resolved: Mapping[str, Any]
@@ -280,7 +280,7 @@ class CommandLines:
 
     @property
     def identities(self) -> Path:
-        """Where each program's kubeconfig is: none of them is an administrator."""
+        """The folder of the programs' kubeconfigs: none has administrator rights."""
         return self.settings.data_dir / "identities"
 
     def apiserver(self, port: int) -> list[str]:
@@ -294,12 +294,12 @@ class CommandLines:
         ]
 
     def _one_number(self) -> tuple[str, ...]:
-        """A driver of today: one number for all pools of a node, and the rest in objects of its own."""
+        """Flags of a driver as most are today: one number for all pools of a node, and the pools in its own objects."""
         told = str(self.resolved["one_number"])
         return ("--one-number", told, "--lvm-nodes", LVM_NAMESPACE) if told in ("sum", "largest") else ()
 
     def of(self, name: str, port: int = 0) -> list[str]:
-        """One of `PROGRAMS`, its health, metrics and debug pages served on this port of loopback; 0 is nowhere."""
+        """One of `PROGRAMS`, with its health, metrics and debug pages on this loopback port; 0: none."""
         data, controller = self.settings.data_dir, f"unix://{self.socket_dir / 'csi.sock'}"
         of_node = f"unix://{self.socket_dir}/{{node}}/csi.sock"
         server = ("--kubeconfig", str(self.identities / f"{name}.kubeconfig"))
@@ -316,11 +316,11 @@ class CommandLines:
             ),
             "controllers": ("--csi-address", controller),
             "scheduler": ("--no-leader-elect", *self._scheduler_config()),
-            # A pool is on one node, and no other will do. Upstream's limits spare a server that many share; this one is
-            # ours, and figures are wanted fresh.
+            # A pool is on one node only. Upstream's limits spare a shared server; this one is ours, and capacity should
+            # be fresh.
             "provisioner": (
                 *("--csi-address", controller, "--strict-topology", "true"),
-                "--capacity-for-immediate-binding",  # volumes of such classes are rebuilt too, where there is room
+                "--capacity-for-immediate-binding",  # volumes of such classes are rebuilt too, if there is room
                 *("--kube-api-qps", "1000", "--kube-api-burst", "2000"),
                 *("--kube-api-capacity-qps", "200", "--kube-api-capacity-burst", "400", "--capacity-threads", "4"),
             ),
@@ -347,7 +347,7 @@ class CommandLines:
             return ()
         if name in AUTHORITIES:
             folder = str((self.settings.data_dir / AUTHORITIES[name]).parent)
-            # Whoever is on this machine may read: the folder tells them where, and a token they would have to be given.
+            # Every user of this machine may read: endpoints.json names the address, and no token is needed.
             where = ("--bind-address", LOOPBACK, "--secure-port", str(port), "--cert-dir", folder)
             return (*where, "--unauthenticated-on-loopback")
         if not port:
@@ -356,7 +356,7 @@ class CommandLines:
         return (flag, f"{LOOPBACK}:{port}")
 
     def _scheduler_config(self) -> tuple[str, ...]:
-        """A configuration of one's own, or upstream's defaults without its limit on requests: this server is ours."""
+        """The given configuration, or upstream's defaults without its limit on requests: this server is ours."""
         path = self.settings.scheduler_config
         if path is None:
             path = self.settings.data_dir / "scheduler.yaml"
@@ -364,7 +364,7 @@ class CommandLines:
         return ("--config", str(path))
 
     def _common(self, name: str) -> tuple[str, ...]:
-        """Gates that are off, the verbosity, and what a person adds."""
+        """Gates that are off, the verbosity, and the user's extra flags."""
         off = [f"{gate}=false" for gate in Gates.table() if not getattr(self.settings.gates, gate)]
         gates = ("--feature-gates", ",".join(off)) if off else ()
         verbosity = ("--v", str(self.settings.verbosity)) if self.settings.verbosity else ()

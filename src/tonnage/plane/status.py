@@ -1,7 +1,7 @@
-"""How a cluster of `tonnage up` is doing, seen from outside; nothing is written.
+"""The state of a cluster of `tonnage up`, seen from outside; nothing is written.
 
-A program that does not answer is part of the answer, and so is an API server that is being started again: then nodes
-and pools are not known, which is not the same as none.
+A program that does not answer is part of the result. While the API server restarts, nodes and pools are unknown, which
+is not the same as none.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ READY, NOT_READY, AWAY, RUNNING = "ready", "not ready", "away", "running"
 
 @dataclass(frozen=True, slots=True)
 class ProgramStatus:
-    """One program. `state` is ready, not ready (it says so itself), running (it serves nothing to ask) or away."""
+    """One program. `state`: ready, not ready (it says so itself), running (it has no endpoint) or away."""
 
     name: str
     pid: int | None
@@ -52,7 +52,7 @@ class PlaneNodeStatus:
 
 @dataclass(frozen=True, slots=True)
 class PoolStatus:
-    """One CSIStorageCapacity: what of a class is free on a node; `node` is None for one that reaches several."""
+    """One CSIStorageCapacity: a class's free bytes on a node; `node` is None if it covers several nodes."""
 
     node: str | None
     storage_class: str
@@ -63,7 +63,7 @@ class PoolStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """A running cluster. `problem`: why nodes and pools are not known. `storage`: what the server says of its store."""
+    """A running cluster. `problem`: why nodes and pools are unknown. `storage`: the server's report on its store."""
 
     data_dir: Path
     pid: int
@@ -77,10 +77,10 @@ class ClusterStatus:
     unknown_problem: str = ""
     storage: tuple[str, ...] = ()
     dashboard: str = ""
-    """The address of the dashboard, with its token: for the owner of the folder alone. Empty without one."""
+    """The dashboard's URL, with its token: only for the owner of the folder. Empty without a dashboard."""
 
     def document(self) -> dict[str, Any]:
-        """As `tonnage status -o json` shows it; nodes and pools are null while they are not known."""
+        """As `tonnage status -o json` shows it; nodes and pools are null while unknown."""
         pools = [
             {"node": each.node, "storageClass": each.storage_class, "capacity": each.capacity,
              "pools": list(each.pools), "object": each.object}
@@ -106,7 +106,7 @@ class ClusterStatus:
 
 
 async def status_of(data_dir: Path, *, clock: Clock) -> ClusterStatus:
-    """How the cluster on this folder is doing. Raises TonnageError when none runs there."""
+    """The state of the cluster on this folder. Raises TonnageError when none runs there."""
     pid = _holder(data_dir)
     endpoints = read_endpoints(data_dir)
     programs = [
@@ -151,7 +151,7 @@ def _dashboard(data_dir: Path, endpoint: Endpoint | None) -> str:
 
 
 def _unknown(state_dir: Path) -> tuple[tuple[UnknownContents, ...], str]:
-    """What the driver's folder holds without a record, or why that is not known."""
+    """Contents of the driver's folder without a record, or why they are unknown."""
     try:
         return tuple(unknown_contents(state_dir, in_use=True)), ""
     except TonnageError as exc:
@@ -161,7 +161,7 @@ def _unknown(state_dir: Path) -> tuple[tuple[UnknownContents, ...], str]:
 
 
 def _holder(folder: Path) -> int:
-    """The process that runs the cluster: it holds the lock. Raises TonnageError when nobody does."""
+    """The pid of the process that holds the lock. Raises TonnageError when none does."""
     try:
         require_own_folder(folder)
         lock = open_own(folder / "lock", os.O_RDONLY)
@@ -195,13 +195,13 @@ async def _program(name: str, pid: int | None, endpoint: Endpoint | None, clock:
         return ProgramStatus(name, pid, RUNNING, None)
     state = AWAY
     async with ProgramPages(endpoint, clock=clock) as pages:
-        with suppress(TonnageError):  # then it is away, which is what is told
+        with suppress(TonnageError):  # then it is away, and is shown so
             state = READY if await pages.is_good("/readyz") else NOT_READY
     return ProgramStatus(name, pid, state, endpoint.url)
 
 
 async def storage_of(client: Client) -> tuple[str, ...]:
-    """What the server's listing says of its store; nothing counts towards the code, which would be a failure."""
+    """What /readyz says about the store; the checks are excluded from the result, so that the answer is a 200."""
     listing = (await client.raw("GET", "/readyz?verbose&exclude=etcd&exclude=storage&exclude=shutdown")).decode()
     told = [line.removeprefix("[-]") for line in listing.splitlines() if line.startswith("[-]storage")]
     return tuple(line.partition(": ")[2] for line in told)

@@ -1,14 +1,10 @@
-"""The supervisor of a cluster's programs: they are started, get ready, are started again, are stopped in order.
+"""The supervisor of a cluster's programs: it starts them, waits until they are ready, restarts and stops them.
 
        start                 "ready"
-(none) ──────► starting ───────────────► running
-                  ▲                         │ ends before its time, or is killed because it no longer answers
-                  └── pause, growing ───────┘
-stop(): SIGTERM, and SIGKILL after a grace period; what ends then is not started again.
 
-A program whose event loop no longer turns is started anew, as a kubelet does it: once ready, it is asked for `/livez`.
-Any answer is life, an error too, and so is a connection that is refused or closed. Silence alone counts: nothing came
-within `timeout_s`, several times in a row. When our own loop was late as well, the silence says nothing.
+A ready program is asked for `/livez`, and restarted when its event loop hangs, as a kubelet does. Any answer is life,
+even an error or a refused connection. Only silence counts: no byte within `timeout_s`, several times in a row. If our
+own loop was late too, the silence says nothing.
 """
 
 from __future__ import annotations
@@ -35,12 +31,12 @@ from tonnage.plane.settings import MAX_LOG_BYTES, bound_log
 from tonnage.private_files import open_log, own_folder, write_private
 
 _LATE_S: Final = 2.0
-"""Beyond the timeout: our own loop did not turn in time."""
+"""Later than the timeout by this much: our own loop was late."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeTimes:
-    """How often is asked, how long is waited, and how much silence in a row is too much: 50 s and more, by default."""
+    """The period, the timeout, and the failures in a row that are too many: by default 50 s and more of silence."""
 
     period_s: float = 10.0
     timeout_s: float = 10.0
@@ -49,13 +45,13 @@ class ProbeTimes:
 
 @dataclass(slots=True)
 class Liveness:
-    """What the probes of one program have told; `life` is which of its starts they are about."""
+    """The probe results of one program; `life` counts its starts."""
 
     life: int = 0
     failures: int = 0
 
     def note(self, life: int, *, answered: bool) -> int:
-        """Take note of one probe. Returns how many in a row had no answer in this life."""
+        """Note one probe. Returns how many in a row failed in this life."""
         if life != self.life:
             self.life, self.failures = life, 0
         self.failures = 0 if answered else self.failures + 1
@@ -63,21 +59,21 @@ class Liveness:
 
 
 async def is_answered(url: str, timeout_s: float, clock: Clock) -> bool:
-    """Whether the program at this address shows that its loop turns; True when that cannot be told (see above)."""
+    """True if the program's loop turns, or if that cannot be known (see above)."""
     asked_at = clock.monotonic()
     asking, waiting = asyncio.create_task(_ask(url)), asyncio.ensure_future(clock.sleep(timeout_s))
-    # Looked at, so that it is not reported as forgotten: one that fails was refused or cut off, by somebody awake.
+    # Retrieved, so that asyncio does not log it: a failed request was refused or cut off, so the program is alive.
     asking.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
         await asyncio.wait((asking, waiting), return_when=asyncio.FIRST_COMPLETED)
         return asking.done() or clock.monotonic() - asked_at > timeout_s + _LATE_S
     finally:
         waiting.cancel()
-        asking.cancel()  # and not waited for: a TLS handshake takes its time to be called off
+        asking.cancel()  # not awaited: cancelling a TLS handshake takes time
 
 
 async def _ask(url: str) -> None:
-    """Send the request and wait for a first byte, or for the end. No certificate is checked, as with a kubelet."""
+    """Send the request and wait for the first byte or the end. No certificate is checked, as with a kubelet."""
     parts = urlsplit(url)
     tls = None
     if parts.scheme == "https":
@@ -88,7 +84,7 @@ async def _ask(url: str) -> None:
         writer.write(f"GET /livez HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n\r\n".encode())
         await reader.read(1)
     finally:
-        writer.transport.abort()  # a farewell would wait for the other side
+        writer.transport.abort()  # a clean end would wait for the peer
 
 
 _STOP_GRACE_S = 10.0
@@ -99,14 +95,14 @@ _log = logs.logger("tonnage.up")
 
 
 class ChildFailed(TonnageError):
-    """A program of the cluster did not get ready. What its log ends with is part of the message."""
+    """A program of the cluster did not get ready. The message includes the end of its log."""
 
     has_lines = True
 
 
 @dataclass(eq=False, slots=True)
 class Child:
-    """One program. `last_line` is the last line it printed: `ready …` once it is in step."""
+    """One program. `last_line`: the last line it printed, `ready …` once it is ready."""
 
     name: str
     args: list[str]
@@ -119,12 +115,12 @@ class Child:
     is_ready: asyncio.Event = field(default_factory=asyncio.Event)
     has_ended: asyncio.Event = field(default_factory=asyncio.Event)
     gave_up: asyncio.Event = field(default_factory=asyncio.Event)
-    """It ended by itself, with an error, before it was ever ready."""
+    """It exited with an error before it was ever ready."""
     last_code: int | None = None
 
 
 class Supervisor:
-    """All programs of one cluster, through a forkserver of their own."""
+    """All programs of one cluster, started by one forkserver."""
 
     def __init__(
         self,
@@ -148,19 +144,19 @@ class Supervisor:
         self._probes = probes or ProbeTimes()
         self._restarts: set[asyncio.Task[None]] = set()
         self.is_broken = asyncio.Event()
-        """The forkserver itself is gone: nothing can be started any more."""
+        """The forkserver is gone: nothing can be started any more."""
 
     async def open(self, *, lock: int) -> None:
-        """Start the forkserver. It holds `lock` (a file descriptor) as well: until the last child has ended."""
+        """Start the forkserver. It inherits `lock` (a file descriptor): held until the last child has ended."""
         own_folder(self._logs)
         own_folder(self._run_dir)
-        # One thread, also in the arithmetic: a process with threads is not to be forked.
+        # One thread, also in numpy: a process with threads must not be forked.
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
         with os.fdopen(open_log(self._logs / _FORKSERVER_LOG), "ab") as log:
             self._forkserver = await asyncio.create_subprocess_exec(
                 *forkserver.command(),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log, env=environment,
-                start_new_session=True,  # what is meant for our process group is not meant for it
+                start_new_session=True,  # signals to our process group are not for it
                 pass_fds=(lock,),
             )  # fmt: skip
         self._listener = asyncio.create_task(self._listen())
@@ -170,7 +166,7 @@ class Supervisor:
         return self._children[name]
 
     def start(self, name: str, args: Sequence[str]) -> Child:
-        """Ask for a program. It is kept running until it is stopped."""
+        """Start a program, and keep it running until it is stopped."""
         log = self._logs / f"{name}.log"
         backoff = Backoff(clock=self._clock, rng=self._rng, first_s=0.2, max_s=10.0, jitter=0.5, reset_after_s=30.0)
         child = self._children[name] = Child(name, list(args), log, backoff)
@@ -178,7 +174,7 @@ class Supervisor:
         return child
 
     async def wait_ready(self, *names: str, timeout_s: float) -> None:
-        """Return when these are ready. Raises ChildFailed, with the end of the log, when one is late or gives up."""
+        """Return when these programs are ready. Raises ChildFailed, with the log's end, if one is late or gives up."""
         for name in names:
             child = self._children[name]
             try:
@@ -199,12 +195,12 @@ class Supervisor:
                 wait.cancel()
 
     def watch_liveness(self, urls: Mapping[str, str]) -> None:
-        """From now on, start these programs anew when they no longer answer; `urls` are where they serve, by name."""
+        """From now on, restart these programs when they stop answering; `urls` by program."""
         for name, url in urls.items():
             self._keepers.append(asyncio.create_task(self._watch_liveness(self._children[name], url)))
 
     async def stop(self, *names: str) -> None:
-        """Tell these to end, together, and wait; what is deaf is killed."""
+        """Stop these programs together, and wait; a program that does not end is killed."""
         wanted = [self._children[name] for name in names if name in self._children]
         for child in wanted:
             child.is_wanted = False
@@ -215,7 +211,7 @@ class Supervisor:
             await self._wait_or_kill(child)
 
     async def close(self) -> None:
-        """End the forkserver; whatever still runs ends with it."""
+        """End the forkserver, and with it all programs."""
         for child in self._children.values():
             child.is_wanted = False
         for task in self._restarts:
@@ -253,7 +249,7 @@ class Supervisor:
             if "started" in message:
                 child = self._children[message["started"]]
                 child.pid = message["pid"]
-                with suppress(OSError):  # on a full disk: it is for `tonnage status`, nothing here reads it
+                with suppress(OSError):  # on a full disk: only `tonnage status` reads it
                     write_private(self._pid_file(child), f"{child.pid}\n".encode(), durable=False)
             elif "printed" in message:
                 child = self._children[message["printed"]]
@@ -265,7 +261,7 @@ class Supervisor:
         self.is_broken.set()
 
     async def _bound_logs(self) -> None:
-        """Programs run for weeks, and one that meets the same error again and again must not fill the disk."""
+        """Bound the logs: programs run for weeks, and one that repeats an error must not fill the disk."""
         while True:
             for log in (self._logs / _FORKSERVER_LOG, *(child.log for child in self._children.values())):
                 with suppress(OSError):
@@ -298,7 +294,7 @@ class Supervisor:
                 await self._wait_or_kill(child)
 
     async def _wait_or_kill(self, child: Child) -> None:
-        """Wait for the end of a program that was told to end; kill one that is deaf."""
+        """Wait for the end of a stopping program; kill it if it does not end."""
         try:
             await within(self._clock, _STOP_GRACE_S, child.has_ended.wait())
         except TimeoutError:

@@ -1,1 +1,1 @@
-"""What a program serves beside its work: TLS, the choice of metrics, and profiles of itself."""
+"""What a program serves beside its work: TLS, filtered metrics, and profiles of itself."""

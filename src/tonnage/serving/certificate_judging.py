@@ -1,9 +1,9 @@
-"""Whether a client's certificate proves anything: who signed it, what for, and for how long.
+"""Verifies client certificates: who signed them, for which purpose, and for how long.
 
-Servers of ours take any certificate that a client shows (`any_certificate`), and TLS vouches for nothing but that the
-client has its key. All the rest is asked here, in Go's words: an authority among those that are believed has signed it,
-directly or by way of certificates that the client showed beside it; it is meant for clients; nothing in it is critical
-and not understood. Times are handed back, since a connection may outlive them.
+Our servers accept any certificate in the TLS handshake (`ServerTls`), which only proves that the client has its key.
+The rest is verified here, with Go's errors: a trusted CA signed it, directly or through certificates that the client
+sent; it is for clients; it has no unknown critical extension. Validity times are returned, because a connection may
+outlive them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
 
 MOST_BETWEEN: Final = 4
-"""Certificates between a client's and an authority: each costs signatures to check, and strangers choose them."""
+"""Certificates between a client's and a CA: each costs signature checks, and strangers choose them."""
 _UNDERSTOOD: Final = frozenset(
     {
         ExtensionOID.BASIC_CONSTRAINTS,
@@ -27,7 +27,7 @@ _UNDERSTOOD: Final = frozenset(
         ExtensionOID.SUBJECT_ALTERNATIVE_NAME,
     }
 )
-"""Extensions of a client's certificate that may be critical: they are looked at, or say nothing about clients."""
+"""Extensions of a client certificate that may be critical: they are checked, or do not concern clients."""
 _PURPOSES: Final = frozenset({ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE})
 _OF_AUTHORITIES: Final = frozenset({ExtensionOID.BASIC_CONSTRAINTS, ExtensionOID.KEY_USAGE})
 _BROKEN: Final = (hashes.MD5, hashes.SHA1)
@@ -36,11 +36,11 @@ _MALFORMED: Final = "x509: malformed certificate"
 
 
 class InvalidCertificate(Exception):
-    """Why a certificate proves nothing."""
+    """The reason why a certificate is not accepted."""
 
 
 class Validity(NamedTuple):
-    """When a certificate and all that vouch for it are valid."""
+    """The time in which a certificate and its whole chain are valid."""
 
     begins_at: datetime
     ends_at: datetime
@@ -54,7 +54,7 @@ class Validity(NamedTuple):
 def judged(
     found: x509.Certificate, authorities: Sequence[x509.Certificate], *, shown_beside: Iterable[x509.Certificate] = ()
 ) -> Validity:
-    """Everything about a certificate that time does not change. Raises InvalidCertificate."""
+    """Verify everything but the time; returns the validity. Raises InvalidCertificate."""
     try:
         chain = _chain(found, [each for each in authorities if may_sign(each)], [*shown_beside][:MOST_BETWEEN])
         for each in chain[:-1]:
@@ -76,7 +76,7 @@ def read(der: bytes) -> x509.Certificate:
 
 
 def may_sign(authority: x509.Certificate, *, below: int = 0) -> bool:
-    """Is it an authority at all, also of `below` others, without limits that nobody here looks at?"""
+    """True if it is a CA for a chain with `below` CAs under it, without constraints that are not checked here."""
     try:
         extensions = authority.extensions
         limit = extensions.get_extension_for_class(x509.BasicConstraints).value
@@ -92,7 +92,7 @@ def may_sign(authority: x509.Certificate, *, below: int = 0) -> bool:
 def _chain(
     found: x509.Certificate, authorities: list[x509.Certificate], between: list[x509.Certificate]
 ) -> list[x509.Certificate]:
-    """The certificate, those between, and the authority: each signed by the next. Raises InvalidCertificate."""
+    """The certificate, the intermediates and the CA, each signed by the next. Raises InvalidCertificate."""
     chain = [found]
     while True:
         below = len(chain) - 1
@@ -113,7 +113,7 @@ def _is_issued_by(found: x509.Certificate, authority: x509.Certificate) -> bool:
     try:
         found.verify_directly_issued_by(authority)
     except (InvalidSignature, TypeError, ValueError):
-        return False  # another authority of the same name
+        return False  # another CA of the same name
     return True
 
 

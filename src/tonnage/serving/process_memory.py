@@ -1,19 +1,19 @@
-"""How a program that runs for long keeps its memory small, and level: for every long-running command.
+"""Keeps the memory of long-running commands small and level.
 
     async with memory_kept_level(SystemClock()):
         …
 
 Measured on a cluster of four nodes under load, three things take memory that no object of ours needs:
 
-- asyncio's read buffer of 256 KiB for each TLS connection: 70 MB for the watches of a cluster, for records of 16 KiB at
-  most. A smaller buffer is read more often, nothing else.
-- Circles of dead objects, such as aborted connections. Python looks for circles after so many new objects, which in the
-  API server is once in hours for the older ones. So they are looked for by the clock.
-- What glibc keeps between pieces that are still used, in a heap for each thread: 20 of 90 MB in the API server. Two
-  heaps are enough where one thread runs at a time, and free pages are given back once a minute, which takes 3 ms.
+- asyncio's read buffer of 256 KiB per TLS connection: 70 MB for the watches of a cluster, while records have at most
+  16 KiB. A smaller buffer is only read more often.
+- Cycles of dead objects, such as aborted connections. In the API server Python collects old cycles once in hours. So
+  they are collected by the clock.
+- Free memory between used blocks, in one glibc heap per thread: 20 of 90 MB in the API server. Two heaps are enough
+  where one thread runs at a time, and free pages are returned once a minute, which takes 3 ms.
 
 `import_aiohttp` imports aiohttp without reading the system's certificates, which takes a third of its import. Every
-connection of ours has a context of its own (`client/config/connection.py`).
+connection of ours has its own TLS context (`client/config/connection.py`).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ READ_BUFFER_BYTES: Final = 32 << 10
 """Two of TLS' largest records."""
 TIDY_EVERY_S: Final = 60.0
 _ALL_EVERY: Final = 10
-"""Every tenth time circles are looked for among all objects, else among those of the last minute: a program has few
-connections that live for long, and may have a million objects that do."""
+"""Every tenth collection covers all objects, the others those of the last minute: few connections live long, but a
+million objects may."""
 _M_ARENA_MAX: Final = -8
 """From glibc's malloc.h."""
 _ARENAS: Final = 2
@@ -42,7 +42,7 @@ _ARENAS: Final = 2
 
 @asynccontextmanager
 async def memory_kept_level(clock: Clock) -> AsyncIterator[None]:
-    """Bound what connections and threads take from now on, and tidy up once a minute inside the block."""
+    """Bound the memory of connections and threads, and collect garbage once a minute inside the block."""
     bound_tls_buffers()
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):  # glibc; other libraries have no such heaps
@@ -52,7 +52,7 @@ async def memory_kept_level(clock: Clock) -> AsyncIterator[None]:
 
 
 def bound_tls_buffers() -> None:
-    """Make asyncio's read buffers of TLS connections smaller, where this Python has them (3.11 to 3.14)."""
+    """Shrink asyncio's read buffers of TLS connections, if this Python has them (3.11 to 3.14)."""
     if isinstance(getattr(SSLProtocol, "max_size", None), int):
         SSLProtocol.max_size = min(SSLProtocol.max_size, READ_BUFFER_BYTES)
 
@@ -66,11 +66,11 @@ async def _tidied(clock: Clock, libc: ctypes.CDLL) -> None:
 
 
 _WHERE: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-"""Where OpenSSL looks for authorities, if they are set."""
+"""The variables that tell OpenSSL where the system's CAs are."""
 
 
 def import_aiohttp() -> None:
-    """Import it, once and early, where the time until a process is ready counts."""
+    """Import aiohttp early, where the time until a process is ready counts."""
     before = {name: os.environ.get(name) for name in _WHERE}
     os.environ.update(dict.fromkeys(_WHERE, os.devnull))
     try:

@@ -1,4 +1,4 @@
-"""What a program is doing, asked while it runs: /debug/pprof/, in the sense of Go's pages of that name.
+"""Profiles of a running program at /debug/pprof/, after Go's pages of that name.
 
     /debug/pprof/                     what there is
     /debug/pprof/profile?seconds=30   where the time goes: stacks of all threads, looked at a hundred times a second,
@@ -6,9 +6,9 @@
     /debug/pprof/goroutine            what is waited for: every task and thread with where it stands
     /debug/pprof/cmdline              the program's command line
 
-The form is text, not pprof's own, since `go tool pprof` knows nothing of Python's frames. Looking costs about a percent
-of one CPU, one profile is made at a time, and none is longer than five minutes. The pages are for those whom the
-program's gate lets in.
+The format is text, not pprof's, because `go tool pprof` knows nothing of Python's frames. Sampling costs about a
+percent of one CPU; one profile is made at a time, of at most five minutes. The program's gate decides who may read the
+pages.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _EVERY_S: Final = 0.01
 _DEFAULT_S, _MOST_S = 30.0, 300.0
 _DEEPEST: Final = 200
 _MOST_STACKS: Final = 2_000
-"""Different stacks that are kept; more are counted together."""
+"""Different stacks that are kept; others are counted together."""
 
 _INDEX: Final = """\
 /debug/pprof/profile?seconds=30   stacks of all threads, a hundred times a second: for flame graphs
@@ -70,14 +70,14 @@ def pages(clock: Clock) -> Mapping[str, Page]:
 
 
 class Profiler:
-    """Looks at stacks from a thread of its own, one profile at a time."""
+    """Samples stacks from a thread of its own, one profile at a time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.is_busy = False
 
     async def stacks(self, seconds: float) -> str:
-        """`outermost;…;innermost count`, a line for each stack that was seen, the most frequent first."""
+        """`outermost;…;innermost count`, one line per stack, most frequent first."""
         seen: Counter[str] = Counter()
         stop = threading.Event()
         looking = threading.Thread(target=_look, args=(seen, stop), name="profiler", daemon=True)

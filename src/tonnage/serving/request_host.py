@@ -1,8 +1,8 @@
-"""The Host header of a request: which names and addresses a server of ours answers to.
+"""The Host header of a request: the names and addresses that our servers answer to.
 
-A page elsewhere can have its own name resolve to an address of this machine (DNS rebinding), and its browser then takes
-our pages for the page's own. What the browser cannot hide is that name, in the Host header. An address there is safe,
-for nobody can point an address at another; so are names that no public name server answers for.
+A web page can have its own name resolve to an address of this machine (DNS rebinding), and the browser then takes our
+pages for that site's. The browser still sends that name in the Host header. An address there is safe, because nobody
+can redirect an address; so are names outside the public DNS.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from aiohttp import web
 WILDCARDS: Final = ("0.0.0.0", "::", "")
 _HOST: Final = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s\[\]:/?#@\\%]+))(?::(?P<port>[0-9]{0,5}))?")
 _PRIVATE_ENDINGS: Final = (".svc", ".local", ".internal")
-"""Of Services, of cluster domains as they usually are, and of private networks: none is in the public DNS."""
+"""Endings of Services, usual cluster domains and private networks: none is in the public DNS."""
 
 
 def host_of(request: web.BaseRequest) -> tuple[str, int | None] | None:
-    """Name and port of the Host header; None for one that is none, or several."""
+    """Name and port of the Host header; None if it is malformed, missing or repeated."""
     values = request.headers.getall("Host", [])
     parts = _HOST.fullmatch(values[0]) if len(values) == 1 else None
     port = int(parts["port"]) if parts is not None and parts["port"] else None
@@ -34,9 +34,9 @@ def host_of(request: web.BaseRequest) -> tuple[str, int | None] | None:
 
 
 class OwnHosts:
-    """The names and addresses under which a server may be asked, besides loopback's.
+    """The names and addresses of a server, besides loopback.
 
-    A wildcard among `hosts` allows any address, but no other name: it is names that others can point at us.
+    A wildcard among `hosts` allows any address, but no other name: only names can be pointed at us by others.
     """
 
     def __init__(self, hosts: Collection[str]) -> None:
@@ -48,10 +48,10 @@ class OwnHosts:
 
 
 def wrong_host(request: web.BaseRequest, bound_to: str) -> web.Response | None:
-    """The refusal of a request to a program that listens at `bound_to`; None where its Host is right.
+    """The refusal of a request to a program that listens at `bound_to`; None if its Host is right.
 
-    A program that others can reach also answers to every address, to its machine's name, and to names that are none of
-    the public DNS: Prometheus asks by those of Services.
+    A program that others can reach also answers to every address, its machine's name, and names outside the public DNS:
+    Prometheus uses those of Services.
     """
     asked = host_of(request)
     if asked is None:
@@ -66,7 +66,7 @@ def wrong_host(request: web.BaseRequest, bound_to: str) -> web.Response | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address is of this machine alone, whoever resolves it."""
+    """True if the name or address always means this machine, whoever resolves it."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     if not is_address(host):

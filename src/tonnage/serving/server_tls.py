@@ -1,17 +1,17 @@
-"""TLS of a listener: the certificate that it shows, the oldest protocol, and whose client certificates it asks for.
+"""TLS of a listener: its certificate, the oldest protocol, and the CAs of client certificates.
 
     tls = ServerTls(GivenCertificate(cert_file, key_file, clock), client_authorities=access.client_authorities)
     async with listening(…, tls=tls.context), tls.renewed():
 
-Every connection asks for its context when it comes; connections that are open keep theirs. A certificate of ours
+Every new connection asks for the current context; open connections keep theirs. Our own certificate
 (`ServingCertificate`) lasts a year and is renewed in its last month; given files (`GivenCertificate`) are read again
-when they change. Client certificates are demanded of nobody: who shows none, or one of an unknown authority, may still
-show a token. TLS takes any certificate; what it proves is for those to ask who read it (`certificate_judging`).
+when they change. Client certificates are optional: a client without one, or with one of an unknown CA, may still send a
+token. TLS accepts any certificate; `certificate_judging` verifies it.
 
-Python's `ssl` has no word for that: it verifies, and a failed verification ends the handshake. OpenSSL has the word (a
-verify callback that says yes), so it is told directly (`take_any_certificate`). That needs the address of the context,
-which CPython keeps behind the object's head since 3.6; on any other Python, or where OpenSSL's functions cannot be
-found, nothing is done and TLS refuses by itself. Nothing rests on this: certificates are judged in either case.
+Python's `ssl` cannot accept unverified certificates, OpenSSL can, by a verify callback that always says yes. So
+`take_any_certificate` sets it directly, at the address that CPython since 3.6 keeps behind the object's head. On any
+other Python, or without OpenSSL's functions, it does nothing and TLS refuses such certificates. No safety depends on
+it.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from tonnage.errors import TonnageError
 from tonnage.private_files import read_own
 
 _KNOWN: Final = (3, 11) <= sys.version_info < (3, 14) and sys.implementation.name == "cpython"
-"""Where it has been tried that the first field of CPython's SSLContext is `SSL_CTX *ctx`."""
+"""The versions on which the first field of CPython's SSLContext was tested to be `SSL_CTX *ctx`."""
 _VERIFY_PEER: Final = 1
 _Verify = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
 
 
 _kept: Final[list[Any]] = []
-"""The callback, which must live as long as any context does."""
+"""The callback, which must outlive every context."""
 
 
 def take_any_certificate(context: ssl.SSLContext) -> bool:
-    """Ask clients for a certificate and take what they show; False where that cannot be had and nothing was changed."""
+    """Ask clients for a certificate and accept any; False, with nothing changed, where that is not possible."""
     file = getattr(_ssl, "__file__", None)
     if not _KNOWN or type(context) is not ssl.SSLContext or file is None:
         return False
     try:
-        library = ctypes.CDLL(file)  # whose symbols include those of the OpenSSL it was linked with
+        library = ctypes.CDLL(file)  # its symbols include those of the OpenSSL it was linked with
         get_mode, set_verify = library.SSL_CTX_get_verify_mode, library.SSL_CTX_set_verify
         clear_errors = library.ERR_clear_error
     except (OSError, AttributeError):
@@ -63,7 +63,7 @@ def take_any_certificate(context: ssl.SSLContext) -> bool:
     if not _kept:
 
         def accept(is_verified: int, store: int | None) -> int:
-            clear_errors()  # or the next read on this thread would take what verification found for its own failure
+            clear_errors()  # or the next read on this thread would take the verification's error for its own
             return 1
 
         _kept.append(_Verify(accept))
@@ -75,21 +75,21 @@ def take_any_certificate(context: ssl.SSLContext) -> bool:
 
 
 def ask_for_any(context: ssl.SSLContext, authorities: bytes) -> None:
-    """Have TLS ask clients for a certificate of these authorities (PEM) and take any other. Raises ssl.SSLError."""
+    """Ask clients for a certificate of these CAs (PEM), and accept any other. Raises ssl.SSLError."""
     context.load_verify_locations(cadata=authorities.decode("ascii", errors="ignore"))
     if not take_any_certificate(context):
-        context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN  # as Go: any authority is one, root or not
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN  # as Go: any CA is trusted, root or not
         context.verify_mode = ssl.CERT_OPTIONAL
 
 
 _CHECK_S: Final = 60.0
-"""How often given files are looked at: upstream's interval of dynamic certificates."""
+"""How often given files are checked: upstream's interval of dynamic certificates."""
 
 _log = logging.getLogger(__name__)
 
 
 class ShownCertificate:
-    """A certificate that a listener shows, from two files. `refresh` makes another context when they have changed."""
+    """A listener's certificate, from two files. `refresh` makes a new context when they have changed."""
 
     def __init__(self, certificate_file: Path, key_file: Path, clock: Clock) -> None:
         self.files = (certificate_file, key_file)
@@ -107,11 +107,11 @@ class ShownCertificate:
         raise NotImplementedError
 
     def _show_files(self) -> bool:
-        """Show what the files hold now; False when that is shown already. Raises OSError, ValueError."""
+        """Load the files; False when they have not changed. Raises OSError, ValueError."""
         found = self._read()
         if found == self._seen:
             return False
-        self._context = server_context(*self.files)  # a context of its own: half a pair must not spoil the old
+        self._context = server_context(*self.files)  # a new context: half a pair must not spoil the old
         self._seen = found
         return True
 
@@ -120,9 +120,9 @@ class ShownCertificate:
 
 
 class GivenCertificate(ShownCertificate):
-    """A certificate and its key from two files, read again when they change. Raises TonnageError at the start.
+    """A given certificate and key, read again when the files change. Raises TonnageError at the start.
 
-    A pair that does not fit together, as half a renewal leaves it, is not shown: the last good one stays.
+    A pair that does not match, as half a renewal leaves it, is not used: the last good one stays.
     """
 
     def __init__(self, certificate_file: Path, key_file: Path, clock: Clock) -> None:
@@ -144,14 +144,14 @@ class GivenCertificate(ShownCertificate):
 
 @dataclass(frozen=True, slots=True)
 class TlsRules:
-    """The oldest protocol, and the cipher suites of TLS 1.2 in OpenSSL's names; none are OpenSSL's own choice."""
+    """The oldest protocol, and TLS 1.2's cipher suites in OpenSSL's names; empty: OpenSSL's choice."""
 
     minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
     ciphers: tuple[str, ...] = ()
 
 
 class ServerTls:
-    """One listener's TLS. Raises TonnageError where there can be none."""
+    """One listener's TLS. Raises TonnageError if it cannot be set up."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class ServerTls:
         rules: TlsRules | None = None,
         client_authorities: Callable[[], bytes] = lambda: b"",
     ) -> None:
-        """`client_authorities` are those, as PEM, whose client certificates are asked for; none, and none are."""
+        """`client_authorities`: the CAs, as PEM, whose client certificates are asked for; empty: none are."""
         self._shown = shown
         self._rules = rules or TlsRules()
         self._authorities = client_authorities
@@ -175,7 +175,7 @@ class ServerTls:
         if made_of != self._made_of:
             try:
                 self._context = self._make(*made_of)
-            except (OSError, ValueError) as exc:  # half a pair, or an authority that is none: the old one is kept
+            except (OSError, ValueError) as exc:  # half a pair, or a broken CA: the old one is kept
                 _log.error("TLS goes on with the old certificates: %s", _words(exc))
             self._made_of = made_of
         return self._context
@@ -184,8 +184,8 @@ class ServerTls:
         return self._shown.renewed()
 
     def fingerprints(self) -> tuple[str, ...]:
-        """SHA-256 of the certificate, and of the authority beside it if we have signed it ourselves, as browsers show
-        them. Raises OSError, ValueError."""
+        """SHA-256 of the certificate, and of our own CA if it signed it, as browsers show them. Raises OSError,
+        ValueError."""
         certificate = self._shown.files[0]
         authority = certificate.parent / "ca.crt"
         found = [load_pem_x509_certificate(file.read_bytes()) for file in (certificate, authority) if file.exists()]
@@ -206,7 +206,7 @@ class ServerTls:
 
 
 def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """What every listener of ours has. Raises OSError, of which ssl.SSLError is one."""
+    """The TLS context of every listener of ours. Raises OSError, including ssl.SSLError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION  # of TLS 1.2: a handshake costs the server more than its client
@@ -221,12 +221,12 @@ def _words(exc: BaseException) -> str:
 
 
 _WARN_BEFORE: Final = timedelta(days=90)
-"""How long before its authority expires a server begins to say so, once a day."""
+"""How long before its CA expires a server begins to log it, once a day."""
 _WARN_EVERY_S: Final = 24 * 3600.0
 
 
 class ServingCertificate(ShownCertificate):
-    """A certificate of our own in a folder, renewed before it expires. Raises TonnageError when there can be none."""
+    """Our own certificate in a folder, renewed before it expires. Raises TonnageError if it cannot be made."""
 
     def __init__(self, folder: Path, hosts: tuple[str, ...], clock: Clock) -> None:
         self._folder = folder
@@ -237,7 +237,7 @@ class ServingCertificate(ShownCertificate):
         self._warn(clock.now())
 
     def refresh(self) -> None:
-        """Renew what is about to expire, and show what the files hold now. What does not work leaves the old one."""
+        """Renew the certificate if it is about to expire, and load the files. On failure the old one stays."""
         now = self._clock.now()
         try:
             if read_own(self._folder / "ca.crt") != self.identity.ca_pem:

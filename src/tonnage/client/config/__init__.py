@@ -1,1 +1,1 @@
-"""Which server a program talks to and as whom: kubeconfig files, the pod's own service account, credentials."""
+"""The server and the user of a program: kubeconfig files, the pod's own service account, credentials."""

@@ -1,7 +1,6 @@
-"""What a kubeconfig comes down to: a server, how it proves itself, and who we are. Secrets are kept out of every
-`repr`.
+"""The content of a kubeconfig: a server, the CA that proves it, and our user. No `repr` shows secrets.
 
-TLS contexts are made by hand: `ssl.create_default_context` of later Pythons is stricter than Go, and refuses CAs that
+TLS contexts are built by hand: `ssl.create_default_context` of later Pythons is stricter than Go, and refuses CAs that
 kubectl accepts.
 """
 
@@ -19,21 +18,21 @@ InteractiveMode = Literal["Never", "IfAvailable", "Always"]
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigCluster:
-    """A server. Without a CA of its own it is judged by the authorities that the machine trusts."""
+    """A server. Without a CA of its own, the system's CAs verify it."""
 
     server: str
-    """`https://host:port`, with a path where the API has one in front; no slash at the end."""
+    """`https://host:port`, with a path prefix if the API has one; no slash at the end."""
     ca_pem: bytes = b""
     skip_tls_verify: bool = False
     tls_server_name: str = ""
     compress: bool = True
     exec_config: Any = None
-    """What the cluster has to say to an exec plugin: its extension `client.authentication.k8s.io/exec`."""
+    """The cluster's data for an exec plugin: its extension `client.authentication.k8s.io/exec`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecPlugin:
-    """A program that is asked for credentials; `command` is looked for on PATH unless it is a path."""
+    """A program that prints credentials; `command` is looked up on PATH unless it is a path."""
 
     command: str
     api_version: str
@@ -54,7 +53,7 @@ class Impersonation:
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigUser:
-    """Who we are. Files are read again as they change; certificate and key come both as data or both as files."""
+    """Our user. Files are read again when they change; certificate and key are both data or both files."""
 
     token: str = field(default="", repr=False)
     token_file: Path | None = None
@@ -70,7 +69,7 @@ class KubeconfigUser:
 
 @dataclass(frozen=True, slots=True)
 class ServerConnection:
-    """Everything needed to speak to one server; `namespace` is the context's own, for commands that want a default."""
+    """Everything needed to reach one server; `namespace` is the context's, the default of commands."""
 
     cluster: KubeconfigCluster
     user: KubeconfigUser = KubeconfigUser()
@@ -79,14 +78,14 @@ class ServerConnection:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A client certificate, with the chain that it may carry, and its key."""
+    """A client certificate with its chain, and its key."""
 
     certificate_pem: bytes
     key_pem: bytes = field(repr=False)
 
 
 def context_of(cluster: KubeconfigCluster, certificate: Certificate | None = None) -> ssl.SSLContext:
-    """The context for one server. Raises ssl.SSLError or ValueError for what is no PEM, or no pair."""
+    """The TLS context for one server. Raises ssl.SSLError or ValueError for bad PEM or a key that does not match."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if cluster.skip_tls_verify:
@@ -102,10 +101,10 @@ def context_of(cluster: KubeconfigCluster, certificate: Certificate | None = Non
 
 
 def _load(context: ssl.SSLContext, certificate: Certificate) -> None:
-    # Python reads certificates from files only. The folder is ours alone (0700) and gone as soon as they are read.
+    # Python reads certificates from files only. The folder is ours alone (0700) and is removed once they are read.
     with TemporaryDirectory(prefix="tonnage-") as folder:
         pair = Path(folder) / "pair.pem"
         pair.touch(mode=0o600)
         pair.write_bytes(certificate.key_pem.rstrip() + b"\n" + certificate.certificate_pem)
-        # An encrypted key would make OpenSSL ask on the terminal; the empty password makes it fail instead.
+        # An encrypted key would make OpenSSL ask on the terminal; with the empty password it fails instead.
         context.load_cert_chain(pair, password=lambda: "")

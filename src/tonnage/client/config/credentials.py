@@ -1,8 +1,8 @@
-"""What a user shows to the server with each request, kept fresh.
+"""A user's credentials, kept fresh.
 
-Tokens and certificates in files are read again once a minute; a file that cannot be read leaves what was read last.
-After a 401 everything is fetched anew, once. An exec plugin (client.authentication.k8s.io/v1 and v1beta1) runs once at
-a time, and its answer is used until it expires. A plugin that hangs or prints without end is killed.
+Token and certificate files are read again once a minute; an unreadable file keeps its last content. After a 401
+everything is fetched again, once. An exec plugin (client.authentication.k8s.io/v1 and v1beta1) runs once at a time, and
+its answer is used until it expires. A plugin that hangs or prints without end is killed.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _WAYS_TO_LEARN = (
 )
 _SHOWN_STDERR = 500
 TIMEOUT_S = 30.0
-"""How long a plugin may take: as long as a request. Those of clouds take a few seconds. client-go waits for ever."""
+"""A plugin's timeout: as long as a request's. Cloud plugins take a few seconds. client-go waits for ever."""
 INTERACTIVE_TIMEOUT_S = 600.0
-"""The same for one that may ask a person, who has to find a telephone or a browser."""
+"""The timeout of a plugin that may ask a person, who has to find a telephone or a browser."""
 MAX_OUTPUT_BYTES = 1 << 20
-"""A credential is a few KiB: a token, and a certificate with its chain."""
+"""Credentials are a few KiB: a token, and a certificate with its chain."""
 
 
 @dataclass(frozen=True, slots=True)
 class PluginAnswer:
-    """What a plugin gave; without `expires_at` it lasts until it is refused."""
+    """A plugin's answer; without `expires_at` it is used until the server refuses it."""
 
     token: str = field(default="", repr=False)
     certificate: Certificate | None = None
@@ -60,20 +60,19 @@ class ExecCredentials:
         self._given: PluginAnswer | None = None
         self._running: asyncio.Task[PluginAnswer] | None = None
         self._waiting = 0
-        """How many wait for the run under way."""
+        """How many callers wait for the current run."""
 
     async def current(self) -> PluginAnswer:
-        """What is good now, from the plugin when need be. Raises NoCredentials."""
+        """The valid answer, from a new run of the plugin if needed. Raises NoCredentials."""
         given = self._given
         if given is None or (given.expires_at is not None and given.expires_at <= self._clock.now()):
             return await self.renew()
         return given
 
     async def renew(self) -> PluginAnswer:
-        """What the plugin answers now; who asks while it runs gets that run's answer or failure, since it may ask a
-        person.
+        """Run the plugin. Callers during a run share its answer or failure, because the plugin may ask a person.
 
-        The plugin is killed when nobody waits any more.
+        The plugin is killed when no caller waits any more.
         """
         run = self._running
         if run is None:
@@ -128,8 +127,8 @@ class ExecCredentials:
                 stdin=None if interactive else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=None if interactive else subprocess.PIPE,
-                # With a group of its own it can be ended with all that it starts. Who talks at the terminal must stay
-                # in ours: another group would be stopped as soon as it reads.
+                # In a group of its own it can be killed with all that it starts. A plugin that uses the terminal must
+                # stay in ours: another group would be stopped as soon as it reads.
                 start_new_session=not interactive,
             )
         except (OSError, ValueError) as exc:  # ValueError: a NUL in a name or in the environment
@@ -168,7 +167,7 @@ class ExecCredentials:
 
 
 async def _printed_by(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    """What a process prints until it ends; it is killed when this is cancelled.
+    """The output of a process until it ends; the process is killed when this is cancelled.
 
     A thread waits for it: asyncio's own subprocesses, cancelled while they start, wait for ever.
     """
@@ -193,7 +192,7 @@ async def _printed_by(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
 
 
 def _read_all(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    """Read until the process and whoever has its pipes are done; one that prints without end is killed."""
+    """Read until the process and all holders of its pipes are done; one that prints without end is killed."""
     out, said = bytearray(), bytearray()
     with selectors.DefaultSelector() as pipes, process:
         for pipe, kept in ((process.stdout, out), (process.stderr, said)):
@@ -207,7 +206,7 @@ def _read_all(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
                     continue
                 key.data.extend(data)
                 if key.data is said:
-                    del said[:-MAX_OUTPUT_BYTES]  # the last words are the ones that are told
+                    del said[:-MAX_OUTPUT_BYTES]  # the last words are the ones that are reported
                 elif len(out) > MAX_OUTPUT_BYTES:
                     _kill(process)
                     return bytes(out), bytes(said)
@@ -216,7 +215,7 @@ def _read_all(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End a plugin, and what it has started if it leads a group of its own."""
+    """Kill a plugin, and the processes it started if it leads its own group."""
     with suppress(ProcessLookupError, PermissionError):
         if os.getpgid(process.pid) == process.pid:
             os.killpg(process.pid, signal.SIGKILL)
@@ -240,7 +239,7 @@ def _read(out: bytes, plugin: ExecPlugin) -> PluginAnswer:
     try:
         answer = codec.decode(_ExecCredential, out)
     except Unreadable as exc:
-        # The text itself is not shown: it may hold a token.
+        # The text is not shown: it may hold a token.
         raise _useless(plugin, "did not print an ExecCredential") from exc
     if answer.kind != "ExecCredential" or answer.api_version != plugin.api_version:
         raise _useless(
@@ -270,7 +269,7 @@ def _useless(plugin: ExecPlugin, problem: str) -> NoCredentials:
 
 
 _REREAD_AFTER_S = 50.0
-"""client-go's minute less its leeway of ten seconds."""
+"""client-go's minute minus its leeway of ten seconds."""
 _MAX_FILE_BYTES = 1 << 20
 """Tokens and certificates are a few KiB."""
 
@@ -279,14 +278,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ShownIdentity:
-    """What is shown: the header `Authorization`, and a certificate when the connection is made."""
+    """The Authorization header of requests, and the client certificate of connections."""
 
     authorization: str = field(default="", repr=False)
     certificate: Certificate | None = None
 
 
 class Credentials:
-    """One user's identity, renewed as it ages."""
+    """One user's credentials, renewed as they age."""
 
     def __init__(self, connection: ServerConnection, *, clock: Clock) -> None:
         user = connection.user
@@ -294,21 +293,21 @@ class Credentials:
             path: _File(path, clock) for path in (user.token_file, user.certificate_file, user.key_file) if path
         }
         self._user = user
-        # An exec plugin is asked only where nothing else says who we are, as upstream does.
+        # As upstream, an exec plugin is asked only if there is no other credential.
         says_more = user.token or user.token_file or user.username or user.certificate_pem or user.certificate_file
         self._exec: ExecCredentials | None = None
         if user.exec is not None and not says_more:
             self._exec = ExecCredentials(user.exec, connection.cluster, clock=clock)
 
     async def identity(self) -> ShownIdentity:
-        """What to show now. Raises NoCredentials."""
+        """The current identity. Raises NoCredentials."""
         if self._exec is not None:
             given = await self._exec.current()
             return ShownIdentity(f"Bearer {given.token}" if given.token else "", given.certificate)
         return ShownIdentity(self._authorization(), self._certificate())
 
     async def renew(self, refused: ShownIdentity) -> bool:
-        """The server answered 401: fetch everything anew. True when there is now something else to show."""
+        """After a 401: fetch everything again. True when the identity has changed."""
         for file in self._files.values():
             file.forget()
         if self._exec is not None:
@@ -358,7 +357,7 @@ class _File:
         return self._content or b""
 
     def _read(self) -> str:
-        """Take over what the file says now; what is wrong with it, if anything."""
+        """Read the file. Returns the problem, or ""."""
         try:
             with self._path.open("rb") as file:
                 content = file.read(_MAX_FILE_BYTES + 1)
@@ -367,7 +366,7 @@ class _File:
         if len(content) > _MAX_FILE_BYTES:
             return f"it is longer than {_MAX_FILE_BYTES} bytes"
         if self._content and not content.strip():
-            return "it is empty"  # somebody is just writing it
+            return "it is empty"  # it is just being written
         self._content = content
         return ""
 

@@ -1,8 +1,8 @@
-"""Read a kubeconfig: files merged, a context chosen, and everything wrong with it said before the first request.
+"""Read a kubeconfig: merge the files, choose a context, and report every problem before the first request.
 
-What kubectl accepts is accepted, but for a `proxy-url`, an `auth-provider`, and a server without `https://` or
-`http://`. Only what the chosen context uses is judged. Of several files the first to name an entry or a current context
-wins. `load_in_cluster` is the service account of the pod that we run in, as client-go's rest.InClusterConfig.
+Accepts what kubectl accepts, except `proxy-url`, `auth-provider`, and a server without `https://` or `http://`. Only
+the chosen context's entries are checked. Of several files the first to name an entry or a current context wins.
+`load_in_cluster` uses the pod's service account, as client-go's rest.InClusterConfig.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigEntry:
-    """A cluster, user or context as it stands in a file, not looked at yet: what nobody uses may be wrong."""
+    """A cluster, user or context as written in a file, unchecked: an unused entry may be wrong."""
 
     file: Path
     path: str
@@ -58,7 +58,7 @@ class KubeconfigEntry:
         raise InvalidKubeconfig(str(self.file), f"{self.path}.{field}" if field else self.path, problem, hint=hint)
 
     def beside(self, name: str) -> Path:
-        """A path that the file names: relative to the file's own folder."""
+        """The path `name`, relative to the file's own folder."""
         return self.file.absolute().parent / name
 
     def content(self, field: str, name: str) -> bytes:
@@ -119,7 +119,7 @@ class _Exec(msgspec.Struct, rename="camel"):
 
 
 def read_cluster(entry: KubeconfigEntry) -> KubeconfigCluster:
-    """A cluster whose CA is read and found to be one. Raises InvalidKubeconfig."""
+    """A cluster with its CA read and parsed. Raises InvalidKubeconfig."""
     seen = entry.read_as(_Cluster)
     if not _is_url_of_a_server(seen.server):
         entry.wrong("server", f'"{seen.server}" is not the URL of a server; write it like "https://10.0.0.1:6443"')
@@ -138,7 +138,7 @@ def read_cluster(entry: KubeconfigEntry) -> KubeconfigCluster:
             (each.get("extension") for each in seen.extensions if each.get("name") == _EXEC_EXTENSION), None
         ),
     )
-    if seen.certificate_authority_data:  # data wins over a file, here and below, as upstream says of itself
+    if seen.certificate_authority_data:  # data wins over a file, here and below, as upstream documents
         field, ca_pem = "certificate-authority-data", seen.certificate_authority_data
     elif seen.certificate_authority:
         field = "certificate-authority"
@@ -167,7 +167,7 @@ def _is_url_of_a_server(text: str) -> bool:
 
 
 def read_user(entry: KubeconfigEntry) -> KubeconfigUser:
-    """A user whose files are there. Raises InvalidKubeconfig."""
+    """A user whose files exist. Raises InvalidKubeconfig."""
     seen = entry.read_as(_User)
     if seen.auth_provider is not None:
         entry.wrong(
@@ -224,12 +224,12 @@ def _exec(entry: KubeconfigEntry) -> ExecPlugin:
     if mode is None:
         if seen.api_version == _EXEC_VERSIONS[0]:
             entry.wrong("interactiveMode", "is not set", hint="set it to Never, IfAvailable or Always")
-        mode = "IfAvailable"  # what it meant before it could be said
+        mode = "IfAvailable"  # what a missing value meant before the field existed
     for number, variable in enumerate(seen.env):
         if not variable.name:
             entry.wrong(f"env[{number}].name", "is empty")
     return ExecPlugin(
-        # A bare name is looked for on PATH, anything else is a path like the others of this file.
+        # A bare name is looked up on PATH; anything else is a path like the others of this file.
         command=str(entry.beside(seen.command)) if "/" in seen.command else seen.command,
         api_version=seen.api_version,
         args=seen.args,
@@ -245,12 +245,12 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def is_possible(environ: Mapping[str, str] = os.environ, *, folder: Path = SERVICE_ACCOUNT) -> bool:
-    """Whether this looks like the inside of a pod."""
+    """True if this process seems to run in a pod."""
     return bool(_server(environ)) and (folder / "token").is_file()
 
 
 def load_in_cluster(environ: Mapping[str, str] = os.environ, *, folder: Path = SERVICE_ACCOUNT) -> ServerConnection:
-    """The connection of the pod that this program runs in. Raises TonnageError outside of one."""
+    """The connection of our own pod. Raises TonnageError outside of a pod."""
     server = _server(environ)
     if not server:
         raise TonnageError(
@@ -290,11 +290,11 @@ def _read_mounted(folder: Path, name: str) -> bytes:
 
 
 class NoKubeconfig(TonnageError):
-    """None was named, and there is none in any of the usual places."""
+    """No kubeconfig was named, and none of the usual places has one."""
 
 
 def files_meant(path: Path | None = None, *, environ: Mapping[str, str] = os.environ) -> list[Path]:
-    """The kubeconfig files to look at: the one that is named, else those of $KUBECONFIG, else ~/.kube/config."""
+    """The kubeconfig files to read: `path`, else those of $KUBECONFIG, else ~/.kube/config."""
     if path is not None:
         return [path]
     listed = [Path(name) for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
@@ -302,7 +302,7 @@ def files_meant(path: Path | None = None, *, environ: Mapping[str, str] = os.env
 
 
 def load(path: Path | None = None, *, context: str = "", environ: Mapping[str, str] = os.environ) -> ServerConnection:
-    """The connection of a context, the current one unless it is named. Raises InvalidKubeconfig or NoKubeconfig.
+    """The connection of a context, by default the current one. Raises InvalidKubeconfig or NoKubeconfig.
 
     Without a path: the files of $KUBECONFIG, else ~/.kube/config, else the service account of our own pod.
     """
@@ -355,7 +355,7 @@ def _read(path: Path) -> _File:
 
 
 def _entries(path: Path, doc: Doc, key: str) -> dict[str, KubeconfigEntry]:
-    """The entries of one of the three lists, by name; upstream too refuses a list that names one twice."""
+    """The entries of one of the three lists by name; a name given twice is refused, as upstream."""
     items = doc.get(key, [])
     found: dict[str, KubeconfigEntry] = {}
     for index, item in enumerate(items if isinstance(items, list) else [items]):
@@ -401,7 +401,7 @@ def _there_are(entries: Mapping[str, KubeconfigEntry]) -> str:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Programs that write kubeconfigs like to write `env: null` and mean nothing by it."""
+    """The value without nulls: some programs write `env: null` and mean nothing by it."""
     if isinstance(value, dict):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):

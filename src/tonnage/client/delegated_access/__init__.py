@@ -1,6 +1,6 @@
-"""Who may read a program's own pages, asked of the API server: delegated authentication and authorisation."""
+"""Who may read a program's own pages, as the API server says: delegated authentication and authorisation."""
 
 from typing import Final
 
 OPEN_PATHS: Final = ("/healthz", "/readyz", "/livez")
-"""What probes ask, which have no token: upstream's default of --authorization-always-allow-paths."""
+"""The paths of probes, which have no token: upstream's default of --authorization-always-allow-paths."""

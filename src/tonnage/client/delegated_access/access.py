@@ -6,7 +6,7 @@
                    └─► authorisation: system:masters, then SubjectAccessReview (path, verb) ── refused ─► 403
                                                                          └─ no answer ─► 500
 
-Refusals are upstream's, word for word. Unlike upstream, an open path is answered even to a bad token.
+Refusals are upstream's, word for word. Unlike upstream, an open path is answered even with a bad token.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from tonnage.objects.users import User
 
 _CACHE_SIZE: Final = 8192
 _MAX_CACHED_BYTES: Final = 2_000
-"""Questions that are longer are asked each time: what strangers write must not fill the memory."""
+"""Longer questions are not cached: requests of strangers must not fill the memory."""
 
 
 class OpenPaths:
-    """Paths that are everybody's. A `*` at the end stands for the rest. Raises TonnageError for one elsewhere."""
+    """Paths open to everyone. A `*` is allowed only at the end, for any rest. Raises TonnageError for one elsewhere."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._whole: set[str] = set()
@@ -62,7 +62,7 @@ class OpenPaths:
 
 
 class DelegatedAuthorizer:
-    """Whether somebody may read a path. Answers of the API server count for a while: `allow_ttl_s`, `deny_ttl_s`."""
+    """Whether a user may read a path. The API server's answers are cached for `allow_ttl_s` and `deny_ttl_s`."""
 
     def __init__(self, reviews: Reviews | None, *, allow_ttl_s: float, deny_ttl_s: float, clock: Clock) -> None:
         self._reviews = reviews
@@ -94,7 +94,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """What flags say; the defaults are upstream's."""
+    """The values of the flags; the defaults are upstream's."""
 
     token_ttl_s: float = 10.0
     allow_ttl_s: float = 10.0
@@ -104,10 +104,10 @@ class AccessSettings:
 
 
 class DelegatedAccess:
-    """One program's gate; entering it looks for authorities. Raises TonnageError there, where that must succeed.
+    """One program's gate. Entering it reads the authorities; raises TonnageError there if that must succeed.
 
-    `authentication` and `authorization` are the servers that are asked. Without the first no token is known, without
-    the second only administrators may read.
+    `authentication` and `authorization` are the servers to ask. Without the first no token is accepted, without the
+    second only administrators may read.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class DelegatedAccess:
         user_agent: str,
         transport: Transport | None = None,
     ) -> None:
-        """A `transport` goes in place of connections that would be made to both servers."""
+        """`transport` replaces the connections to both servers."""
 
         def way_to(connection: ServerConnection | None) -> Transport | None:
             if connection is None or transport is not None:
@@ -160,11 +160,11 @@ class DelegatedAccess:
         await self._stack.aclose()
 
     def client_authorities(self) -> bytes:
-        """Those whose client certificates are worth asking for, as PEM."""
+        """The CAs, as PEM, whose client certificates TLS asks for."""
         return self._authorities.current.all_pem
 
     async def gate(self, request: web.BaseRequest) -> web.Response | None:
-        """None when the request may go on, else what it is told."""
+        """None when the request may go on, else its refusal."""
         path, verb = request.path, request.method.lower()
         if self._open.has(path):
             return None
@@ -206,5 +206,5 @@ def _status(code: int, reason: str, message: str) -> web.Response:
 
 
 def _quoted(text: str) -> str:
-    """In quotes, whatever is in it: what strangers write is shown again."""
+    """In quotes, escaped: the text comes from strangers."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,7 +1,7 @@
-"""Who asks: by a front proxy's headers, a client certificate, a bearer token, or nobody, in upstream's order.
+"""Who asks: by a front proxy's headers, a client certificate, a bearer token, or anonymous, in upstream's order.
 
-If something was shown and nobody accepts it, the request is refused (401). TLS only proves that the client has the key
-of its certificate; under which authority it stands is judged for each request, since authorities change.
+Credentials that are shown and not accepted refuse the request (401). TLS only proves that the client has the key of its
+certificate; the certificate is verified on every request, because the authorities change.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from tonnage.objects.users import CREDENTIAL_ID, NOBODY, User, bearer_token
 from tonnage.serving.certificate_judging import MOST_BETWEEN, InvalidCertificate, judged, read
 
 _UID: Final = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
-"""Where a certificate tells its user's uid."""
+"""The subject attribute that holds the user's uid."""
 _DER: Final = 2
 """ENCODING_DER of Python's _ssl."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerCertificate:
-    """A client's certificate, and the others that it showed beside it, of which nobody knows yet what they are."""
+    """A client's certificate, and the unverified certificates that it sent beside it."""
 
     leaf: x509.Certificate
     shown_beside: tuple[x509.Certificate, ...] = ()
 
     @property
     def common_name(self) -> str:
-        return (_texts(self.leaf.subject, NameOID.COMMON_NAME) or [""])[-1]  # of several, the last, as Go has it
+        return (_texts(self.leaf.subject, NameOID.COMMON_NAME) or [""])[-1]  # of several, the last, as in Go
 
     def check(self, authorities: Sequence[x509.Certificate], now: datetime) -> None:
-        """Raises InvalidCertificate unless it leads to one of these, is one of a client's, and is valid now."""
+        """Raises InvalidCertificate unless it chains to one of the authorities, is for clients, and is valid now."""
         judged(self.leaf, authorities, shown_beside=self.shown_beside).check(now)
 
     def user(self) -> User | None:
-        """Name, groups and uid that stand in it. Mirrors x509.CommonNameUserConversion; None when it names nobody."""
+        """The certificate's name, groups and uid; None without a name. Mirrors x509.CommonNameUserConversion."""
         name, uids = self.common_name, _texts(self.leaf.subject, _UID)
         if not name or len(uids) > 1:
             return None
@@ -63,7 +63,7 @@ class PeerCertificate:
 
 
 def peer_certificate(request: web.BaseRequest) -> PeerCertificate | None:
-    """What the client of a request showed when it connected, None without a certificate. Raises InvalidCertificate."""
+    """The client certificate of the request's connection, or None. Raises InvalidCertificate."""
     transport = request.transport
     tls: Any = transport.get_extra_info("ssl_object") if transport is not None else None
     der = tls.getpeercert(binary_form=True) if tls is not None else None
@@ -74,7 +74,7 @@ def peer_certificate(request: web.BaseRequest) -> PeerCertificate | None:
 
 @lru_cache(maxsize=8)
 def certificates_of(pem: bytes) -> tuple[x509.Certificate, ...]:
-    """The certificates in a PEM file; none for one that is empty or broken."""
+    """The certificates in a PEM file; empty for an empty or broken one."""
     try:
         return tuple(x509.load_pem_x509_certificates(pem)) if pem else ()
     except ValueError:
@@ -82,7 +82,7 @@ def certificates_of(pem: bytes) -> tuple[x509.Certificate, ...]:
 
 
 def _shown(tls: Any) -> tuple[bytes, ...]:
-    """The certificates that a client sent, its own first; empty where Python does not tell."""
+    """The certificates that the client sent, its own first; empty if this Python cannot say."""
     told = getattr(tls, "get_unverified_chain", None)
     if told is not None:
         return tuple(told())
@@ -101,13 +101,13 @@ _log = logging.getLogger(__name__)
 
 
 class Unauthenticated(Exception):
-    """Something was shown, and nobody recognises it."""
+    """Credentials were shown, and none is accepted."""
 
 
 class TokenAuthenticator:
-    """Tokens and whose they are, asked of the API server and remembered for `ttl_s`, good or bad, by a keyed hash.
+    """Asks the API server whose a token is, and remembers the answer, good or bad, for `ttl_s` by a keyed hash.
 
-    Failures are not remembered. Requests with one token that come at a time wait for one question.
+    Failures are not remembered. Concurrent requests with one token share one question.
     """
 
     def __init__(self, reviews: Reviews, *, ttl_s: float, clock: Clock) -> None:
@@ -118,7 +118,7 @@ class TokenAuthenticator:
         self._asked: dict[bytes, asyncio.Task[User | None]] = {}
 
     async def user_of(self, token: str) -> User | None:
-        """Whose token it is; None for nobody's. Raises ReviewFailed."""
+        """The token's user; None for an unknown token. Raises ReviewFailed."""
         digest = hmac.new(self._key, token.encode(errors="surrogateescape"), hashlib.sha256).digest()
         known = self._known.get(digest)
         if known is not None:
@@ -128,7 +128,7 @@ class TokenAuthenticator:
             asking = asyncio.create_task(self._ask(digest, token))
             self._asked[digest] = asking
             asking.add_done_callback(lambda done: self._answered(digest, done))
-        return await asyncio.shield(asking)  # whoever hangs up does not take the answer from the others
+        return await asyncio.shield(asking)  # a caller that hangs up does not cancel the question of the others
 
     async def close(self) -> None:
         for asking in list(self._asked.values()):
@@ -143,12 +143,12 @@ class TokenAuthenticator:
     def _answered(self, digest: bytes, done: asyncio.Task[User | None]) -> None:
         self._asked.pop(digest, None)
         if not done.cancelled():
-            done.exception()  # whoever waited has it; when all have hung up, nobody needs it
+            done.exception()  # every waiting caller has it; when all have hung up, nobody needs it
 
 
 @dataclass(frozen=True, slots=True)
 class DelegatedAuthenticator:
-    """Recognises whoever sends a request. `authorities` tells whose certificates count now; tokens may be off."""
+    """Finds the user of a request. `authorities` gives the current CAs; tokens may be off."""
 
     _authorities: Callable[[], Authorities]
     _tokens: TokenAuthenticator | None
@@ -206,7 +206,7 @@ class DelegatedAuthenticator:
 
 
 def user_of_headers(proxies: FrontProxies, headers: CIMultiDictProxy[str]) -> User | None:
-    """Whom a front proxy says a request is from; None when it does not say. Mirrors headerrequest."""
+    """The user named by a front proxy's headers; None without a name. Mirrors headerrequest."""
 
     def first(names: tuple[str, ...]) -> str:
         return next((headers[name] for name in names if headers.get(name)), "")

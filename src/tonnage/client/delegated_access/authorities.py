@@ -1,7 +1,6 @@
-"""Whose client certificates count: files that were named, else the ConfigMap
-kube-system/extension-apiserver-authentication.
+"""The CAs of client certificates: from files, else from the ConfigMap kube-system/extension-apiserver-authentication.
 
-Both are looked at once a minute; what cannot be read leaves what was read last.
+Both are read once a minute; if that fails, the last values stay.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ READER_ROLE: Final = "extension-apiserver-authentication-reader"
 _PATH: Final = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 _EVERY_S: Final = 60.0
 _LOOKUP_S: Final = 5.0
-"""How long the first look may delay the start."""
+"""How long the first lookup may delay the start."""
 _MAX_PEM_BYTES: Final = 1 << 20
 
 _log = logging.getLogger(__name__)
@@ -36,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FrontProxies:
-    """Proxies that are believed when they say in headers who asks; names in lower case. No names: any of theirs."""
+    """Front proxies, whose headers name the user. Header names are in lower case; no `names`: any certificate."""
 
     ca_pem: bytes = b""
     username_headers: tuple[str, ...] = ("x-remote-user",)
@@ -48,32 +47,32 @@ class FrontProxies:
 
 @dataclass(frozen=True, slots=True)
 class Authorities:
-    """What counts at one moment; an authority that is empty admits nobody."""
+    """The CAs in use now; an empty one admits no certificate."""
 
     client_ca_pem: bytes = b""
     front_proxies: FrontProxies = FrontProxies()
 
     @property
     def all_pem(self) -> bytes:
-        """Every authority whose client certificates are worth asking for."""
+        """All CAs whose client certificates TLS asks for."""
         return b"\n".join(filter(None, (self.client_ca_pem, self.front_proxies.ca_pem)))
 
 
 @dataclass(frozen=True, slots=True)
 class AuthoritySources:
-    """Where to look. `front_proxies` is what flags say of them, its authority left to `front_proxy_ca_file`."""
+    """Where to read the CAs. `front_proxies` has the flags' values, without the CA of `front_proxy_ca_file`."""
 
     client_ca_file: Path | None = None
     front_proxy_ca_file: Path | None = None
     front_proxies: FrontProxies = FrontProxies()
     looks_up: bool = True
-    """What is not in a file is looked for in the ConfigMap."""
+    """CAs without a file are read from the ConfigMap."""
     tolerates_failure: bool = True
-    """A lookup that fails at the start leaves it at tokens, instead of ending the program."""
+    """If the first lookup fails, go on with tokens only instead of ending the program."""
 
 
 class FollowedAuthorities:
-    """The authorities as they are now; entering reads them for the first time. Raises TonnageError there."""
+    """The current authorities; entering reads them for the first time. Raises TonnageError there."""
 
     def __init__(
         self, sources: AuthoritySources, transport: Transport | None, *, clock: Clock, rng: random.Random
@@ -131,7 +130,7 @@ class FollowedAuthorities:
                 backoff.reset()
 
     def _failed(self, exc: BaseException) -> None:
-        """Log one line a cause, however often it is tried."""
+        """Log one line per cause, however often it fails."""
         told = _words(exc)
         if told != self._told:
             _log.warning("Client certificates are judged by what was known before, if anything: %s", told)
@@ -146,7 +145,7 @@ class FollowedAuthorities:
             self.current = replace(self.current, front_proxies=proxies)
 
     async def _look_up(self) -> None:
-        """Raises TonnageError. What the ConfigMap no longer has, or was never there, counts no longer."""
+        """Read the ConfigMap; entries that it no longer has, count no longer. Raises TonnageError."""
         assert self._transport is not None
         answer = await self._transport.send(Request("GET", _PATH, timeout_s=_LOOKUP_S))
         if answer.code == 403:
@@ -171,7 +170,7 @@ class _ConfigMap(msgspec.Struct, frozen=True):
 
 
 def front_proxies_of(data: Mapping[str, str]) -> FrontProxies:
-    """What the ConfigMap says of them. Raises TonnageError for lists that are none."""
+    """The ConfigMap's front proxies. Raises TonnageError for malformed lists."""
 
     def listed(key: str) -> tuple[str, ...]:
         try:

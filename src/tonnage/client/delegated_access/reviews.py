@@ -1,7 +1,7 @@
-"""Questions to the API server about somebody else: TokenReview and SubjectAccessReview.
+"""TokenReview and SubjectAccessReview: questions to the API server about another user.
 
-Retries are upstream's (DefaultAuthWebhookRetryBackoff): five tries within ten seconds, after a connection that was cut,
-429, 500, 504, or a Retry-After. A server that is away is not waited for.
+Retries are upstream's (DefaultAuthWebhookRetryBackoff): five tries within ten seconds, after a cut connection, 429,
+500, 504, or a Retry-After. A server that is away is not waited for.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TIMEOUT_S: Final = 10.0
 _TRIES: Final = 5
 _FIRST_PAUSE_S, _FACTOR, _JITTER = 0.5, 1.5, 0.2
 _QPS, _BURST = 200.0, 400
-"""How many questions strangers can make us ask a second: upstream's limits of these two clients."""
+"""How many questions a second strangers can cause: upstream's limits of these two clients."""
 _RETRIED: Final = frozenset({429, 500, 504})
 
 _TOKEN_REVIEWS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -35,12 +35,12 @@ _ACCESS_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 class ReviewFailed(TonnageError):
-    """The API server did not say: it is away, refuses the question, or answers something else."""
+    """The API server gave no usable answer: it is away, refuses the question, or answers something else."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessAnswer:
-    """A SubjectAccessReview's status. Who is not allowed is not let in, denied or not."""
+    """The status of a SubjectAccessReview. A user who is not allowed is refused, denied or not."""
 
     allowed: bool
     reason: str = ""
@@ -74,7 +74,7 @@ class _AccessReview(msgspec.Struct, frozen=True):
 
 
 class Reviews:
-    """One API server that is asked. The transport is the caller's to close."""
+    """Asks one API server. The caller closes the transport."""
 
     def __init__(self, transport: Transport, *, clock: Clock, rng: random.Random) -> None:
         self._transport = transport
@@ -83,7 +83,7 @@ class Reviews:
         self._limit = TokenBucket(_QPS, _BURST, clock=clock)
 
     async def user_of(self, token: str) -> User | None:
-        """Whose token it is; None for nobody's. Raises ReviewFailed."""
+        """The token's user; None for an unknown token. Raises ReviewFailed."""
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         status = (await self._ask(_TOKEN_REVIEWS, body, _TokenReview)).status
         if status.authenticated:
@@ -94,7 +94,7 @@ class Reviews:
         return None
 
     async def access(self, spec: Mapping[str, Any]) -> AccessAnswer:
-        """May somebody do something? Raises ReviewFailed."""
+        """Whether the access in `spec` is allowed. Raises ReviewFailed."""
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         status = (await self._ask(_ACCESS_REVIEWS, body, _AccessReview)).status
         if status.allowed and status.denied:
@@ -118,7 +118,7 @@ class Reviews:
             raise ReviewFailed(f"POST {path}: the answer is no review") from exc
 
     async def _send(self, request: Request) -> HttpResponse:
-        """Raises Disconnected and the transport's other errors once there is no use in trying again."""
+        """Raises Disconnected and the transport's other errors after the last useful try."""
         for tried in range(_TRIES):
             await self._limit.take()
             is_last = tried == _TRIES - 1
@@ -140,7 +140,7 @@ V = TypeVar("V")
 
 
 class ExpiringCache(Generic[K, V]):
-    """Values by key, each with its own end; None is no value."""
+    """Values by key with their own expiry. None is no value."""
 
     def __init__(self, size: int, *, clock: Clock) -> None:
         self._size = size
@@ -159,7 +159,7 @@ class ExpiringCache(Generic[K, V]):
         return value
 
     def put(self, key: K, value: V, *, for_s: float) -> None:
-        """Keep a value; for no time at all, it is not kept."""
+        """Keep a value for `for_s` seconds; not at all for 0 or less."""
         if for_s <= 0:
             return
         self._entries[key] = (self._clock.monotonic() + for_s, value)

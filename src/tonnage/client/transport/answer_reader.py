@@ -1,9 +1,9 @@
-"""Bytes to HTTP/1.1 answers, by the letter of RFC 9112: what may be read in two ways is not read at all.
+"""Parses HTTP/1.1 answers strictly by RFC 9112: what can be read in two ways is refused.
 
-Where two readers disagree about the end of an answer, the rest of one is taken for the beginning of the next. So the
-grammar is strict, one answer is read at a time, and bytes beyond it are told (`has_more`). Everything is bounded, far
-above what API servers send; work is linear in the bytes. Why it is written here: docs/decisions, "Answers are read by
-the letter".
+If two readers disagree about the end of an answer, the rest of one is taken for the beginning of the next. So the
+grammar is strict, one answer is read at a time, and bytes beyond it are reported (`has_more`). Everything is bounded,
+far above what API servers send; work is linear in the bytes. Why it is written here: docs/decisions, "Answers are read
+by the letter".
 """
 
 from __future__ import annotations
@@ -15,52 +15,52 @@ from typing import Final
 from tonnage.client.transport.wire import HttpResponse
 
 MAX_HEAD_BYTES: Final = 1 << 16
-"""Status line and headers, those of announcements (1xx) included. Ours and upstream's stay below 8 KiB."""
+"""Status line and headers, including those of 1xx answers. Ours and upstream's stay below 8 KiB."""
 MAX_HEADERS: Final = 1000
-"""Headers of one answer; a busy one has a dozen, and a Warning for each unknown field."""
+"""Headers of one answer; a large one has a dozen, and a Warning for each unknown field."""
 MAX_ANNOUNCEMENTS: Final = 5
-"""Answers below 200 before the real one: Go's net/http takes as many."""
+"""1xx answers before the final one: Go's net/http allows as many."""
 MAX_CHUNK_LINE_BYTES: Final = 4096
-"""The line of a chunk's size with its extensions: Go's maxLineLength."""
+"""A chunk's size line with its extensions: Go's maxLineLength."""
 MAX_CHUNK_WASTE_BYTES: Final = 1 << 14
-"""What chunk lines may take in all beyond 16 bytes a chunk and the chunk's own size again: Go's bound of its reader."""
+"""Chunk lines may take in all so much beyond 16 bytes per chunk and the chunks' own size: Go's bound."""
 MAX_TRAILER_BYTES: Final = 1 << 14
 MAX_BODY_BYTES: Final = 256 << 20
-"""A body, as sent and as inflated. The largest answers are lists: 500 objects a page, of 1.5 MiB at the very most; all
-pods of a cluster at once, which is asked for when a page has expired, are 30,000 of 8 KiB in this."""
+"""A body, as sent and as inflated. The largest are lists: 500 objects a page, of at most 1.5 MiB; all pods of a cluster
+at once, which is asked for when a page has expired, are 30,000 of 8 KiB in this."""
 
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _VALUE: Final = rb"[\t\x20-\x7e\x80-\xff]*"  # no control character but the tab
-# No two parts of these can match the same byte, so that matching is linear whatever comes.
+# No two parts of these match the same byte, so matching is linear for any input.
 _HEAD: Final = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: %s)?\r\n((?:%s:%s\r\n)*)\r\n" % (_VALUE, _TOKEN, _VALUE))
 _HEADER: Final = re.compile(r"([^:\r\n]+):([^\r\n]*)\r\n")
 _TRAILERS: Final = re.compile(rb"(?:%s:%s\r\n)*\r\n" % (_TOKEN, _VALUE))
 _CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;%s)?\r\n" % _VALUE)
 _LENGTH: Final = re.compile(r"[0-9]{1,19}")
 _LISTS: Final = frozenset(("connection", "transfer-encoding", "content-encoding", "content-length"))
-"""Headers that decide where an answer ends and what it holds: all of their lines count, not the last one."""
+"""Headers that decide where an answer ends and what it holds: all their lines count, not only the last."""
 
 
 class NotHttp(Exception):
-    """What came back cannot be understood, or is more than is taken."""
+    """The answer cannot be parsed, or exceeds a limit."""
 
 
 class AnswerReader:
-    """Reads one answer after the other; `expect` comes before each, `has_more` tells of bytes beyond the last."""
+    """Reads one answer after the other; call `expect` before each. `has_more`: bytes follow the last answer."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self.expect()
 
     def expect(self, *, to_head: bool = False) -> None:
-        """Begin a new answer; one to a HEAD request has no body, whatever its headers say."""
+        """Begin a new answer; an answer to a HEAD request has no body, whatever its headers say."""
         self._to_head = to_head
         self._code = 0
         self._closes = False
         self._headers: dict[str, str] = {}
         self._warnings: tuple[str, ...] = ()
         self._parts: list[bytes] = []
-        self._head_bytes = 0  # of announcements that were read
+        self._head_bytes = 0  # of 1xx answers
         self._announcements = 0
         self._missing = 0  # bytes of the body, or of a chunk with its line end
         self._body_bytes = 0  # of the chunks so far
@@ -75,12 +75,12 @@ class AnswerReader:
 
     @property
     def has_more(self) -> bool:
-        """After an answer: bytes that belong to none."""
+        """True if bytes follow a complete answer."""
         return bool(self._buffer)
 
     def feed(self, data: bytes) -> HttpResponse | None:
-        """The answer, once it is complete. Raises NotHttp."""
-        looked_at = max(0, len(self._buffer) - 3)  # an end may have begun in what came before
+        """The answer once it is complete, else None. Raises NotHttp."""
+        looked_at = max(0, len(self._buffer) - 3)  # an end may have begun in the earlier bytes
         self._buffer += data
         if not self._code and not self._read_head(looked_at):
             return None
@@ -94,7 +94,7 @@ class AnswerReader:
         return self._complete(self._cut(self._missing))
 
     def end(self) -> HttpResponse | None:
-        """The server has said all: the answer, if it is one that goes on to the end. Raises NotHttp."""
+        """The connection has ended: the answer, if it is one that ends so. Raises NotHttp."""
         if not self._until_end:
             return None
         return self._complete(self._cut(len(self._buffer)))
@@ -117,7 +117,7 @@ class AnswerReader:
             code = int(found[2])
             if code >= 200:
                 break
-            # What is below only announces the answer; 101 would end HTTP, and nobody asked for that.
+            # A 1xx answer precedes the final one; 101 would end HTTP, and nobody asked for that.
             self._head_bytes += len(head)
             self._announcements += 1
             if code == 101 or self._announcements > MAX_ANNOUNCEMENTS:
@@ -133,7 +133,7 @@ class AnswerReader:
         return True
 
     def _check_beginning(self) -> None:
-        """Whoever speaks another protocol is not waited for until the time is up."""
+        """Refuse another protocol at once, without waiting for the timeout."""
         if not b"HTTP/1.".startswith(self._buffer[:7]) and self._buffer[:7] != b"HTTP/1.":
             first = bytes(self._buffer[:40]).partition(b"\r\n")[0]
             raise NotHttp(f"the answer begins with {first.decode('latin-1')!r}")
@@ -160,12 +160,12 @@ class AnswerReader:
             raise NotHttp(f"the answer's Transfer-Encoding {coding[:40]!r} {told}")
         size = 0
         if length is not None:
-            first, *others = length.split(", ")  # several lines that say the same are one
+            first, *others = length.split(", ")  # equal lines count as one
             if not _LENGTH.fullmatch(first) or any(other != first for other in others):
                 raise NotHttp(f"the answer is {length[:40]!r} bytes long")
             size = int(first)
         if self._to_head or self._code in (204, 304):
-            # What it says of a body is about another answer; one that comes all the same ends the connection.
+            # Its headers describe the body of another answer; a body that comes all the same ends the connection.
             self._closes = self._closes or (self._code == 204 and (size > 0 or coding is not None))
             return
         _check_size(size)
@@ -176,7 +176,7 @@ class AnswerReader:
     # -- the body -----------------------------------------------------------------------------------------------------
 
     def _read_chunks(self) -> HttpResponse | None:
-        """Chunks are a size in hexadecimal, a line end, so many bytes, a line end; the last has size 0."""
+        """Read chunks: a size in hexadecimal, a line end, so many bytes, a line end; the last has size 0."""
         while not self._is_last_chunk:
             if self._missing:
                 if len(self._buffer) < self._missing:
@@ -206,7 +206,7 @@ class AnswerReader:
         return self._read_trailers()
 
     def _read_trailers(self) -> HttpResponse | None:
-        """What stands after the last chunk: headers that nobody looks at, and an empty line."""
+        """Skip the trailers after the last chunk: headers that nobody reads, and an empty line."""
         if self._buffer.startswith(b"\r\n"):
             end = -2
         else:
@@ -230,7 +230,7 @@ class AnswerReader:
         return answer
 
     def _cut(self, count: int) -> bytes:
-        with memoryview(self._buffer) as view:  # a slice of the buffer itself would be a copy more
+        with memoryview(self._buffer) as view:  # a slice of the bytearray would be one more copy
             piece = bytes(view[:count])
         del self._buffer[:count]
         return piece
@@ -246,7 +246,7 @@ def _check_size(size: int) -> None:
 
 
 def _inflated(body: bytes) -> bytes:
-    """What was compressed, as far as it may be; one byte more would be too much."""
+    """The decompressed body; one byte above the limit is refused."""
     inflating = zlib.decompressobj(16 + zlib.MAX_WBITS)
     try:
         plain = inflating.decompress(body, MAX_BODY_BYTES + 1)
@@ -259,7 +259,7 @@ def _inflated(body: bytes) -> bytes:
 
 
 def _wrong_head(head: bytes) -> str:
-    """What is wrong with a head that does not match: its first line, or the first header that is none."""
+    """What is wrong with a head that does not match: its first line, or the first malformed header."""
     first, *lines = head[:-4].split(b"\r\n")
     if not re.fullmatch(rb"HTTP/1\.[01] [1-9][0-9]{2}(?: %s)?" % _VALUE, first):
         return f"the answer begins with {first[:40].decode('latin-1')!r}"

@@ -1,7 +1,7 @@
-"""A pool of HTTP/1.1 connections for short requests, at a third of what aiohttp costs. Streams stay with aiohttp.
+"""A pool of HTTP/1.1 connections for short requests, at a third of aiohttp's cost. Streams use aiohttp.
 
-A connection is given up with the first byte that nobody asked for: after a complete answer, while it lies idle, or in
-the kernel's buffer when the next request is to be sent. So an answer belongs to the request that it follows.
+A connection is closed at the first unexpected byte: after a complete answer, while idle, or in the kernel's buffer when
+the next request is to be sent. So every answer belongs to the request before it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tonnage.client.transport.answer_reader import AnswerReader, NotHttp
 from tonnage.client.transport.wire import HttpResponse
 
 CONNECT_S = 10.0
-"""How long a connection may take to be made."""
+"""How long connecting may take."""
 IDLE_S = 15.0
-"""How long a connection may lie idle and still be used; servers keep theirs for longer."""
+"""How long an idle connection may be reused; servers keep theirs longer."""
 # Probes after 30 s of silence, 15 s apart, and given up after three: client-go's HTTP/2 pings do the same in 45 s.
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 3}
 
@@ -29,7 +29,7 @@ class NotConnected(Exception):
 
 
 class HungUp(Exception):
-    """The connection ended before the answer did; `began` when some of it had come."""
+    """The connection ended before the answer did; `began`: part of the answer had come."""
 
     def __init__(self, *, began: bool) -> None:
         super().__init__("the connection ended before the answer did")
@@ -37,9 +37,9 @@ class HungUp(Exception):
 
 
 def keep_alive(connected: socket.socket, unacknowledged_s: float = 0.0) -> None:
-    """Have the kernel find out when the other side is gone without a word.
+    """Have the kernel detect that the peer is gone without a word.
 
-    With `unacknowledged_s` it also gives up on bytes that the other side does not take, even if this process is
+    With `unacknowledged_s` it also gives up on bytes that the peer does not acknowledge, even if this process is
     stopped.
     """
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -52,7 +52,7 @@ def keep_alive(connected: socket.socket, unacknowledged_s: float = 0.0) -> None:
 
 
 class Connections:
-    """Connections to one server, at most `limit`; who finds none free waits for one."""
+    """Connections to one server, at most `limit`; further requests wait."""
 
     def __init__(
         self, host: str, port: int, *, server_name: str = "", limit: int, unacknowledged_s: float = 0.0
@@ -73,7 +73,7 @@ class Connections:
         may_repeat: bool,
         before_write: Callable[[], None] | None = None,
     ) -> HttpResponse:
-        """Send a request and read the answer. Raises NotConnected, HungUp, NotHttp, and what `before_write` raises."""
+        """Send a request and read its answer. Raises NotConnected, HungUp, NotHttp, and what `before_write` raises."""
         async with self._slots:
             connection = self._take(context)
             if connection is not None:
@@ -90,7 +90,7 @@ class Connections:
         self._idle.clear()
 
     def _take(self, context: ssl.SSLContext | None) -> _Connection | None:
-        """The connection used last, so that the others may grow old; one with another certificate is of no use."""
+        """The idle connection used last, so that the others may expire; it must have the same certificate."""
         now = asyncio.get_running_loop().time()
         while self._idle:
             connection = self._idle.pop()
@@ -111,7 +111,7 @@ class Connections:
                     ssl=context,
                     server_hostname=self._server_name if context is not None else None,
                 )
-        except OSError as exc:  # ssl.SSLError and TimeoutError are such
+        except OSError as exc:  # includes ssl.SSLError and TimeoutError
             raise NotConnected from exc
         return connection
 
@@ -157,7 +157,7 @@ class _Connection(asyncio.Protocol):
         return await self._asked
 
     def is_silent(self) -> bool:
-        """Nothing has come since the last answer, not even what the loop has not read yet: bytes, or an end."""
+        """True if nothing has come since the last answer: neither bytes nor an end, read by the loop or not."""
         return self._unread is None or not self._unread.poll(0)
 
     def abort(self) -> None:
@@ -179,7 +179,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._asked is None or self._asked.done():
-            self.abort()  # nobody asked
+            self.abort()  # unexpected
         else:
             self._read(lambda: self._reader.feed(data))
 
@@ -206,7 +206,7 @@ class _Connection(asyncio.Protocol):
     def _finish(self, answer: HttpResponse) -> None:
         asked, self._asked = self._asked, None
         transport = self._transport
-        # An answer before all of the request was taken: the rest of it would be read as the beginning of the next.
+        # The answer came before the whole request was sent: its rest would be read as the beginning of the next.
         if answer.closes or (transport is not None and transport.get_write_buffer_size()):
             self.is_open = False
         self.used_at = self._loop.time()

@@ -1,6 +1,6 @@
-"""HTTP to one API server: short requests over a pool of our own (`connection_pool`), streams over aiohttp.
+"""HTTP to one API server: short requests over our own pool (`connection_pool`), streams over aiohttp.
 
-Each stream has a connection to itself. A 401 is tried once more with fresh credentials, which are sent over TLS only.
+Every stream has its own connection. A 401 is tried once more with fresh credentials, which are sent over TLS only.
 Redirects are not followed. A failed request is in doubt when it may have reached the server.
 """
 
@@ -70,21 +70,21 @@ def _words(exc: BaseException) -> str:
 
 
 MAX_CONNECTIONS = 64
-"""Requests under way at once; more wait their turn."""
+"""Concurrent requests; further ones wait."""
 _READ_BYTES = 1 << 18
-"""How much of a stream is read ahead of its reader; a few hundred events."""
+"""How much of a stream is read ahead; a few hundred events."""
 _MAX_REFUSAL_BYTES = 1 << 20
-"""How much is read of an answer that is no stream: a Status is a few hundred bytes, a proxy's page some thousands."""
+"""How much is read of an answer that is no stream: a Status has a few hundred bytes, a proxy's page some thousands."""
 _UNFIT_FOR_A_HEADER = re.compile("[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 _STREAM_FAILURES = (aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError, OSError, ValueError, zlib.error)
-"""What aiohttp raises for what servers send; ValueError for headers and URLs that it cannot take apart."""
+"""What aiohttp raises for bad answers; ValueError for headers and URLs that it cannot parse."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """An identity made ready for use: headers in two forms, and TLS with its certificate (None is plain HTTP)."""
+    """An identity ready for use: headers in two forms, and TLS with its certificate (None is plain HTTP)."""
 
     identity: ShownIdentity
     headers: CIMultiDict[str]
@@ -93,7 +93,7 @@ class _Shown:
 
 
 class HttpTransport:
-    """The `Transport` of real life. It opens connections as they are needed, and belongs to the loop it is used on."""
+    """The real `Transport`. It opens connections as needed, and belongs to the loop it is used on."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class HttpTransport:
         unacknowledged_s: float = 0.0,
         credentials: Credentials | None = None,
     ) -> None:
-        """`unacknowledged_s` bounds how long the kernel keeps what the server does not take; 0 leaves that to it."""
+        """`unacknowledged_s` limits how long the kernel keeps unacknowledged bytes; 0 leaves it to the kernel."""
         self._cluster = cluster = connection.cluster
         url = urlsplit(cluster.server)
         self._is_tls = url.scheme == "https"
@@ -119,7 +119,7 @@ class HttpTransport:
             unacknowledged_s=unacknowledged_s,
         )
         self._streams: aiohttp.ClientSession | None = None
-        # On the way to ourselves there is nothing to save, and compressing costs the server more than we gain.
+        # On loopback compression saves nothing, and costs the server more than we gain.
         compress = cluster.compress and not is_loopback(url.hostname or "")
         self._headers = [
             ("Host", url.netloc.rpartition("@")[2]),
@@ -186,7 +186,7 @@ class HttpTransport:
     async def _open(self, request: Request, shown: _Shown) -> aiohttp.ClientResponse:
         if self._streams is None:
             self._streams = aiohttp.ClientSession(
-                # A connection is one stream's alone: what a server says after its end is heard by nobody.
+                # A connection serves one stream only: bytes after its end are ignored.
                 connector=aiohttp.TCPConnector(limit=0, socket_factory=_socket, force_close=True),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 read_bufsize=_READ_BYTES,
@@ -205,7 +205,7 @@ class HttpTransport:
             raise failure_of(request, self.server, exc) from exc
 
     async def _show(self) -> _Shown:
-        """Who we are, ready for use, made anew when it changes; a new certificate also means new connections."""
+        """The current identity, rebuilt when it changes; a new certificate also means new connections."""
         identity = await self._credentials.identity() if self._is_tls else ShownIdentity()
         shown = self._shown
         if shown is None or shown.identity != identity:
@@ -227,7 +227,7 @@ class HttpTransport:
             return self._shown.context
         try:
             return context_of(self._cluster, identity.certificate)
-        except (ssl.SSLError, ValueError) as exc:  # a file that was good when it was first read
+        except (ssl.SSLError, ValueError) as exc:  # a file that was valid when it was first read
             raise NoCredentials(f"the client certificate is of no use any more ({exc})") from exc
 
 
@@ -250,7 +250,7 @@ class _Stream:
         async for chunk in self.chunks():
             read += chunk
             if len(read) > _MAX_REFUSAL_BYTES:
-                break  # enough to see that it is no Status; the stream is hung up on
+                break  # enough to see that it is no Status; the stream is closed
         return read
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -280,7 +280,7 @@ def _impersonation_headers(whom: Impersonation) -> list[tuple[str, str]]:
 
 
 def _hang_up(response: aiohttp.ClientResponse) -> None:
-    """End a stream at once: a polite end of TLS waits for the server, and may outlive the loop."""
+    """End a stream at once: a clean end of TLS waits for the server, and may outlive the loop."""
     connection = response.connection
     if connection is not None and connection.transport is not None:
         connection.transport.abort()

@@ -1,4 +1,4 @@
-"""The seam between what is asked of an API server (`Client`) and how it gets there (`Transport`)."""
+"""The seam between `Client`, which knows what to ask, and `Transport`, which sends it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tonnage.client.errors import Disconnected
 
 
 class Request(msgspec.Struct, frozen=True, eq=False):
-    """One request; `path` has its query, percent-encoded. `timeout_s` bounds all of it, a stream included.
+    """One request; `path` includes its query, percent-encoded. `timeout_s` bounds all of it, a stream included.
 
-    `before_write` is called right before the first byte goes to a connection; if it raises, nothing is sent.
+    `before_write` is called right before the first byte is written; if it raises, nothing is sent.
     """
 
     method: str
@@ -27,9 +27,8 @@ class Request(msgspec.Struct, frozen=True, eq=False):
 
 
 class HttpResponse(msgspec.Struct, frozen=True, eq=False):
-    """A whole answer; `headers` are looked up by their names in lower case, `warnings` are what the server adds.
-
-    `closes`: it is the last on its connection.
+    """A whole answer; `headers` have lower-case names, `warnings` are its Warning headers. `closes`: it is the last on
+    its connection.
     """
 
     code: int
@@ -47,7 +46,7 @@ class Stream(Protocol):
     def headers(self) -> Mapping[str, str]: ...
 
     async def read(self) -> bytes:
-        """All of it, for an answer that turned out to be a refusal."""
+        """The whole body, for an answer that is a refusal."""
         ...
 
     def chunks(self) -> AsyncIterator[bytes]:
@@ -64,23 +63,23 @@ class Transport(Protocol):
     async def send(self, request: Request) -> HttpResponse: ...
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
-        """Open a stream; leaving the block hangs up."""
+        """Open a stream; leaving the block closes it."""
         ...
 
     async def close(self) -> None: ...
 
 
 MAX_LINE_BYTES: Final = 32 << 20
-"""One event of a watch. An object is 1.5 MiB at the very most as etcd keeps it; as JSON, with every character escaped
-and `managedFields` beside it, still far below this."""
+"""One watch event. An object has at most 1.5 MiB in etcd; as JSON, with every character escaped and `managedFields`, it
+is still far below this."""
 
 
 async def lines_of(stream: Stream, server: str = "") -> AsyncIterator[list[bytes]]:
-    """The whole lines of a stream, as many at a time as have come. A last line without a newline is dropped.
+    """The whole lines of a stream, in batches as they arrive. A last line without a newline is dropped.
 
     Raises Disconnected for a line that is too long.
     """
-    rest: list[bytes] = []  # joined once the line ends, so that a long one costs its length and no more
+    rest: list[bytes] = []  # joined once the line ends, so that a long line costs only its length
     held = 0
     async for chunk in stream.chunks():
         first, *lines = chunk.split(b"\n")
