@@ -1,1 +1,1 @@
-"""One decision: the scheduling cycle, the answer cache behind it, and why it came out as it did."""
+"""One decision: the scheduling cycle, its answer cache, and its diagnosis."""

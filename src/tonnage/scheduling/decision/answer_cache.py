@@ -1,7 +1,7 @@
-"""What row-local plugins said, remembered by what they could see of the pod (`Cycle.signature`).
+"""A cache of the answers of row-local plugins, by what they read of the pod (`Cycle.signature`).
 
-An equal pod finds the answer and asks about the rows that changed since, usually the one that took the pod before it.
-Scores are kept for the rows that pass: `total` is `UNFIT` on all others, and the best row has the highest total.
+For an equal pod, only rows that changed since are asked again, usually the row that took the last pod. Scores are kept
+for rows that pass: `total` is `UNFIT` on all others, and the best row has the highest total.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tonnage.scheduling.framework import Cycle, FilterPlugin, Plugin, ScorePlugi
 REMEMBERED = 128
 """Kinds of pods whose masks and scores are kept; a workload has few kinds of pods at a time."""
 UNFIT = -(1 << 62)
-"""The total of a row that did not pass: less than any sum of scores, and still so when scores are added to it."""
+"""The total of a row that did not pass: below every sum of scores, even after scores are added to it."""
 
 P = TypeVar("P", bound=Plugin)
 
@@ -32,7 +32,7 @@ Scores = tuple[tuple[ScorePlugin, int], ...]
 
 
 class RowAnswers:
-    """What the row-local plugins said to pods with the same signature."""
+    """The answers of the row-local plugins to pods with the same signature."""
 
     def __init__(self, cluster: Cluster, filters: int, judged_by: Filters) -> None:
         self.judged_by = judged_by
@@ -40,14 +40,14 @@ class RowAnswers:
         self.results = FilterResults.none(cluster.capacity, filters)
         self.passes: Mask = np.zeros(cluster.capacity, dtype=np.bool_)
         self.count = 0
-        """How many rows pass."""
+        """The number of rows that pass."""
         self.refusal: Diagnosis | None = None
-        """Why no row passes, as it was told at `refused_at`: the same for all pods with this answer."""
+        """Why no row passes, as of `refused_at`; shared by all pods with this answer."""
         self.refused_at = -1
         self.scored_by: Scores | None = None
         self.scored_at = -1
         self.raw: dict[str, Ints] = {}
-        """Scores that are yet to be normalised, by plugin; one that gave every row 0 is left out."""
+        """Scores before normalising, by plugin; a plugin that gave every row 0 is left out."""
         self.total: Ints = np.full(cluster.capacity, UNFIT, dtype=np.int64)
         """The weighted sum of all scores that need no normalising; `UNFIT` where the row does not pass."""
 
@@ -63,14 +63,13 @@ class RowAnswers:
         return np.flatnonzero(self.total == self.total.max())
 
     def raw_scores(self, plugin: str) -> Ints | None:
-        """A plugin's scores before normalising, true where the row passes; None when it gave every row 0."""
+        """A plugin's scores before normalising, valid where the row passes; None if every row got 0."""
         found = self.raw.get(plugin)
         return found if found is not None and found.any() else None
 
     def refusal_for(self, cluster: Cluster, plugins: tuple[str, ...]) -> Diagnosis:
-        """Why no row passes, for a pod to whom nobody else objects. Equal pods share what was concluded from it
-        (`Diagnosis.shared`) until a row changes.
-        """
+        """Why no row passes, for a pod that no other plugin refuses. Equal pods share it (`Diagnosis.shared`) until a
+        row changes."""
         if self.refusal is None or self.refused_at != self.judged_at:
             self.refusal = Diagnosis(cluster, plugins=plugins, results=self.results.copy(cluster.size))
             self.refusal.shared = {}
@@ -79,7 +78,7 @@ class RowAnswers:
 
 
 class AnswerCache:
-    """The answers of one profile, for one cluster at a time; of more than `REMEMBERED`, those asked for latest."""
+    """The answers of one profile, for one cluster at a time; keeps the `REMEMBERED` most recently used."""
 
     def __init__(self, filters: Sequence[FilterPlugin], scores: Scores) -> None:
         self._count = len(filters)
@@ -89,9 +88,9 @@ class AnswerCache:
         self._answers: OrderedDict[Hashable, RowAnswers] = OrderedDict()
 
     def answer_for(self, cycle: Cycle) -> RowAnswers:
-        """The answer to this cycle's pod, true for every row now."""
+        """The answer to this cycle's pod, valid for all rows now."""
         cluster = cycle.cluster
-        if cluster is not self._cluster:  # another cluster's rows mean nothing here
+        if cluster is not self._cluster:  # rows of another cluster mean nothing here
             self._cluster = cluster
             self._answers.clear()
         judged_by = self._filters.by(cycle.skip_filter | cycle.unshared)
@@ -110,11 +109,11 @@ class AnswerCache:
         return answer
 
     def score(self, cycle: Cycle, answer: RowAnswers) -> None:
-        """Bring an answer that was just looked up to the scores of now. PreScore has run."""
+        """Update the scores of an answer just returned by `answer_for`. PreScore has run."""
         cluster = cycle.cluster
         scored_by = self._scores.by(cycle.skip_score | cycle.unshared)
         if answer.scored_by != scored_by:
-            answer.scored_by, answer.raw = None, {}  # until all of them have answered: one that raises is asked again
+            answer.scored_by, answer.raw = None, {}  # until all have answered: a plugin that raises is asked again
             answer.total.fill(UNFIT)
             rows: Rows = cluster.all_rows
             if answer.count < cluster.size // 2:
@@ -128,7 +127,7 @@ class AnswerCache:
 
 
 class _Heard(Generic[P]):
-    """Plugins, and those of them that have a say about a pod which others may share: for equal pods the same."""
+    """Plugins, and the part of them whose answers about a pod can be shared: the same for equal pods."""
 
     def __init__(self, plugins: Sequence[tuple[P, int]]) -> None:
         self._all = tuple(plugins)
@@ -136,7 +135,7 @@ class _Heard(Generic[P]):
         self._left = self._all
 
     def by(self, skipped: Set[str]) -> tuple[tuple[P, int], ...]:
-        """All but those that are skipped."""
+        """All plugins except `skipped`."""
         if skipped != self._skipped:
             self._skipped = frozenset(skipped)
             self._left = tuple([each for each in self._all if each[0].name not in skipped])
@@ -144,7 +143,7 @@ class _Heard(Generic[P]):
 
 
 def _judge(cycle: Cycle, answer: RowAnswers, rows: Rows) -> None:
-    """Ask the filters about these rows, and write down what they say."""
+    """Run the filters on these rows, and store their results."""
     results, cluster = answer.results, cycle.cluster
     results.clear(rows)
     for plugin, position in answer.judged_by:
@@ -158,7 +157,7 @@ def _judge(cycle: Cycle, answer: RowAnswers, rows: Rows) -> None:
 
 
 def _scored(cycle: Cycle, plugins: Scores, raw: dict[str, Ints], rows: Rows) -> Ints | int:
-    """The weighted sum of the scores that need no normalising; the others are written down in `raw`."""
+    """The weighted sum of the scores that need no normalising; the others are stored in `raw`."""
     total: Ints | int = 0
     for plugin, weight in plugins:
         scores = cycle.run("Score", plugin, plugin.score, cycle, rows)

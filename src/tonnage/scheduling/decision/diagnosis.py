@@ -1,11 +1,11 @@
-"""Why a pod does not fit: for every node the plugin that refused it, and its reasons; for the pod one sentence.
+"""Why a pod does not fit: for every node the plugin that refused it and its reasons; for the pod one sentence.
 
     0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s). preemption: …
     0/2 nodes are available: 2 Insufficient cpu. Room on a is held for default/job (nominated by kueue since …).
 
-The first plugin in the profile's order to object to a node is the one that counts. A node with two reasons counts in
-both. A refusal by PreFilter speaks for all nodes at once. What plugins add for people (`FilterPlugin.refusal_note`)
-follows, then what preemption adds, then whose nominations hold the room without which a node would do.
+The first plugin in the profile's order that refuses a node counts. A node with two reasons counts in both. A refusal by
+PreFilter is for all nodes at once. Then follow the notes of plugins (`FilterPlugin.refusal_note`), the message of
+preemption, and the nominations without which a node would fit.
 """
 
 from __future__ import annotations
@@ -28,16 +28,15 @@ from tonnage.scheduling.framework.plugin import SEARCH_ENDED, reason_place, with
 T = TypeVar("T")
 
 NOBODY = 127
-"""In `first`: no plugin objects. More than any position, so that the smaller of two is the first to object."""
+"""In `first`: no plugin refuses. Larger than every position, so the minimum is the first plugin that refuses."""
 NARROWED = 126
-"""In `first`: a PreFilter plugin left the node out."""
+"""In `first`: a PreFilter plugin excluded the node."""
 
 
 @dataclass(eq=False)
 class FilterResults:
-    """By row: `first`, the position of the filter that refused it; `bits`, which of that filter's `reasons` hold;
-    `final`, whether preemption cannot help.
-    """
+    """By row: `first`, the position of the filter that refused it; `bits`, which of its `reasons` apply; `final`, True
+    if preemption cannot help."""
 
     first: npt.NDArray[np.int8]
     bits: Bits
@@ -46,7 +45,7 @@ class FilterResults:
 
     @classmethod
     def none(cls, rows: int, filters: int) -> Self:
-        """Nobody objects to any of so many rows."""
+        """A table in which no filter refuses any of `rows` rows."""
         return cls(
             np.full(rows, NOBODY, dtype=np.int8),
             np.zeros(rows, dtype=np.int64),
@@ -55,24 +54,24 @@ class FilterResults:
         )
 
     def copy(self, rows: int) -> FilterResults:
-        """The first so many rows, as a table of their own."""
+        """A copy of the first `rows` rows."""
         first, bits, final = self.first[:rows].copy(), self.bits[:rows].copy(), self.final[:rows].copy()
         return FilterResults(first, bits, final, list(self.reasons))
 
     def grow(self, rows: int) -> None:
-        """Make room for more rows. What the new ones hold means nothing until they are written."""
+        """Make room for more rows. New rows are undefined until they are written."""
         self.first, self.bits, self.final = grown(self.first, rows), grown(self.bits, rows), grown(self.final, rows)
 
     def clear(self, rows: Rows) -> None:
         self.first[rows] = NOBODY
 
     def add(self, position: int, judgement: Judgement, rows: Rows) -> None:
-        """Enter what a plugin holds against rows that no earlier plugin refuses."""
+        """Add a plugin's refusals of rows that no earlier plugin refuses."""
         bits = self._in_our_words(position, judgement)
         places = np.flatnonzero((bits != 0) & (self.first[rows] > position))
         if not len(places):
             return
-        # Most plugins object to few rows: writing those alone costs a third of three selections over all of them.
+        # Most plugins refuse few rows: writing only these costs a third of three selections over all rows.
         objected = places + rows.start if isinstance(rows, slice) else rows[places]
         final = judgement.unresolvable
         self.first[objected] = position
@@ -80,7 +79,7 @@ class FilterResults:
         self.final[objected] = final if isinstance(final, bool) else final[places]
 
     def _in_our_words(self, position: int, judgement: Judgement) -> Bits:
-        """The judgement's bits under the reasons this table knows; reasons that are new are appended."""
+        """The judgement's bits, translated to the reasons of this table; new reasons are appended."""
         known = self.reasons[position]
         if judgement.reasons == known:
             return judgement.bits
@@ -95,7 +94,7 @@ class FilterResults:
 
 
 class Diagnosis(FilterResults):
-    """FilterResults to every row of a cluster by the filters named in `plugins`, or a `refusal` of all rows at once."""
+    """Filter results for every row of a cluster by the filters in `plugins`, or a `refusal` of all rows at once."""
 
     def __init__(
         self,
@@ -112,15 +111,15 @@ class Diagnosis(FilterResults):
         self.plugins = plugins
         self.narrowed_by = ""
         self.held_by: dict[int, tuple[PodInfo, ...]] = {}
-        """By row that would do without them, the pods nominated there that are the reason why it does not."""
+        """By row that would fit without them, the nominated pods that block it."""
         self.note_of: Callable[[Diagnosis], str] | None = None
-        """Asks the plugins for what they have to add; None where nobody has."""
+        """Asks the plugins for their notes; None if no plugin has any."""
         self.shared: dict[Hashable, Any] | None = None
-        """Where equal pods were refused for the same reasons: what was concluded from them, by the question. Such a
-        diagnosis does not change any more. None for one that is a single pod's."""
+        """For a diagnosis shared by equal pods, which no longer changes: answers by question. None for that of a single
+        pod."""
 
     def narrow(self, narrowed: Mapping[str, frozenset[int]]) -> None:
-        """Leave out the rows that PreFilter plugins did not name; the names of those plugins are the reason."""
+        """Exclude the rows that PreFilter plugins did not name; the plugins' names are the reason."""
         left = frozenset.intersection(*narrowed.values())
         out = np.ones(len(self.first), dtype=np.bool_)
         out[list(left)] = False
@@ -132,7 +131,7 @@ class Diagnosis(FilterResults):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def rejected_by(self, row: int) -> str:
-        """The plugin that refused a node; empty when none did."""
+        """The plugin that refused a node; empty if none did."""
         position = int(self.first[row])
         if position == NOBODY:
             return ""
@@ -152,7 +151,7 @@ class Diagnosis(FilterResults):
         return f"node(s) didn't satisfy plugin(s) [{self.narrowed_by.replace(',', '')}]"
 
     def _once(self, question: str, answer: Callable[[], T]) -> T:
-        """The answer to a question, which equal pods that were refused for the same reasons share."""
+        """The answer to a question, shared by equal pods that were refused for the same reasons."""
         if self.shared is None:
             return answer()
         if question not in self.shared:
@@ -161,10 +160,8 @@ class Diagnosis(FilterResults):
         return found
 
     def rejecting_plugins(self) -> frozenset[str]:
-        """Every plugin that refused a node: whose events may help the pod.
-
-        None when a node was refused only because a search had to end: no event is needed for another try.
-        """
+        """The plugins that refused a node: their events may help the pod. Empty if a node was refused only because a
+        search ended: the pod is tried again without an event."""
         if self.refusal is not None:
             return frozenset(self.refusal.plugin.split(", ")) if self.refusal.plugin else frozenset()
         return self._once("rejecting plugins", self._rejecting_plugins)
@@ -178,19 +175,19 @@ class Diagnosis(FilterResults):
         return frozenset(named | ({*self.narrowed_by.split(", ")} if NARROWED in positions else set()))
 
     def _positions(self) -> list[int]:
-        """What stands in `first` of the nodes there are, each once, in order."""
+        """The distinct values of `first` over existing nodes, sorted."""
         exists = self.cluster.exists[: len(self.first)]
         return np.flatnonzero(np.bincount(self.first[exists], minlength=NOBODY + 1)).tolist()
 
     def resolvable_rows(self) -> npt.NDArray[np.intp]:
-        """Rows that were refused for reasons preemption may remove."""
+        """Rows refused for reasons that preemption may remove."""
         exists = self.cluster.exists[: len(self.first)]
         if self.refusal is not None:
             return np.flatnonzero(exists & (self.refusal.code is Code.UNSCHEDULABLE))
         return np.flatnonzero((self.first != NOBODY) & ~self.final & exists)
 
     def counts(self) -> dict[str, int]:
-        """How many nodes each reason holds against."""
+        """The number of nodes for each reason."""
         counted: dict[str, int] = {}
         exists = self.cluster.exists[: len(self.first)]
         positions = self._positions()
@@ -207,7 +204,7 @@ class Diagnosis(FilterResults):
         return counted
 
     def rows_by_reason(self, position: int) -> dict[str, npt.NDArray[np.intp]]:
-        """The rows that one plugin refused, by reason; not those that only pods nominated there stand in the way of."""
+        """The rows that one plugin refused, by reason; without rows that only nominated pods block."""
         refused = self.cluster.exists[: len(self.first)] & (self.first == position)
         refused[list(self.held_by)] = False
         rows = np.flatnonzero(refused)
@@ -216,12 +213,12 @@ class Diagnosis(FilterResults):
         return {reason: each for reason, each in found.items() if len(each)}
 
     def note(self) -> str:
-        """What plugins have to add to their reasons, for people; mostly empty."""
+        """The notes of plugins for people; mostly empty."""
         note_of = self.note_of
         return "" if self.refusal is not None or note_of is None else self._once("note", lambda: note_of(self))
 
     def message(self, after: str = "") -> str:
-        """The sentence kube-scheduler would write; `after` is what preemption has to add."""
+        """The sentence that kube-scheduler would write. `after`: the message of preemption."""
         if self.refusal is not None and not self.refusal.plugin:
             return self.refusal.message
         counted = self.refusal.message if self.refusal is not None else self._once("counts", self._counted)
@@ -232,7 +229,7 @@ class Diagnosis(FilterResults):
         return ", ".join(sorted(f"{count} {reason}" for reason, count in self.counts().items()))
 
     def told(self, after: str = "") -> str:
-        """The same for people, in a condition, an event, an explanation: with what plugins add, before preemption's."""
+        """`message` for conditions, events and explanations: with the notes of plugins before `after`."""
         note = self.note()
         if not note:
             return self.message(after)
@@ -245,12 +242,12 @@ class Diagnosis(FilterResults):
 
 _MAX_NODES: Final = 3
 _MAX_PODS: Final = 3
-"""Of more than so many only these are named: an event has little room, and a condition is to stay the same."""
+"""At most this many are named: an event has little room, and a condition should not change often."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A pod that is expected on a node. `since` and `by` are empty where nobody knows."""
+    """A nominated pod. `since` and `by` are empty if not known."""
 
     pod: str
     since: datetime | None = None
@@ -270,12 +267,12 @@ HolderOf: TypeAlias = Callable[[PodInfo], Holder]
 
 
 def by_name_alone(pod: PodInfo) -> Holder:
-    """All that is known of a holder where nobody keeps nominations."""
+    """A holder without any known nomination."""
     return Holder(pod.key)
 
 
 def holders_by_node(diagnosis: Diagnosis | None, holder_of: HolderOf) -> dict[str, tuple[Holder, ...]]:
-    """By name of the node, who holds the room that was missing there."""
+    """By node name, the nominated pods that hold the missing room."""
     if diagnosis is None:
         return {}
     name = diagnosis.cluster.name
@@ -284,7 +281,7 @@ def holders_by_node(diagnosis: Diagnosis | None, holder_of: HolderOf) -> dict[st
 
 
 def held_sentence(holders: Mapping[str, Sequence[Holder]]) -> str:
-    """One sentence; empty when nothing is held."""
+    """One sentence about held room; empty if there is none."""
     if not holders:
         return ""
     parts = [f"on {node_name} is held for {_listed(pods)}" for node_name, pods in list(holders.items())[:_MAX_NODES]]

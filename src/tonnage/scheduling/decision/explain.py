@@ -1,8 +1,8 @@
-"""Why there, why not there: a decision with everything it was made from, as plain data in the form scripts rely on.
+"""A decision with everything it was made from, as plain data in the form that scripts rely on.
 
-A node that failed the pod after an earlier decision is shown with why, and without a score. A pod that is held back
-before it is queued is told so, with what would be decided otherwise. For one that is nominated to a node where it fits,
-the other nodes are asked too, for the account.
+A node that failed the pod after an earlier decision is shown with the reason and without a score. A pod blocked before
+it is queued is marked, with what would be decided otherwise. For a pod that fits its nominated node, the other nodes
+are judged too, for the account.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NOWHERE: Final[Mapping[str, str]] = {}
 
 @dataclass(slots=True)
 class NodeAnswer:
-    """One node's part in a decision. `scores` are weighted, as they were added up to `total`."""
+    """One node's part in a decision. `scores` are weighted and add up to `total`."""
 
     name: str
     feasible: bool
@@ -41,11 +41,11 @@ class NodeAnswer:
     scores: dict[str, int] = field(default_factory=dict)
     total: int = 0
     passed_over: str = ""
-    """Why others are preferred to it for a while, though it fits; it is not scored then."""
+    """Why other nodes are preferred for a while although it fits; it is then not scored."""
     held_by: tuple[Holder, ...] = ()
-    """The pods that are expected there, where it is them that the node is refused for."""
+    """The nominated pods because of which the node is refused."""
     miss: Any = None
-    """How near a refused node came, where the plugin that refused it can tell; see `Plugin.nearest_miss`."""
+    """How near a refused node came, if the plugin that refused it can say; see `Plugin.nearest_miss`."""
 
     def document(self) -> dict[str, Any]:
         return {
@@ -64,13 +64,13 @@ class NodeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionAnswer:
-    """Where room would be made for a pod that fits nowhere, and by whose going."""
+    """Where preemption would make room for a pod that fits nowhere, and its victims."""
 
     node: str
     victims: tuple[str, ...]
     """The most important first."""
     budget_violations: int = 0
-    """How many of them go against a PodDisruptionBudget."""
+    """How many victims violate a PodDisruptionBudget."""
 
     def document(self) -> dict[str, Any]:
         return {"node": self.node, "victims": list(self.victims), "budgetViolations": self.budget_violations}
@@ -78,18 +78,18 @@ class PreemptionAnswer:
 
 @dataclass(slots=True)
 class Explanation:
-    """The answer for one pod. `node` is where it goes, or would go if it were not `held_back`; empty for nowhere."""
+    """The answer for one pod. `node`: where it goes, or would go if it were not `held_back`; empty for nowhere."""
 
     pod: str
     node: str
     message: str
     nodes: list[NodeAnswer]
     volumes: Mapping[str, RowAccount] = field(default_factory=dict)
-    """By node, where the bytes of each of the pod's claims come from there, or why they do not; {} without claims."""
+    """By node, where the bytes of the pod's claims come from, or why there are none; {} without claims."""
     held_back: str = ""
-    """Why the pod is not tried at all; empty when it is."""
+    """Why the pod is not tried at all; empty if it is."""
     preemption: PreemptionAnswer | None = None
-    """Who would have to go, where the pod fits nowhere as it is; None when nobody can."""
+    """The victims if the pod fits nowhere; None if preemption does not help."""
 
     @property
     def schedulable(self) -> bool:
@@ -119,10 +119,10 @@ def explanation_of(
 ) -> Explanation:
     """Account for a decision that was made with `diagnose`, on a cluster that has not changed since.
 
-    `pre_enqueue` are the plugins that may hold the pod back, `passed_over` the nodes that others are preferred to, each
-    with why; `holder_of` tells of a nominated pod what is known of its nomination.
+    `pre_enqueue`: plugins that may block the pod. `passed_over`: nodes chosen only if no other fits, with the reasons.
+    `holder_of`: the known facts of a pod's nomination.
 
-    Nodes come best first, refused ones after, each group by name; of equally good ones the chosen comes first.
+    Nodes come best first, refused ones last, each group by name; among equals the chosen node comes first.
     """
     pod, cluster = decision.cycle.pod, decision.cycle.cluster
     considered = decision
@@ -195,13 +195,13 @@ def _plugins(decider: Decider) -> Iterator[Plugin]:
 
 
 def accounts_of(decider: Decider, decision: Decision) -> dict[str, RowAccount]:
-    """By name of the node what the plugin that has one tells about it; empty when the pod concerns none."""
+    """By node name, the account of the plugin that has one; empty if none applies to the pod."""
     found, cluster = _accounts(decider, decision), decision.cycle.cluster
     return {name: found[row] for name, row in sorted(cluster.row_of.items()) if row in found}
 
 
 def _accounts(decider: Decider, decision: Decision) -> Mapping[int, RowAccount]:
-    """What the plugin that has one to give tells about every row: VolumeBinding, of the plugins there are."""
+    """By row, the account of the plugin that has one: of the existing plugins, VolumeBinding."""
     if decision.cycle.cluster.count:
         for plugin in _plugins(decider):
             if (found := plugin.account(decision.cycle)) is not None:

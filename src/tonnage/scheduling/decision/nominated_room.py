@@ -1,12 +1,11 @@
-"""Pods that are nominated to nodes, counted in on all of their nodes at once.
+"""Counts nominated pods on all of their nodes at once.
 
-A row is judged as if the pods that are nominated to it were there. Most pods change nothing for most others except for
-the resources that they take; where that is so for all pods of a row, NodeResourcesFit does the arithmetic
-(`SumsFilter`):
+A row is judged as if the pods nominated to it were there. Most pods only take resources from others; if that is true
+for all pods of a row, NodeResourcesFit does the arithmetic (`SumsFilter`):
 
-    left[r] = allocatable[r] - requested[r] - nominated[r]          refused where it is less than the pod asks for
+    left[r] = allocatable[r] - requested[r] - nominated[r]          refused if it is less than the pod's request
 
-The others are judged one by one (`Decider._judge_with_nominated`), with the same answer.
+Other rows are judged one by one (`Decider._judge_with_nominated`), with the same result.
 """
 
 from __future__ import annotations
@@ -24,28 +23,27 @@ from tonnage.scheduling.decision.diagnosis import NARROWED, NOBODY, Diagnosis
 from tonnage.scheduling.framework import Cycle, FilterPlugin, Judgement
 
 _NATIVE = ((CPU, 0), (MEMORY, 1))
-"""Resources that every node has from its first day, with their places in `Cluster.allocatable`."""
+"""Resources that every node always has, with their columns in `Cluster.allocatable`."""
 
 
 class SumsAsked(NamedTuple):
-    """What a pod asks for by resource, and the reason for each that is short; the last reason stands for the rest."""
+    """A pod's requests by resource, and the reason for each shortage; the last reason is for all other resources."""
 
     amounts: Sequence[tuple[str, int]]
     reasons: tuple[str, ...]
 
 
 class SumsFilter(FilterPlugin):
-    """NodeResourcesFit: a row passes just when it has as much left of each resource as the pod asks for. A profile has
-    one only if all its other filters are Tonnage's own.
-    """
+    """NodeResourcesFit: a row passes if and only if it has enough left of each resource. A profile has one only if all
+    its other filters are Tonnage's own."""
 
     @abstractmethod
     def sums(self, pod: PodInfo) -> SumsAsked:
-        """What the pod asks for."""
+        """The requests of the pod."""
 
     @abstractmethod
     def filter_beside(self, cycle: Cycle, rows: Rows, taken: Mapping[str, Ints]) -> Judgement | None:
-        """Judge rows of which so much more is taken, by resource."""
+        """Judge rows from which `taken` is subtracted, by resource."""
 
 
 def judge_by_sums(
@@ -68,7 +66,7 @@ def judge_by_sums(
     if any(amount >= LARGE for each in asked for amount in each.values()):
         return held
     amounts = {name: np.array([each.get(name, 0) for each in asked], dtype=np.int64) for name in (CPU, MEMORY)}
-    may_come = np.ones(len(rows), dtype=np.bool_)  # as `not_yet_counted` has it
+    may_come = np.ones(len(rows), dtype=np.bool_)  # like `not_yet_counted`
     for name, number in _NATIVE:
         may_come &= amounts[name] <= allocatable[number, rows]
     coming = [each for each, comes in zip(added, may_come.tolist(), strict=True) if comes]
@@ -96,9 +94,9 @@ def _hold_against(
     rows: np.ndarray[tuple[int], np.dtype[np.intp]],
     held: Mapping[int, Sequence[PodInfo]],
 ) -> None:
-    """Enter a refusal with nominated pods in place of what is held against the rows without them."""
+    """Replace the refusals of rows by those with nominated pods."""
     first = diagnosis.first[rows]
-    # A filter before this one refuses with the same words; what one after it says is not told any more.
+    # A filter before this one refuses with the same reasons; one after it no longer counts.
     refused = (judgement.bits != 0) & (first >= position) & (first != NARROWED)
     if not refused.any():
         return
@@ -111,15 +109,15 @@ def _hold_against(
 
 
 def looks_across_rows(filters: Iterable[FilterPlugin], cycle: Cycle) -> bool:
-    """Whether a filter takes part that looks at other rows: whoever comes to a row may change its answer."""
+    """True if a filter that reads other rows takes part: any new pod may change its answer."""
     return any(not plugin.row_local and plugin.name not in cycle.skip_filter for plugin in filters)
 
 
 def takes_only_resources(pod: PodInfo, other: PodInfo) -> bool:
-    """Whether `other`, if it comes to a row, changes nothing for `pod` there except for the resources that it takes.
+    """True if `other`, placed on a row, changes nothing for `pod` there except the free resources.
 
-    Of Tonnage's own filters that look at a row, NodePorts minds host ports, those of volumes mind whoever brings some,
-    and InterPodAffinity minds whoever keeps others away, even if it has nothing to say before that pod is there.
+    Of Tonnage's row-local filters, NodePorts reads host ports, the volume filters read pods with volumes, and
+    InterPodAffinity reads pods with anti-affinity, even if it has nothing to say before that pod is there.
     """
     if other.pod.spec.affinity.pod_anti_affinity.required or (pod.host_ports and other.host_ports):
         return False
@@ -127,7 +125,7 @@ def takes_only_resources(pod: PodInfo, other: PodInfo) -> bool:
 
 
 def not_yet_counted(cluster: Cluster, row: int, expected: Iterable[PodInfo]) -> list[PodInfo]:
-    """The pods expected on a row that are not counted anywhere yet, without those that the node is too small for."""
+    """The nominated pods of a row that are not counted anywhere yet, without those that are too large for the node."""
     return [
         pod
         for pod in expected

@@ -4,9 +4,9 @@
                                                            that failed the pod lately ─► one left: that one
                                                            └► Score ─► a row that a plugin prefers, the best, by lot
 
-Filters keep upstream's order: a row is refused by the first plugin that objects, and that plugin's reasons are what the
-message counts. What row-local plugins say is cached for equal pods (answer_cache.py); the others are asked every time.
-Everything is considered; no sampling.
+Filters keep upstream's order: the first plugin that refuses a row counts, and the message has its reasons. Answers of
+row-local plugins are cached for equal pods (answer_cache.py); the other plugins run every time. All nodes are
+considered; there is no sampling.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _log = logs.logger("tonnage.scheduler")
 
 
 class Prefers(Enum):
-    """What a plugin's preference among rows decides, beside their scores."""
+    """What a plugin's preference among rows decides, besides their scores."""
 
     NOTHING = "nothing: all rows are alike to it"
     AMONG_EQUALS = "among equals: which of the rows with the best total is taken"
@@ -54,36 +54,35 @@ class Prefers(Enum):
 
 
 class Preference(Protocol):
-    """Somebody who tells rows apart beside their scores: VolumeBinding, by how surely the volumes fit."""
+    """A plugin that prefers rows besides their scores: VolumeBinding, by how surely the volumes fit."""
 
     def prefers(self, cycle: Cycle) -> Prefers:
-        """What `preference` decides: nothing for this pod, between rows with the same best total, or before totals."""
+        """What `preference` decides for this pod: nothing, ties of the best total, or more than the totals."""
         ...
 
     def preference(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> Ints | None:
-        """How good each row is beside its score: 0 is as good as it gets, less is worse. None: they are all alike."""
+        """By row, the preference besides the score: 0 is best, less is worse. None: all rows are alike."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The plugins of one profile that take part in a decision, in order. A score comes with its weight."""
+    """The plugins of one profile that take part in a decision, in order. Score plugins come with their weights."""
 
     pre_filter: tuple[PreFilterPlugin, ...] = ()
     filter: tuple[FilterPlugin, ...] = ()
     pre_score: tuple[PreScorePlugin, ...] = ()
     score: tuple[tuple[ScorePlugin, int], ...] = ()
     preferring: tuple[Preference, ...] = ()
-    """Those with a word beside scores, in order."""
+    """Plugins with a preference besides scores, in order."""
     sums: SumsFilter | None = None
-    """The one of the filters that sums decide, if what the others say is known not to depend on sums."""
+    """The filter that sums decide, if the answers of all others are known not to depend on sums."""
 
 
 @dataclass(slots=True)
 class Decision:
-    """What came out. `diagnosis` says who refused which node, when no node is left or when it was asked for; never when
-    the pod goes to the node it is nominated to.
-    """
+    """The result of a decision. `diagnosis`: which plugin refused which node, if no node is left or it was asked for;
+    None if the pod goes to its nominated node."""
 
     cycle: Cycle
     node: str = ""
@@ -91,7 +90,7 @@ class Decision:
     feasible: int = 0
     """How many nodes passed the filters."""
     passed_over: tuple[int, ...] = ()
-    """Rows among them that were left out all the same, because others passed."""
+    """Passing rows that were left out, because others passed."""
     diagnosis: Diagnosis | None = None
     error: Status | None = None
 
@@ -101,7 +100,7 @@ class Decision:
 
 
 class Decider:
-    """Decides for one profile. Keeps an answer cache between decisions; all state of the cluster is the cluster's."""
+    """Decides for one profile. Between decisions it only keeps an answer cache; all other state is the cluster's."""
 
     def __init__(self, pipeline: Pipeline, rng: random.Random) -> None:
         self.pipeline = pipeline
@@ -125,10 +124,10 @@ class Decider:
         diagnose: bool = False,
         times: PluginTimes | None = None,
     ) -> Decision:
-        """Find a node. `nominated` are (node name, pod) of other pods whose room must be respected. `passed_over` are
-        nodes that are chosen only if no other passes.
+        """Find a node. `nominated`: (node name, pod) of other pods whose room must be respected.
 
-        With `diagnose`, a pod that fits is also told who refused the other nodes. `times` measures the plugins.
+        `passed_over`: nodes chosen only if no other passes. `diagnose`: also say for a pod that fits why other nodes
+        were refused. `times` measures the plugins.
         """
         cycle = Cycle(pod, cluster)
         cycle.times = times
@@ -155,7 +154,7 @@ class Decider:
             cycle.passing = (diagnosis.first == NOBODY) & cluster.exists[: cluster.size]
             found = int(np.count_nonzero(cycle.passing))
         else:
-            cycle.passing = answer.passes[: cluster.size].copy()  # the cache's own changes with the next pod
+            cycle.passing = answer.passes[: cluster.size].copy()  # the cache's own array changes with the next pod
         if not found:
             diagnosis = diagnosis or answer.refusal_for(cluster, self._names)
             return Decision(cycle, diagnosis=self._noted(cycle, diagnosis))
@@ -170,7 +169,7 @@ class Decider:
         return Decision(cycle, cluster.name(row), row, found, left_out, diagnosis if diagnose else None)
 
     def _noted(self, cycle: Cycle, diagnosis: Diagnosis) -> Diagnosis:
-        """A refusal that can tell what plugins have to add to their reasons, when somebody reads it."""
+        """The diagnosis with a way to ask plugins for their notes when it is read."""
         if self._noting and diagnosis.note_of is None:
             diagnosis.note_of = partial(self._note, cycle)
         return diagnosis
@@ -181,17 +180,15 @@ class Decider:
             if plugin.name not in cycle.skip_filter and (refused := diagnosis.rows_by_reason(position)):
                 try:
                     found.append(plugin.refusal_note(cycle, refused))
-                except Exception:  # the reasons are told without it
+                except Exception:  # then the reasons come without a note
                     _log.exception("A plugin failed", plugin=plugin.name, pod=cycle.pod.key)
         return " ".join([each for each in found if each])
 
     # -- filtering ----------------------------------------------------------------------------------------------------
 
     def _pre_filter(self, cycle: Cycle) -> Status | dict[str, frozenset[int]]:
-        """Every plugin's first look; rows left in the race by plugin, or the refusal that ends the attempt.
-
-        Mirrors RunPreFilterPlugins: a refusal that preemption may help lets the others look all the same.
-        """
+        """Run PreFilter. Returns the remaining rows by plugin, or the refusal that ends the attempt. Mirrors
+        RunPreFilterPlugins: after a refusal that preemption may help, the other plugins still run."""
         narrowed: dict[str, frozenset[int]] = {}
         refusal: Status | None = None
         for plugin in self.pipeline.pre_filter:
@@ -220,7 +217,7 @@ class Decider:
         narrowed: dict[str, frozenset[int]],
         held: dict[int, list[PodInfo]],
     ) -> Diagnosis:
-        """What everybody holds against each row."""
+        """All refusals of all rows."""
         cluster = cycle.cluster
         diagnosis = Diagnosis(cluster, plugins=self._names, results=answer.results.copy(cluster.size))
         for position, plugin in cross_filters:
@@ -234,27 +231,26 @@ class Decider:
         return diagnosis
 
     def _fits(self, cycle: Cycle, row: int, held: Sequence[PodInfo]) -> bool:
-        """Does this one row pass, also with the pods that are nominated to it?"""
+        """True if this row passes, also with the pods nominated to it."""
         if self.first_refusal(cycle, row) is not None:
             return False
         return not held or self._refusal_with_nominated(cycle, row, held) is None
 
     def fits_on(self, cluster: Cluster, pod: PodInfo, row: int, ahead: Sequence[PodInfo] = ()) -> bool:
-        """Whether one row would take a pod now, also with the pods that are expected there; nothing is remembered."""
+        """True if one row would take the pod now, also beside the pods in `ahead`; nothing is cached."""
         cycle = self.new_cycle(cluster, pod)
         return not isinstance(cycle, Status) and self._fits(cycle, row, ahead)
 
     def new_cycle(self, cluster: Cluster, pod: PodInfo, nominated_here: Sequence[PodInfo] = ()) -> Cycle | Status:
-        """A cycle of its own, PreFilter done, for a cluster as it might be; or who refuses the pod. `nominated_here`
-        are pods that were put on the row in question.
-        """
+        """A new cycle with PreFilter done, for a hypothetical cluster; or the refusal. `nominated_here`: pods that were
+        put on the row in question."""
         cycle = Cycle(pod, cluster)
         cycle.nominated_here = nominated_here
         refusal = self._pre_filter(cycle)
         return refusal if isinstance(refusal, Status) else cycle
 
     def first_refusal(self, cycle: Cycle, row: int) -> tuple[int, Judgement] | None:
-        """The first filter to object to a row, by its position, and what it says; asked now, nothing is remembered."""
+        """The position of the first filter that refuses a row, and its judgement; nothing is cached."""
         for position, plugin in enumerate(self.pipeline.filter):
             if plugin.name not in cycle.skip_filter:
                 judgement = cycle.run("Filter", plugin, plugin.filter, cycle, slice(row, row + 1))
@@ -263,9 +259,7 @@ class Decider:
         return None
 
     def _refusal_with_nominated(self, cycle: Cycle, row: int, held: Sequence[PodInfo]) -> tuple[int, Judgement] | None:
-        """Judge a row as if the pods nominated to it were there: they are put there for the question and taken away
-        again.
-        """
+        """Judge a row as if the pods nominated to it were there: they are added for the question and removed again."""
         cluster = cycle.cluster
         added = not_yet_counted(cluster, row, held)
         if not added:
@@ -275,14 +269,14 @@ class Decider:
                 cluster.put_pod(pod, cluster.name(row))
             inner = self.new_cycle(cluster, cycle.pod, added)
             if isinstance(inner, Status):
-                return None  # the pod-level answer stands already; it does not depend on who is where
+                return None  # the pod-level answer is known and does not depend on other pods
             return self.first_refusal(inner, row)
         finally:
             for pod in added:
                 cluster.remove_pod(pod.uid)
 
     def _judge_with_nominated(self, cycle: Cycle, diagnosis: Diagnosis, row: int, held: Sequence[PodInfo]) -> None:
-        """A row is judged with its nominated pods first: what is held against it then is what is told."""
+        """Judge a row with its nominated pods first: its refusal then is the one that counts."""
         if diagnosis.first[row] == NARROWED:
             return
         refusal = self._refusal_with_nominated(cycle, row, held)
@@ -298,13 +292,13 @@ class Decider:
     def _best(self, cycle: Cycle, answer: RowAnswers, found: int) -> int:
         """The feasible row with the highest sum, ties by lot. PreScore has run.
 
-        The sum of row-local scores lies ready. Only scores that are normalised, and refusals that the answer does not
-        know of, make it necessary to list the feasible rows; a normalised score that is 0 everywhere is left out.
+        The sum of row-local scores is cached. Feasible rows are listed only for normalised scores, and for refusals
+        that the cached answer lacks; a normalised score that is 0 everywhere is left out.
         """
         cluster = cycle.cluster
         self._cache.score(cycle, answer)
         total = answer.total[: cluster.size]
-        # While every node passes, which is nearly always, nothing has to be gathered.
+        # Nearly always every node passes, and nothing has to be gathered.
         rows: Rows = cluster.all_rows if found == cluster.size else cycle.feasible
         parts: list[tuple[ScorePlugin, int, Ints]] = []
         for plugin, weight in self.pipeline.score:
@@ -327,9 +321,8 @@ class Decider:
         return self._drawn(cycle, best if isinstance(rows, slice) else rows[best], rows, total)
 
     def _drawn(self, cycle: Cycle, best: Sequence[int] | npt.NDArray[np.intp], rows: Rows, total: Ints) -> int:
-        """One of the rows with the best total (that of `rows`): one that a plugin prefers, else by lot. A plugin that
-        prefers rows before any total is asked about the others only if none of the best is as good as it gets.
-        """
+        """One of the rows with the best total: one that a plugin prefers, else by lot. A plugin that decides before
+        totals is asked about other rows only if none of the best has its best preference."""
         for plugin in self.pipeline.preferring:
             prefers = plugin.prefers(cycle)
             if prefers is Prefers.NOTHING or (prefers is Prefers.AMONG_EQUALS and len(best) == 1):
@@ -351,7 +344,7 @@ class Decider:
         return int(best[0] if len(best) == 1 else best[self._rng.randrange(len(best))])
 
     def scores(self, cycle: Cycle) -> list[tuple[str, int, Ints]]:
-        """(plugin, weight, normalised score of every feasible row) of all plugins that have a say, for `explain`."""
+        """(plugin, weight, normalised score of every feasible row) of all plugins that take part, for `explain`."""
         self._pre_score(cycle)
         found = []
         for plugin, weight in self.pipeline.score:
@@ -362,7 +355,7 @@ class Decider:
         return found
 
     def _pre_score(self, cycle: Cycle) -> Status | None:
-        """Every plugin's look at the feasible rows; the failure of one that does not succeed."""
+        """Run PreScore on the feasible rows. Returns the first failure, or None."""
         for plugin in self.pipeline.pre_score:
             answer = cycle.run("PreScore", plugin, plugin.pre_score, cycle)
             if answer is None:
@@ -375,12 +368,12 @@ class Decider:
 
 
 def _is_asked_anew(cycle: Cycle, plugin: Plugin) -> bool:
-    """Whether a plugin's answers are not remembered: it looks across rows, or this pod has answers of its own."""
+    """True if a plugin's answers are not cached: it reads other rows, or this pod has answers of its own."""
     return not plugin.row_local or plugin.name in cycle.unshared
 
 
 def _by_row(cluster: Cluster, nominated: Iterable[tuple[str, PodInfo]], pod: PodInfo) -> dict[int, list[PodInfo]]:
-    """Pods of at least this pod's priority that are expected somewhere; those of lower priority have to wait."""
+    """By row, nominated pods of at least this pod's priority; pods of lower priority must wait."""
     held: dict[int, list[PodInfo]] = {}
     for name, other in nominated:
         row = cluster.row_of.get(name)
@@ -390,7 +383,7 @@ def _by_row(cluster: Cluster, nominated: Iterable[tuple[str, PodInfo]], pod: Pod
 
 
 def _left_out(passing: Mask, last: Iterable[int], found: int) -> tuple[int, ...]:
-    """Take rows that are to be chosen last out of the race, if others are left in it; those that were taken out."""
+    """Remove rows that should be chosen last, if other rows pass. Returns the removed rows."""
     rows = tuple(row for row in last if passing[row])
     if len(rows) == found:
         return ()

@@ -1,1 +1,1 @@
-"""One scheduler without I/O. The live scheduler, replay, explain, the node scaler and tests all drive this one."""
+"""A scheduler without I/O. The live scheduler, replay, explain, the node scaler and tests all drive it."""

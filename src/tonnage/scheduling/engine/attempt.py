@@ -1,8 +1,7 @@
-"""One attempt to place a pod: what came of it, its last extension points (Reserve, Permit, PostFilter), and what may be
-chosen about the engine that makes attempts.
+"""One attempt to place a pod: its outcome, its last extension points (Reserve, Permit, PostFilter), and assumed pods.
 
-A plugin that raises, or answers with something else than it should, has refused: the status is BROKEN, and the log has
-the traceback. No plugin keeps the others from giving back what they keep.
+A plugin that raises or returns a wrong type has refused: the status is BROKEN, and the log has the traceback. A failing
+plugin never stops the other plugins from unreserving.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ from tonnage.scheduling.queue.queues import INITIAL_BACKOFF_S, MAX_BACKOFF_S, Qu
 from tonnage.scheduling.queue.scheduling_queue import MAX_UNSCHEDULABLE_S
 
 BROKEN = Status(Code.ERROR, ("a plugin failed; see the scheduler's log",))
-"""What people are told when a plugin raises; the log has the rest."""
+"""The public text if a plugin raises; the log has the details."""
 
 _log = logs.logger("tonnage.scheduler")
 
 
 def broken(plugin: str, pod: PodInfo) -> Status:
-    """Log what a plugin has just raised, with its traceback; what people are told of it."""
+    """Log the current exception of a plugin with its traceback. Returns `BROKEN`."""
     _log.exception("A plugin failed", plugin=plugin, pod=pod.key)
     return BROKEN
 
@@ -61,47 +60,47 @@ class AttemptStage(Enum):
 
 @dataclass(slots=True)
 class Placement:
-    """A pod on its way to a node: what it needs is reserved, and the cluster counts it there."""
+    """A pod on its way to a node: its needs are reserved, and the cluster counts it there."""
 
     pod: PodInfo
     profile: Assembled
     cycle: Cycle
     node: str
     queued: QueuedPod | None = None
-    """Set when the pod came from the queue."""
+    """Set if the pod came from the queue."""
 
 
 @dataclass(slots=True)
 class Attempt:
-    """One attempt. `placement` is set when the pod has a node; then somebody has to bind it, or withdraw it."""
+    """One attempt. If `placement` is set, the caller must bind the pod or withdraw it."""
 
     pod: PodInfo
     profile: Assembled
     stage: AttemptStage = AttemptStage.DECIDE
     decision: Decision | None = None
-    """None when a plugin raised."""
+    """None if a plugin raised."""
     placement: Placement | None = None
     status: Status = SUCCESS
-    """Why there is no placement. SUCCESS when the pod was placed, or when it fits nowhere: see `decision.diagnosis`."""
+    """Why there is no placement. SUCCESS if the pod was placed, or fits nowhere: see `decision.diagnosis`."""
     waits: Mapping[str, float] = field(default_factory=dict)
-    """Permit plugins that hold the placed pod back, with the seconds after which that counts as rejection."""
+    """Permit plugins that make the placed pod wait, with the seconds until the wait counts as a rejection."""
     explanation: Explanation | None = None
     exception: Exception | None = None
     decided_in_s: float = 0.0
     queued: QueuedPod | None = None
-    """Set when the pod came from the queue."""
+    """Set if the pod came from the queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostFilterOutcome:
-    """What PostFilter plugins found for a pod that fits nowhere, and which of them; None when nothing can help."""
+    """The result of PostFilter for a pod that fits nowhere, and the plugin behind it; None if no plugin can help."""
 
     result: PostFilterResult
     plugin: PostFilterPlugin | None = None
 
 
 def run_post_filter(profile: Assembled, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterOutcome:
-    """Ask the PostFilter plugins of a profile. Does not raise."""
+    """Run the PostFilter plugins of a profile. Never raises."""
     if not profile.post_filter or not cycle.cluster.count:
         return PostFilterOutcome(PostFilterResult(unschedulable(), withdraws_nomination=True))
     reasons: list[str] = []
@@ -118,7 +117,7 @@ def run_post_filter(profile: Assembled, cycle: Cycle, diagnosis: Diagnosis) -> P
 
 
 def preemption_answer(outcome: PostFilterOutcome) -> PreemptionAnswer | None:
-    """For `explain`: who would have to go; None when nobody can make room, or nobody has to go for it."""
+    """The victims that `explain` shows; None if preemption does not help or needs no victims."""
     found = outcome.result
     if not found.status.is_success or not found.victims:
         return None
@@ -132,13 +131,13 @@ def _asked(plugin: PostFilterPlugin, cycle: Cycle, diagnosis: Diagnosis) -> Post
         if not isinstance(found, PostFilterResult):
             raise TypeError(f"the answer is to be a PostFilterResult, not {found!r}")
         return found
-    except Exception:  # this runs on the scheduling loop, which must not end because of a plugin
+    except Exception:  # the scheduling loop must survive a failing plugin
         broken(plugin.name, cycle.pod)
         return PostFilterResult(Status(Code.ERROR, (f"a plugin failed: {plugin.name}",)))
 
 
 def reserve(attempt: Attempt, placement: Placement) -> Status:
-    """Keep what the pod needs; on a refusal, which names its plugin, everything kept so far is given back."""
+    """Run the Reserve plugins. On a refusal, which names its plugin, everything reserved so far is unreserved."""
     cycle = placement.cycle
     for plugin in placement.profile.reserve:
         try:
@@ -154,7 +153,7 @@ def reserve(attempt: Attempt, placement: Placement) -> Status:
 
 
 def unreserve(placement: Placement) -> None:
-    """Give back what was kept for the pod, in reverse order. Does not raise."""
+    """Run Unreserve in reverse order. Never raises."""
     for plugin in reversed(placement.profile.reserve):
         try:
             plugin.unreserve(placement.cycle, placement.node)
@@ -163,7 +162,7 @@ def unreserve(placement: Placement) -> None:
 
 
 def permit(attempt: Attempt, placement: Placement) -> tuple[Status, dict[str, float]]:
-    """Ask the Permit plugins: the first refusal; else the plugins that hold the pod back, with their seconds."""
+    """Run the Permit plugins. Returns the first refusal, or the plugins that make the pod wait, with their seconds."""
     waits: dict[str, float] = {}
     for plugin in placement.profile.permit:
         try:
@@ -179,21 +178,21 @@ def permit(attempt: Attempt, placement: Placement) -> tuple[Status, dict[str, fl
 
 
 def note_failure(plugin: Plugin, point: str) -> None:
-    """An attempt ended because a plugin failed at Reserve or PreBind: VolumeBinding's failures are counted."""
+    """Count an attempt that ended because VolumeBinding failed at Reserve or PreBind."""
     if isinstance(plugin, VolumeBinding):
         plugin.failed(point)
 
 
 def plugin_status(point: str, plugin: str, status: Status) -> Status:
-    """A plugin's answer with its name; an error also says where it happened, a refusal speaks for itself."""
+    """A plugin's status with its name; an error also names the extension point."""
     if status.code is Code.ERROR:
         return Status(Code.ERROR, (f'running {point} plugin "{plugin}": {status.message}',), plugin)
     return Status(status.code, status.reasons, plugin)
 
 
 CONFIRMED_WITHIN_S: Final = 5.0
-"""How long after its binding a pod may go without being seen on its node before the API is asked about it. Watches show
-it within milliseconds. kube-scheduler waits for ever, and the pod with it."""
+"""If the watch does not show a bound pod on its node after this time, the API is asked. Watches take milliseconds.
+kube-scheduler waits for ever, and the pod with it."""
 
 
 @dataclass(slots=True)
@@ -205,7 +204,7 @@ class _Assumption:
 
 
 class AssumedPods:
-    """The pods that are on their way, by uid."""
+    """The assumed pods, by uid."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -218,11 +217,11 @@ class AssumedPods:
         return uid in self._assumed
 
     def listed(self) -> Iterator[tuple[PodInfo, str]]:
-        """Each assumed pod with its node, in the order of the decisions."""
+        """The assumed pods with their nodes, in the order of the decisions."""
         return ((each.info, each.node) for each in self._assumed.values())
 
     def assume(self, info: PodInfo, node: str) -> bool:
-        """Count a pod on the node it was just sent to; False, with nothing changed, if it has a node already."""
+        """Count a pod on its chosen node. Returns False and changes nothing if it has a node already."""
         if self._cluster.node_of(info.uid) is not None:
             return False
         self._assumed[info.uid] = _Assumption(info, node)
@@ -237,17 +236,17 @@ class AssumedPods:
             assumption.overdue_at = now_s + CONFIRMED_WITHIN_S
 
     def is_waited_for(self, placement: Placement) -> bool:
-        """Whether the pod is assumed by this very placement, and its binding finished."""
+        """True if this placement assumed the pod and its binding finished."""
         assumption = self._assumed.get(placement.pod.uid)
         return assumption is not None and assumption.bound_by is placement
 
     def ask_again(self, placement: Placement, now_s: float) -> None:
-        """The API did not answer whether the pod is bound: it is overdue again after a while."""
+        """The API did not answer whether the pod is bound: ask again after a while."""
         if self.is_waited_for(placement):
             self._assumed[placement.pod.uid].overdue_at = now_s + CONFIRMED_WITHIN_S
 
     def forget(self, uid: str) -> bool:
-        """The binding failed: give the room back. False when the pod was not assumed (any more)."""
+        """The binding failed: stop counting the pod. Returns False if it was not assumed (any more)."""
         if self._assumed.pop(uid, None) is None:
             return False
         self._cluster.remove_pod(uid)
@@ -259,12 +258,12 @@ class AssumedPods:
         place(self._cluster, pod)
 
     def gone(self, uid: str) -> None:
-        """The informer shows that a pod is deleted."""
+        """The informer shows that the pod is deleted."""
         self._assumed.pop(uid, None)
         self._cluster.remove_pod(uid)
 
     def overdue(self, now_s: float) -> list[Placement]:
-        """The bindings that were accepted and not confirmed in time; each is told once, until `ask_again`."""
+        """Accepted bindings that were not confirmed in time; each is returned once, until `ask_again`."""
         found: list[Placement] = []
         for each in self._assumed.values():
             if each.bound_by is not None and each.overdue_at is not None and each.overdue_at <= now_s:
@@ -274,33 +273,33 @@ class AssumedPods:
 
 
 Handler = Callable[[Object | None, Object | None], None]
-"""Told what an object was and what it is; None for "not there"."""
+"""Called with the old and the new object; None: it does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """What may be chosen about an engine besides its profiles."""
+    """The settings of an engine besides its profiles."""
 
     initial_backoff_s: float = INITIAL_BACKOFF_S
     max_backoff_s: float = MAX_BACKOFF_S
     max_unschedulable_s: float = MAX_UNSCHEDULABLE_S
-    """No pod waits longer than this for an event that may never come."""
+    """The longest time a pod waits for an event that may never come."""
     takes_any_pod: bool = False
-    """Pods that ask for a scheduler that is not here are placed by the first profile."""
+    """The first profile places pods that ask for an unknown scheduler."""
     implies_namespaces: bool = False
-    """A namespace that has pods is there whether its object is or not: files seldom bring Namespaces along."""
+    """A namespace with pods exists even without its object: files seldom contain Namespaces."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineHooks:
-    """Whom an engine tells what. All are called on the spot, and must be quick."""
+    """Callbacks of an engine. All are called synchronously and must be quick."""
 
     on_queued: QueuedHook = lambda queued, queue, why: None
     on_plugin_error: PluginErrorHook = lambda plugin, queued, exc: None
     on_change: Handler = lambda old, new: None
-    """A node or an object of storage changed; or a pod went, began to go, or got its node."""
+    """A node or storage object changed, or a pod went, began terminating, or got its node."""
     on_pod_gone: Callable[[str], None] = lambda uid: None
     plugin_times: Callable[[], PluginTimes | None] = lambda: None
-    """Asked at the start of each attempt: who measures its plugins, if anybody does."""
+    """Called at the start of each attempt: what measures its plugins, or None."""
     on_decision: Callable[[Decider, Decision], object] = lambda decider, decision: None
-    """A decision was made, and nothing is reserved by it yet."""
+    """A decision was made; nothing is reserved yet."""

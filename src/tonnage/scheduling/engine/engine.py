@@ -1,4 +1,4 @@
-"""`Engine`: one scheduler without I/O. Objects in, attempts out; time and randomness are handed in.
+"""`Engine`: a scheduler without I/O. Objects in, attempts out; the caller passes time and randomness.
 
     add, update, delete ──► EventHandlers ──► Cluster + indexes, SchedulingQueue
                                                    │
@@ -7,8 +7,8 @@
                          │            binding succeeded ◄───┴───► withdraw, requeue: it failed
     tick ── backoffs end, promises expire, assumed pods are given up
 
-The live scheduler, `replay`, `explain` and the node scaler drive it, so that what one shows is what the others do.
-Single-threaded; nothing here waits.
+The live scheduler, `replay`, `explain` and the node scaler drive it, so they all decide alike. Single-threaded; never
+blocks.
 
     engine = Engine(configuration.profiles, clock=clock, rng=random.Random(1))
     engine.load(objects)                         # or add, … and then open()
@@ -61,11 +61,11 @@ from tonnage.scheduling.queue.scheduling_queue import FLUSH_UNSCHEDULABLE_EVERY_
 _log = logs.logger("tonnage.scheduler")
 
 _RETRIES_IN_A_ROW: Final = 16
-"""Attempts of pods that failed before, between two of pods that were never tried: some milliseconds."""
+"""After this many retries of failed pods, a pod that was never tried comes next: some milliseconds."""
 
 
 class Engine:
-    """One scheduler: the cluster it knows, the pods that wait, and its profiles."""
+    """A scheduler: its cluster, its queue and its profiles."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Engine:
             each.scheduler_name: assemble(each, rng, foreign) for each in resolved
         }
         self._first_profile = next(iter(self.profiles.values()))
-        # Budgets are objects that come in like others; every other index is made by `open`, from what there is then.
+        # Budgets are ordinary objects; `open` creates all other indexes from the objects known by then.
         self.cluster = add_indexes(Cluster(clock), (DisruptionBudgets,))
         self.assumed = AssumedPods(self.cluster)
         self.queue = SchedulingQueue(
@@ -133,11 +133,8 @@ class Engine:
         self._handlers.changed(old, None)
 
     def load(self, objects: Iterable[Object]) -> None:
-        """Add everything that is known at the start, in any order, and open.
-
-        Nodes come in order of their names, so that the same objects give the same rows and, with a seeded choice
-        between equals, the same decisions. Of two pods of one name the later counts.
-        """
+        """Add all objects known at the start, in any order, and open. Nodes are added by name, so that equal objects
+        give equal rows and, with a seeded rng, equal decisions. Of two pods with one name the later counts."""
         found = list(objects)
         for node in sorted((each for each in found if isinstance(each, Node)), key=lambda node: node.name):
             self.add(node)
@@ -149,27 +146,22 @@ class Engine:
         self.open()
 
     def open(self) -> None:
-        """Make the indexes that the plugins read, from the objects known by now: at once they cost far less than row by
-        row.
-
-        Call it before the first attempt. Again does no harm.
-        """
+        """Create the indexes that the plugins read from the known objects: at once is far cheaper than row by row. Call
+        it before the first attempt; calling it again is safe."""
         wanted = {index for profile in self.profiles.values() for each in profile.plugins for index in each.indexes()}
         add_indexes(self.cluster, [each for each in INDEXES if each in wanted])
         self.held.open()
 
     def profile_of(self, pod: Pod) -> Assembled | None:
-        """The profile that places a pod; None when that is another scheduler's affair."""
+        """The profile that places a pod; None if another scheduler does."""
         found = self.profiles.get(pod.spec.scheduler_name)
         return self._first_profile if found is None and self._takes_any_pod else found
 
     # -- one pod ------------------------------------------------------------------------------------------------------
 
     def pop(self) -> QueuedPod | None:
-        """The pod to try next, or None. Its attempt has to end in `done`, `withdraw` and `requeue`, or `requeue`.
-
-        A pod that is counted on a node is not tried: it would be counted twice.
-        """
+        """The next pod to try, or None. The attempt must end in `done`, in `withdraw` and `requeue`, or in `requeue`.
+        Pods already counted on a node are skipped: they would be counted twice."""
         while (queued := self.queue.pop_nowait()) is not None:
             if self.cluster.node_of(queued.info.uid) is None:
                 return queued
@@ -177,15 +169,13 @@ class Engine:
         return None
 
     def is_settled(self, queued: QueuedPod) -> bool:
-        """True if a popped pod needs no attempt: it is gone or going, or has a node, bound or assumed."""
+        """True if a popped pod needs no attempt: it is gone, terminating, or has a node, bound or assumed."""
         newest = self.queue.newest(queued.uid)
         return newest is None or newest.metadata.is_terminating or self.cluster.node_of(queued.uid) is not None
 
     def attempt(self, queued: QueuedPod, *, explains: bool = False) -> Attempt:
-        """Try to place a popped pod: decide, reserve, assume, permit. Does not raise for what a plugin breaks.
-
-        With `explains` the decision is accounted for, and a pod that a PreEnqueue plugin holds back is not placed.
-        """
+        """Try to place a popped pod: decide, reserve, assume, permit. Does not raise if a plugin fails. `explains`:
+        account for the decision, and do not place a pod that a PreEnqueue plugin blocks."""
         profile = self.profile_of(queued.pod)
         if profile is None:
             raise LookupError(f"no profile has the name {queued.profile}, which pod {queued.info.key} asks for")
@@ -211,7 +201,7 @@ class Engine:
         return attempt
 
     def place(self, pod: PodInfo, profile: Assembled | None = None) -> Attempt:
-        """Place a pod that is in no queue, heedless of who is nominated where: decide, reserve, assume."""
+        """Place a pod that is not queued, ignoring nominations: decide, reserve, assume."""
         return self._place(pod, pod, profile or self._first_profile, ())
 
     def _place(
@@ -223,7 +213,7 @@ class Engine:
         *,
         explains: bool = False,
     ) -> Attempt:
-        """The one sequence of every attempt. `assumed_as` is the pod as the cluster is to count it."""
+        """The sequence of every attempt. `assumed_as`: the pod as the cluster will count it."""
         attempt = Attempt(assumed_as, profile)
         began_at = self.clock.monotonic()
         passed_over = self.queue.nominator.failed_nodes.passed_over(pod.pod)
@@ -236,7 +226,7 @@ class Engine:
                 diagnose=explains,
                 times=self._hooks.plugin_times(),
             )
-        except Exception as exc:  # this may run on the scheduling loop, which must not end because of a plugin
+        except Exception as exc:  # the scheduling loop must survive a failing plugin
             attempt.exception, attempt.status = exc, broken("", pod)
             return attempt
         finally:
@@ -262,13 +252,13 @@ class Engine:
         return attempt
 
     def _as_nominated(self, queued: QueuedPod) -> PodInfo:
-        """The pod as the API will show it when the nomination that was made here has arrived there."""
+        """The pod as the API will show it after its nomination made here is written."""
         expected_on = self.queue.nominator.node_of(queued.pod)
         pod = nominated_to(queued.pod, expected_on) if expected_on else queued.pod
         return queued.info if pod is queued.pod else PodInfo(pod)
 
     def _permit(self, attempt: Attempt) -> None:
-        """Ask the Permit plugins. A rejection takes everything back; a WAIT is for the caller to wait for."""
+        """Run the Permit plugins. A rejection undoes the placement; the caller must wait for a WAIT."""
         placement = attempt.placement
         if placement is None:
             return
@@ -279,14 +269,14 @@ class Engine:
             attempt.placement, attempt.stage, attempt.status = None, AttemptStage.PERMIT, status
 
     def post_filter(self, attempt: Attempt) -> PostFilterOutcome | None:
-        """For an attempt that found no node: can room be made? None when nothing is known about why it fits nowhere."""
+        """Run PostFilter for an attempt without a node; None if there is no diagnosis."""
         decision = attempt.decision
         if decision is None or decision.diagnosis is None:
             return None
         return run_post_filter(attempt.profile, decision.cycle, decision.diagnosis)
 
     def events_to_record(self, attempt: Attempt) -> list[EventToRecord]:
-        """For an attempt that found no node: what its plugins have to tell people beyond why."""
+        """The events that plugins add for an attempt without a node."""
         found: list[EventToRecord] = []
         decision = attempt.decision
         if decision is None:
@@ -299,9 +289,7 @@ class Engine:
         return found
 
     def explain(self, pod: Pod) -> Explanation:
-        """What would be decided about a pod now, node by node. Nothing is kept. A pod that has a node has to be deleted
-        first.
-        """
+        """What would be decided about a pod now, node by node. Changes nothing. The pod must not have a node here."""
         info, profile = PodInfo(pod), self.profile_of(pod) or self._first_profile
         expected = tuple(self.queue.nominator.ahead_of(info))
         passed_over = self.queue.nominator.failed_nodes.passed_over(pod)
@@ -315,7 +303,7 @@ class Engine:
         expected: Sequence[tuple[str, PodInfo]],
         passed_over: Mapping[str, str],
     ) -> Explanation:
-        """The account of a decision that was just made, and who could make room where there is none."""
+        """The account of a decision just made, with the preemption that could make room."""
         found = explanation_of(
             profile.decider,
             decision,
@@ -325,7 +313,7 @@ class Engine:
             holder_of=self.nominations.holder_of,
         )
         if not decision.fits and not found.held_back and decision.diagnosis is not None:
-            lot = self._rng.getstate()  # what is only told must not change what is decided next
+            lot = self._rng.getstate()  # an explanation must not change later random choices
             found.preemption = preemption_answer(run_post_filter(profile, decision.cycle, decision.diagnosis))
             self._rng.setstate(lot)
         return found
@@ -333,43 +321,42 @@ class Engine:
     # -- what becomes of a placement ----------------------------------------------------------------------------------
 
     def done(self, pod: Pod) -> None:
-        """No plugin will refuse a pod in flight any more: events need not be kept for it."""
+        """No plugin can refuse the in-flight pod any more: stop keeping events for it."""
         self.queue.done(pod)
 
     def binding_finished(self, placement: Placement) -> None:
-        """The API accepted the binding; the informer will confirm it, or `tick` tells that it did not."""
+        """The API accepted the binding; the informer confirms it, or `tick` returns it as overdue."""
         self.assumed.binding_finished(placement, self.clock.monotonic())
 
     def overdue_binding(self, placement: Placement, found: Pod | None, *, was_answered: bool = True) -> bool:
-        """What the API says now about a pod whose binding it accepted and that no informer shows: `found`, None when it
-        is gone. True when the binding did not happen: the room is given back, and the pod is to be requeued.
+        """Handle the API's answer about an accepted binding that no informer shows. `found`: the pod, None if gone.
 
-        No plugin is asked to unreserve: the pod's claims are bound, and their volumes are there whatever becomes of it.
-        Without an answer, `tick` tells of the pod again.
+        Returns True if the binding did not happen: the pod is no longer counted, and must be requeued. Unreserve is not
+        called: the pod's claims are bound, and their volumes stay. Without an answer, `tick` returns the pod again.
         """
         if not self.assumed.is_waited_for(placement):
-            return False  # the informer's word, or the pod's end, came first
+            return False  # the informer's event, or the pod's end, came first
         if not was_answered:
             self.assumed.ask_again(placement, self.clock.monotonic())
             return False
         is_same = found is not None and uid_of(found) == placement.pod.uid
         if found is not None and is_same and found.spec.node_name == placement.node:
-            return False  # it is there; only the word of it is late
+            return False  # it is bound; only its event is late
         self._forget(placement)
         return found is not None and is_same and not found.spec.node_name
 
     def withdraw(self, placement: Placement) -> None:
-        """The pod does not go there after all: give back what was kept for it, and tell those who were turned away."""
+        """Undo a placement: unreserve it, and wake the pods that may fit now."""
         unreserve(placement)
         self._forget(placement)
 
     def _forget(self, placement: Placement) -> None:
         if self.assumed.forget(placement.pod.uid):
-            # The room it was counted for is free again; who was turned away because of it may fit now.
+            # The pod is no longer counted: pods rejected because of it may fit now.
             self.queue.assigned_pod_deleted(placement.pod.pod, assumed_on=placement.node)
 
     def failed_on(self, queued: QueuedPod, node_name: str, why: str) -> None:
-        """A pod that was to go to a node did not get there. Call it before `requeue`."""
+        """A pod did not reach the node chosen for it. Call it before `requeue`."""
         self.nominations.failed_on(queued, node_name, why)
 
     def requeue(
@@ -380,14 +367,11 @@ class Engine:
         plugins: Iterable[str] = (),
         nomination: str | None = None,
     ) -> bool:
-        """Put a pod back that was not placed, refused by these plugins; False when it is gone, or has a node.
-
-        `newest` is the pod as the API has it now. `nomination` is where it is expected from now on, "" for nowhere;
-        None leaves that as it is.
-        """
+        """Put a pod back that these plugins refused. Returns False if it is gone or has a node. `newest`: the API's
+        current pod. `nomination`: its new nominated node, "" for none; None leaves it unchanged."""
         if newest is not None and uid_of(newest) != queued.uid:
             newest = None
-        if nomination:  # room is being made for it, and for nobody else
+        if nomination:  # room is being made for this pod only
             queued.left_behind = queued.left_behind._replace(is_like_others=False)
         landed = self.queue.add_unschedulable_if_not_present(queued, unschedulable_plugins=plugins, pod=newest)
         if newest is None or landed is None:
@@ -402,12 +386,12 @@ class Engine:
     # -- who makes room ---------------------------------------------------------------------------------------------
 
     def preemption_begins(self, plugin: PostFilterPlugin, pod: PodInfo) -> None:
-        """Victims are about to be deleted for a pod: until they are it is not tried."""
+        """Victims are about to be deleted for a pod: do not try it until they are."""
         if isinstance(plugin, DefaultPreemption):
             plugin.preempting.add(pod.uid)
 
     def preemption_ends(self, plugin: PostFilterPlugin, pod: PodInfo, *, succeeded: bool | None = None) -> None:
-        """Its victims are gone, or not all of them (False), or nobody had to go after all (None)."""
+        """The victims are deleted (True), not all of them (False), or none had to go (None)."""
         if isinstance(plugin, DefaultPreemption):
             plugin.preempting.discard(pod.uid)
         if succeeded:
@@ -416,15 +400,14 @@ class Engine:
             self.queue.preemption_failed(pod.pod)
 
     def make_way(self, node_name: str, *, below: int) -> tuple[PodInfo, ...]:
-        """Expect no pod of lower priority on a node any more; who they were."""
+        """Remove nominations of lower priority from a node. Returns their pods."""
         return self.queue.nominator.release(node_name, below=below)
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def tick(self, now_s: float) -> list[Placement]:
-        """Whatever ends by the clock; call it once a second. Returns the bindings that were accepted and that nobody
-        has seen happen: ask the API about each, and tell `overdue_binding`.
-        """
+        """End everything that is due; call it once a second. Returns accepted bindings that no informer confirmed: ask
+        the API about each, and call `overdue_binding`."""
         self.queue.flush_backoff_completed(now_s)
         if now_s - self._flushed_at >= FLUSH_UNSCHEDULABLE_EVERY_S:
             self._flushed_at = now_s

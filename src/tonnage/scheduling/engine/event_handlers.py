@@ -1,9 +1,9 @@
-"""What informers see, applied: to the cluster, to assumed pods, and to the queue; and the kinds that decisions read.
+"""Applies informer events to the cluster, the assumed pods and the queue; lists the kinds that decisions read.
 
-    add, update, delete ──► cluster, storage (indexes follow) ──► on_change ──► queue: who may be helped is tried again
+    add, update, delete ──► cluster, storage (indexes follow) ──► on_change ──► queue: pods that may fit are tried again
 
-An event is applied to the cluster first and told to the queue after, once: what its handling sets free is told after
-it, and not at all where it concerns the very object that the event is about. Mirrors eventhandlers.go.
+The cluster is updated first, then the queue hears of the event once. Capacity freed by the event is announced after it,
+but not for the object of the event itself. Mirrors eventhandlers.go.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from tonnage.scheduling.queue.queued_pod import uid_of
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
 
 LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
-"""Pods that have ended are invisible to decisions; a server need not send them."""
+"""Decisions ignore ended pods; a server need not send them."""
 
 
 PROVISIONING_FAILURES: Final = f"reason={PROVISIONING_FAILED},involvedObject.kind=PersistentVolumeClaim"
-"""Events that say why a claim has no volume; all others are invisible to decisions."""
+"""Events that say why a claim has no volume; decisions ignore all others."""
 
 
 class ReadKind(NamedTuple):
-    """One kind that decisions read."""
+    """A kind that decisions read."""
 
     cls: type[Object]
     is_needed: bool = False
-    """Without objects of this kind there is nothing to decide; without others a decision is right for most pods."""
+    """True if nothing can be decided without it; without the other kinds, most decisions are still right."""
     field_selector: str = ""
-    """Which of its objects a decision can see; empty for all."""
+    """Which of its objects decisions read; empty for all."""
     is_told: bool = False
-    """Its objects are told to people first: a role may leave them out, and an API server may keep them in a store of
-    their own, so that their resourceVersions do not compare with those of other kinds."""
+    """Its objects are mainly for people: a role may leave them out, and an API server may keep them in a separate
+    store, whose resourceVersions cannot be compared with those of other kinds."""
 
 
 READ_KINDS: Final[tuple[ReadKind, ...]] = (
-    # Nodes first, so that pods find their rows; order is a courtesy, orphans are adopted either way.
+    # Nodes first, so that pods find their rows; any order works, because orphans are adopted.
     ReadKind(Node, is_needed=True),
     ReadKind(Pod, is_needed=True, field_selector=LIVE_PODS),
     *(
@@ -67,9 +67,9 @@ _NAME_LABEL = "kubernetes.io/metadata.name"
 class EventHandlers:
     """Handlers of informer events; all are quick, and run between two decisions.
 
-    `is_ours` tells whether a pod is to be placed here. `on_change` is told of nodes, of objects of storage, and of pods
-    that go, begin to go, or get their node; `on_pod_gone` of the uid of every pod that is gone or has ended. With
-    `implies_namespaces`, a namespace that has pods is there whether its object is or not.
+    `is_ours`: True if this scheduler places the pod. `on_change` hears of nodes, storage objects, and pods that go,
+    begin terminating or get their node; `on_pod_gone` of the uid of every pod that is gone or has ended.
+    `implies_namespaces`: a namespace with pods exists even without its object.
     """
 
     cluster: Cluster
@@ -83,7 +83,7 @@ class EventHandlers:
     implies_namespaces: bool
 
     def changed(self, old: Object | None, new: Object | None) -> None:
-        """An object came (`old` is None), changed, or went (`new` is None); kinds that are not read are passed over."""
+        """An object came (`old` is None), changed, or went (`new` is None). Kinds that are not read are ignored."""
         match old if new is None else new:
             case Node():
                 self._node(old, new)
@@ -127,9 +127,7 @@ class EventHandlers:
             self.queue.add(pod)
 
     def _confirm(self, pod: Pod) -> None:
-        """Count a pod on the node where the informer shows it. If it was assumed on another, that node's room is free
-        again.
-        """
+        """Count a pod on the informer's node. If it was assumed on another node, that node has room again."""
         counted_on = self.cluster.node_of(uid_of(pod))
         self.assumed.confirm(pod)
         if counted_on is not None and counted_on != pod.spec.node_name:
@@ -158,14 +156,14 @@ class EventHandlers:
             else:
                 self._has_node(new)
         elif old.spec.node_name:
-            # A pod never leaves its node alive: the server has gone back to before its binding.
+            # A pod never leaves its node alive: the server has gone back to before the binding.
             self._pod_deleted(old)
             self._pod_added(new)
         elif self.is_ours(new):
             if new.metadata.is_terminating and not old.metadata.is_terminating:
                 self.on_change(old, new)
             if uid_of(new) not in self.assumed:
-                # An assumed pod is on its way to a node; the queue would take it for a new one.
+                # An assumed pod is on its way to a node; the queue would treat it as new.
                 self.queue.update(old, new)
 
     def _pod_deleted(self, pod: Pod) -> None:
@@ -211,13 +209,13 @@ class EventHandlers:
                 self._attachment_changed(known)
 
     def _attachment_changed(self, attachment: VolumeAttachment) -> None:
-        """Where a volume is attached, or could not be, says where its pods may go: to them the volume has changed."""
+        """An attachment decides where a volume's pods may go: for the queue, the volume has changed."""
         volume = self.cluster.storage.volumes.get(attachment.spec.source.persistent_volume_name)
         if volume is not None and volume.spec.claim_ref is not None:
             self.queue.cluster_changed(volume, volume)
 
     def _event(self, old: Object | None, new: Object | None) -> None:
-        """A provisioner's word on a claim. What it sets free tells the queue; it helps nobody by itself."""
+        """A provisioning failure of a claim. Capacity that it frees is announced; the event itself helps no pod."""
         known = new or old
         is_read = isinstance(known, Event) and known.reason == PROVISIONING_FAILED
         if not is_read or not isinstance(known, Event) or known.involved_object.kind != "PersistentVolumeClaim":

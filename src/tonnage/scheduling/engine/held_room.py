@@ -1,23 +1,21 @@
-"""Room that is held for pods without a node: by nominations, and as capacity that is kept back for volumes.
+"""Room held for pods without a node: by nominations, and by capacity holds for volumes.
 
-`EngineNominations` tells the queue's nominator where the API expects a pod, and which nominations can still come true:
+`EngineNominations` says where a pod is nominated, and which nominations can still come true:
 
-    an unbound claim has a selected-node      there: it can go nowhere else, and its volume is being made there
+    an unbound claim has a selected-node      there: its volume is being created there, and it can go nowhere else
     else, status.nominatedNodeName            there
     else, a volume is being rebuilt on a node there
     else                                      nowhere
 
-So a scheduler that was restarted holds the room of pods that are on their way, whether or not their nominations were
-written. Claims that name different nodes say nothing, nor does a claim that is being deleted, nor one that is bound to
-a volume which is not being rebuilt.
+So a restarted scheduler holds the room of pods on their way, even if their nominations were not written. Claims that
+name different nodes do not count, nor do terminating claims, nor claims bound to a volume that is not being rebuilt.
 
-Room is held for a pod that was not tried yet (it is gated, it queues, its node is not there), whose preemption is under
-way, or whose node would take it. When a pod holds less than before, those that left room are tried again. With the gate
-NominatedNodeNameForExpectation off nominations alone count, and nothing is let go: upstream clears instead.
+Room is held for a pod that was not tried yet (gated, queued, or its node is missing), whose preemption is running, or
+whose node would take it. When a pod holds less than before, pods that left room for it are tried again. Without the
+gate NominatedNodeNameForExpectation only nominatedNodeName counts, and no room is released: upstream clears it.
 
-`HeldCapacity` lets go in time of what reservations keep back, in any mode, and tells the pods that were turned away by
-it. A volume that was given to a claim, and a claim that was kept to a node, are told too when they are free again
-without the API knowing: no informer tells of that. The rules stand in `scheduling/volumes/reservations/`.
+`HeldCapacity` ends reservations in time, in any mode, and wakes the pods they rejected. It also wakes pods when an
+assumed volume or claim is free again, which no informer shows. The rules are in `scheduling/volumes/reservations/`.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ _log = logs.logger("tonnage.scheduler")
 
 
 class EngineNominations(NominationRules):
-    """The rules of a queue whose pods are placed on this cluster. `is_shown` is the gate."""
+    """The nomination rules of an engine's queue. `is_shown`: the gate NominatedNodeNameForExpectation."""
 
     def __init__(
         self,
@@ -101,12 +99,12 @@ class EngineNominations(NominationRules):
         return volume is not None and is_on_its_way(claim, volume)
 
     def waits(self, pod: Pod) -> None:
-        """A pod without a node is there."""
+        """A pod without a node exists."""
         for key in claims_named(None, pod) if self._is_shown else ():
             self._waiting.setdefault(key, set()).add(uid_of(pod))
 
     def left(self, pod: Pod) -> None:
-        """It has its node, or is gone."""
+        """The pod has its node, or is gone."""
         for key in claims_named(None, pod) if self._waiting else ():
             waiting = self._waiting.get(key, set())
             waiting.discard(uid_of(pod))
@@ -116,10 +114,10 @@ class EngineNominations(NominationRules):
     # -- tried in vain ------------------------------------------------------------------------------------------------
 
     def refused_on(self, attempt: Attempt) -> str:
-        """The node that a pod is nominated to and has nothing to wait for on, because it was tried there in vain.
+        """The nominated node that refused the pod and where waiting is useless; empty if there is none.
 
-        Pods that are on their way out of there, those above all that had to go for it, are worth waiting for, if it
-        fits once they are gone. A node that does not exist yet has not refused anybody.
+        Waiting helps if the pod fits once terminating pods, above all its victims, are gone. A node that does not exist
+        yet has refused no pod.
         """
         node_name = self._nominator.node_of(attempt.pod.pod)
         row = self._cluster.row_of.get(node_name, -1)
@@ -141,13 +139,12 @@ class EngineNominations(NominationRules):
         ahead = [each for name, each in self._nominator.ahead_of(pod) if name == node_name]
         try:
             return profile.decider.fits_on(self._cluster, pod, row, ahead)
-        except Exception:  # a plugin that breaks is told of when the pod is tried
+        except Exception:  # the pod's attempt will report a failing plugin
             return False
 
     def admits(self, pod: PodInfo, node_name: str) -> bool:
-        """By the rules that look at pod and node alone: selector and affinity, taints, cordon. What others take of the
-        node may come free before the gate opens.
-        """
+        """True by the rules of pod and node alone: selector, affinity, taints, cordon. The node's resources may become
+        free before the gate opens."""
         row = self._cluster.row_of.get(node_name, -1)
         profile = self._profile_of(pod.pod)
         if row < 0 or profile is None or not self._is_shown:
@@ -157,15 +154,12 @@ class EngineNominations(NominationRules):
             return not any(
                 np.any(refused_rows(each, cycle, rows)) for each in profile.decider.filters if of_nodes(each)
             )
-        except Exception:  # a plugin that breaks is told of when the pod is tried
+        except Exception:  # the pod's attempt will report a failing plugin
             return True
 
     def failed_on(self, queued: QueuedPod, node_name: str, why: str) -> None:
-        """A pod that was to go to a node did not get there.
-
-        Once may be a hiccup, and the decision is to be retained; from the second time on the node holds no room for the
-        pod until it is tried again.
-        """
+        """A pod did not reach the node chosen for it. One failure may be accidental, and the decision is kept; from the
+        second on, the node holds no room for the pod until it is tried again."""
         if not self._is_shown:
             return
         failure = self._nominator.failed_nodes.pod_failed(queued.pod, node_name, why)
@@ -189,11 +183,11 @@ class EngineNominations(NominationRules):
 
     @contextmanager
     def changing(self, old: Object | None, new: Object | None) -> Iterator[None]:
-        """A node or an object of storage changes in the block.
+        """A node or storage object changes inside the block.
 
-        Pods that mount a changed claim or volume may be expected elsewhere after it; one that is assumed is asked anew
-        if it comes back. Pods that left room for a nominated pod are tried again if it holds less after it: a claim is
-        gone, a class makes no volumes, another capacity object has room for its volumes, or the node is too small.
+        Pods with a changed claim or volume may be nominated elsewhere; an assumed pod is judged when it comes back. If
+        a nominated pod holds less afterwards, pods that left room for it are tried again: a claim is gone, a class
+        creates no volumes, another capacity object has room for its volumes, or the node is too small.
         """
         held_before = [(each, self._held_by(each)) for each in self._concerned(old, new)]
         uids: set[str] = set()
@@ -212,7 +206,7 @@ class EngineNominations(NominationRules):
                 self._nominator.room_was_given_up(pod, nomination.node, but_not_for=nomination.info.uid)
 
     def _held_by(self, nomination: Nomination) -> frozenset[Hashable]:
-        """What a nominated pod holds on its node: its resources, and what its volumes need, attach slots too."""
+        """What a nominated pod holds on its node: its resources, and the needs of its volumes, with attach slots."""
         info, profile = nomination.info, self._profile_of(nomination.info.pod)
         row = self._cluster.row_of.get(nomination.node, -1)
         if profile is None or row < 0 or not not_yet_counted(self._cluster, row, [info]):
@@ -245,62 +239,60 @@ class EngineNominations(NominationRules):
     # -- for people ---------------------------------------------------------------------------------------------------
 
     def holder_of(self, pod: PodInfo) -> Holder:
-        """What is known of a pod's nomination. See `writer_of`."""
+        """The known facts of a pod's nomination. See `writer_of`."""
         nomination = self._nominator.get(pod.pod)
         return Holder(pod.key) if nomination is None else Holder(pod.key, *writer_of(nomination))
 
     def held_room(self, diagnosis: Diagnosis) -> str:
-        """Who holds the room that a pod was refused, in a sentence; empty when nobody does."""
+        """A sentence about the nominated pods that hold the room a pod was refused; empty if none do."""
         return held_sentence(holders_by_node(diagnosis, self.holder_of))
 
 
 def _only(names: Iterable[str]) -> str:
-    """The one node that is named; "" when there is none, or several."""
+    """The only name; "" if there is none, or several."""
     found = set(names)
     return found.pop() if len(found) == 1 else ""
 
 
 def writer_of(nomination: Nomination) -> tuple[datetime, str]:
-    """Since when a nomination is known, here or in the API, and who wrote it.
-
-    One that the API does not say (yet) is this scheduler's own. Where the API does and not by whom, that is empty.
-    """
+    """Since when a nomination is known, here or in the API, and who wrote it. A nomination that is not in the API (yet)
+    is this scheduler's own. The writer is empty if the API does not say."""
     pod = nomination.info.pod
     if pod.status.nominated_node_name != nomination.node:
         return nomination.since, pod.spec.scheduler_name
     entry = pod.metadata.manager_of_nomination
     if entry is None:
         return nomination.since, ""
-    # A manager's entry is dated by its last write, of this field or another: it may be younger than what is known here.
+    # A manager's time is that of its last write to any field: it may be later than the nomination.
     return min(nomination.since, entry.time or nomination.since), entry.manager
 
 
 _CLAIM_FREED = ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.UPDATE)
 _VOLUME_FREED = ClusterEvent(EventResource.PERSISTENT_VOLUME, ActionType.UPDATE)
 _RELEASED = ClusterEvent(EventResource.CSI_STORAGE_CAPACITY, ActionType.UPDATE)
-"""To those who wait, capacity that is let go is as good as capacity that changed."""
+"""For waiting pods, released capacity is like changed capacity."""
 
 _Place = tuple[type[Object], Key]
 _News = tuple[ClusterEvent, Object, Object]
 
 
 class HeldCapacity:
-    """Everything kept back in a cluster."""
+    """All capacity holds of a cluster."""
 
     def __init__(self, cluster: Cluster, queue: SchedulingQueue) -> None:
         self._cluster = cluster
         self._queue = queue
         self.modes: dict[Reservation, CapacityHolds] = {}
-        """What keeps capacity back, by mode; empty until `open`."""
+        """Holds by reservation mode; empty until `open`."""
         self._is_open = False
         self._put_off: dict[_Place, _News] | None = None
 
     def now(self) -> datetime:
-        """The time that holds are dated by."""
+        """The time for dating holds."""
         return self._cluster.clock.now()
 
     def open(self) -> None:
-        """Listen to the reservations that the cluster has. Again does no harm."""
+        """Listen to the reservations of the cluster. Calling it again is safe."""
         for mode, kind in HOLDS_BY_MODE.items():
             if mode not in self.modes and self._cluster.has_index(kind):
                 self.modes[mode] = self._cluster.index(kind)
@@ -311,12 +303,12 @@ class HeldCapacity:
             self._is_open = True
 
     def expire(self, now_s: float) -> None:
-        """Let go of what is kept back no longer than until now."""
+        """End the holds that are due."""
         for each in self.modes.values():
             each.expire(now_s)
 
     def pod_gone(self, uid: str) -> None:
-        """Nobody waits any more for what was kept back for a pod."""
+        """Release the holds of a pod that is gone."""
         for each in self.modes.values():
             each.pod_gone(uid)
 
@@ -324,15 +316,13 @@ class HeldCapacity:
         return {mode: each.holds() for mode, each in self.modes.items()}
 
     def agree_with(self, holds: Mapping[Reservation, Sequence[Hold]], pods: Mapping[Key, PodInfo]) -> None:
-        """Keep back what another scheduler of the same cluster does, mode by mode, and nothing else."""
+        """Take over exactly the holds of another scheduler of the same cluster, by mode."""
         for mode, each in self.modes.items():
             each.agree_with(holds.get(mode, ()), pods)
 
     @contextmanager
     def told_after(self, about: Object | None) -> Iterator[None]:
-        """While an event is handled: what is set free is told at its end, but not a second time of the object `about`
-        which the event itself told.
-        """
+        """A block that handles an event: freed objects are announced at its end, but not the object `about` itself."""
         put_off: dict[_Place, _News] = {}
         self._put_off = put_off
         try:

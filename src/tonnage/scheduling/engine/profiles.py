@@ -1,9 +1,9 @@
-"""A profile with its plugins made: everything a program needs to run one `schedulerName`.
+"""A profile with its plugin instances: everything needed to run one `schedulerName`.
 
     ResolvedProfile (names, weights, arguments)  ──►  Assembled (instances by extension point, decider, queueing rules)
 
-A plugin is made once and takes part at every point the profile gives it. Those that cannot take part are left out with
-their reason in `left_out`.
+A plugin is created once and used at every extension point of the profile. Plugins that cannot take part are listed in
+`left_out` with the reason.
 """
 
 from __future__ import annotations
@@ -43,10 +43,8 @@ from tonnage.scheduling.queue.queueing_hints import QueueingRules
 
 
 def unfailing_sort_key(plugin: QueueSortPlugin) -> SortKey:
-    """The plugin's `sort_key`, as one that does not raise and whose keys can always be compared.
-
-    A pod without a key comes after all others; keys that cannot be compared are equal.
-    """
+    """The plugin's `sort_key`, wrapped so that it never raises and its keys always compare. A pod without a key comes
+    last; keys that cannot be compared are equal."""
 
     def sort_key(pod: PodInfo, queued_at: float) -> _Key:
         try:
@@ -97,7 +95,7 @@ class Assembled:
     rules: QueueingRules
     sort_key: SortKey
     sorts_by_priority: bool
-    """By PrioritySort, and not by a QueueSort plugin of somebody else's."""
+    """True for PrioritySort; False for a foreign QueueSort plugin."""
     post_filter: tuple[PostFilterPlugin, ...]
     reserve: tuple[ReservePlugin, ...]
     permit: tuple[PermitPlugin, ...]
@@ -105,7 +103,7 @@ class Assembled:
     bind: tuple[BindPlugin, ...]
     post_bind: tuple[PostBindPlugin, ...]
     plugins: tuple[Plugin, ...]
-    """All of them, each once."""
+    """All plugins, without duplicates."""
     left_out: Mapping[str, str]
 
 
@@ -115,7 +113,7 @@ class _Handle(NamedTuple):
 
 
 def assemble(profile: ResolvedProfile, rng: random.Random, foreign: ForeignPlugins | None = None) -> Assembled:
-    """Make the plugins of a profile. `foreign` are the plugins of others that may take part."""
+    """Create the plugins of a profile. `foreign`: plugins of other packages."""
     made: dict[str, Plugin] = {}
     left_out: dict[str, str] = dict(profile.left_out)
 
@@ -130,7 +128,7 @@ def assemble(profile: ResolvedProfile, rng: random.Random, foreign: ForeignPlugi
             left_out[name] = NOT_OFFERED
         return made.get(name)
 
-    # The kinds are abstract classes, which mypy does not take as type[P]; what comes out is of that kind all the same.
+    # mypy does not accept abstract classes as type[P]; the result has the right type all the same.
     def at(point: str, kind: Any) -> Any:
         found = ((plugin_named(each.name), each.weight) for each in profile.plugins_at(point))
         return tuple((plugin, weight) for plugin, weight in found if isinstance(plugin, kind))
@@ -176,7 +174,7 @@ def assemble(profile: ResolvedProfile, rng: random.Random, foreign: ForeignPlugi
 
 
 def _events_of(plugin: Plugin) -> tuple[EventHint, ...]:
-    """The events that a plugin waits for; every event, for one that cannot say."""
+    """The events of a plugin; every event if it fails to say."""
     try:
         found = tuple(plugin.events())
         if not all(isinstance(mask, ClusterEvent) and (hint is None or callable(hint)) for mask, hint in found):

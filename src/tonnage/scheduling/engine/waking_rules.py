@@ -1,11 +1,11 @@
-"""What the engine tells its queue about pods that were refused: which are alike, and whom an event cannot help.
+"""What the engine tells its queue about refused pods: which are alike, and which an event cannot help.
 
-    sign            pods of one sign are refused alike    what the plugins that refused them see of them
-    reach           is a pod refused all the same?        asked of those who refused it, where the event happened
-    needs, offer    may the event be enough for a pod?    wired to three of Tonnage's own plugins
+    sign            pods of one sign are refused alike    what the plugins that refused them read of the pod
+    reach           is a pod refused all the same?        asks the plugins that refused it, for the changed rows
+    needs, offer    may the event be enough for a pod?    for three of Tonnage's own plugins
 
-Where some pod is of lower priority, preemption may help as well: then all plugins sign, and only what preemption cannot
-resolve counts as refused.
+If a pod of lower priority exists, preemption may help as well: then all plugins sign, and only refusals that preemption
+cannot resolve count.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _UNKNOWN_PRIORITY = -(1 << 63)
 
 
 class EngineWaking(WakingRules):
-    """The hooks of a queue whose pods are judged by these profiles on this cluster."""
+    """The waking rules of a queue whose pods these profiles place on this cluster."""
 
     def __init__(self, cluster: Cluster, profiles: Mapping[str, Assembled]) -> None:
         self._cluster = cluster
@@ -57,12 +57,12 @@ class EngineWaking(WakingRules):
         if known is None:
             return None
         may_preempt = self._may_preempt(profile, pod)
-        # One that never preempts does not speak for one that will, once somebody of lower priority is there.
+        # A pod that never preempts does not stand for one that may, once a pod of lower priority exists.
         signs: list[Hashable] = [pod.priority, self._preempts(profile, pod), may_preempt]
         for name in sorted(plugins | self._judging[profile] if may_preempt else plugins):
             plugin = known.get(name)
             if plugin is None and name not in plugins:
-                continue  # OutOfScope, which every profile asks and that looks at what no plugin here does
+                continue  # OutOfScope: every profile has it, and it reads nothing that a plugin here does
             sign = plugin.sign(pod, self._cluster) if plugin is not None else None
             if sign is None:
                 return None
@@ -77,13 +77,13 @@ class EngineWaking(WakingRules):
             return None
         try:
             rows = found.reach(self._cluster, event, changed)
-        except Exception:  # whoever the hint says is helped is tried
+        except Exception:  # then every pod that the hint names is tried
             _log.exception("A plugin failed", plugin=plugin, cluster_event=event.label)
             return None
         return None if rows is None else partial(self._may_pass, profile, found, rows)
 
     def _may_pass(self, profile: str, plugin: Plugin, rows: Rows, queued: QueuedPod) -> bool:
-        """Whether some row is left that none of those who refused a pod, and look at nothing but rows, refuses now."""
+        """True if some row is refused by none of the row-local plugins that refused the pod before."""
         if not row_count(rows):
             return False
         resolvable = not self._may_preempt(profile, queued.info)
@@ -99,7 +99,7 @@ class EngineWaking(WakingRules):
     # -- what is enough -----------------------------------------------------------------------------------------------
 
     def needs(self, profile: str, plugin: str, pod: PodInfo, refused_by: frozenset[str]) -> Needy | None:
-        """NodeResourcesFit's events are about one node: a pod that was refused for labels needs one of those too."""
+        """NodeResourcesFit's events are about one node: a pod that was also refused for labels needs these too."""
         found = self._saying_needs(profile, plugin)
         told = found.needs(pod, self._cluster) if found is not None else None
         if told is None:
@@ -126,7 +126,7 @@ class EngineWaking(WakingRules):
         return Offer(amounts, self._lowest_priority())
 
     def _saying_needs(self, profile: str, plugin: str) -> NodeResourcesFit | VolumeBinding | InterPodAffinity | None:
-        """The plugin, if it says what a refused pod needs. One that is made from these may judge otherwise."""
+        """The plugin, if it says what a refused pod needs. A subclass may judge otherwise, so it does not count."""
         found = self._plugins.get(profile, {}).get(plugin)
         is_ours = type(found) in (NodeResourcesFit, VolumeBinding, InterPodAffinity)
         return found if is_ours and isinstance(found, NodeResourcesFit | VolumeBinding | InterPodAffinity) else None
@@ -134,14 +134,14 @@ class EngineWaking(WakingRules):
     # -- preemption ---------------------------------------------------------------------------------------------------
 
     def _may_preempt(self, profile: str, pod: PodInfo) -> bool:
-        """Whether room might be made for a pod by somebody who goes."""
+        """True if preemption might make room for the pod."""
         return self._preempts(profile, pod) and pod.priority > self._lowest_priority()
 
     def _preempts(self, profile: str, pod: PodInfo) -> bool:
         return bool(self._profiles[profile].post_filter) and pod.pod.spec.preemption_policy != "Never"
 
     def _lowest_priority(self) -> int:
-        """Of any pod that is there; lower than any where that is not known."""
+        """The lowest priority of all pods on nodes; lower than any if not known."""
         if not self._cluster.has_index(RankedResidents):
             return _UNKNOWN_PRIORITY
         return self._cluster.index(RankedResidents).lowest
@@ -162,7 +162,7 @@ def refused_rows(plugin: FilterPlugin, cycle: Cycle, rows: Rows, *, resolvable: 
 
 
 def of_nodes(plugin: FilterPlugin) -> bool:
-    """Whether a filter looks at the node and at the pod, and at nothing else: no other event would change its mind."""
+    """True if a filter reads only the pod and the node: no other event can change its answer."""
     masks = [mask for mask, _ in plugin.events()]
     return plugin.row_local and all(
         mask.resource is EventResource.NODE or mask.action is ActionType.UPDATE_POD_TOLERATION for mask in masks
