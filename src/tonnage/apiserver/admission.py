@@ -1,9 +1,9 @@
-"""What the server hands to admission: the store's objects, and the quotas it charges.
+"""Admission's view of the server: the store's objects, and the quotas it charges.
 
-Quotas are charged before an object is stored, so that two that come at once cannot both have the last of it. Every
-quota of the namespace is judged first, then each is written with the store's optimistic lock; a refusal half-way, or an
-object that could not be stored after all, gives everything back. Upstream: the admission plugin ResourceQuota. The
-rules are `documents/quota.py`; the controller counts anew (`controllers/namespaces/resource_quotas.py`).
+Quotas are charged before an object is stored, so that two concurrent requests cannot both take the last of it. All
+quotas of the namespace are checked first, then each is written with the store's optimistic lock; a refusal half-way, or
+an object that is not stored after all, gives everything back. Upstream: the admission plugin ResourceQuota. The rules
+are in `documents/quota.py`; `controllers/namespaces/resource_quotas.py` counts again.
 """
 
 from __future__ import annotations
@@ -39,15 +39,13 @@ class Work(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What was charged to one quota, by the key of its record."""
+    """The amounts charged to one quota; `key` is its record's."""
 
     key: str
     amounts: Amounts
 
 
 class QuotaAdmission:
-    """Charges the quotas of one store."""
-
     def __init__(self, store: Store, clock: Clock, work: Work) -> None:
         self._store = store
         self._work = work
@@ -57,7 +55,7 @@ class QuotaAdmission:
     async def charge(
         self, resource: Resource, new: Doc, old: Doc | None = None, *, dry_run: bool = False, is_large: bool = False
     ) -> tuple[Charge, ...]:
-        """Charge every quota that is about an object, before it is written. Raises Forbidden, and then charges none."""
+        """Charge every quota that covers an object, before it is written. Raises Forbidden, and then charges none."""
         namespace = new["metadata"].get("namespace", "")
         prefix = f"{_QUOTAS.store_prefix}{namespace}/"
         if not is_counted(resource) or not self._store.count(prefix):
@@ -81,7 +79,7 @@ class QuotaAdmission:
         return tuple(charged)
 
     async def release(self, charges: tuple[Charge, ...]) -> None:
-        """Give back what an object was charged that is not stored after all."""
+        """Give back the charges of an object that is not stored after all."""
         for made in charges:
             async with self._locks.hold(made.key.split("/")[1]):
                 await self._give_back(made)
@@ -111,7 +109,7 @@ class QuotaAdmission:
         raise api_errors.modified(_QUOTAS, key.rpartition("/")[2])
 
     async def _give_back(self, charge: Charge) -> None:
-        """Best effort: the controller counts anew in any case."""
+        """Best effort: the controller counts again in any case."""
         for _ in range(_TRIES):
             record = self._store.get(charge.key)
             if record is None:
@@ -123,7 +121,7 @@ class QuotaAdmission:
 
 
 class StoreLister:
-    """Reads the store on the loop, wherever admission runs."""
+    """Reads the store on the loop, from any thread in which admission runs."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

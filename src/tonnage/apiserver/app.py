@@ -1,5 +1,5 @@
-"""HTTP at the front of the registry. One handler takes every request: it authenticates, asks the authorizer, tells
-resource paths from the rest (discovery, OpenAPI, health, metrics), runs the verb, and turns every error into a Status.
+"""The HTTP handler of the API server: it authenticates and authorizes a request, runs the verb of a resource path or
+serves another page (discovery, OpenAPI, health, metrics), and turns every error into a Status.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ _VERBS: dict[str, Verb] = {
 }
 _OPEN_TO_ALL = frozenset(health_checks.KINDS)
 _STEPS = _OPEN_TO_ALL | {"api", "apis", "metrics", "openapi", "version", ".well-known"}
-"""How paths begin that are not about a resource, as the metrics count them."""
+"""First steps of paths that are not about a resource, as the metrics count them."""
 MAX_READING, MAX_MUTATING = 400, 200
-"""Requests under way before the next gets 429: upstream's defaults of --max-requests-inflight and its mutating twin."""
+"""Concurrent requests before a 429: upstream's defaults of --max-requests-inflight and its mutating twin."""
 _CREDENTIALS_S = 1.0
-"""How often it is asked whether the credentials of open watches still prove anything."""
+"""How often the credentials of open watches are checked."""
 _LAST_FRAMES_S = 1.0
-"""How long after its time a watch may still take what was sent within it."""
+"""How long after its end a watch may still send its last frames."""
 MAX_UNSENT_BYTES = 1 << 30
-"""Large answers that clients have not taken yet; lists beyond get 429. Each is kept whole until it is taken."""
+"""Bytes of large answers that clients have not read yet; lists beyond get 429. Each is kept whole until it is read."""
 
 _log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class Application:
         self.metrics.mutating.set_function(lambda: self._mutating)
         self.stopping = False
         self.url = ""
-        """Where it listens, once it does."""
+        """The server's URL, once it listens."""
 
     def stop(self) -> None:
         self.stopping = True
@@ -118,14 +118,14 @@ class Application:
             watching.stop()
 
     def _end_stale_watches(self) -> None:
-        """A watch of a custom resource ends when its definition changes or goes; clients begin another."""
+        """End the watches of a custom resource whose definition changed or went; clients start new ones."""
         for watching in list(self._watches):
             resource = watching.resource
             if isinstance(resource, CustomResource) and not self._registry.definitions.is_current(resource):
                 watching.finish()
 
     async def end_orphaned_watches(self) -> None:
-        """Until cancelled: once a second, end the watches whose token or certificate has ended."""
+        """Until cancelled: once a second, end the watches whose token or certificate is no longer valid."""
         while True:
             await asyncio.sleep(_CREDENTIALS_S)
             turn = Turn()
@@ -136,7 +136,7 @@ class Application:
                     await turn.pause()
 
     def handle(self, request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
-        """Answer one request; errors are answers too. Nothing of a body is read before its sender is known."""
+        """Answer one request; errors are answers too. No body is read before its sender is authenticated."""
         return self._handle(request) if self.audit_log is None else self.audit_log.audited(request, self._handle)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -150,7 +150,7 @@ class Application:
             _log.exception("%s %s failed", request.method, request.path)
             response = self._respond(_failed(status.unexpected(exc)))
         if (not request.content.is_eof() or request.method == "CONNECT") and not response.prepared:
-            response.force_close()  # what is still to come would be read as the next request
+            response.force_close()  # the rest of the body would be read as the next request
         return response
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -165,7 +165,7 @@ class Application:
         if not request.raw_path.isascii() or not path.isprintable():
             raise BadRequest("the URL has bytes in it that are neither ASCII nor percent-encoded text")
         if user is None and not self._anonymous_auth:
-            return await self._other(request, NOBODY)  # probes need no credentials, and no rule for those without
+            return await self._other(request, NOBODY)  # probes need no credentials, and no rule for anonymous users
         if len(request.query_string) > LONG_QUERY_CHARS:
             await self._registry.workers.run(partial(read_selectors, request.query))
         asked = attributes_of(user or NOBODY, request.method, path, request.query)
@@ -197,11 +197,11 @@ class Application:
                 raise status.verb_not_supported(custom, request.method, is_collection=not at.name)
             raise status.method_not_allowed()
         if not is_about(asked, verb, at):
-            raise status.no_such_resource()  # what would be done is not what was judged
+            raise status.no_such_resource()  # the verb would do something else than was authorized
         call = Call(verb, at, query, request.headers, user=asked.user)
         if custom is not None and custom.custom.deprecation_warning is not None:
             call.warnings.append(custom.custom.deprecation_warning)
-        responses.negotiated(call)  # refuses what nobody could read before anything happens
+        responses.negotiated(call)  # refuse a form that the client cannot read, before anything happens
         if wrong := names.path_segment(at.name):
             raise BadRequest(f'Name parameter invalid: "{at.name}": {";".join(wrong)}')
         applies = verb == "patch" and patching.is_apply(request.headers.get("Content-Type", ""))
@@ -218,16 +218,16 @@ class Application:
             return self._respond(answer, call.warnings)
         except asyncio.CancelledError:
             if verb == "watch":
-                code = 200  # its client went away: that is how most watches end
+                code = 200  # the client went away: most watches end so
             raise
         except ApiError as exc:
             code = exc.code
-            return self._respond(_failed(exc), call.warnings)  # what was odd about a request may be why it failed
+            return self._respond(_failed(exc), call.warnings)  # the warnings may explain the failure
         finally:
             self.metrics.done(call, applies, code, loop.time() - started_at)
 
     async def _limited(self, request: web.BaseRequest, call: Call) -> Response:
-        """Run a verb unless too many are under way. Raises ApiError alone."""
+        """Run a verb unless too many requests are running. Raises only ApiError."""
         reads = call.verb in ("get", "list")
         fence = None if reads else options.fence_of(call.headers.get(LEASE_HEADER))
         if not reads and request.body_exists:
@@ -245,7 +245,7 @@ class Application:
                 with fenced(fence):
                     response = await self._handler(call)(self._registry, call)
                 if call.resource is CRDS and not reads:
-                    await self.lifecycle.try_to_settle()  # so that what was asked for is there when the answer is
+                    await self.lifecycle.try_to_settle()  # so that the object is there when the answer arrives
                 return response
             finally:
                 self._reading -= reads
@@ -308,7 +308,7 @@ class Application:
                 connection.sends(loop.time() + SEND_S)
             await response.write_eof()
         except ConnectionError:
-            pass  # the client went away; that is how most watches end
+            pass  # the client went away; most watches end so
         except Exception:
             if not response.prepared:
                 raise
@@ -338,7 +338,7 @@ class Application:
         else:
             refuse_container_request(self._registry, path)
             documents = self._documents.present()
-            takes_long = bool(documents.custom) and path.startswith("/openapi/")  # it is made of all schemas
+            takes_long = bool(documents.custom) and path.startswith("/openapi/")  # it contains all schemas
             find = partial(documents.find, path, accept, request.headers.get("If-None-Match", ""))
             found = self._issuer_documents(path) or await self._registry.work(takes_long, find)
             if found is None:
@@ -352,7 +352,7 @@ class Application:
         return self._respond(answer)
 
     def _issuer_documents(self, path: str) -> Response | None:
-        """How others check ServiceAccounts' tokens by themselves: OpenID Connect's discovery."""
+        """OpenID Connect discovery, by which others verify ServiceAccounts' tokens themselves."""
         tokens = self._authenticator.accounts
         if path == "/.well-known/openid-configuration":
             return Response(encode(tokens.openid_configuration(f"{self.url}{JWKS_PATH}")))
@@ -382,6 +382,6 @@ def _first_step(path: str) -> str:
 
 def _failed(error: ApiError) -> Response:
     headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else {}
-    # Bytes of a header that are no text, which the library hands on as half surrogate pairs, are told as U+FFFD.
+    # Header bytes that are no text, which the library passes on as lone surrogates, are shown as U+FFFD.
     error.message = error.message.encode(errors="surrogatepass").decode(errors="replace")
     return Response(encode(status.failure(error)), error.code, headers=headers)

@@ -1,11 +1,11 @@
-"""The audit log: who asked for what, and what came of it, a line of audit.k8s.io/v1 a request at level Metadata.
+"""The audit log: who asked for what, and the outcome, one line of audit.k8s.io/v1 per request at level Metadata.
 
     response = await audit_log.audited(request, handle)   # a server without an audit log calls `handle` alone
     note(request, user=user)                              # in `handle`: who asks, what for, what the authorizer said
 
-Nothing of bodies and of credentials is written. A watch has two lines of the same auditID, when it began and when it
-was over; everything else has one. The file has mode 0600. When it is full it is put aside under upstream's name, by
-when (`audit-2026-11-15T02-29-13.000.log`). A disk that takes no more stops the log, not the server.
+Bodies and credentials are not written. A watch has two lines of the same auditID, at its start and its end; other
+requests have one. The file has mode 0600; a full one is renamed as upstream does, by time
+(`audit-2026-11-15T02-29-13.000.log`). A full disk stops the log, not the server.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class AuditLogFile:
-    """The file that takes the lines. Use it as a context manager."""
+    """The log file. Use it as a context manager."""
 
     def __init__(self, settings: AuditSettings) -> None:
         """Raises TonnageError."""
@@ -49,7 +49,7 @@ class AuditLogFile:
         self._max_bytes = settings.max_bytes
         self._max_backups = settings.max_backups
         self.lost = 0
-        """Lines that the disk did not take."""
+        """Lines that could not be written."""
         self._fd = sys.stdout.fileno() if self._path is None else self._open(self._path)
         self._bytes = 0 if self._path is None else os.fstat(self._fd).st_size
 
@@ -61,7 +61,7 @@ class AuditLogFile:
             os.close(self._fd)
 
     def write(self, line: bytes, now: datetime) -> None:
-        """Add a line, without its end."""
+        """Add a line, given without its line end."""
         data = line + b"\n"
         try:
             if self._path is not None and self._max_bytes and self._bytes and self._bytes + len(data) > self._max_bytes:
@@ -91,7 +91,7 @@ class AuditLogFile:
     def _open(path: Path) -> int:
         try:
             fd = open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            os.fchmod(fd, 0o600)  # who asks for what is nobody else's business, whatever made the file
+            os.fchmod(fd, 0o600)  # others must not read the log, whoever created the file
             return fd
         except OSError as exc:
             raise TonnageError(
@@ -102,14 +102,14 @@ class AuditLogFile:
 
 API_VERSION: Final = "audit.k8s.io/v1"
 MAX_USER_AGENT: Final = 1024
-"""Bytes of a User-Agent that are kept: upstream's maxUserAgentLength."""
+"""Bytes kept of a User-Agent: upstream's maxUserAgentLength."""
 _SECRET_IN_QUERY: Final = re.compile(r"([?&]access_token=)[^&]*")
-"""No server of Kubernetes has taken tokens there for years; a client that still sends one must not find it written."""
+"""Kubernetes has not accepted tokens there for years; a client that still sends one must not find it in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedAnswer:
-    """How a request was answered; `reason` and `message` are those of a Status, for what was refused or failed."""
+    """The answer to a request; `reason` and `message` are those of the Status of a refusal or failure."""
 
     code: int
     reason: str = ""
@@ -118,7 +118,7 @@ class AuditedAnswer:
 
 @dataclass(slots=True)
 class AuditedRequest:
-    """What is known of a request; more as it goes through the server."""
+    """What is known of a request; the fields fill as it goes through the server."""
 
     audit_id: str
     method: str
@@ -127,7 +127,7 @@ class AuditedRequest:
     source_ips: tuple[str, ...]
     received_at: datetime
     user: User | None = None
-    """Who proved to be; whoever he speaks for is in `attributes`."""
+    """The authenticated user; an impersonated one is in `attributes`."""
     attributes: Attributes | None = None
     decision: AccessDecision | None = None
 
@@ -162,12 +162,12 @@ def event_of(asked: AuditedRequest, stage: str, outcome: AuditedAnswer, at: date
 
 
 def cut(user_agent: str) -> str:
-    """A User-Agent of bounded length, with upstream's sign that there was more."""
+    """A User-Agent of bounded length, with upstream's mark if it was cut."""
     return user_agent if len(user_agent) <= MAX_USER_AGENT else f"{user_agent[:MAX_USER_AGENT]}...TRUNCATED"
 
 
 def source_ips(headers: Mapping[str, str], remote: str | None) -> tuple[str, ...]:
-    """Where a request came from, as apimachinery's net.SourceIPs. All but the last can be made up by a client."""
+    """The addresses of a request, as apimachinery's net.SourceIPs. A client can forge all but the last."""
     found = [ip for part in headers.get("X-Forwarded-For", "").split(",") if (ip := _ip(part))]
     real = _ip(headers.get("X-Real-Ip", ""))
     if real and real not in found:
@@ -204,12 +204,12 @@ def _status(answer: AuditedAnswer) -> Doc:
 
 
 HEADER: Final = "Audit-Id"
-"""Of requests, where a client has a name of its own for one; of all answers."""
+"""Sent by a client that names its request itself; present on all answers."""
 RESPONSE_STARTED: Final = "ResponseStarted"
 RESPONSE_COMPLETE: Final = "ResponseComplete"
 _KEY: Final = "audit"
 _GONE: Final = AuditedAnswer(200, message="Connection closed early")
-"""Upstream's, for a request whose client went away before there was an answer."""
+"""Upstream's outcome of a request whose client went away before the answer."""
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -220,14 +220,14 @@ class AuditLog:
         self._clock = clock
         self._rng = rng
         self.events = self.requests = 0
-        """Lines and requests that were to be written down."""
+        """Lines and requests to be logged."""
 
     @property
     def lost(self) -> int:
         return self._file.lost
 
     async def audited(self, request: web.BaseRequest, handle: Handler) -> web.StreamResponse:
-        """Have a request answered, and write down what became of it."""
+        """Answer a request with `handle`, and log its outcome."""
         asked = request[_KEY] = self._begin(request)
         self.requests += 1
         outcome = _GONE
@@ -241,7 +241,7 @@ class AuditLog:
             self._write(asked, RESPONSE_COMPLETE, outcome)
 
     def started(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
-        """An answer that takes long is about to begin."""
+        """A long-running answer is about to start."""
         asked: AuditedRequest = request[_KEY]
         response.headers[HEADER] = asked.audit_id
         self._write(asked, RESPONSE_STARTED, AuditedAnswer(response.status))
@@ -264,7 +264,7 @@ class AuditLog:
 
 
 def note(request: web.BaseRequest, **learned: Any) -> None:
-    """Remember what was learned of a request, by the names of `AuditedRequest`; nothing happens where nobody audits."""
+    """Set fields of the request's `AuditedRequest`; does nothing without an audit log."""
     asked = request.get(_KEY)
     if asked is not None:
         for name, value in learned.items():
@@ -272,7 +272,7 @@ def note(request: web.BaseRequest, **learned: Any) -> None:
 
 
 def _outcome_of(response: web.StreamResponse) -> AuditedAnswer:
-    """The code, and of a refusal what its Status says."""
+    """The code, and the Status of a refusal."""
     if response.status >= 400 and isinstance(response, web.Response) and isinstance(response.body, bytes):
         try:
             told = msgspec.json.decode(response.body)
@@ -284,5 +284,5 @@ def _outcome_of(response: web.StreamResponse) -> AuditedAnswer:
 
 
 def _printable(text: str) -> str:
-    """Headers may hold any bytes; those that are no text are told as U+FFFD."""
+    """Headers may hold any bytes; those that are no text become U+FFFD."""
     return text.encode(errors="surrogateescape").decode(errors="replace")

@@ -1,7 +1,7 @@
-"""Who may do what on this server: RBAC on one store.
+"""Authorization: RBAC on one store.
 
-The index of roles and bindings follows the store: a write to one is in the index before its writer is answered, so that
-the very next request is judged by it. Members of system:masters may do everything.
+The index of roles and bindings follows the store: a write is in the index before its writer is answered, so the very
+next request is judged by it. Members of system:masters may do everything.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ class RbacAuthorizer:
             if not is_deleted:
                 put(decode(record.document))
                 return
-        except Exception:  # what nobody should have let in gives no rights, and does not stop the store
+        except Exception:  # an invalid object grants no rights, and does not stop the store
             _log.exception("%s gives no rights: it cannot be read", record.key)
         namespace, _, name = record.key.removeprefix(resource.store_prefix).rpartition("/")
         drop(namespace, name)
 
 
 def guard_of(authorizer: Authorizer) -> Guard | None:
-    """What looks at writes of roles and bindings, in a thread; nothing where everybody may do everything."""
+    """The check of writes to roles and bindings, for a thread; None where everything is allowed."""
     if not isinstance(authorizer, RbacAuthorizer):
         return None
     return partial(refuse_escalation, rights=_RightsOnLoop(authorizer))
 
 
 class _RightsOnLoop:
-    """Roles and bindings, read where they change: a thread that judges by them asks the loop for each part."""
+    """Roles and bindings, read on the loop: a thread asks the loop for each part."""
 
     def __init__(self, authorizer: RbacAuthorizer) -> None:
         self._authorizer = authorizer

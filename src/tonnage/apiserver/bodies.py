@@ -1,13 +1,11 @@
-"""Request bodies: how they come in, media types, syntax, and the step from bytes to an admitted document.
+"""Request bodies: reading, media types, syntax, and the step from bytes to an admitted document.
 
-A body is read within a time and a size, plain or gzip. The slots of requests under way (`app.MAX_MUTATING`) are taken
-afterwards, so that whoever sends slowly holds a connection and nothing else; what has come of all bodies together is
-bounded until their requests are answered.
+A body is read within limits of time and size, plain or gzip, before the request takes one of the `app.MAX_MUTATING`
+slots, so that a slow sender holds only a connection. All bodies together are bounded until their requests are answered.
 
-JSON, YAML and Kubernetes' protobuf are read; patches are never protobuf. `fieldValidation` is settled here: unknown and
-duplicate fields are refused, warned about or passed over. `decode_body` is the one way from bytes to values. It has one
-budget for every format (`objects/texts/decode_budget`), and charges it while it reads, so that a body that multiplies
-is refused before it has.
+JSON, YAML and Kubernetes' protobuf are read; patches are never protobuf. `fieldValidation` is applied here: unknown and
+duplicate fields are refused, warned about or ignored. `decode_body` is the only way from bytes to values; its budget
+(`objects/texts/decode_budget`) is charged while it reads, so a body that expands is refused before it has.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ from tonnage.objects.texts.yaml_text import ExcessiveYaml, InvalidYaml, document
 
 MAX_BODY_BYTES = MAX_REQUEST_BYTES
 MAX_STRICT_PROBLEMS = 100
-"""What strict decoding tells of one body: upstream's number (sigs.k8s.io/json, saveStrictError)."""
+"""Problems of one body that strict decoding reports: upstream's number (sigs.k8s.io/json, saveStrictError)."""
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 YAML_TYPES = frozenset({"application/yaml", "application/apply-patch+yaml"})
@@ -55,7 +53,7 @@ def media_type(header: str) -> str:
 
 
 def is_large(body: bytes, content_type: str) -> bool:
-    """May working on this body take longer than the event loop can spare? Also a short one that stands for much."""
+    """True if this body may take longer than the event loop can spare, by its length or by what it expands to."""
     media = media_type(content_type)
     if media == PROTOBUF:
         return len(body) > event_loop.LARGE_PROTOBUF_BYTES
@@ -63,7 +61,7 @@ def is_large(body: bytes, content_type: str) -> bool:
 
 
 _MULTIPLIERS = {
-    **dict.fromkeys(YAML_TYPES, (b"*",)),  # aliases, of aliases
+    **dict.fromkeys(YAML_TYPES, (b"*",)),  # aliases, also of aliases
     "application/json-patch+json": (b"copy", b"\\u"),  # of copies; or the word in escapes
 }
 
@@ -71,7 +69,7 @@ _MULTIPLIERS = {
 def decode_body(body: bytes, media: str, budget: Budget) -> Any:
     """The value in a body; of several YAML documents the first.
 
-    Raises BudgetExceeded, NumberOutOfRange, msgspec.DecodeError for what is no JSON, InvalidYaml for what is no YAML.
+    Raises BudgetExceeded, NumberOutOfRange, msgspec.DecodeError for bad JSON, InvalidYaml for bad YAML.
     """
     if media not in YAML_TYPES:
         return read_json(body, budget)
@@ -82,7 +80,7 @@ def decode_body(body: bytes, media: str, budget: Budget) -> Any:
 
 
 def read_object(body: bytes, content_type: str, resource: Resource, validation: str, warnings: list[str]) -> Doc:
-    """One whole object of the resource's kind, admitted. Raises BadRequest or UnsupportedMediaType."""
+    """An admitted object of the resource's kind. Raises BadRequest or UnsupportedMediaType."""
     media = media_type(content_type) or "application/json"
     if isinstance(resource, CustomResource) and media == PROTOBUF:
         raise unsupported(_ACCEPTED_OF_CUSTOM)
@@ -92,7 +90,7 @@ def read_object(body: bytes, content_type: str, resource: Resource, validation: 
         check_custom_kind(doc, resource, body)
     else:
         check_kind(doc, resource)
-    added = len(doc) - sent  # kind and apiVersion, where they were left out
+    added = len(doc) - sent  # kind and apiVersion, if they were missing
     twice = duplicate_keys(body.decode(errors="replace"), doc) if media in YAML_TYPES and validation != "Ignore" else []
     try:
         findings = admit_as(resource, doc)
@@ -111,12 +109,12 @@ def read_object(body: bytes, content_type: str, resource: Resource, validation: 
 
 
 def unmarshal_errors(told: Sequence[str]) -> str:
-    """Several sentences of the YAML reader as one."""
+    """The errors of the YAML reader as one message."""
     return "\n  ".join(("yaml: unmarshal errors:", *told))
 
 
 def read_document(body: bytes, media: str, *, must_be: str, resource: Resource | None = None) -> Doc:
-    """Any object, of the kind it says it is (protobuf: of `resource`'s). An empty body is an object without fields."""
+    """An object of its own kind (protobuf: of `resource`'s). An empty body is an object without fields."""
     if media == PROTOBUF:
         return _read_protobuf(body, must_be, resource)
     if media not in _ACCEPTED and media not in YAML_TYPES:
@@ -145,7 +143,7 @@ def read_document(body: bytes, media: str, *, must_be: str, resource: Resource |
 
 
 def unsupported(accepted: Sequence[str]) -> UnsupportedMediaType:
-    """The answer to a body in a form that an endpoint does not take."""
+    """The error for a body in a media type that the endpoint does not accept."""
     told = f"accepted media types include: {', '.join(accepted)}"
     return UnsupportedMediaType(f"the body of the request was in an unknown format - {told}")
 
@@ -183,7 +181,7 @@ def _read_protobuf(body: bytes, must_be: str, resource: Resource | None) -> Doc:
 
 
 def check_kind(doc: Doc, resource: Resource) -> None:
-    """Fill in kind and apiVersion where they are left out; refuse another kind than this endpoint's."""
+    """Fill in a missing kind and apiVersion; refuse another kind than this endpoint's."""
     for field in ("apiVersion", "kind"):  # a patch may have put anything there
         if not isinstance(doc.get(field) or "", str):
             found = f"json: cannot unmarshal {_go_kind(doc[field])} into Go struct field .{field} of type string"
@@ -200,7 +198,7 @@ def check_kind(doc: Doc, resource: Resource) -> None:
 
 
 def check_custom_kind(doc: Doc, resource: CustomResource, body: bytes, *, is_patched: bool = False) -> None:
-    """Refuse a document of another kind than this endpoint's, or of none. What a patch made is refused by a 422."""
+    """Refuse a document without a kind or of another kind than this endpoint's. The result of a patch gets a 422."""
     kind, version = doc.get("kind") or "", doc.get("apiVersion") or ""
     if not kind:
         told = f"Object 'Kind' is missing in '{body.decode(errors='replace')}'"
@@ -220,7 +218,7 @@ def check_custom_kind(doc: Doc, resource: CustomResource, body: bytes, *, is_pat
 
 
 def strict_problems(body: bytes, media: str, unknown: Sequence[Path], keys_seen: int) -> list[str]:
-    """What strict decoding objects to, as upstream words it and in the order of the text."""
+    """The problems of strict decoding, in upstream's words and in the order of the text."""
     # Every key is followed by a colon. A text with no more colons than the decoded document has keys has no duplicates.
     if media == "application/json" and (
         unknown or body.count(b'":') != keys_seen or _SPACE_BEFORE_COLON.search(body) is not None
@@ -230,11 +228,11 @@ def strict_problems(body: bytes, media: str, unknown: Sequence[Path], keys_seen:
 
 
 _SPACE_BEFORE_COLON: Final = re.compile(rb'"[ \t\r\n]++:')
-"""A key that is not counted, which would make up for one that comes twice."""
+"""A key that the count misses; it would hide a duplicate."""
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object as its pairs, told apart from a JSON list."""
+    """An object as its pairs; a class of its own, to tell it from a JSON list."""
 
 
 def _walk_strictly(body: bytes, unknown: Sequence[Path]) -> list[str]:
@@ -245,7 +243,7 @@ def _walk_strictly(body: bytes, unknown: Sequence[Path]) -> list[str]:
             seen: set[str] = set()
             for key, item in value:
                 where, below = Path((path, key)), unknown_below.get(key, _NOTHING_BELOW)
-                if below is _UNKNOWN:  # nobody looks inside, or minds that it comes twice
+                if below is _UNKNOWN:  # its inside, and duplicates of it, do not matter
                     found[f'unknown field "{where.text()}"'] = None
                     continue
                 if key in seen:
@@ -297,13 +295,13 @@ def _summary(body: bytes) -> str:
 
 
 MAX_BODIES_BYTES: Final = 128 * 1024 * 1024
-"""All bodies at once, those that are coming in and those whose requests are under way."""
+"""All bodies together: those being read, and those whose requests are running."""
 BODY_S: Final = 60.0
 """From the first to the last byte of a body: upstream's time for a whole request."""
 PAUSE_S: Final = 10.0
-"""How long nothing may come of a body."""
+"""The longest pause within a body."""
 _MAX_GZIP_MEMBERS: Final = 64
-"""A gzip file may be several, one behind the other. Nobody sends many; each costs, also one that holds nothing."""
+"""A gzip file may have several members. Nobody sends many; each costs time, even an empty one."""
 _INFLATE_BYTES: Final = 256 * 1024
 
 
@@ -312,7 +310,7 @@ class Bodies:
         self.held_bytes = 0
 
     async def read(self, request: web.BaseRequest) -> bytes:
-        """The body, with gzip undone. Whoever gets it gives it back with `release`. Raises what the client is told."""
+        """The body, decompressed. The caller returns it with `release`. Raises the client's error."""
         encoding = encoding_of(request.headers.get("Content-Encoding", ""))
         if (request.content_length or 0) > MAX_BODY_BYTES:
             raise too_large()
@@ -338,7 +336,7 @@ class Bodies:
         try:
             while True:
                 if content.is_eof():
-                    chunk = content.read_nowait()  # most bodies come with their head, and need no timer
+                    chunk = content.read_nowait()  # most bodies arrive with their head, and need no timer
                 else:
                     async with asyncio.timeout_at(min(loop.time() + PAUSE_S, done_by)):
                         chunk = await content.readany()
@@ -365,7 +363,7 @@ class Bodies:
 
 
 def encoding_of(header: str) -> str:
-    """`gzip` or `identity`, the two that are undone here, once. Raises UnsupportedMediaType."""
+    """`gzip` or `identity`, the only supported encodings. Raises UnsupportedMediaType."""
     encoding = header.strip().lower() or "identity"
     if encoding == "x-gzip":
         encoding = "gzip"
@@ -377,7 +375,7 @@ def encoding_of(header: str) -> str:
 
 
 def inflate(body: bytes, limit: int = MAX_BODY_BYTES) -> bytes:
-    """Undo gzip, up to `limit` bytes. Raises BadRequest for what is no gzip, RequestEntityTooLarge for more."""
+    """Decompress up to `limit` bytes. Raises BadRequest for bad gzip, RequestEntityTooLarge for more."""
     pieces: list[bytes] = []
     size = members = 0
     rest = body
@@ -398,7 +396,7 @@ def inflate(body: bytes, limit: int = MAX_BODY_BYTES) -> bytes:
             pieces.append(piece)
             if not piece and not rest and not inflater.eof:
                 raise BadRequest("the body of the request is gzip that breaks off before its end")
-        rest = inflater.unused_data.lstrip(b"\0")  # padding is allowed behind a member
+        rest = inflater.unused_data.lstrip(b"\0")  # padding is allowed after a member
     return b"".join(pieces)
 
 
@@ -407,7 +405,7 @@ def too_large(limit: int = MAX_BODY_BYTES) -> RequestEntityTooLarge:
 
 
 async def _continue(request: web.BaseRequest) -> None:
-    """Say that the body may come, to a client that waits for the word."""
+    """Send `100 Continue` to a client that waits for it."""
     expected = request.headers.get("Expect", "")
     if not expected or request.version < (1, 1):
         return

@@ -1,6 +1,6 @@
-"""What a server writes at every start: system objects (`documents/admission.py`) and Kubernetes' own roles and
-bindings (`documents/access/bootstrap_policy.py`). While it runs it keeps the ClusterRoles up to date that gather the
-rules of others. Upstream leaves that to kube-controller-manager, which needs the right to escalate for it.
+"""What a server writes at every start: system objects (`documents/admission.py`), and Kubernetes' roles and bindings
+(`documents/access/bootstrap_policy.py`). While running it keeps aggregated ClusterRoles up to date; upstream leaves
+that to kube-controller-manager, which needs the right to escalate for it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from tonnage.store import KeyDamaged, Store, StoreClosed, StoreError, StoreFull,
 _log = logging.getLogger(__name__)
 _OPTIONS = WriteOptions(manager="tonnage-apiserver")
 _RETRY_S = 5.0
-"""How long a step that found the disk full waits for its next attempt."""
+"""How long a step that found the disk full waits before its next try."""
 
 
 @asynccontextmanager
 async def taken_when_there_is_room(step: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Take a step now or, if the disk is full, while the block runs. A server on a full disk is there for deletions."""
+    """Take a step now or, if the disk is full, while the block runs. A server on a full disk must serve deletions."""
     later: AbstractAsyncContextManager[None] = nullcontext()
     try:
         await step()
@@ -61,7 +61,7 @@ async def _retried(step: Callable[[], Awaitable[None]]) -> None:
 
 
 async def bootstrap(registry: Registry) -> None:
-    """Create what is missing, and mend what is there. Safe to run at every start."""
+    """Create missing objects, and repair existing ones. Safe to run at every start."""
     await _cut_deep_documents(registry.store)
     for name in SYSTEM_NAMESPACES:
         await _ensure(registry, "v1", "Namespace", {"metadata": {"name": name}})
@@ -70,7 +70,7 @@ async def bootstrap(registry: Registry) -> None:
 
 
 async def _cut_deep_documents(store: Store) -> None:
-    """Objects that earlier versions let nest beyond the limit become ones that can be changed and deleted."""
+    """Cut objects that earlier versions let nest beyond the limit, so that they can be changed and deleted."""
     for resource in RESOURCES:
         if resource.stored is not resource:
             continue
@@ -86,7 +86,7 @@ async def _cut_deep_documents(store: Store) -> None:
 
 
 async def publish_address(registry: Registry, port: int) -> None:
-    """Make Service `default/kubernetes`, or put right the port it names: a server may listen on another each time."""
+    """Create the Service `default/kubernetes`, or correct its port: a server may listen on another one each time."""
     services, wanted = BY_KIND["v1", "Service"], kubernetes_service(port)
     ports = {"ports": wanted["spec"]["ports"]}
     if await _ensure(registry, "v1", "Service", wanted, namespace="default"):
@@ -97,7 +97,7 @@ async def publish_address(registry: Registry, port: int) -> None:
 
 
 async def _ensure(registry: Registry, api_version: str, kind: str, doc: Doc, *, namespace: str = "") -> bool:
-    """Whether the object can be read now. One that is damaged is left as it is: the log has named it."""
+    """Create the object if missing; True if it can be read now. A damaged one stays: the log has named it."""
     resource = BY_KIND[api_version, kind]
     try:
         if registry.store.get(resource.key(namespace, doc["metadata"]["name"])) is None:
@@ -111,11 +111,11 @@ async def _ensure(registry: Registry, api_version: str, kind: str, doc: Doc, *, 
 
 _AGGREGATION = WriteOptions(manager="clusterrole-aggregation-controller")
 _MAX_ROUNDS = 8
-"""Roles may gather from roles that gather. Those that gather from one another in a ring never come to rest."""
+"""Aggregated roles may aggregate aggregated roles. A cycle of them never settles."""
 
 
 async def aggregate(registry: Registry) -> bool:
-    """Write the rules of every ClusterRole that gathers, where they are others. Has it come to rest?"""
+    """Write the rules of every aggregated ClusterRole that differ. True if all have settled."""
     for _ in range(_MAX_ROUNDS):
         stale = await registry.work(True, partial(_gathered, registry.store.list(CLUSTER_ROLES.store_prefix)))
         if not stale:
@@ -131,7 +131,7 @@ async def aggregate(registry: Registry) -> bool:
 
 
 def _gathered(records: list[StoreRecord]) -> list[tuple[str, list[Doc]]]:
-    """The names of the ClusterRoles that should have other rules than they have, and those rules."""
+    """The names of the ClusterRoles whose rules are outdated, with their new rules."""
     roles = [decode(record.document) for record in records]
     stale = []
     for role in roles:
@@ -139,14 +139,14 @@ def _gathered(records: list[StoreRecord]) -> list[tuple[str, list[Doc]]]:
             continue
         rules = aggregated_rules(role, roles)
         if rules != role.get("rules", []):
-            role["rules"] = rules  # from which others gather in turn
+            role["rules"] = rules  # from which others may aggregate in turn
             stale.append((role["metadata"]["name"], rules))
     return stale
 
 
 @asynccontextmanager
 async def cluster_roles_aggregated(registry: Registry, rng: random.Random) -> AsyncIterator[None]:
-    """Inside the block, what changes about ClusterRoles changes those that gather from them."""
+    """Inside the block, keep aggregated ClusterRoles up to date."""
     changed = asyncio.Event()
 
     def note(record: StoreRecord, *, is_deleted: bool) -> None:
@@ -178,7 +178,7 @@ _POLICY_OPTIONS = WriteOptions(manager="kube-apiserver")
 
 
 async def ensure_policy(registry: Registry) -> None:
-    """Every role and binding is there, with all that it should have at least. One that cannot be written is logged."""
+    """Ensure that every role and binding exists with at least its default content. A failed write is logged."""
     await asyncio.gather(*(_ensure_policy_object(registry, doc) for doc in bootstrap_policy()))
     await aggregate(registry)
 

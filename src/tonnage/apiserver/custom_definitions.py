@@ -1,8 +1,8 @@
-"""The custom resources that are served at this moment, read off the definitions in the store.
+"""The custom resources that are served now, derived from the definitions in the store.
 
-Nothing is registered: whoever asks gets what the store's definitions say now, so that a definition takes effect with
-the write that made it. What follows from a definition is worked out once for each of its states and kept. A definition
-cannot take a path from a built-in resource.
+Nothing is registered: every lookup follows the store's definitions, so a definition takes effect with its write. The
+resources of a definition are computed once per revision and kept. A definition cannot take the path of a built-in
+resource.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class _Known:
 
 
 class Definitions:
-    """The definitions of one store and the resources that follow from them."""
+    """The definitions of one store and their resources."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[str, _Known] = {}
 
     def find(self, group: str, version: str, plural: str) -> CustomResource | None:
-        """The custom resource behind a path; None when no definition has it served."""
+        """The custom resource of a path; None when no definition serves it."""
         try:
             record = self._store.get(CRDS.key("", f"{plural}.{group}"))
         except KeyDamaged:
@@ -47,35 +47,35 @@ class Definitions:
         return self._of(record).by_version.get(version) if record is not None else None
 
     def all(self) -> list[CustomResource]:
-        """Every custom resource that is served: by definition, and of one the versions in order of preference."""
+        """Every served custom resource, by definition, with a definition's versions in order of preference."""
         by_definition = [self._of(record).by_version for record in self._records()]
         return [served[version] for served in by_definition for version in sorted(served, key=version_preference)]
 
     @property
     def state(self) -> tuple[tuple[str, int], ...]:
-        """Differs when anything about the definitions does: what is made of them may be kept until then."""
+        """Changes when any definition does: results derived from the definitions may be kept until then."""
         return tuple((record.key, record.revision) for record in self._store.list(CRDS.store_prefix))
 
     def is_current(self, resource: CustomResource) -> bool:
-        """Is the resource still what its definition says?"""
+        """True if the resource still matches its definition."""
         found = self.find(resource.group, resource.version, resource.plural)
         return found is not None and found.shape_id == resource.shape_id
 
     def heads(self) -> Iterator[Doc]:
-        """All definitions without their versions; the caller's own, to do with as it likes."""
+        """All definitions without their versions, as copies."""
         for record in self._records():
             head: Doc = copy(self._of(record).head)
             yield head
 
     def _records(self) -> list[StoreRecord]:
-        """All definitions. What was worked out for others, which are gone, is forgotten."""
+        """All definitions. Results of deleted ones are dropped."""
         records = self._store.list(CRDS.store_prefix)
         for key in self._known.keys() - {record.key for record in records}:
             del self._known[key]
         return records
 
     def prepare(self, record: StoreRecord) -> None:
-        """Work out what follows from a definition, which may take long, before anybody asks. For any thread."""
+        """Compute a definition's resources, which may take long, before the first lookup. For any thread."""
         self._known[record.key] = self._follow(record, self._known.get(record.key))
 
     def _of(self, record: StoreRecord) -> _Known:
@@ -99,7 +99,7 @@ class Definitions:
             return _Known(record.revision, head, shape, rows)
         try:
             made = custom_resources(definition)
-        except Exception:  # a definition that nobody should have let in must not take the others with it
+        except Exception:  # one invalid definition must not break the others
             _log.exception("The CustomResourceDefinition %s cannot be served", definition["metadata"]["name"])
             made = {}
         own = {version: row for version, row in made.items() if (row.group, version, row.plural) not in BY_PATH}

@@ -1,10 +1,10 @@
-"""From a definition that somebody wrote to resources that are served, and back: what upstream's controllers do.
+"""From a written definition to served resources, and back: the work of upstream's controllers.
 
     written ──► names accepted, established ──► served          (`settle`, before the writer has its answer)
     deleted ──► no new objects ──► objects deleted ──► none left: finalizer gone, definition gone, watches ended
 
-The deletion of objects takes as long as their finalizers do. Nothing is kept between two looks: after a restart it
-begins again from what the store has.
+Deleting the objects takes as long as their finalizers do. No state is kept in between: after a restart it begins again
+from the store.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from tonnage.store import StoreClosed, StoreError
 _OPTIONS = WriteOptions(manager="kube-apiserver")
 _ANYTHING: Doc = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
 _LOOK_AGAIN_S = 5.0
-"""How long a deletion waits for the objects that are left before it looks again, though nothing was seen to change."""
+"""How long a deletion waits for the remaining objects before it checks again without an event."""
 
 _log = logging.getLogger(__name__)
 
 
 class DefinitionLifecycle:
-    """Looks after the definitions of one server. `changed` is called when resources may be others than they were."""
+    """Manages the definitions of one server. `changed` is called when the served resources may have changed."""
 
     def __init__(self, registry: Registry, changed: Callable[[], None], rng: random.Random) -> None:
         self._registry = registry
@@ -51,7 +51,7 @@ class DefinitionLifecycle:
     # -- names and conditions -----------------------------------------------------------------------------------------
 
     async def settle(self) -> None:
-        """Bring the status of every definition to what its spec asks for; then their resources are served."""
+        """Bring the status of every definition to what its spec asks for; then its resources are served."""
         refused: ApiError | None = None
         async with self._lock:
             known = list(self._registry.definitions.heads())
@@ -66,14 +66,14 @@ class DefinitionLifecycle:
                     for step in (accept, partial(establish, now=self._registry.now())):
                         if step(definition):
                             await self._write(meta["name"], step)
-                except ApiError as exc:  # with its status it is too large, say: the others are served all the same
+                except ApiError as exc:  # for example too large with its status: the others are served all the same
                     refused = exc
         self._changed()
         if refused is not None:
             raise refused
 
     async def try_to_settle(self) -> bool:
-        """The same, without failing: it is tried again with the next change. Did it work?"""
+        """The same, but failures are logged: the next change tries again. True if it succeeded."""
         try:
             await self.settle()
         except (ApiError, StoreError) as exc:
@@ -89,7 +89,7 @@ class DefinitionLifecycle:
         with suppress(NotFound):
             await self._registry.change(CRDS, "", name, change, _OPTIONS, subresource="status")
             record = self._registry.read(CRDS, "", name)
-            if event_loop.is_large(record.document):  # compiled beside the loop; others by whoever asks first
+            if event_loop.is_large(record.document):  # compiled in a thread; others by the first lookup
                 await self._registry.work(True, lambda: self._registry.definitions.prepare(record))
 
     # -- the end ------------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class DefinitionLifecycle:
             try:
                 await self._finalize(name)
             except (NotFound, StoreClosed):
-                break  # it is gone, or the server is
+                break  # the definition is gone, or the server is stopping
             except (ApiError, StoreError) as exc:
                 _log.error("The objects of CustomResourceDefinition %s cannot be deleted: %s", name, exc.message)
                 await self._registry.clock.sleep(backoff.next_s())
@@ -115,7 +115,7 @@ class DefinitionLifecycle:
         self._changed()
 
     async def _finalize(self, name: str) -> None:
-        """Delete the objects of a definition that is being deleted, wait until they are gone, let it go."""
+        """Delete the objects of a terminating definition, wait until they are gone, remove its finalizer."""
         definition: Doc = decode(self._registry.read(CRDS, "", name).document)
         if CLEANUP_FINALIZER not in definition["metadata"].get("finalizers", ()):
             return
@@ -131,7 +131,7 @@ class DefinitionLifecycle:
         await self._note(name, "False", *done, lets_go=True)
 
     async def _delete_objects(self, definition: Doc) -> None:
-        # One that is not served any more had objects all the same. What they look like no longer matters.
+        # A definition that is no longer served may still have objects. Their schema no longer matters.
         spec = definition["spec"]
         versions = [{**version, "served": True, "schema": _ANYTHING} for version in spec["versions"]]
         resources = custom_resources({**definition, "spec": {**spec, "versions": versions}})
@@ -148,7 +148,7 @@ class DefinitionLifecycle:
                 watch.close()
 
     async def _ask_all_to_go(self, resource: CustomResource) -> int:
-        """Delete all objects; how many are left."""
+        """Delete all objects. Returns how many are left."""
         for record in self._registry.store.list(resource.store_prefix):
             meta = decode(record.document)["metadata"]
             if "deletionTimestamp" not in meta:
@@ -172,14 +172,14 @@ class DefinitionLifecycle:
 
     @asynccontextmanager
     async def followed(self) -> AsyncIterator[None]:
-        """Settle what is there before the block begins, and inside it whatever changes."""
+        """Settle all definitions before the block begins, and every change inside it."""
         changed = asyncio.Event()
         self._registry.store.follow(CRDS.store_prefix, lambda record, *, is_deleted: changed.set())
         await self.try_to_settle()
         try:
             async with in_background(self._follow(changed), "definitions of custom resources"):
                 yield
-        finally:  # what is not done is begun again by the next start
+        finally:  # the next start continues
             tasks = list(self._deletions.values())
             for task in tasks:
                 task.cancel()

@@ -1,12 +1,10 @@
-"""What this server offers, as clients discover it before their first request.
+"""Discovery: what this server serves, as clients read it before their first request.
 
-There are two forms of the same facts, chosen by the Accept header. The old one is a walk: `/api` and `/apis` name
-groups and versions, then one request for each of those lists its resources. The aggregated one (apidiscovery.k8s.io)
-says it all in two answers. Everything is a pure function of the table of resources and of the custom ones that are
-served beside it. Order: groups as the table has them, resources and subresources by name, as upstream lists them.
-
-`StaticDocuments` answers for all documents that describe what is served: discovery, OpenAPI, version. Each is made when
-first asked for and kept, until a CustomResourceDefinition changes what is served.
+The Accept header chooses one of two forms. The old one is a walk: `/api` and `/apis` name groups and versions, then one
+request for each lists its resources. The aggregated one (apidiscovery.k8s.io) needs two requests. Both are pure
+functions of the table of resources and the custom ones. Order: groups as in the table, resources and subresources by
+name, as upstream. `StaticDocuments` serves discovery, OpenAPI and version: each is built on first use and kept until a
+CustomResourceDefinition changes it.
 """
 
 from __future__ import annotations
@@ -30,13 +28,13 @@ from tonnage.objects.document import Doc, encode
 from tonnage.objects.resources import NOT_STORED, RESOURCES, Resource, subresource_named, verbs_of
 
 Custom = Sequence[Resource]
-"""Resources that are served beside those of the table."""
+"""Resources that are served beside the table's."""
 
 API_DISCOVERY_VERSIONS = ("v2", "v2beta1")
 
 
 class StaticDocument(NamedTuple):
-    """A document as it is sent; `etag` comes with its quotes, as If-None-Match brings it back."""
+    """A document as it is sent; `etag` includes its quotes, as If-None-Match does."""
 
     body: bytes
     etag: str
@@ -51,7 +49,7 @@ def _document(body: bytes, content_type: str = "application/json") -> StaticDocu
 
 
 def api_versions(server_address: str) -> Doc:
-    """`/api`: versions of the core group, and where clients of any network reach this server (`host:port`)."""
+    """`/api`: versions of the core group, and the address of this server (`host:port`) for clients of any network."""
     return {
         "kind": "APIVersions",
         "versions": list(_versions("", ())),
@@ -66,14 +64,14 @@ def api_group_list(custom: Custom = ()) -> Doc:
 
 
 def api_group(group: str, custom: Custom = ()) -> Doc:
-    """`/apis/<group>`. KeyError when there is no such group."""
+    """`/apis/<group>`. KeyError for an unknown group."""
     if group not in _groups(custom) or not group:
         raise KeyError(group)
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, custom)}
 
 
 def api_resource_list(group: str, version: str, custom: Custom = ()) -> Doc:
-    """`/api/v1` or `/apis/<group>/<version>`: resources and subresources. KeyError when there is no such version."""
+    """`/api/v1` or `/apis/<group>/<version>`: resources and subresources. KeyError for an unknown version."""
     rows: list[Doc] = []
     for resource in _resources(group, version, custom):
         rows.append(_resource(resource))
@@ -112,7 +110,7 @@ def _subresource(resource: Resource, name: str) -> Doc:
 
 
 def _subresource_kind(resource: Resource, name: str) -> Doc:
-    """Group and version are told where they are others than those of the resource."""
+    """Group and version are given only where they differ from the resource's."""
     body = subresource_named(name).body or resource
     group, version = (body.group, body.version) if body.group != resource.group else ("", "")
     return {"group": group, "version": version, "kind": body.kind}
@@ -124,7 +122,7 @@ def _names(resource: Resource) -> Doc:
 
 
 def _storage_version_hash(resource: Resource) -> str:
-    """Changes when objects are stored as another version."""
+    """Changes when the stored version does."""
     stored = resource.stored
     digest = hashlib.sha256(f"{stored.group}/{stored.version}/{stored.kind}".encode()).digest()
     return b64encode(digest[:8]).decode()
@@ -134,7 +132,7 @@ def _storage_version_hash(resource: Resource) -> str:
 
 
 def negotiates_aggregated(accept: str) -> str | None:
-    """The version of apidiscovery.k8s.io that an Accept header puts first of what we serve; None for the walk."""
+    """The version of apidiscovery.k8s.io that an Accept header prefers among ours; None for the walk."""
     for media_type, parameters in accepted(accept):
         if media_type not in ("application/json", "application/*", "*/*") or not quality(parameters):
             continue
@@ -147,7 +145,7 @@ def negotiates_aggregated(accept: str) -> str | None:
 
 
 def aggregated(core: bool, version: str = "v2", custom: Custom = ()) -> StaticDocument:
-    """`/api` (core) or `/apis` (all the others) in one answer, with everything the walk would find."""
+    """`/api` (core) or `/apis` (all other groups) in one answer, with the content of the whole walk."""
     groups = [name for name in _groups(custom) if (name == "") is core]
     body = encode(
         {
@@ -187,7 +185,7 @@ def _aggregated_resource(resource: Resource) -> Doc:
 
 
 def _response_kind(resource: Resource) -> Doc:
-    """Only definitions tell group and version: those of built-in groups are in the path."""
+    """Only custom resources give group and version: those of built-in groups are in the path."""
     is_custom = isinstance(resource, ShapedResource)
     group, version = (resource.group, resource.version) if is_custom else ("", "")
     return {"group": group, "version": version, "kind": resource.kind}
@@ -204,11 +202,11 @@ def _aggregated_subresource(resource: Resource, name: str) -> Doc:
 
 
 _EVERY = tuple(sorted((*NOT_STORED, *RESOURCES), key=lambda resource: resource.group))
-"""What clients find: what is stored, and what is only asked."""
+"""All resources in discovery: stored ones, and those that only answer."""
 
 
 def group_versions(custom: Custom = ()) -> list[tuple[str, str]]:
-    """Each (group, version) that has a list of resources, core first."""
+    """Every (group, version) with resources, core first."""
     return list(dict.fromkeys((resource.group, resource.version) for resource in (*_EVERY, *custom)))
 
 
@@ -217,7 +215,7 @@ def _groups(custom: Custom) -> list[str]:
 
 
 def _versions(group: str, custom: Custom) -> list[str]:
-    """Preferred first: the table's order, then that of custom resources."""
+    """Preferred first: the table's order, then the custom resources'."""
     found = dict.fromkeys(resource.version for resource in _EVERY if resource.group == group)
     added = {resource.version for resource in custom if resource.group == group}
     return [*found, *sorted(added - found.keys(), key=version_preference)]
@@ -234,7 +232,7 @@ def _resources(group: str, version: str, custom: Custom) -> list[Resource]:
 
 
 def version_info() -> Doc:
-    """`/version`: the Kubernetes version whose behaviour is served. Fields about Go describe the Python we run on."""
+    """`/version`: the Kubernetes version whose behaviour is served. The fields about Go describe our Python."""
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     major, minor, _ = KUBERNETES_VERSION.split(".")
     return {
@@ -255,7 +253,7 @@ def version_info() -> Doc:
 
 
 _OTHER_PATHS = ("/healthz", "/livez", "/metrics", "/readyz")
-"""What is served beside documents and resources, for those who ask what there is."""
+"""Paths beside documents and resources, for the index at `/`."""
 _PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
@@ -272,13 +270,13 @@ class StaticDocuments:
         if self._definitions.state != self._state:
             self._state = self._definitions.state
             custom = self._definitions.all()
-            if self._present.custom != custom:  # and not their conditions alone
+            if self._present.custom != custom:  # not only their conditions have changed
                 self._present = _Documents(custom)
         return self._present
 
 
 class _Documents:
-    """The documents while the same resources are served. May be asked by a thread: some take long to make."""
+    """The documents while the same resources are served. Also used by threads: some take long to build."""
 
     def __init__(self, custom: list[CustomResource]) -> None:
         self.custom = custom
@@ -299,14 +297,14 @@ class _Documents:
                 self._makers[f"/apis/{group}"] = lambda g=group: encode(api_group(g, custom))  # type: ignore[misc]  # as above
 
     def is_group(self, path: str) -> bool:
-        """Is this below a group of the table? Then what is missing is a resource; elsewhere, as upstream, a page."""
+        """True below a group of the table: what is missing there is a resource; elsewhere, as upstream, a page."""
         parts = path.strip("/").split("/")
         if len(parts) < 2 or (parts[0] == "apis" and any(parts[1] == row.group for row in self.custom)):
             return False
         return parts[0] == "api" or (parts[0] == "apis" and f"/apis/{parts[1]}" in self._makers)
 
     def find(self, path: str, accept: str, if_none_match: str) -> Response | None:
-        """The answer at a path: 304 without a body where the client has the document already, None where none is."""
+        """The answer at a path: 304 without a body if the client has the document, None if there is no document."""
         path = path.rstrip("/") or "/"
         form = negotiates_aggregated(accept) if path in ("/api", "/apis") else None
         if path == "/openapi/v2" and "proto" in accept:

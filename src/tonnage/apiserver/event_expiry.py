@@ -1,7 +1,7 @@
 """Events are deleted --event-ttl after they were last written, as kube-apiserver's are.
 
-An age is measured from when the event was first seen here: setting the machine's clock neither drops events nor keeps
-them. etcd's leases are the same.
+Ages are measured from when this server first saw the event, so setting the system clock neither deletes nor keeps
+events. etcd's leases do the same.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ EVENT_TTL_S: Final = 3600.0
 """kube-apiserver's default."""
 _EVERY_S: Final = 30.0
 _AT_A_TIME: Final = 64
-"""So many are looked at before others have a turn, and deleted by one commit: one by one, each with its own, they would
-go more slowly than a busy cluster makes them."""
+"""Events checked before other tasks get a turn, and deleted in one commit: one commit each would be slower than a busy
+cluster creates them."""
 _EVENT: Final = BY_KIND["v1", "Event"]
 _TIMES: Final = (
     ("metadata", "creationTimestamp"), ("eventTime",), ("lastTimestamp",), ("series", "lastObservedTime")
@@ -34,23 +34,23 @@ _TIMES: Final = (
 
 
 class EventExpiry:
-    """Deletes events that are older than `ttl_s`. Remembers since when each is there, by its revision."""
+    """Deletes events older than `ttl_s`. Remembers the age of every revision."""
 
     def __init__(self, registry: Registry, clock: Clock, ttl_s: float) -> None:
         self._store = registry.store
         self._clock = clock
         self._ttl_s = ttl_s
         self._written_s: dict[str, tuple[int, float]] = {}
-        """By key: the revision, and when that was written, in the clock's monotonic seconds."""
+        """By key: the revision, and when it was written, in the clock's monotonic seconds."""
 
     async def run(self) -> None:
-        """Look every 30 seconds, until cancelled."""
+        """Check every 30 seconds, until cancelled."""
         while True:
             await self._clock.sleep(_EVERY_S)
             await self.look()
 
     async def look(self) -> int:
-        """Delete those whose time is over; how many they were."""
+        """Delete expired events. Returns how many."""
         now_s, gone = self._clock.monotonic(), 0
         records = self._store.list(_EVENT.store_prefix)
         known = {record.key for record in records}
@@ -63,7 +63,7 @@ class EventExpiry:
         return gone
 
     async def _delete(self, record: StoreRecord) -> bool:
-        """Delete an event. False when it was written again or is gone meanwhile, or the disk refuses: another time."""
+        """Delete an event. False if it was written again or deleted meanwhile, or the disk refuses: retried later."""
         try:
             await self._store.delete(record.key, encoder(_EVENT, decode(record.document)), expected=record.revision)
         except StoreError:
@@ -71,7 +71,7 @@ class EventExpiry:
         return True
 
     def _written(self, record: StoreRecord, now_s: float) -> float:
-        """When an event was last written, as far as it says; one that says nothing, or the future, is new now."""
+        """When an event was last written, by its own times; without one, or with one in the future, now."""
         found = self._written_s.get(record.key)
         if found is None or found[0] != record.revision:
             now = self._clock.now()

@@ -1,10 +1,9 @@
-"""Keeping the event loop free: threads for large requests, turns for long walks, and a measure of how late it is.
+"""Keeps the event loop free: threads for large requests, turns for long loops, and a measure of its lag.
 
-Most requests are about a few kilobytes and take a millisecond: handing them to a thread would cost more than they do.
-What may take longer than 50 ms, by the size of what was sent and of what is stored, is worked on in one of a few
-threads, which take turns with the loop. Reading and writing the store stays on the loop: between the two a change is
-only a proposal, which the store's optimistic lock refuses when the object has moved on. Long work that reads what only
-the loop may read goes on in turns (`Turn`).
+Most requests are a few kilobytes and take a millisecond: a thread would cost more. Work that may take longer than 50
+ms, judged by the size of the request and of the stored object, runs in one of a few threads. The store is read and
+written on the loop only: in between, a change is a proposal that the store's optimistic lock refuses if the object has
+changed. Long work on the loop itself goes in turns (`Turn`).
 """
 
 from __future__ import annotations
@@ -23,31 +22,30 @@ from tonnage.errors import TooManyRequests
 T = TypeVar("T")
 
 LARGE_BYTES: Final = 64 * 1024
-"""Text beyond this is large. A long text costs little by the byte: 64 KiB take a few milliseconds at most."""
+"""A longer text is large. Long strings cost little per byte: 64 KiB take a few milliseconds at most."""
 LARGE_VALUES: Final = 500
-"""And so are more values than this. The dearest, an empty container, takes up to 0.1 ms with its defaults and rules; an
-ordinary pod has a hundred."""
+"""More values than this are large too. The most expensive, an empty container, takes up to 0.1 ms with its defaults and
+rules; an ordinary pod has a hundred values."""
 LARGE_PROTOBUF_BYTES: Final = 8 * 1024
-"""Protobuf has no commas to count; a pod of a controller has 2 or 3 KiB. What comes out is counted in any case."""
+"""Protobuf has no commas to count; a controller's pod has 2 or 3 KiB. The decoded values are counted in any case."""
 LARGE_LIST_BYTES: Final = 4 * 1024 * 1024
-"""Documents that are joined as they are stored: a gigabyte a second, in round numbers."""
+"""Documents that are joined as stored: about a gigabyte a second."""
 LARGE_ADMISSION_BYTES: Final = 1024 * 1024
-"""Other objects that are read for a new one: a megabyte takes five to ten milliseconds."""
+"""Other objects that admission reads for a new one: a megabyte takes five to ten milliseconds."""
 THREADS: Final = 2
 MAX_UNDER_WAY: Final = 64
-"""Large requests that are worked on or wait. Well below the requests that may be under way at all, of which the small
-ones thus always have their part."""
+"""Large requests that run or wait. Well below the limit of all requests, so that small ones always have a share."""
 
 
 def is_large(*texts: bytes) -> bool:
-    """May documents of this text, JSON or YAML, take longer than the loop can spare?"""
+    """True if JSON or YAML documents of this text may take longer than the loop can spare."""
     size = sum(map(len, texts))
     if size > LARGE_BYTES:
         return True
     if size < LARGE_VALUES:
         return False
-    # Every value but the first of a list or map has a comma before it in JSON, and a line of its own in YAML; and
-    # nothing is nested deeper than a hundred levels.
+    # Every value but the first of a list or map has a comma before it in JSON, and its own line in YAML; and nothing
+    # nests deeper than a hundred levels.
     return sum(text.count(mark) for text in texts for mark in (b",", b"\n-", b"\n ", b"\r")) > LARGE_VALUES
 
 
@@ -56,10 +54,10 @@ class Workers:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="tonnage-large-request")
         self._max_under_way = max_under_way
         self.under_way = 0
-        """Pieces of work that run or wait; one whose client has gone counts until its thread is free again."""
+        """Work that runs or waits; if its client has gone, it counts until its thread is free."""
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What `work` gives or raises, from a thread. Raises TooManyRequests when too many wait already."""
+        """The result of `work`, run in a thread. Raises TooManyRequests when too many wait."""
         if self.under_way >= self._max_under_way:
             raise TooManyRequests("Too many large requests, please try again later.", retry_after_s=1)
         loop = asyncio.get_running_loop()
@@ -77,8 +75,8 @@ class Workers:
         try:
             return await asyncio.wrap_future(future)
         finally:
-            # An error knows this call by its traceback, and the future knows the error: a circle, which would keep a
-            # large request until the garbage collector comes by.
+            # The error's traceback refers to this call, and the future to the error: a cycle, which would keep a large
+            # request in memory until the next garbage collection.
             del future
 
     def close(self) -> None:
@@ -97,7 +95,7 @@ def _in_thread(loop: asyncio.AbstractEventLoop, work: Callable[[], T]) -> T:
 
 
 def on_loop(read: Callable[[], T]) -> T:
-    """What `read` gives, called where the store may be read: here, or on the loop when this is one of the threads."""
+    """The result of `read`, called on the loop if this is one of the threads, else here."""
     loop: asyncio.AbstractEventLoop | None = getattr(_local, "loop", None)
     if loop is None:
         return read()
@@ -115,7 +113,7 @@ def _read_for(answer: Future[T], read: Callable[[], T]) -> None:
     except BaseException as exc:
         answer.set_exception(exc)
     finally:
-        del answer  # which the traceback knows as well
+        del answer  # the traceback refers to it too
 
 
 def _waited_for(answer: Future[T], loop: asyncio.AbstractEventLoop) -> T:
@@ -135,13 +133,13 @@ def _waited_for(answer: Future[T], loop: asyncio.AbstractEventLoop) -> T:
 _EVERY_S: Final = 0.1
 _WORTH_TELLING_S: Final = 0.25
 _QUIET_S: Final = 10.0
-"""A loop that is held up is held up again and again; one line in so long is enough."""
+"""A blocked loop is blocked again and again; one log line in so long is enough."""
 
 _log = logging.getLogger(__name__)
 
 
 async def measure_lag(observe: Callable[[float], None]) -> None:
-    """Until cancelled, ten times a second, tell `observe` by how many seconds the loop wakes a task too late."""
+    """Until cancelled, ten times a second, call `observe` with the seconds by which the loop wakes a task late."""
     loop = asyncio.get_running_loop()
     quiet_until = 0.0
     while True:
@@ -156,11 +154,11 @@ async def measure_lag(observe: Callable[[float], None]) -> None:
 
 
 TURN_S: Final = 0.01
-"""Long beside what a change of turns costs, short beside the 50 ms that nobody may take."""
+"""Long compared to a switch of tasks, short compared to the 50 ms limit."""
 
 
 class Turn:
-    """Whether the work has had the loop for long enough. Ask after each piece."""
+    """Whether the current work has had the loop for long enough. Check it after every piece."""
 
     __slots__ = ("_until",)
 
@@ -172,6 +170,6 @@ class Turn:
         return time.monotonic() >= self._until
 
     async def pause(self) -> None:
-        """Let everybody else have a turn, and begin another."""
+        """Let other tasks run, and begin a new turn."""
         await asyncio.sleep(0)
         self._until = time.monotonic() + TURN_S

@@ -1,13 +1,13 @@
-"""/healthz, /livez and /readyz, with `?verbose`, `?exclude=` and one path a check, as upstream has them.
+"""/healthz, /livez and /readyz, with `?verbose`, `?exclude=` and a path per check, as upstream.
 
-- `ping`, `log` never fail: that there is an answer is the check.
+- `ping`, `log` never fail: the answer is the check.
 - `etcd` (upstream's name, for probes that know it) and `storage` fail /readyz and /healthz while the store cannot
-  write; they fail /livez when a restart could help, which is not the case on a full disk.
-- `shutdown` fails /readyz once the server was told to stop.
-- `storage-integrity` tells of rows that are damaged. It fails on its own path alone: one damaged row does not make a
-  server unready, which would take everything else away as well.
+  write; they fail /livez if a restart could help, which it cannot on a full disk.
+- `shutdown` fails /readyz once the server is stopping.
+- `storage-integrity` reports damaged rows. It fails only on its own path: one damaged row must not make the whole
+  server unready.
 
-What is wrong is told to who has the token; others learn that something is, as upstream does it.
+Only authenticated clients see the reasons, as upstream.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tonnage.store import Store
 
 KINDS = ("healthz", "livez", "readyz")
 MAX_TOLD = 20
-"""Damaged rows a listing names; the log and `--check` name more."""
+"""Damaged rows in a listing; the log and `--check` name more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the listing. `problem` is empty when all is well; only what `decides` makes the sum fail."""
+    """One line of the listing. `problem` is empty if all is well; only a check that `decides` fails the whole."""
 
     name: str
     problem: str = ""
@@ -47,7 +47,7 @@ async def checks_of(kind: str, store: Store, *, stopping: bool) -> list[Check]:
 def answer(
     kind: str, asked: str, checks: list[Check], *, verbose: bool, exclude: Collection[str], known: bool
 ) -> Response:
-    """What a probe gets; `asked` is one check, or empty for all of them. `known` is who may read reasons."""
+    """The answer to a probe; `asked` is one check, or empty for all. `known`: the client may read reasons."""
     if asked:
         chosen = [check for check in checks if check.name == asked]
         if not chosen:

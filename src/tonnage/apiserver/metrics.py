@@ -1,7 +1,7 @@
-"""What the API server counts, under kube-apiserver's names and labels; and `tonnage_store_*`, how the store is doing.
+"""The API server's metrics, under kube-apiserver's names and labels, and `tonnage_store_*` about the store.
 
-Users are told apart as upstream does: some names that every cluster has, addresses, and all others. Two of the names
-lack the ending that counters have, and the library would add it; they are shown as they are upstream, without a type.
+Users are grouped as upstream does: a few well-known names, e-mail addresses, and all others. Two of upstream's counters
+lack the ending that the library would add; they are shown under upstream's names, without a type.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from tonnage.store import Store, kind_of
 
 _LABELS = ("component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version")
 _VERBS = {"create": "POST", "update": "PUT", "deletecollection": "DELETE"}
-"""Where kube-apiserver counts a verb under another name: by the request's method, which the scope tells apart."""
+"""Verbs that kube-apiserver counts under the request's method; the scope tells them apart."""
 
 
 class RequestMetrics:
-    """Counters and histograms of one server. Children are kept by label tuple: looking one up is the hot path."""
+    """Counters and histograms of one server. Children are kept by label tuple, because the lookup is the hot path."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class RequestMetrics:
         counter.inc()
 
     def other(self, step: str, method: str, code: int) -> None:
-        """One request that is not about a resource: discovery, health, schemas. `step` is how its path begins."""
+        """Count a request that is not about a resource: discovery, health, schemas. `step`: its path's first step."""
         self._total.labels("apiserver", "", "", "", "", step, method, "", str(code)).inc()
 
     def watcher(self, call: Call) -> Gauge:
@@ -115,7 +115,7 @@ class RequestMetrics:
         return self._watch_events.labels(call.resource.group, call.resource.plural, call.resource.version)
 
     def _forget_gone(self) -> None:
-        """Remove what was counted about custom resources that are not served any more: definitions come and go."""
+        """Remove the metrics of custom resources that are no longer served."""
         served = {(row.group, row.plural, row.version) for row in (*RESOURCES, *self._custom())}
         for values, (_, by_code) in tuple(self._children.items()):
             component, _, group, resource, scope, subresource, verb, version = values
@@ -125,7 +125,7 @@ class RequestMetrics:
             self._duration.remove(*values)
             for code in by_code:
                 self._total.remove(*values, str(code))
-            with suppress(KeyError):  # of those that were watched
+            with suppress(KeyError):  # of watched resources
                 self._longrunning.remove(component, group, resource, scope, subresource, verb, version)
                 self._watch_events.remove(group, resource, version)
 
@@ -144,14 +144,14 @@ class RequestMetrics:
 
 def _stored_objects(count: Callable[[Resource], int], custom: Iterable[Resource]) -> Iterable[Metric]:
     counted = {row.qualified: row for row in RESOURCES if row.stored_as is None}
-    for row in custom:  # all versions of one have the same objects
+    for row in custom:  # all versions of a resource have the same objects
         counted.setdefault(row.qualified, row)
     counts = {name: count(row) for name, row in counted.items()}
     yield labelled(GaugeMetricFamily, "apiserver_storage_objects", "Objects kept, by resource.", "resource", counts)
 
 
 def show_audit_log(registry: CollectorRegistry, audit_log: Callable[[], AuditLog | None]) -> None:
-    """`audit_log` is that of the server, if it keeps one."""
+    """`audit_log` returns the server's audit log, or None."""
 
     def families() -> Iterable[Metric]:
         log, counter = audit_log(), CounterMetricFamily
@@ -165,14 +165,14 @@ def show_audit_log(registry: CollectorRegistry, audit_log: Callable[[], AuditLog
 
 
 _MAX_NAMED = 20
-"""Damaged rows named by labels: a label a row is only bearable while there are few."""
+"""Damaged rows named by labels: one label value per row is acceptable only for few rows."""
 _ERRORS = ("full", "io", "corrupt", "locked", "read-only", "stalled")
 
 
 def show_store(
     registry: CollectorRegistry, store: Store, *, now: Callable[[], float], ticks: Callable[[], float]
 ) -> None:
-    """`now` is the wall clock in seconds, `ticks` the clock of the store's health."""
+    """`now`: the wall clock in seconds. `ticks`: the clock of the store's health."""
 
     def families() -> Iterable[Metric]:
         health, gauge = store.health, GaugeMetricFamily
@@ -221,7 +221,7 @@ _AUTHORIZATIONS: Final = ("allowed", "no-opinion", "error")
 
 
 class _Durations:
-    """How long things took. The library's histogram takes a lock twice; this is for one thread, and each request."""
+    """A histogram for one thread, on every request; the library's takes a lock twice."""
 
     __slots__ = ("counts", "sum_s")
 
@@ -239,7 +239,7 @@ class _Durations:
 
 
 class AccessMetrics:
-    """Counters and histograms of one server; `ticks` is the time they measure by."""
+    """Counters and histograms of one server; `ticks` is their clock."""
 
     def __init__(self, registry: CollectorRegistry, ticks: Callable[[], float]) -> None:
         self._ticks = ticks
@@ -249,7 +249,7 @@ class AccessMetrics:
         show_families(registry, self._families)
 
     def authentication(self, authenticate: Callable[[], User | None], *, may_be_anonymous: bool) -> User | None:
-        """What `authenticate` gives or raises: a user, nobody, or Unauthorized for credentials that prove nothing."""
+        """The result of `authenticate`: a user, None, or Unauthorized for invalid credentials."""
         started_at, result = self._ticks(), "error"
         try:
             user = authenticate()
@@ -285,7 +285,7 @@ class AccessMetrics:
 
 
 def _kind_of(name: str) -> str:
-    """Mirrors compressUsername: a metric tells no names of people, and has few labels."""
+    """Mirrors compressUsername: metrics show no people's names, and have few labels."""
     return name if name in _TOLD_BY_NAME else "email_id" if "@" in name else "other"
 
 

@@ -1,7 +1,7 @@
 """Query parameters, read as upstream reads CreateOptions, ListOptions and their kin.
 
-A parameter nobody knows is passed over, as upstream does; one that is known and wrong is a 400 or a 422 that names it.
-DeleteOptions, which may also come as a body, are in `verbs/writing.py`.
+An unknown parameter is ignored, as upstream; a wrong value is a 400 or a 422 that names the parameter. DeleteOptions,
+which may also come as a body, are in `verbs/writing.py`.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _POLICIES = ("Ignore", "Strict", "Warn")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NO_INT64 = 1 << 63
 _MAX_INT64_DIGITS = 64
-"""Zeros in front and a sign included; a longer text is not read to find out what it is."""
+"""Including leading zeros and a sign; a longer text is not parsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How a write is meant. `manager` owns the fields it sets; `field_validation` is Ignore, Warn or Strict.
+    """The options of a write. `manager` owns the fields it sets; `field_validation` is Ignore, Warn or Strict.
 
-    `requester` must not give away rights that he has not; None is the server itself.
+    `requester` must not grant rights that they do not have; None is the server itself.
     """
 
     dry_run: bool = False
@@ -74,7 +74,7 @@ def write_options(call: Call, *, is_apply: bool = False) -> WriteOptions:
 def _manager_of(user_agent: str) -> str:
     """The program's name, "kubectl" of "kubectl/v1.32.4 (linux…)", as upstream's prefixFromUserAgent cuts it.
 
-    Bytes that are no text, which the HTTP library hands on as half surrogate pairs, become U+FFFD as in Go.
+    Bytes that are no text, which the HTTP library passes on as lone surrogates, become U+FFFD as in Go.
     """
     program = user_agent.partition("/")[0].encode(errors="surrogateescape").decode(errors="replace")
     printable = "".join(filter(str.isprintable, program))
@@ -87,7 +87,7 @@ def dry_run_errors(asked: list[str]) -> field_errors.Errors:
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """What a list or watch asks for. Empty `resource_version` means the newest."""
+    """The options of a list or watch. An empty `resource_version` means the newest."""
 
     labels: LabelMatcher | None = None
     fields: FieldSelector | None = None
@@ -101,7 +101,7 @@ class ListOptions:
 
     @property
     def is_exact(self) -> bool:
-        """Is one moment meant, and no later one? A page of a list at a version has always meant that."""
+        """True if exactly this version is meant. A paged list at a version has always meant that."""
         if self.match or self.token:
             return self.match == "Exact"
         return self.limit > 0 and self.resource_version not in ("", "0")
@@ -112,8 +112,8 @@ def list_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
     resource_version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     send_initial_events = boolean(query, "sendInitialEvents")
     if watch and send_initial_events is None and not match and resource_version in ("", "0"):
-        send_initial_events, match = True, "NotOlderThan"  # what such a watch has meant since before there was a word
-    # Upstream answers "any version" from its memory, whole, whatever page was asked for.
+        send_initial_events, match = True, "NotOlderThan"  # such a watch meant this before the parameter existed
+    # Upstream answers "any version" from its cache, whole, whatever page was asked for.
     limit = 0 if resource_version == "0" else max(integer(query, "limit") or 0, 0)
     options = ListOptions(
         labels=label_matcher(labels) if labels else None,
@@ -133,11 +133,11 @@ def list_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
 
 
 LONG_QUERY_CHARS: Final = 4_096
-"""Selectors of longer queries are read beside the event loop."""
+"""Selectors of longer queries are parsed in a thread."""
 
 
 def read_selectors(query: Mapping[str, str]) -> None:
-    """Read a query's selectors, so that whoever reads them next has the answer at once; a mistake is told then."""
+    """Parse a query's selectors, so that the next reader gets the cached result; that reader reports a mistake."""
     for name, read in (
         ("labelSelector", label_matcher),
         ("fieldSelector", lambda text: FieldSelector.parse(text).matcher),
@@ -199,13 +199,13 @@ def boolean(query: Mapping[str, str], name: str) -> bool | None:
 
 
 def values(query: Mapping[str, str], name: str) -> list[str]:
-    """Every value of a parameter that may be given more than once."""
+    """All values of a parameter that may be repeated."""
     every = getattr(query, "getall", None)  # of the HTTP library's multi-dictionary
     return list(every(name, ())) if every is not None else [query[name]] if name in query else []
 
 
 def revision(text: str, *, of: str) -> int:
-    """A resourceVersion as our integer; empty is 0. Only a list makes a proper error of one that is no number."""
+    """A resourceVersion as our integer; empty is 0. Only a list has a proper error for one that is no number."""
     try:
         return parse_revision(text)
     except InvalidRevision as exc:
@@ -215,7 +215,7 @@ def revision(text: str, *, of: str) -> int:
 
 
 def fence_of(header: str | None) -> Fence | None:
-    """The fence that a request asks for, if any. Raises BadRequest."""
+    """The fence of a request's header, if any. Raises BadRequest."""
     if header is None:
         return None
     lease, _, identity = header.partition(" ")
@@ -227,14 +227,14 @@ def fence_of(header: str | None) -> Fence | None:
 
 
 def holder_of(record: StoreRecord | None) -> str | None:
-    """Who holds a lease: empty when it was let go, None when there is no lease."""
+    """The holder of a lease: empty when released, None when there is no lease."""
     if record is None:
         return None
     return str(dig(decode(record.document), "spec", "holderIdentity") or "")
 
 
 def broken(header: str, record: StoreRecord | None) -> Conflict:
-    """The answer to a write that came too late."""
+    """The error for a write of a former lease holder."""
     lease, _, identity = header.partition(" ")
     return Conflict(
         f'the write was made by "{identity}" as holder of the lease "{lease}", which "{holder_of(record) or ""}" '

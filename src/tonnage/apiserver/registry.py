@@ -1,10 +1,10 @@
-"""Objects in and out of the store, under the rules of their kind. Verbs are thin callers of this.
+"""Objects in and out of the store, under the rules of their kind. The verbs call it.
 
-Three ways an object changes: `create`, `change` (put, patch, apply, and every subresource), `remove`. Each judges a
-whole document with the kind's strategy and writes it with the store's optimistic lock, so an object is never half
-written and never written over unseen. `change` takes a function from the old document to the new one and runs it again
-when another writer came first: whoever named a resourceVersion then gets the conflict, and nobody else notices. The
-rules stand in `documents`: `creation`, `object_metadata`, `deletion`.
+An object changes by `create`, `change` (put, patch, apply, and every subresource) or `remove`. Each judges a whole
+document with the kind's strategy and writes it with the store's optimistic lock, so an object is never half written or
+overwritten unseen. `change` takes a function from the old document to the new one, and runs it again when another
+writer came first: only a client that named a resourceVersion gets the conflict. The rules are in `documents`:
+`creation`, `object_metadata`, `deletion`.
 """
 
 from __future__ import annotations
@@ -45,23 +45,21 @@ from tonnage.store import KeyDamaged, KeyExists, KeyMissing, StaleRevision, Stor
 
 T = TypeVar("T")
 Guard = Callable[[Resource, str, str, Doc, Doc | None, User], None]
-"""(resource, namespace, name in the URL, new, old, who) -> Forbidden when that gives rights away that one has not."""
+"""(resource, namespace, name in the URL, new, old, user). Raises Forbidden for rights that the user lacks."""
 Change = Callable[[Doc], Doc]
-"""From a copy of the old document, which it may consume, to the new one. It may run more than once, and in a thread."""
+"""From a copy of the old document, which it may modify, to the new one. May run several times, and in a thread."""
 
 _Judged = tuple[Doc, Doc, Sequence[str], bool]
-"""The new document, the old one, what their kind warns of, and whether nothing is to be written."""
+"""The new document, the old one, the kind's warnings, and whether nothing needs to be written."""
 
 MAX_TRIES = 16
-"""How often a change is worked out anew when others keep coming first; then the client gets the conflict."""
+"""How often a change is recomputed when other writers come first; then the client gets the conflict."""
 _NAME_TRIES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One object after a write, or after a dry run, as the client gets to see it. `warnings` are what its kind says of
-    it.
-    """
+    """An object after a write or dry run, as the client sees it. `warnings` are its kind's."""
 
     document: bytes
     created: bool = False
@@ -70,7 +68,7 @@ class Written:
 
 
 class Registry:
-    """Every kind's strategy over one store."""
+    """The strategies of all kinds over one store."""
 
     def __init__(
         self,
@@ -82,7 +80,7 @@ class Registry:
         authorizer: Authorizer | None = None,
         guard: Guard | None = None,
     ) -> None:
-        compile_schemas()  # before there are threads
+        compile_schemas()  # before threads start
         self.store = store
         self.workers = Workers()
         self.gates = gates
@@ -96,7 +94,7 @@ class Registry:
         self._creator = Creator(gates=gates, clock=clock, names=self._names, admission=self._admission)
 
     async def work(self, is_large: bool, work: Callable[[], T]) -> T:
-        """What `work` gives or raises: worked out at once, or beside the loop when it is about something large."""
+        """The result of `work`: run here, or in a thread if it is large."""
         return await self.workers.run(work) if is_large else work()
 
     def strategy(self, resource: Resource) -> Strategy:
@@ -109,7 +107,7 @@ class Registry:
         return rfc3339(self.clock.now())
 
     def read(self, resource: Resource, namespace: str, name: str) -> StoreRecord:
-        """One object as it is now. Raises NotFound."""
+        """The current object. Raises NotFound."""
         record = self.store.get(resource.key(namespace, name))
         if record is None:
             raise api_errors.not_found(resource, name)
@@ -130,8 +128,8 @@ class Registry:
     ) -> Written:
         """Store a new object. Raises AlreadyExists, Invalid, Forbidden, or NotFound for its namespace.
 
-        `is_tracked` is off when metadata.managedFields are settled already (server-side apply). `is_large` has the
-        object made and judged beside the loop. `requested_name` is the name in the URL.
+        `is_tracked` is False if metadata.managedFields are already set (server-side apply). `is_large`: build and judge
+        the object in a thread. `requested_name` is the name in the URL.
         """
         meta: Doc = doc.setdefault("metadata", {})
         generate = meta.get("generateName", "") if not meta.get("name") else ""
@@ -169,7 +167,7 @@ class Registry:
         raise api_errors.already_exists(resource, attempt["metadata"]["name"], is_terminating=is_terminating)
 
     def _admission_reads_much(self, resource: Resource, namespace: str) -> bool:
-        """Are the objects that admission looks at for a new one of this kind, all of them, together large?"""
+        """True if the objects that admission reads for a new one of this kind are large in total."""
         size = 0
         for other in objects_read_for(resource):
             prefix = f"{other.store_prefix}{namespace}/" if other.namespaced else other.store_prefix
@@ -206,10 +204,9 @@ class Registry:
         is_put: bool = False,
         is_large: bool = False,
     ) -> Written:
-        """Replace an object by what `change` makes of it. Raises NotFound, Conflict, Invalid, or what `change` raises.
+        """Replace an object by the result of `change`. Raises NotFound, Conflict, Invalid, or what `change` raises.
 
-        `is_put` answers a foreign uid with a conflict, where a patch has an invalid value. The others are as in
-        `create`.
+        With `is_put` a foreign uid is a conflict; for a patch it is an invalid value. The others are as in `create`.
         """
         strategy = self.strategy(resource)
 
@@ -238,7 +235,7 @@ class Registry:
         beside: bool = False,
         is_charged: bool = False,
     ) -> Written:
-        """Write what `judge` makes of an object, and judge it again when another writer came first."""
+        """Write the result of `judge`, and judge again when another writer came first."""
         for _ in range(MAX_TRIES):
             record = self.read(resource, namespace, name)
             is_large = beside or event_loop.is_large(record.document)
@@ -255,13 +252,13 @@ class Registry:
         raise api_errors.modified(resource, name)
 
     def _is_guarded(self, resource: Resource, requester: User | None) -> bool:
-        """Is a write by `requester` to be compared with his rights? His roles may be large, whatever he writes."""
+        """True if the write must be compared with the requester's rights. Their roles may be large."""
         return self._guard is not None and requester is not None and not requester.is_master and is_guarded(resource)
 
     def _refuse_escalation(
         self, resource: Resource, namespace: str, name: str, new: Doc, old: Doc | None, requester: User | None
     ) -> None:
-        """Raises Forbidden when the requester writes a role or a binding beyond his rights (`access/escalation.py`)."""
+        """Raises Forbidden when the requester writes a role or binding beyond their rights (`access/escalation.py`)."""
         if self._guard is None or requester is None or not is_guarded(resource):
             return
         judged = copy(new)
@@ -271,9 +268,9 @@ class Registry:
     async def rewrite(
         self, resource: Resource, namespace: str, name: str, change: Change, *, dry_run: bool = False
     ) -> Written:
-        """Replace an object by what `change` makes of it, unjudged: `change` is the rule (binding, eviction).
+        """Replace an object by the result of `change`, unjudged: `change` is the rule (binding, eviction).
 
-        Raises NotFound, Conflict, or what `change` raises. Ownership of fields is not tracked, as upstream does not.
+        Raises NotFound, Conflict, or what `change` raises. Field ownership is not tracked, as upstream.
         """
 
         def judged(record: StoreRecord) -> _Judged:
@@ -287,10 +284,10 @@ class Registry:
     ) -> None:
         strategy = self.strategy(resource)
         strategy.default(new)
-        refuse_too_large(resource, new, old)  # before anything walks over what defaults have made of it
+        refuse_too_large(resource, new, old)  # before any code walks over the defaulted document
         if subresource == "status":
             strategy.prepare_status(new, old)
-        elif subresource != "finalize":  # whose change is its own rule
+        elif subresource != "finalize":  # its change is its own rule
             strategy.drop_disabled_fields(new, old)
             strategy.prepare_update(new, old)
         if is_tracked:
@@ -314,8 +311,8 @@ class Registry:
             self._admission.validate_update(resource, new, old)
 
     async def _write(self, resource: Resource, new: Doc, old: Doc, record: StoreRecord, dry_run: bool) -> Written:
-        # Taking the last finalizer from an object that waits for its deletion completes it. Watchers then see the last
-        # state that was stored, the client what it asked for.
+        # Removing the last finalizer of a terminating object deletes it. Watchers see the last stored state, the client
+        # its own.
         is_done = "deletionTimestamp" in old["metadata"] and is_deletable(self.strategy(resource), new)
         if dry_run:
             return Written(encode(new), removed=is_done)
@@ -326,7 +323,7 @@ class Registry:
             record.key,
             encoder(resource, new),
             expected=record.revision,
-            makes_room="deletionTimestamp" in old["metadata"],  # a step towards its end, for which a full disk has room
+            makes_room="deletionTimestamp" in old["metadata"],  # a step of its deletion, for which a full disk has room
         )
         return Written(written.document)
 
@@ -345,7 +342,7 @@ class Registry:
     ) -> Written:
         """Delete an object, or mark it and wait for its grace period and finalizers. Raises NotFound, Conflict.
 
-        `check` judges the preconditions, at each try anew.
+        `check` judges the preconditions at every try.
         """
         strategy = self.strategy(resource)
 
@@ -379,7 +376,7 @@ class Registry:
         raise api_errors.modified(resource, name)
 
     async def _discard(self, resource: Resource, namespace: str, name: str, *, dry_run: bool) -> Written:
-        """Delete an object that cannot be read, at once: its preconditions, finalizers and owners are not known."""
+        """Delete an unreadable object at once: its preconditions, finalizers and owners are unknown."""
         last: Doc = {"metadata": {"name": name, "uid": ""}}
         if resource.namespaced:
             last["metadata"]["namespace"] = namespace
@@ -388,20 +385,20 @@ class Registry:
             return Written(encode_last(self.store.revision), removed=True)
         try:
             record = await self.store.discard(resource.key(namespace, name), encode_last)
-        except KeyMissing as exc:  # another was faster
+        except KeyMissing as exc:  # another deletion was faster
             raise api_errors.not_found(resource, name) from exc
         return Written(record.document, removed=True)
 
 
 def _current(resource: Resource, record: StoreRecord) -> Doc:
-    """A stored object as changes are worked out on it: a custom one in the version that is asked for."""
+    """A stored object as changes see it: a custom one in the requested version."""
     doc: Doc = decode(record.document)
     return resource.shown(doc) if isinstance(resource, CustomResource) else doc
 
 
 @cache
 def compile_schemas() -> None:
-    """Compile every named type before there are threads: a type is entered before it is complete."""
+    """Compile every named type before threads start: a type is registered before it is complete."""
     for struct in structs():
         compile_check(struct)
         shape_of(struct)

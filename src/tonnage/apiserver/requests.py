@@ -1,10 +1,10 @@
-"""From a URL to what is asked: verb, resource, namespace, name, subresource.
+"""From a URL to verb, resource, namespace, name and subresource.
 
     /api/v1/namespaces/{namespace}/{plural}/{name}/{subresource}
     /apis/{group}/{version}/{plural}/{name}
 
-`locate` reads a path; `Call` is one request as the verbs see it, free of the HTTP library, so a verb can be called by a
-test. Paths that are not about resources (discovery, health, metrics) are `app.py`'s.
+`locate` parses a path; `Call` is a request without the HTTP library, so that tests can call a verb. Other paths
+(discovery, health, metrics) are handled by `app.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAMESPACES = BY_PATH["", "v1", "namespaces"]
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """What a path points at. `name` and `subresource` are empty for a collection; `watch` is the old /watch/ prefix."""
+    """What a path names. `name` and `subresource` are empty for a collection; `watch` is the old /watch/ prefix."""
 
     resource: Resource
     namespace: str = ""
@@ -32,11 +32,11 @@ class Location:
 
 
 Find = Callable[[str, str, str], Resource | None]
-"""(group, version, plural) -> a resource that is not in the table, if there is one."""
+"""(group, version, plural) -> a resource outside the table, or None."""
 
 
 def locate(path: str, find: Find = lambda group, version, plural: None) -> Location | None:
-    """Read a resource path; None when it names nothing that is served. `find` is asked for custom resources."""
+    """Parse a resource path; None when nothing is served there. `find` looks up custom resources."""
     parts = path.removeprefix("/").rstrip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
@@ -51,7 +51,7 @@ def locate(path: str, find: Find = lambda group, version, plural: None) -> Locat
     if rest[0] == "namespaces" and len(rest) > 2 and not (rest[2] in _NAMESPACES.subresources and len(rest) == 3):
         namespace, rest = rest[1], rest[2:]
     if (group, version, rest) == ("", "v1", ["bindings"]) and namespace:
-        return Location(_PODS, namespace, subresource="binding")  # an older way to pods/{name}/binding
+        return Location(_PODS, namespace, subresource="binding")  # an older path of pods/{name}/binding
     asked = (group, version, rest[0])
     review = REVIEWS_BY_PATH.get(asked) if len(rest) == 1 else None
     if review is not None and review.namespaced is not bool(namespace):
@@ -64,7 +64,7 @@ def locate(path: str, find: Find = lambda group, version, plural: None) -> Locat
     if (subresource and subresource not in resource.subresources) or (len(rest) > 1 and not name):
         return None
     if name and resource.namespaced and not namespace:
-        return None  # a namespaced object is reached through its namespace only
+        return None  # a namespaced object is reached only through its namespace
     return Location(resource, namespace, name, subresource, watch)
 
 
@@ -72,7 +72,7 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete
 
 
 def verb_of(method: str, location: Location, watch_asked: bool) -> str:
-    """The API verb of a request; empty when this method means nothing there. One object is watched by /watch/ alone."""
+    """The API verb of a request; empty when the method is not supported. Only /watch/ watches a single object."""
     resource = location.resource
     one = bool(location.name)
     if location.subresource:
@@ -85,7 +85,7 @@ def verb_of(method: str, location: Location, watch_asked: bool) -> str:
             return "watch"
         return "get" if one else "list"
     if resource.namespaced and not location.namespace:
-        return ""  # what changes is changed within one namespace
+        return ""  # writes stay within one namespace
     verb = _VERBS.get(method, "")
     if verb == "create":
         return "" if one else verb
@@ -95,7 +95,7 @@ def verb_of(method: str, location: Location, watch_asked: bool) -> str:
 
 
 def is_about(asked: Attributes, verb: str, at: Location) -> bool:
-    """Is what was judged what would be done? Two readers of one URL must not differ, whatever somebody puts into it."""
+    """True if the authorized request is what would be done: two parsers of one URL must not differ."""
     if at.resource is _PODS and at.subresource == "binding" and not at.name:
         return (asked.verb, asked.resource, asked.namespace) == (verb, BINDINGS.plural, at.namespace)
     resource = at.resource
@@ -103,12 +103,12 @@ def is_about(asked: Attributes, verb: str, at: Location) -> bool:
     return (
         (asked.verb, asked.group, asked.resource, asked.subresource, asked.namespace)
         == (verb, resource.group, resource.plural, at.subresource, namespace)
-    ) and (asked.name == at.name or verb in ("list", "watch"))  # which a field selector may have narrowed to one
+    ) and (asked.name == at.name or verb in ("list", "watch"))  # a field selector may have narrowed it to one
 
 
 @dataclass(slots=True)
 class Call:
-    """One request about a resource, and whose it is. `warnings` collects what the answer's Warning headers will say."""
+    """One request about a resource, and its user. `warnings` collects the answer's Warning headers."""
 
     verb: str
     at: Location
@@ -141,7 +141,7 @@ class Call:
 
 @dataclass(slots=True)
 class Response:
-    """What a verb gives back: a code, a body, and headers beside the usual ones."""
+    """A verb's result: a code, a body, and additional headers."""
 
     body: bytes
     code: int = 200

@@ -1,14 +1,13 @@
-"""Stored documents as responses: an object, a Table for people, or metadata alone, as JSON or YAML; and Warning
-headers.
+"""Stored documents as responses: an object, a Table, or metadata only, as JSON or YAML; and Warning headers.
 
-kubectl asks for `application/json;as=Table;v=v1;g=meta.k8s.io` first and plain JSON second; garbage collectors ask for
-PartialObjectMetadata. Kubernetes' own components prefer protobuf and accept JSON, which is what they get. The form is
-settled before a verb runs: a client that cannot read any answer must not have changed anything.
+kubectl prefers `application/json;as=Table;v=v1;g=meta.k8s.io`, garbage collectors PartialObjectMetadata; Kubernetes'
+components prefer protobuf and get JSON. The form is chosen before a verb runs: a client that cannot read any answer
+must not have changed anything.
 
-Warnings are sent as upstream does it (apiserver's endpoints/filters/warning.go): up to 4,096 characters all are sent
-whole; beyond that each is cut at 256 characters, and those for which there is no room are left out. Ours counts
-characters as they are sent, escapes included, and sends no more than half of the hundred header lines at which Python's
-HTTP client gives an answer up. A control character is shown by its number; upstream drops such a warning.
+Warnings follow upstream's endpoints/filters/warning.go: up to 4,096 characters all are sent whole; beyond that each is
+cut at 256 characters, and the rest is dropped. Ours counts characters as sent, escapes included, and sends at most half
+of the hundred header lines that Python's HTTP client accepts. Control characters are shown by number; upstream drops
+such a warning.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _STREAM = f"{_JSON};stream=watch"
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """The form of a response, whether it is written as YAML, and the version of meta.k8s.io a Table or metadata has."""
+    """The form of a response, whether it is YAML, and the meta.k8s.io version of a Table or metadata."""
 
     form: Form = "object"
     yaml: bool = False
@@ -55,9 +54,7 @@ class Representation:
 
 @lru_cache(maxsize=256)
 def negotiate(accept: str, *, as_stream: bool = False, has_table: bool = True) -> Representation:
-    """The clause of an Accept header with the best quality that we can serve, the first of equals. Raises
-    NotAcceptable.
-    """
+    """The best clause of an Accept header that we can serve, the first of equals. Raises NotAcceptable."""
     if not accept.strip():
         return Representation()
     is_known = False
@@ -76,7 +73,7 @@ def negotiate(accept: str, *, as_stream: bool = False, has_table: bool = True) -
 
 
 def accepted(accept: str) -> list[tuple[str, dict[str, str]]]:
-    """The clauses of an Accept header, the best quality first: media type and parameters."""
+    """The clauses of an Accept header, best quality first: media type and parameters."""
     clauses = []
     for text in accept.split(","):
         media, *parameters = (part.strip() for part in text.split(";"))
@@ -100,14 +97,14 @@ def _form(options: dict[str, str]) -> Form | None:
 
 
 _PEOPLE = ("curl", "Wget", "Mozilla/5.0")
-"""Programs behind which somebody reads: they get JSON with line breaks, as upstream gives it to them."""
+"""Programs that people read: they get JSON with line breaks, as upstream."""
 
 _WITHOUT_TABLE = ("binding", "eviction", "finalize", "token")
-"""Endpoints whose answer is no row of any table; upstream's handlers of these convert to none."""
+"""Endpoints whose answer has no Table; upstream's handlers have none either."""
 
 
 def negotiated(call: Call) -> Representation:
-    """The form to respond in. Raises NotAcceptable."""
+    """The form of the response. Raises NotAcceptable."""
     return negotiate(
         call.headers.get("Accept", ""),
         as_stream=call.verb == "watch",
@@ -116,7 +113,7 @@ def negotiated(call: Call) -> Representation:
 
 
 def include_of(call: Call) -> Include:
-    """How much of each object a Table carries beside its cells."""
+    """How much of each object a Table row carries."""
     asked = call.query.get("includeObject", "") or "Metadata"
     if asked not in ("None", "Metadata", "Object"):
         raise BadRequest(
@@ -152,7 +149,7 @@ def of_object(call: Call, document: bytes, *, now: datetime, code: int = 200) ->
 
 
 def of_list(call: Call, documents: Sequence[bytes], head: Doc, *, now: datetime) -> Response:
-    """A list of the call's resource. Stored bytes are joined, not decoded, when the client wants objects as stored."""
+    """A list of the call's resource. Stored bytes are joined without decoding if the client wants plain objects."""
     chosen, resource = negotiated(call), call.resource
     if chosen.form == "object":
         if not stored_documents.is_served_as_stored(resource):
@@ -179,7 +176,7 @@ def of_list(call: Call, documents: Sequence[bytes], head: Doc, *, now: datetime)
 
 
 def of_document(call: Call, doc: Doc, code: int = 200) -> Response:
-    """A document that is not one of the resource's own objects: a Status, a Scale."""
+    """A document that is no object of the resource: a Status, a Scale."""
     return _response(call, Representation(yaml=negotiated(call).yaml), encode(doc), code)
 
 
@@ -193,7 +190,7 @@ def _response(call: Call, chosen: Representation, body: bytes, code: int = 200) 
 
 
 def _go_type(resource: Resource) -> str:
-    """`*core.Pod`, `*storage.CSINode`: what upstream calls the type it holds in memory."""
+    """`*core.Pod`, `*storage.CSINode`: upstream's Go type in messages."""
     return f"*{resource.stored.group.partition('.')[0] or 'core'}.{resource.kind}"
 
 
@@ -205,7 +202,7 @@ _QUOTED = re.compile(r'["\\]')
 
 
 def warning_headers(warnings: Iterable[str]) -> list[str]:
-    """The values of the Warning headers of one answer, in order, none twice."""
+    """The Warning headers of one answer, in order, without duplicates."""
     texts = [text for text in dict.fromkeys(warnings) if text][:MAX_COUNT]
     if sum(map(len, texts)) <= MAX_TOTAL:
         whole = [_escaped(text) for text in texts]
@@ -223,7 +220,7 @@ def warning_headers(warnings: Iterable[str]) -> list[str]:
 
 
 def _cut(text: str) -> str:
-    """The beginning of a text, at most 256 characters when sent. Cut before it is escaped: no escape is halved."""
+    """The beginning of a text, at most 256 characters as sent. Cut before escaping, so that no escape is halved."""
     kept = text[:MAX_CUT]
     while len(escaped := _escaped(kept)) > MAX_CUT:
         kept = kept[: len(kept) - max((len(escaped) - MAX_CUT) // 5, 1)]

@@ -1,10 +1,9 @@
-"""Which objects a list, a watch or a deletion of a collection is about: a stretch of keys, and the selectors as one
-question.
+"""The objects that a list, watch or deletion of a collection selects: a range of keys, and the selectors as a
+predicate.
 
-Any label may be selected by. Of its fields each kind knows which it can be selected by; another is refused, because
-upstream would have to read every object to answer it. The store keeps an `ObjectAttributes` for every record. It
-decodes nothing until a selector looks, then once: every watcher of an event shares the result. Upstream:
-storage.AttrFunc.
+Any label can be selected by; of the fields only those that the kind lists, because others would mean reading every
+object. The store keeps an `ObjectAttributes` per record: it is decoded once, when a selector first needs it, for all
+watchers of an event. Upstream: storage.AttrFunc.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ def scope(call: Call) -> str:
 
 
 def matcher(strategy: Strategy, call: Call, options: ListOptions) -> Matches:
-    """Does a record belong to what was asked for? Raises BadRequest for a field this kind cannot be selected by.
+    """A predicate for the selected records. Raises BadRequest for a field this kind cannot be selected by.
 
-    It keeps nothing of the options but the selectors: a watch has it for an hour.
+    It keeps only the selectors of the options: a watch holds it for an hour.
     """
     resource, custom = call.resource, call.resource if isinstance(call.resource, CustomResource) else None
     labels = options.labels if options.labels is not None and not options.labels.is_empty else None
@@ -48,7 +47,7 @@ def matcher(strategy: Strategy, call: Call, options: ListOptions) -> Matches:
     if fields is not None:
         names = _stored_names(strategy, resource, fields) if custom is None else _custom_names(custom, fields)
     by_fields = fields.matcher if fields is not None else None
-    # The old /watch/…/name path, or a selector that leaves one name: the key tells, and no other document is read.
+    # For the old /watch/…/name path, or a selector for one name, the key decides, and no document is decoded.
     name = call.name or (fields.required("metadata.name") if fields is not None else None)
     suffix = f"/{name}" if name else ""
     of_definition = custom if custom is not None and any(not field.startswith("metadata.") for field in names) else None
@@ -69,7 +68,7 @@ def matcher(strategy: Strategy, call: Call, options: ListOptions) -> Matches:
 
 
 def _own_fields(resource: CustomResource, record: StoreRecord) -> Mapping[str, str]:
-    """The fields of a custom object that its definition lets one select by, read once for all who ask."""
+    """The selectable fields of a custom object, read once for all selectors."""
     shape = f"{resource.api_version}/{resource.shape_id}"
     if record.attributes.custom[0] != shape:
         doc = resource.shown(decode(record.document))
@@ -88,7 +87,7 @@ def _custom_names(resource: CustomResource, fields: FieldSelector) -> Mapping[st
 
 
 def _stored_names(strategy: Strategy, resource: Resource, fields: FieldSelector) -> Mapping[str, str]:
-    """Under which name each field of a selector is stored. Raises BadRequest."""
+    """The stored name of each field in a selector. Raises BadRequest."""
     own = field_labels(resource, strategy.selectable)
     known = {**own, "metadata.name": "metadata.name"}
     # Upstream's kinds with selectable fields list all of them; the others share a list that has both.
@@ -108,10 +107,10 @@ _METADATA = ("metadata.name", "metadata.namespace")
 
 
 class Selectable:
-    """The fields of one kind that a field selector may name, and how each reads as text."""
+    """The selectable fields of one kind, and how each reads as text."""
 
     def __init__(self, resource: Resource | None, strategy: type[Strategy] = Strategy) -> None:
-        """Of custom resources, which are none of the table, metadata alone is known for long."""
+        """Custom resources, which are outside the table, have only metadata here."""
         labels = (*_METADATA, *strategy.selectable)
         self.paths = {label: tuple(strategy.selected_at.get(label, label).split(".")) for label in labels}
         self._stands_in = strategy.stands_in
@@ -128,7 +127,7 @@ class Selectable:
 
 
 class ObjectAttributes:
-    """Labels and selectable fields of one document, read when first asked for."""
+    """Labels and selectable fields of one document, decoded on first use."""
 
     __slots__ = ("_document", "_fields", "_labels", "_selectable", "custom")
 
@@ -138,7 +137,7 @@ class ObjectAttributes:
         self._labels: Mapping[str, str] = {}
         self._fields: Mapping[str, str] = {}
         self.custom: tuple[str, Mapping[str, str]] = ("", {})
-        """Of a custom object: the fields that its definition lets one select by, and which form of the definition."""
+        """Of a custom object: its selectable fields, and the form of the definition they were read by."""
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -156,11 +155,11 @@ class ObjectAttributes:
             doc = decode(document)
             self._labels = doc["metadata"].get("labels", {})
             self._fields = self._selectable.read(doc)
-            self._document = None  # last: another thread may be reading too, and must not see half
+            self._document = None  # last: another thread may be reading, and must not see half
 
 
 def index_for(gates: Gates, clock: Clock) -> Callable[[str, bytes], ObjectAttributes]:
-    """The store's index: attributes of a document, by the resource its key starts with."""
+    """The store's index: the attributes of a document, by the resource of its key."""
     by_resource, custom = strategies(gates, clock), Selectable(None)
     selectable = {
         row.store_prefix.rstrip("/"): Selectable(row, type(by_resource[row.group, row.plural]))
@@ -183,7 +182,7 @@ def _text(value: Any, absent: str) -> str:
 
 
 def _absent_text(kind: Type, path: tuple[str, ...]) -> str:
-    """A missing boolean reads `false`, everything else that is missing reads empty, as upstream has it."""
+    """A missing boolean reads `false`, any other missing field empty, as upstream."""
     for step in path:
         if not isinstance(kind, Struct) or step not in kind.fields:
             return ""

@@ -3,8 +3,8 @@
     async with serve(Settings(data_dir=Path("data"))) as server:
         print(server.url, server.kubeconfig)
 
-Entering opens the store, makes what a fresh cluster has, and listens; leaving stops in order: no new requests, watches
-ended, requests under way answered, store closed. `tonnage apiserver` and `tonnage up` are this and nothing more.
+Entering opens the store, creates a fresh cluster's objects, and listens; leaving stops in order: no new requests,
+watches ended, running requests answered, store closed. `tonnage apiserver` and `tonnage up` only call this.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ from tonnage.store import KEEP_BYTES, KEEP_REVISIONS, Store, StoreOptions
 _log = logging.getLogger(__name__)
 
 RESERVE_BYTES = 8 << 20
-"""Room kept back so that deletions work on a full disk: five of the largest objects there can be, and their pages."""
+"""Disk space reserved so that deletions work on a full disk: five of the largest possible objects, and their pages."""
 _GRACE_S = 10.0
-"""How long requests under way may take once the server stops."""
+"""How long running requests may take once the server stops."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """Port 0 takes a free one. Without a token file the folder keeps a token; without a client CA, certificates of the
-    server's own authority are believed; without audiences, tokens are for the issuer.
+    """Port 0 takes a free one. Without a token file the folder keeps a token; without a client CA the server's own CA
+    is trusted; without audiences, tokens are for the issuer.
     """
 
     data_dir: Path
@@ -80,8 +80,6 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that listens."""
-
     url: str
     kubeconfig: Path
     token: str
@@ -94,7 +92,7 @@ class Server:
 async def serve(
     settings: ServerSettings, *, clock: Clock | None = None, rng: random.Random | None = None
 ) -> AsyncIterator[Server]:
-    """Run a server inside the block. Raises TonnageError when it cannot start, with what to do about it."""
+    """Run a server inside the block. Raises TonnageError, with a remedy, when it cannot start."""
     clock, rng = clock or SystemClock(), rng or random.SystemRandom()
     folder = own_folder(settings.data_dir)
     options = StoreOptions(
@@ -182,7 +180,7 @@ async def serve(
 
 @contextmanager
 def _files_of(folder: Path, *, is_needed: bool = True) -> Iterator[None]:
-    """A disk that does not take a small file ends the start with a sentence; a full one if the file `is_needed`."""
+    """Report a failed write of a small file as one error; on a full disk only if the file `is_needed`."""
     try:
         yield
     except OSError as exc:

@@ -1,4 +1,4 @@
-"""What flags of the API server may say, and their defaults. The command line reads this, and loads no server for it."""
+"""The API server's flags and their defaults, in a module that the command line can load without the server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_BACKUPS: Final = 100
 
 
 def authorization_mode(text: str) -> str:
-    """The mode that a flag names: RBAC or AlwaysAllow, one alone. Raises TonnageError."""
+    """The mode that a flag names: either RBAC or AlwaysAllow. Raises TonnageError."""
     asked, hint = [part.strip() for part in text.split(",")], f"write {' or '.join(_MODES)}"
     for mode in asked:
         if mode not in _MODES:
@@ -31,7 +31,7 @@ def authorization_mode(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AuditSettings:
-    """Where the audit log is, `-` for standard out. `max_bytes` 0 puts nothing aside, `max_backups` 0 keeps all."""
+    """The audit log's path, `-` for standard output. `max_bytes` 0: never rotate; `max_backups` 0: keep all."""
 
     path: str
     max_bytes: int = MAX_MEGABYTES << 20

@@ -1,6 +1,6 @@
-"""Errors as answers: the one Status shape of the wire, and what is wrong with a request in upstream's words.
+"""Errors as answers: the wire's Status, and the errors of bad requests in upstream's words.
 
-What is wrong with an object is `documents/api_errors.py`.
+Errors about objects are in `documents/api_errors.py`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tonnage.objects.resources import Resource
 from tonnage.store import KeyDamaged, StoreError, StoreFull, StoreRemoved
 
 _ALWAYS_DETAILED = (Forbidden, MethodNotAllowed, NotFound)
-"""Of a path that is no resource there are no details, and upstream says so here."""
+"""Upstream sends empty details with these, even for a path that is no resource."""
 
 
 def failure(error: ApiError) -> Doc:
-    """The Status document of an error, fields in upstream's order and left out where upstream leaves them out."""
+    """The Status of an error; field order and omissions are upstream's."""
     status: Doc = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -57,7 +57,7 @@ def _details(error: ApiError) -> Doc:
 
 
 def success(resource: Resource, name: str, uid: str) -> Doc:
-    """The answer to a deletion that left nothing to show."""
+    """The answer to a deletion that returns no object."""
     details: Doc = {"name": name}
     if resource.group:
         details["group"] = resource.group
@@ -66,18 +66,18 @@ def success(resource: Resource, name: str, uid: str) -> Doc:
 
 
 def created_nothing() -> Doc:
-    """The answer of a subresource that did its work elsewhere (binding, eviction)."""
+    """The answer of a subresource that changed another object (binding, eviction)."""
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
 def from_store(error: StoreError) -> ApiError:
-    """A store that cannot do what was asked. What the operator can mend says how."""
+    """The error of a failed store; it includes the remedy if the operator has one."""
     hint = f"; {error.hint}" if isinstance(error, (StoreFull, StoreRemoved, KeyDamaged)) else ""
     return InternalError(f"Internal error occurred: {error.message}{hint}")
 
 
 def unexpected(error: BaseException) -> ApiError:
-    """A fault of ours; the message names it, the log has the rest."""
+    """A bug of ours; the message names it, the log has the rest."""
     return InternalError(f"Internal error occurred: {type(error).__name__}: {error}")
 
 
@@ -90,7 +90,7 @@ def method_not_allowed() -> MethodNotAllowed:
 
 
 def verb_not_supported(resource: Resource, method: str, *, is_collection: bool) -> ApiError:
-    """The same of a custom resource, whose server knows what was asked for."""
+    """The same for a custom resource, whose error names the verb."""
     if is_collection and method in ("PUT", "PATCH"):
         return BadRequest("name must be provided")
     verb = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}.get(method, method.lower())
@@ -102,12 +102,12 @@ def verb_not_supported(resource: Resource, method: str, *, is_collection: bool) 
 
 
 def invalid_options(kind: str, errors: Errors) -> Invalid:
-    """Wrong query parameters are judged as an object of kind CreateOptions, ListOptions, …"""
+    """Wrong query parameters are reported as an object of kind CreateOptions, ListOptions, …"""
     return invalid_object("meta.k8s.io", kind, "", errors)
 
 
 def resource_version_too_large(asked: int, current: int, *, may_come: bool = True) -> Timeout:
-    """Of a list or a get. `may_come` tells the client to try again, because a later version would do as well."""
+    """The error of a list or get. `may_come`: tell the client to retry, because a later version would do."""
     return Timeout(
         f"Timeout: Too large resource version: {asked}, current: {current}",
         causes=(Cause("ResourceVersionTooLarge", "Too large resource version"),),
@@ -126,14 +126,14 @@ def wrong_namespace() -> BadRequest:
 
 
 class RequestTimeout(ApiError):
-    """A request that did not come to its end in time."""
+    """A request that did not finish in time."""
 
     code = 408
     reason = "Timeout"
 
 
 class ExpectationFailed(ApiError):
-    """A header `Expect` that asks for something unknown."""
+    """An `Expect` header with an unknown value."""
 
     code = 417
     reason = "BadRequest"

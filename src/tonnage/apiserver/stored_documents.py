@@ -1,8 +1,8 @@
 """From documents to stored bytes, and from stored bytes to what a resource serves.
 
-Every stored document begins with its kind and apiVersion, so that a list can leave them out without decoding its items.
-Documents of most resources are served as they are stored, byte for byte. Events are converted, and custom resources are
-shown in the version that is asked for.
+Every stored document begins with its kind and apiVersion, so that a list can leave them out without decoding. Most
+documents are served as stored, byte for byte; Events are converted, and custom resources are shown in the requested
+version.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tonnage.objects.texts.json_text import is_deeper, shallow
 
 
 def opening_of(resource: Resource) -> bytes:
-    """How every document of this resource begins, stored or served."""
+    """The beginning of every document of this resource, stored or served."""
     return _opening(resource.kind, resource.api_version)
 
 
@@ -29,7 +29,7 @@ def _opening(kind: str, api_version: str) -> bytes:
 
 
 def encoder(resource: Resource, doc: Doc) -> Callable[[int], bytes]:
-    """From the revision of a write to the document as it is stored, with that revision as its resourceVersion."""
+    """From the revision of a write to the stored document, with that revision as its resourceVersion."""
     opening = opening_of(resource.stored)
     rest = {field: value for field, value in doc.items() if field not in ("kind", "apiVersion")}
 
@@ -45,12 +45,12 @@ def is_served_as_stored(resource: Resource) -> bool:
 
 
 def is_stored_as_today(resource: Resource, document: bytes) -> bool:
-    """Is this how the document would be stored now? One of a custom resource may be in an older version."""
+    """True if the document is stored in the current version; a custom resource's may be older."""
     return document.startswith(opening_of(resource.stored))
 
 
 def served(resource: Resource, doc: Doc) -> Doc:
-    """A stored document, as clients of this resource see it."""
+    """A stored document as clients of this resource see it."""
     if isinstance(resource, CustomResource):
         return resource.shown(doc)
     return doc if is_served_as_stored(resource) else with_null_times(resource, from_stored(resource, doc))
@@ -64,7 +64,7 @@ _BY_PREFIX = {row.store_prefix.rstrip("/"): row for row in RESOURCES if row.stor
 
 
 def stored_problem(key: str, revision: int, document: bytes) -> str | None:
-    """What is wrong with a document under this key and revision, for files without checksums; None when nothing is."""
+    """The damage of a document under this key and revision, for files without checksums; None if there is none."""
     prefix = key.partition("/")[0]
     resource = _BY_PREFIX.get(prefix)
     if resource is None and not prefix.startswith(STORE_PREFIX):
@@ -74,7 +74,7 @@ def stored_problem(key: str, revision: int, document: bytes) -> str | None:
     if resource is not None and not document.startswith(opening_of(resource)):
         return f"it is no {resource.kind}"
     try:
-        if is_deeper(document, MAX_DEPTH):  # no damage: earlier versions let it nest, and bootstrap mends it
+        if is_deeper(document, MAX_DEPTH):  # no damage: earlier versions allowed it, and bootstrap repairs it
             document = shallow(document, MAX_DEPTH)
         metadata = decode(document)["metadata"]
         if resource is not None:
@@ -82,7 +82,7 @@ def stored_problem(key: str, revision: int, document: bytes) -> str | None:
         else:
             named = "/".join([prefix, *filter(None, (metadata.get("namespace"), metadata["name"]))])
         version = metadata["resourceVersion"]
-    except Exception as exc:  # whatever a damaged document makes of a decoder
+    except Exception as exc:  # whatever a decoder raises for a damaged document
         return f"it cannot be read: {type(exc).__name__}"
     if named != key:
         return f'it says it is "{named}"'

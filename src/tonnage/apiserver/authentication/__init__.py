@@ -1,1 +1,1 @@
-"""Who asks? Certificates, tokens and what may be learned from them; `authenticator` is the way in."""
+"""Authentication: certificates and tokens, and the users they prove; `authenticator` is the way in."""

@@ -1,13 +1,13 @@
-"""Who asks: the credentials of a request, tried in upstream's order, and the user they prove. And what a server reads
-from files when it starts:
+"""The authenticator: it tries the credentials of a request in upstream's order. And the files a server reads at its
+start:
 
     DIR/token          the admin token, unless a token file names one        DIR/pki/ca.*         authority
     DIR/pki/sa.key     signs ServiceAccounts' tokens                         DIR/pki/apiserver.*  serving certificate
 
-A client certificate counts first, then a bearer token: the tokens of a file, then those of ServiceAccounts. Credentials
-that prove nothing are refused (401) even where nobody would have needed any; a request without credentials is nobody's
-(`None`). A token of a file is looked up by its digest, so that time tells nothing about the tokens there are. What is
-made is kept, so that a kubeconfig handed out yesterday works after a restart.
+A client certificate counts first, then a bearer token: of the token file, then of ServiceAccounts. Invalid credentials
+are refused (401) even where none are needed; a request without credentials is anonymous (`None`). File tokens are
+looked up by their digest, so that timing reveals nothing about them. Generated files are kept, so that yesterday's
+kubeconfig works after a restart.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Authenticator:
         return None
 
     def authenticate_token(self, token: bytes, audiences: Sequence[str]) -> tuple[User, tuple[str, ...]]:
-        """The user of a token, and for which of `audiences` it is good: a file's tokens for this server. Raises
+        """The user of a token, and the `audiences` it is valid for: a file's token is for this server. Raises
         InvalidToken.
         """
         digest = _digest(token)
@@ -86,7 +86,7 @@ class Authenticator:
 
 
 def token_in(header: str) -> bytes:
-    """The token of an Authorization header, empty when there is none. A header may hold any bytes."""
+    """The token of an Authorization header, or empty. A header may hold any bytes."""
     return bearer_token(header).encode(errors="surrogateescape")
 
 
@@ -95,13 +95,13 @@ def _digest(token: bytes) -> bytes:
 
 
 ADMIN: Final = User("admin", groups=(MASTERS, AUTHENTICATED))
-"""Whoever holds a token without a name."""
+"""The user of a token without a name."""
 _FORM: Final = 'write one token a line into it, or token,user,uid,"group1,group2"'
 _log = logging.getLogger(__name__)
 
 
 def ensure_token(path: Path) -> str:
-    """The admin token kept in a file, made on first use. Raises NotOurs for one that somebody else put there."""
+    """The admin token kept in a file, created on first use. Raises NotOurs for another user's file."""
     try:
         kept = read_own(path)
     except FileNotFoundError:
@@ -113,7 +113,7 @@ def ensure_token(path: Path) -> str:
 def read_tokens(path: Path) -> dict[str, User]:
     """The users of a token file by token. A line is `token,user,uid,"group1,group2"`, or an administrator's bare token.
 
-    Raises NotOurs for a file that others own or can write to: whoever writes a token into it is who he likes to be.
+    Raises NotOurs for a file that others own or can write to: they could add themselves as any user.
     """
     try:
         return _users(path, read_given(path))
@@ -150,7 +150,7 @@ def _users(path: Path, content: bytes) -> dict[str, User]:
 
 
 def write_kubeconfig(path: Path, *, url: str, ca_pem: bytes, token: str) -> None:
-    """An admin kubeconfig, readable by its owner alone."""
+    """Write an admin kubeconfig, readable only by its owner."""
     authority = base64.b64encode(ca_pem).decode()
     config = {
         "apiVersion": "v1",
@@ -165,7 +165,7 @@ def write_kubeconfig(path: Path, *, url: str, ca_pem: bytes, token: str) -> None
 
 @dataclass(frozen=True, slots=True)
 class ServerCredentials:
-    """Who is known, TLS and its authority, the admin's token, and the authorities of clients."""
+    """The authenticator, TLS with its CA, the admin's token, and the clients' CAs."""
 
     authenticator: Authenticator
     tls: ServerTls
@@ -185,9 +185,9 @@ def read_credentials(
     issuer: str = DEFAULT_ISSUER,
     audiences: Sequence[str] = (),
 ) -> ServerCredentials:
-    """Read what is there, make what is not. Raises TonnageError, OSError.
+    """Read existing files, create missing ones. Raises TonnageError, OSError.
 
-    A token file without an administrator leaves the folder's own token in force.
+    If the token file names no administrator, the folder's own token stays valid.
     """
     pki = own_folder(folder / "pki")
     users = read_tokens(token_file) if token_file is not None else {}

@@ -1,12 +1,11 @@
 """Users by client certificate: the common name is the user, the organisations are the groups.
 
-TLS asks for a certificate and takes none for an answer (`serving/server_tls.py`); whether one is good is judged at each
-request (`serving/certificate_judging.py`), since a connection may outlive the certificate it began with. An authority
-signs certificates of clients directly: one in between has to be named among the authorities itself.
+TLS only asks for a certificate (`serving/server_tls.py`); it is verified at every request
+(`serving/certificate_judging.py`), because a connection may outlive it. A CA must sign client certificates directly: an
+intermediate CA has to be listed itself.
 
---client-ca-file is read at the start, and again when it changes. An authority that is taken out is believed no longer,
-at the next request. What cannot be read leaves the authorities in force that were. ConfigMap
-kube-system/extension-apiserver-authentication tells other programs the authorities.
+--client-ca-file is read at the start and when it changes; a removed CA is distrusted at the next request. An unreadable
+file leaves the old CAs in force. The ConfigMap kube-system/extension-apiserver-authentication publishes the CAs.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ from tonnage.store import StoreClosed, StoreError, StoreRecord
 
 MAX_REMEMBERED: Final = 1024
 _UID: Final = ObjectIdentifier("1.3.6.1.4.1.57683.2")
-"""Kubernetes' own attribute of a subject."""
+"""Kubernetes' own subject attribute."""
 
 
 class ClientCertificates:
-    """Users by the certificates that one authority, or several, have signed."""
+    """Users by the certificates of one or several CAs."""
 
     def __init__(self, ca_pem: bytes, now: Callable[[], datetime]) -> None:
         self._now = now
@@ -50,7 +49,7 @@ class ClientCertificates:
         self.trust(ca_pem)
 
     def trust(self, ca_pem: bytes) -> None:
-        """Believe these authorities from now on, and no others. Raises ValueError for what holds no certificate."""
+        """Trust exactly these CAs from now on. Raises ValueError if the PEM has no certificate."""
         self._authorities = [each for each in x509.load_pem_x509_certificates(ca_pem) if may_sign(each)]
         self._known: dict[bytes, tuple[Validity, User | None]] = {}
         self.ca_pem = ca_pem
@@ -58,11 +57,11 @@ class ClientCertificates:
             follower()
 
     def follow(self, follower: Callable[[], None]) -> None:
-        """Have `follower` called when the authorities are others."""
+        """Call `follower` when the CAs change."""
         self._followers.append(follower)
 
     def authenticate(self, der: bytes) -> User | None:
-        """The user that a certificate names; None when it names nobody. Raises InvalidCertificate."""
+        """The user that a certificate names; None without a name. Raises InvalidCertificate."""
         digest = hashlib.sha256(der).digest()
         known = self._known.pop(digest, None)
         if known is None:
@@ -100,11 +99,11 @@ _log = logging.getLogger(__name__)
 
 
 def read_client_ca(path: Path) -> bytes:
-    """The authorities of a file, in PEM form. Raises TonnageError."""
+    """The CAs of a file, as PEM. Raises TonnageError."""
     try:
         pem = read_given(path)
         x509.load_pem_x509_certificates(pem)
-        pem.decode()  # it is told in a ConfigMap
+        pem.decode()  # a ConfigMap holds it as text
     except OSError as exc:
         raise TonnageError(f"cannot read the client CA file {path}: {exc.strerror}", hint=_FORM) from exc
     except ValueError as exc:
@@ -113,7 +112,7 @@ def read_client_ca(path: Path) -> bytes:
 
 
 class ClientCaFile:
-    """The authorities of a file, kept up to date in `certificates`."""
+    """Keeps `certificates` up to date with a CA file."""
 
     def __init__(self, path: Path, certificates: ClientCertificates) -> None:
         self._path = path
@@ -122,7 +121,7 @@ class ClientCaFile:
         self._told = ""
 
     def refresh(self) -> None:
-        """Look at the file, and read it when it is not the one that was seen last."""
+        """Read the file again if it has changed."""
         try:
             found = self._path.stat()
             seen = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
@@ -145,7 +144,7 @@ class ClientCaFile:
 
 @asynccontextmanager
 async def client_ca_followed(path: Path | None, certificates: ClientCertificates, clock: Clock) -> AsyncIterator[None]:
-    """Inside the block, what the file says counts. Without a file the server's own authority does, for good."""
+    """Follow the CA file inside the block. Without a file the server's own CA stays trusted."""
     if path is None:
         yield
         return
@@ -164,7 +163,7 @@ _OPTIONS = WriteOptions(manager="kube-apiserver")
 async def authentication_published(
     registry: Registry, certificates: ClientCertificates, rng: random.Random
 ) -> AsyncIterator[None]:
-    """Inside the block, the ConfigMap says which certificates of clients are good."""
+    """Keep the ConfigMap with the clients' CAs current inside the block."""
     changed = asyncio.Event()
     changed.set()
     key = _CONFIG_MAPS.key(NAMESPACE, NAME)

@@ -1,12 +1,11 @@
-"""ServiceAccounts' tokens: the key that signs them, saying whose one is, and filling the Secrets that hold older ones.
+"""ServiceAccounts' tokens: the signing key, the verification of tokens, and the Secrets that hold legacy tokens.
 
-There is one algorithm, that of the key: what a token says about its own algorithm is compared, never followed. The
-signature is checked before anything that a token claims is read. It is checked once and remembered, with whose token it
-was and the records of the objects that it depends on. The clock is looked at each time, and whether these are still the
-records that there are, so that a token ends in the moment that one of them does.
+The key's algorithm is the only one: a token's own claim about it is compared, never followed. The signature is checked
+before any claim is read. A valid token is remembered with its user and the records it depends on; the clock and these
+records are checked on every use, so a token ends at once when one of its objects does.
 
-Secrets of type kubernetes.io/service-account-token get their token here, and go with their account. Upstream this is
-kube-controller-manager's tokens controller, which is given the signing key. Here the key stays with the server.
+Secrets of type kubernetes.io/service-account-token get their token here, and are deleted with their account. Upstream
+this is kube-controller-manager's tokens controller, which is given the key; here the key stays with the server.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from tonnage.private_files import read_own, write_private
 from tonnage.store import KeyDamaged, Store, StoreClosed, StoreError, StoreRecord
 
 _ES256_BYTES = 32
-"""Of each of the two numbers that an ES256 signature is."""
+"""Bytes of each of the two numbers of an ES256 signature."""
 
 
 class _Header(msgspec.Struct):
@@ -52,7 +51,7 @@ class _Header(msgspec.Struct):
 
 
 class SigningKey:
-    """A private key, P-256 or RSA, and what follows from it."""
+    """A private key, P-256 or RSA, its public key and its algorithm."""
 
     def __init__(self, private: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> None:
         self._private = private
@@ -62,13 +61,13 @@ class SigningKey:
         self.key_id = _text(hashlib.sha256(der).digest())
 
     def signed(self, payload: bytes) -> str:
-        """A token that says `payload`."""
+        """A token with this payload."""
         head = encode({"alg": self.algorithm, "kid": self.key_id})
         said = f"{_text(head)}.{_text(payload)}"
         return f"{said}.{_text(self._signature(said.encode()))}"
 
     def payload_of(self, token: bytes) -> bytes:
-        """What a token of ours says. Raises InvalidToken for everything else."""
+        """The payload of a token of ours. Raises InvalidToken for any other."""
         said, _, signature = token.rpartition(b".")
         head, dot, payload = said.partition(b".")
         if not dot or b"." in payload:
@@ -79,11 +78,11 @@ class SigningKey:
                 raise InvalidToken("invalid bearer token")
             self._verify(_bytes(signature), said)
             return _bytes(payload)
-        except (ValueError, RecursionError, InvalidSignature) as exc:  # what is no JSON is a ValueError, too
+        except (ValueError, RecursionError, InvalidSignature) as exc:  # includes invalid JSON
             raise InvalidToken("invalid bearer token") from exc
 
     def jwks(self) -> Doc:
-        """The public half, as a JSON Web Key Set."""
+        """The public key, as a JSON Web Key Set."""
         key: Doc = {"use": "sig", "kty": "", "kid": self.key_id, "alg": self.algorithm}
         public = self._public
         if isinstance(public, ec.EllipticCurvePublicKey):
@@ -111,7 +110,7 @@ class SigningKey:
 
 
 def ensure_signing_key(path: Path) -> SigningKey:
-    """The key kept in a file, made on first use, so that tokens outlive a restart. Raises NotOurs, TonnageError."""
+    """The key kept in a file, created on first use, so that tokens survive a restart. Raises NotOurs, TonnageError."""
     try:
         pem = read_own(path)
     except FileNotFoundError:
@@ -143,7 +142,7 @@ def _text(data: bytes) -> str:
 
 
 def _bytes(text: bytes) -> bytes:
-    """Raises ValueError (binascii.Error) for what is not base64url without padding."""
+    """Raises ValueError (binascii.Error) for anything but base64url without padding."""
     if b"=" in text or b"+" in text or b"/" in text:
         raise ValueError("not base64url")
     return base64.b64decode(text + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
@@ -163,14 +162,14 @@ class _Object(msgspec.Struct):
 
 
 class _Judged(NamedTuple):
-    """What came of a token when it was last looked at closely."""
+    """The result of a token's last full check."""
 
     claims: Claims
     user: User
     audiences: Sequence[str]
     shared: tuple[str, ...]
     records: tuple[tuple[str, StoreRecord], ...]
-    """By key: as long as these are in the store, nothing else has become of the token but that its time passes."""
+    """By key: while the store holds these records, only time can end the token."""
 
 
 _OBJECT: Final = msgspec.json.Decoder(_Object)
@@ -201,7 +200,7 @@ class ServiceAccountTokens:
         }
 
     def authenticate(self, token: bytes, audiences: Sequence[str], digest: bytes = b"") -> tuple[User, tuple[str, ...]]:
-        """Whose token it is, and for which of these audiences. Raises InvalidToken. `digest` is its SHA-256."""
+        """The token's user, and the audiences it is valid for. Raises InvalidToken. `digest` is its SHA-256."""
         digest = digest or hashlib.sha256(token).digest()
         known = self._judged.get(digest)
         if known is not None and known.audiences == audiences:
@@ -215,7 +214,7 @@ class ServiceAccountTokens:
         self._judged.pop(digest, None)
         claims = self._claims(token, digest)
         if isinstance(claims, LegacyClaims):
-            said: tuple[str, ...] = self.audiences  # which it does not say: it is for this server
+            said: tuple[str, ...] = self.audiences  # without the claim it is for this server
         elif claims.iss == self.issuer:
             said = claims.audiences or self.audiences
         else:
@@ -242,7 +241,7 @@ class ServiceAccountTokens:
             return meta
 
         user = service_account_tokens.user_of(claims, self._clock.now(), find)
-        if is_staying:  # what is on its way out ends a token by the clock, too
+        if is_staying:  # a terminating object also ends the token, at its time
             if len(self._judged) >= MAX_REMEMBERED:
                 del self._judged[next(iter(self._judged))]
             self._judged[digest] = _Judged(claims, user, tuple(audiences), shared, tuple(records.items()))
@@ -259,7 +258,7 @@ class ServiceAccountTokens:
             except (msgspec.DecodeError, RecursionError) as exc:
                 raise InvalidToken("invalid bearer token") from exc
             if len(self._verified) >= MAX_REMEMBERED:
-                del self._verified[next(iter(self._verified))]  # the one that was not shown for longest
+                del self._verified[next(iter(self._verified))]  # the least recently used
         self._verified[digest] = claims
         return claims
 
@@ -285,7 +284,7 @@ _log = logging.getLogger(__name__)
 async def token_secrets_filled(
     registry: Registry, key: SigningKey, ca_pem: bytes, rng: random.Random
 ) -> AsyncIterator[None]:
-    """Inside the block, every such Secret has a token, or is deleted for want of an account."""
+    """Inside the block, every such Secret gets a token, or is deleted if its account is gone."""
     store, waiting, changed = registry.store, dict[str, None](), asyncio.Event()
 
     def wait(records: list[StoreRecord]) -> None:
@@ -327,7 +326,7 @@ async def token_secrets_filled(
 
 
 async def reconcile(registry: Registry, key: SigningKey, ca_pem: bytes, at: str) -> None:
-    """Bring one Secret to what its type asks for; safe to run twice."""
+    """Fill or delete one Secret; safe to run twice."""
     namespace, _, name = at.removeprefix(_SECRETS.store_prefix).partition("/")
     secret = _document(registry.store, at)
     if (

@@ -1,12 +1,12 @@
 """OpenAPI: what kubectl reads to explain a kind, to check a manifest and to compute a patch.
 
-Version 3 is what kubectl asks for: an index at `/openapi/v3`, then one document for a group and version, addressed with
-the hash of its content so that it is fetched once and kept. Version 2 is one document with everything, for clients
-older than kubectl 1.27; those ask for it in protobuf (`gnostic`), and people with curl in JSON.
+kubectl asks for version 3: an index at `/openapi/v3`, then one document per group and version, addressed with its
+content's hash, so that it is cached. Version 2 is one document, for clients older than kubectl 1.27, in protobuf
+(`gnostic`), and for curl in JSON.
 
-kubectl reads three things in the operations. `explain` finds a resource's kind through
-`x-kubernetes-group-version-kind` of its path; `--validate` and `--dry-run=server` look for `fieldValidation` and
-`dryRun` among the parameters of PATCH; `apply` looks for the strategic merge patch among the content types PATCH takes.
+kubectl reads three things in the operations. `explain` finds a resource's kind by `x-kubernetes-group-version-kind` of
+its path; `--validate` and `--dry-run=server` look for `fieldValidation` and `dryRun` among PATCH's parameters; `apply`
+looks for the strategic merge patch among PATCH's content types.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PATCH_TYPES = (
 
 
 def patch_types(resource: Resource) -> tuple[str, ...]:
-    """The forms of PATCH a resource takes; a custom one has no strategic merge."""
+    """The patch types of a resource; custom ones have no strategic merge."""
     return tuple(each for each in PATCH_TYPES if not (isinstance(resource, ShapedResource) and "strategic" in each))
 
 
@@ -66,7 +66,7 @@ _WRITING = ("dryRun", "fieldManager", "fieldValidation")
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method on one path. `body` is None for reads and for PATCH, whose body is its content type's affair."""
+    """One method on one path. `body` is None for reads and for PATCH, whose body depends on its content type."""
 
     path: str
     verb: _Verb
@@ -103,7 +103,7 @@ _OF_OBJECT = ("get", "update", "patch", "delete")
 
 
 def operations(resource: Resource) -> Iterator[Operation]:
-    """Those on the collection, on one object and on its subresources, path by path."""
+    """The operations on the collection, on one object and on its subresources, path by path."""
     collection = resource.path(namespace="{namespace}")
     offered = verbs_of(resource)
     if resource.namespaced and "list" in offered:
@@ -120,7 +120,7 @@ def operations(resource: Resource) -> Iterator[Operation]:
 
 
 def kind_of(resource: Resource, subresource: str = "") -> Struct:
-    """What is exchanged with a resource or one of its subresources."""
+    """The type that a resource or its subresource exchanges."""
     return schema_of_resource(subresource_named(subresource).body or resource)
 
 
@@ -156,12 +156,12 @@ _TOKEN = {"type": "apiKey", "name": "authorization", "in": "header", "descriptio
 
 
 Custom = Sequence[CustomResource]
-"""Resources that are served beside those of the table."""
+"""Resources that are served beside the table's."""
 _SERVED = (*RESOURCES, *NOT_STORED)
 
 
 def openapi_v3_index(custom: Custom = ()) -> bytes:
-    """`/openapi/v3`: where each document is, by the path of its group and version."""
+    """`/openapi/v3`: the address of every document, by the path of its group and version."""
     paths = {}
     for group, version in dict.fromkeys((row.group, row.version) for row in (*_SERVED, *custom)):
         path = f"apis/{group}/{version}" if group else f"api/{version}"
@@ -170,7 +170,7 @@ def openapi_v3_index(custom: Custom = ()) -> bytes:
 
 
 def openapi_v3(group: str, version: str, custom: Custom = ()) -> bytes:
-    """One group and version: its paths, and every type they lead to. KeyError when it is not served."""
+    """One group and version: its paths, and all types they use. KeyError when it is not served."""
     return _openapi_v3(group, version, tuple(row for row in custom if (row.group, row.version) == (group, version)))
 
 
@@ -182,7 +182,7 @@ def _openapi_v3(group: str, version: str, custom: tuple[CustomResource, ...]) ->
         raise KeyError((group, version))
     paths = _paths(resources, _operation_v3, {"schema": {"type": "string", "uniqueItems": True}})
     for item in paths.values():
-        if not item["parameters"]:  # an empty list does not survive being read and written again by Go
+        if not item["parameters"]:  # Go does not preserve an empty list
             del item["parameters"]
     return encode(
         {
@@ -203,7 +203,7 @@ def openapi_v2(custom: Custom = ()) -> bytes:
 
 
 def openapi_v2_protobuf(custom: Custom = ()) -> bytes:
-    """`/openapi/v2` as protobuf, the only form client-go reads it in."""
+    """`/openapi/v2` as protobuf, the only form that client-go reads."""
     return gnostic.encode_document(_document_v2(custom))
 
 
@@ -244,7 +244,7 @@ def _paths(
 
 
 def _common(operation: Operation, resource: Resource) -> Doc:
-    """What both versions say about an operation in the same words."""
+    """The part of an operation that both versions share."""
     group = (resource.group or "core").partition(".")[0]
     return {
         "tags": [f"{group}_{resource.version}"],

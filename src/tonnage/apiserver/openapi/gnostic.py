@@ -13,11 +13,10 @@ from typing import Any
 from tonnage.objects.document import Doc, encode
 
 Encoder = Callable[[Any], Iterator[bytes]]
-"""The fields a JSON value becomes: none, one, or for repeated fields several."""
+"""The protobuf fields of a JSON value: none, one, or several for a repeated field."""
 
 
 def encode_document(document: Doc) -> bytes:
-    """The whole version 2 document."""
     return _message(_DOCUMENT, document)
 
 
@@ -57,7 +56,7 @@ def _sub(number: int, fields: dict[str, Encoder]) -> Encoder:
 
 
 def _wrapped(number: int, inner: Encoder) -> Encoder:
-    """A message whose only purpose is to hold `inner`: TypeItem, SchemaItem, the arms of a oneof."""
+    """A message that only wraps `inner`: TypeItem, SchemaItem, the arms of a oneof."""
     return lambda value: iter((_bytes(number, b"".join(inner(value))),))
 
 
@@ -69,7 +68,7 @@ def _named(number: int, inner: Encoder) -> Encoder:
 
 
 def _any(number: int) -> Encoder:
-    """`Any`: of its two fields readers use the YAML text, 2."""
+    """`Any`: readers use only its field 2, the YAML text."""
     return lambda value: iter((_bytes(number, _bytes(2, encode(value))),))
 
 

@@ -1,9 +1,9 @@
-"""Schemas of documents, from `documents/schema.py` to OpenAPI, in both of its dialects.
+"""Converts the schemas of `documents/schema.py` to OpenAPI, in both versions.
 
-What OpenAPI has no word for rides on extensions, and these are what kubectl came for: `x-kubernetes-patch-strategy`
-and `-merge-key` for the strategic merge patch of `kubectl apply`, `x-kubernetes-list-type`, `-list-map-keys` and
-`-map-type` for server-side apply, `x-kubernetes-group-version-kind` to find a kind at all. Names of types are
-upstream's (`io.k8s.api.core.v1.PodSpec`), because tools have learnt them.
+Extensions hold what kubectl came for: `x-kubernetes-patch-strategy` and `-merge-key` for the strategic merge patch of
+`kubectl apply`, `x-kubernetes-list-type`, `-list-map-keys` and `-map-type` for server-side apply, and
+`x-kubernetes-group-version-kind` to find a kind. Type names are upstream's (`io.k8s.api.core.v1.PodSpec`), because
+tools know them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ PATCH = f"{_META}.Patch"
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Where definitions live, and whether a `$ref` may have neighbours (in version 3 it must hide in `allOf`)."""
+    """Where definitions live, and whether a `$ref` may have siblings (version 3 needs `allOf`)."""
 
     refs: str
     ref_stands_alone: bool
     either: bool
-    """Can it say "string or number"?"""
+    """True if it can express "string or number"."""
 
     def ref(self, full_name: str) -> Doc:
         return {"$ref": f"{self.refs}{full_name}"}
@@ -88,7 +88,7 @@ _PATCH_DEFINITION: Doc = {"description": "A change to an object; its form is the
 
 
 def definitions(roots: Iterable[Struct], dialect: Dialect, given: Mapping[str, Doc] | None = None) -> dict[str, Doc]:
-    """Every type that can be reached from `roots`, by full name, sorted. `given`: definitions of custom resources."""
+    """Every type reachable from `roots`, by full name, sorted. `given`: definitions of custom resources."""
     given = given or {}
     found: dict[str, Doc] = {PATCH: _PATCH_DEFINITION}
     waiting = list(roots)
@@ -129,7 +129,7 @@ def list_of(resource: Resource) -> Struct:
 
 
 def group_version_kind(struct: Struct) -> Doc:
-    """Of a struct that is a kind, or is exchanged as one."""
+    """The group, version and kind of a struct that is exchanged as a kind."""
     *backwards, last = struct.package.split(".")  # of a custom resource: its group backwards, and its version
     group, version = _packages().get(struct.package) or (".".join(reversed(backwards)), last)
     return {"group": group, "version": version, "kind": struct.name}

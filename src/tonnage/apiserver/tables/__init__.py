@@ -1,9 +1,8 @@
-"""Tables and bare metadata: objects as a client asks for them with `Accept: application/json;as=…;g=meta.k8s.io;v=v1`.
+"""Tables and bare metadata: the forms of `Accept: application/json;as=…;g=meta.k8s.io;v=v1`.
 
-`kubectl get` does not know the kinds it prints: the server sends it a Table, with headings, cells and, a row each, the
-object's metadata. The columns of a kind stand in one file for each group of kinds (`pods`, `storage`, `workloads`,
-`cluster`). Headings, types, priorities and the text of every cell are upstream's; the descriptions are those of our own
-schemas.
+`kubectl get` does not know the kinds it prints: the server sends a Table with headings, cells and the metadata of every
+row's object. The columns stand in `pods`, `storage`, `workloads` and `cluster`. Headings, types, priorities and cell
+texts are upstream's; the descriptions are from our schemas.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from tonnage.objects.document import Doc
 from tonnage.objects.resources import Resource
 
 API_VERSION = "meta.k8s.io/v1"
-"""What is served unless a client asks for v1beta1, which differs in nothing but its name."""
+"""The default; v1beta1 differs only in its name."""
 
 Include = Literal["None", "Metadata", "Object"]
-"""How much of each object its row carries (`?includeObject=`)."""
+"""How much of its object a row carries (`?includeObject=`)."""
 
 _LAYOUTS: Layouts = {**pods.LAYOUTS, **storage.LAYOUTS, **workloads.LAYOUTS, **cluster.LAYOUTS}
 
@@ -33,7 +32,7 @@ _PLAIN = (NAME, cells.text("Created At", "metadata.creationTimestamp", "0001-01-
 
 
 def columns(resource: Resource) -> list[Doc]:
-    """The column definitions of a resource. In a watch only the first event carries them."""
+    """The column definitions of a resource. In a watch only the first event has them."""
     if isinstance(resource, CustomResource):
         about = cells.description(schema_of("meta", "v1", "ObjectMeta"), "name")
         name = {"name": NAME.name, "type": NAME.type, "format": NAME.format, "description": about, "priority": 0}
@@ -52,9 +51,9 @@ def table(
     headers: bool = True,
     api_version: str = API_VERSION,
 ) -> Doc:
-    """A meta.k8s.io Table with one row for each document. `list_metadata` becomes the table's metadata.
+    """A meta.k8s.io Table with one row per document. `list_metadata` becomes the table's metadata.
 
-    `headers=False` leaves the definitions out, for the later events of a watch.
+    `headers=False` leaves out the definitions, for the later events of a watch.
     """
     layout: Sequence[Column]
     if isinstance(resource, CustomResource):
@@ -93,7 +92,7 @@ def _custom_column(column: PrinterColumn, looks: Looks) -> Column:
 
 
 def partial_metadata(doc: Doc, api_version: str = API_VERSION) -> Doc:
-    """A document as PartialObjectMetadata: its metadata and nothing else. Shares the metadata with `doc`."""
+    """A document as PartialObjectMetadata. Shares the metadata with `doc`."""
     return {"kind": "PartialObjectMetadata", "apiVersion": api_version, "metadata": doc.get("metadata", {})}
 
 

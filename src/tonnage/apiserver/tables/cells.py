@@ -1,8 +1,7 @@
-"""Columns of a table, and the words in their cells as `kubectl get` has always shown them.
+"""The columns of a table, and their cells as `kubectl get` shows them.
 
-A column's description is the one of the field it shows; only columns that sum up several fields bring their own words.
-`wide` columns are those `kubectl get -o wide` adds: the server always sends them, with priority 1. Nothing here reads a
-clock: an age is only as fresh as the `now` that is handed in.
+A column's description is its field's; only columns of several fields have their own. `wide` columns are those of
+`kubectl get -o wide`: always sent, with priority 1. Nothing reads a clock: `now` is handed in.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ UNSET = "<unset>"
 UNKNOWN = "<unknown>"
 
 Cell = str | int | float | bool | None
-"""None where a custom resource has nothing to show."""
+"""None if a custom resource has no value."""
 CellOf = Callable[[Doc, datetime], Cell]
 """(document, now) -> cell; pure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`field` is a dotted path in the kind's schema. Its description is the column's, unless there is an `about`."""
+    """`field` is a dotted path in the kind's schema; its description is the column's, unless `about` is given."""
 
     name: str
     cell: CellOf
@@ -39,7 +38,7 @@ class Column:
     about: str = ""
 
     def definition(self, schema: Struct) -> Doc:
-        """The TableColumnDefinition, with every field present as upstream sends it."""
+        """The TableColumnDefinition, with every field, as upstream sends it."""
         return {
             "name": self.name,
             "type": self.type,
@@ -54,7 +53,7 @@ Layouts = dict[tuple[str, str], tuple[Column, ...]]
 
 
 def description(schema: Struct, field: str) -> str:
-    """What the schema says about the field at a dotted path. KeyError when there is no such field."""
+    """The schema's description of the field at a dotted path. KeyError for an unknown field."""
     *parents, last = field.split(".")
     for name in parents:
         below = schema.fields[name].type
@@ -77,7 +76,7 @@ def of(
     wide: bool = False,
     about: str = "",
 ) -> Column:
-    """A column of what `show` makes of the value at a dotted path (None where it is absent)."""
+    """A column of `show(value)` for the value at a dotted path (None if absent)."""
     steps = path.split(".")
     return Column(name, lambda doc, now: show(dig(doc, *steps)), field or path, type=type, wide=wide, about=about)
 
@@ -97,12 +96,12 @@ def flag(name: str, path: str, *, missing: bool = False, type: str = "boolean") 
 
 
 def given(name: str, path: str, missing: str, *, wide: bool = False) -> Column:
-    """The value at a path as text; `missing` only when the field is absent: an empty string stays empty."""
+    """The value at a path as text; `missing` only if the field is absent: an empty string stays empty."""
     return of(name, path, lambda value: missing if value is None else str(value), wide=wide)
 
 
 def count(name: str, path: str, *, type: str = "integer", about: str = "") -> Column:
-    """How many items are at a path."""
+    """The number of items at a path."""
     return of(name, path, lambda items: len(items or ()), type=type, about=about)
 
 
@@ -165,7 +164,7 @@ def labels(pairs: dict[str, str] | None) -> str:
 
 
 def selector(wanted: Doc | None) -> str:
-    """A label selector in the form `kubectl get -l` takes, sorted by key; empty when it asks for nothing."""
+    """A label selector in the syntax of `kubectl get -l`, sorted by key; empty when it selects everything."""
     if wanted is None:
         return ""
     terms = [(key, f"{key}={value}") for key, value in wanted.get("matchLabels", {}).items()]
@@ -184,7 +183,7 @@ def _requirement(requirement: Doc) -> str:
 
 
 _ACCESS_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
-"""In the order they are listed, whatever order the object has them in."""
+"""In the order of the cell, whatever the object's order."""
 
 
 def access_modes(modes: Iterable[str] | None) -> str:

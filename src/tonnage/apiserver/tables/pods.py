@@ -1,7 +1,7 @@
 """Pods: one word for everything their containers are going through.
 
-READY, STATUS and RESTARTS are three views of one walk over the container statuses (`Progress`). The rules and their
-order mirror upstream's printPod, because scripts everywhere grep for these words.
+READY, STATUS and RESTARTS come from one walk over the container statuses (`Progress`). The rules and their order mirror
+upstream's printPod, because scripts grep for these words.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tonnage.objects.document import Doc, dig
 
 @dataclass(slots=True)
 class Progress:
-    """How far a pod has come. `restarted_at` is the end of the latest container that was started again."""
+    """A pod's progress. `restarted_at` is when the last restarted container ended."""
 
     status: str
     ready: int = 0
@@ -32,7 +32,7 @@ class Progress:
 
 
 def progress(pod: Doc) -> Progress:
-    """Walk the init containers, then, unless one of them still holds the pod up, the containers."""
+    """Walk the init containers and, unless one of them still blocks the pod, the containers."""
     spec, status = pod.get("spec", {}), pod.get("status", {})
     conditions = status.get("conditions", ())
     sidecars = {found["name"] for found in spec.get("initContainers", ()) if found.get("restartPolicy") == "Always"}
@@ -75,7 +75,7 @@ def progress(pod: Doc) -> Progress:
 
 
 def _containers(made: Progress, status: Doc) -> None:
-    """The last word is the first container's, so they are walked backwards."""
+    """The first container has the last word, so they are walked backwards."""
     has_running = False
     failure = ""
     for container in reversed(status.get("containerStatuses", ())):
@@ -139,7 +139,7 @@ def restarts(pod: Doc, now: datetime) -> Cell:
 
 
 def ip(pod: Doc, now: datetime) -> Cell:
-    """podIP speaks for older kubelets, which write no podIPs."""
+    """The podIP of older kubelets, which write no podIPs, comes first."""
     addresses = [dig(pod, "status", "podIP"), *(found["ip"] for found in dig(pod, "status", "podIPs") or ())]
     return next((str(address) for address in addresses if address), NONE)
 
@@ -157,7 +157,7 @@ _COMPLETED = {"Succeeded": "The pod has completed successfully.", "Failed": "The
 
 
 def completed(pod: Doc) -> list[Doc]:
-    """The row condition of a pod that has run its course: kubectl can hide such rows."""
+    """The row condition of an ended pod: kubectl can hide such rows."""
     phase = dig(pod, "status", "phase")
     if phase not in _COMPLETED:
         return []

@@ -1,7 +1,7 @@
-"""Volumes, claims, classes and CSI objects, in upstream's columns, so that a script that cuts them reads both alike.
+"""Volumes, claims, classes and CSI objects, in upstream's columns.
 
-CSIStorageCapacity is the exception. Upstream shows its name and creation time alone. Here it says what decisions are
-made from: where the room is, how much, the largest volume, and the free bytes of each pool, from the field of KEP-5925
+CSIStorageCapacity is the exception: upstream shows only name and creation time. Ours shows what decisions are made
+from: where the storage is, how much is free, the largest volume, and the free bytes of each pool, from KEP-5925's field
 or the annotation that stands in for it.
 """
 
@@ -19,18 +19,18 @@ from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES
 
 _MOST_POOLS = 8
 _WIDEST = 80
-"""Characters of a cell that has no end of its own."""
+"""The longest cell."""
 
 
 def _phase(doc: Doc, now: datetime) -> Cell:
-    """`Terminating` is no phase, but what a person wants to read in its place."""
+    """`Terminating` is no phase, but people want to read it here."""
     if dig(doc, "metadata", "deletionTimestamp") is not None:
         return "Terminating"
     return str(dig(doc, "status", "phase") or "")
 
 
 def _claim_capacity(claim: Doc, now: datetime) -> Cell:
-    """What the volume holds; a claim without one shows nothing, whatever it asks for."""
+    """The volume's size; empty for a claim without a volume, whatever it asks for."""
     return cells.size(dig(claim, "status", "capacity", "storage")) if dig(claim, "spec", "volumeName") else ""
 
 
@@ -44,12 +44,12 @@ def _class_name(doc: Doc, now: datetime) -> Cell:
 
 
 def _reached_nodes(topology: Doc | None) -> Cell:
-    """The nodes that reach the storage, as a selector; `<none>` where the object says nothing, `<all>` for any node."""
+    """The nodes that reach the storage, as a selector; `<none>` without a topology, `<all>` for any node."""
     return NONE if topology is None else _fitting(cells.selector(topology)) or "<all>"
 
 
 def _fitting(text: str) -> str:
-    """As much of a text as leaves a line readable: a selector may name a hundred zones."""
+    """A text cut so that the line stays readable: a selector may name a hundred zones."""
     return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}…"
 
 
@@ -58,7 +58,7 @@ def _amount(value: Any) -> Cell:
 
 
 def _pools(capacity: Doc, now: datetime) -> Cell:
-    """The free bytes of each pool, as many as fit into a line."""
+    """The free bytes of each pool, as many as fit into a cell."""
     sizes = dig(capacity, "availableCapacities")
     if not sizes:
         annotation = str(dig(capacity, "metadata", "annotations", AVAILABLE_CAPACITIES) or "")

@@ -1,4 +1,4 @@
-"""Controllers of pods: how many pods are wanted, how many are there. Also revisions and disruption budgets."""
+"""Workloads: how many pods are wanted, how many exist. Also revisions and disruption budgets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tonnage.objects.document import Doc, dig
 
 
 def _controller(revision: Doc, now: datetime) -> Cell:
-    """`statefulset.apps/web`: the owner that controls it."""
+    """`statefulset.apps/web`: the controlling owner."""
     owners = dig(revision, "metadata", "ownerReferences") or ()
     owner = next((owner for owner in owners if owner.get("controller")), None)
     if owner is None:
@@ -24,7 +24,7 @@ _JOB_STATES = ("Complete", "Failed", "Terminating", "Suspended", "FailureTarget"
 
 
 def _job_status(job: Doc, now: datetime) -> Cell:
-    """The first that holds, the final ones first."""
+    """The first state that is true, final ones first."""
     conditions = dig(job, "status", "conditions") or ()
     states = {condition.get("type") for condition in conditions if condition.get("status") == "True"}
     if dig(job, "metadata", "deletionTimestamp") is not None:
@@ -33,7 +33,7 @@ def _job_status(job: Doc, now: datetime) -> Cell:
 
 
 def _completions(job: Doc, now: datetime) -> Cell:
-    """`2/5`; without a number to reach `1/1 of 3`: one of three pods is enough."""
+    """`2/5`; without `completions` `1/1 of 3`: one of three pods is enough."""
     succeeded, wanted = dig(job, "status", "succeeded") or 0, dig(job, "spec", "completions")
     if wanted is not None:
         return f"{succeeded}/{wanted}"
@@ -55,7 +55,7 @@ def _last_schedule(job: Doc, now: datetime) -> Cell:
 
 
 def _job_selector(path: str) -> Column:
-    """The selector of a template is always `<none>`: the server writes it when a Job is made."""
+    """Always `<none>` for a template: the server writes the selector when a Job is created."""
     return of("Selector", path, cells.selector_or_none, wide=True, about="The pods that belong to it.")
 
 

@@ -1,4 +1,1 @@
-"""What a client may do, one file a family of verbs.
-
-A verb takes a `Call` and gives a `Response`; the rules stand in `documents`.
-"""
+"""The API verbs, one file per family. A verb takes a `Call` and returns a `Response`; the rules are in `documents`."""

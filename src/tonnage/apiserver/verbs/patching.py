@@ -1,10 +1,8 @@
-"""patch: four ways to say a change. JSON patch, merge patch, strategic merge patch, and server-side apply.
+"""PATCH: JSON patch, merge patch, strategic merge patch, and server-side apply.
 
-The patch is worked out on the object as it is when the write is tried, and worked out again when another writer came
-first, so a patch never fails for having been slow. What it makes of an object must still be one.
-
-The body of a server-side apply is what its sender wants, and may create the object. It is taken as it was written,
-before any decoding, because apply has to know what was said and what was not (`documents/apply/server_side_apply.py`).
+A patch is computed on the current object, and again when another writer came first, so a patch never fails for being
+slow. Its result must still be a valid object. The body of a server-side apply may create the object; it is kept as
+written, because apply must know which fields were set (`documents/apply/server_side_apply.py`).
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ APPLY = "application/apply-patch+yaml"
 
 
 async def applied(registry: Registry, call: Call, options: WriteOptions) -> Written:
-    """The object after the call's configuration. Raises Conflict, and the rest."""
+    """The object after the call's configuration is applied. Raises Conflict, and the errors of a write."""
     resource, is_large = call.resource, bodies.is_large(call.body, APPLY)
     config = await registry.work(is_large, lambda: _configuration(call, options.field_validation))
 
@@ -90,7 +88,7 @@ async def applied(registry: Registry, call: Call, options: WriteOptions) -> Writ
 
 def _configuration(call: Call, validation: str) -> Doc:
     if call.body.strip() in (b"", b"null"):
-        return {}  # refused soon, for it names no kind
+        return {}  # refused soon: it names no kind
     try:
         config = bodies.read_document(call.body, APPLY, must_be=call.resource.kind)
     except BadRequest as exc:
@@ -133,7 +131,7 @@ async def patch(registry: Registry, call: Call) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A patch as it was read: what it says, and what strict reading holds against it."""
+    """A parsed patch, and the problems of strict decoding."""
 
     media: str
     said: Any
@@ -145,16 +143,16 @@ class Patch:
         return merge_patch(old, self.said) if self.media == MERGE else strategic_merge(schema, old, self.said)
 
     def refused(self, patched: bytes, why: str) -> Invalid:
-        """The 422 for a patch after which the object is none: it shows the result, or the patch itself."""
+        """The 422 for a patch whose result is no valid object: it shows the result, or the patch itself."""
         shown = go_text.plain(self.said) if self.media == STRATEGIC else patched.decode()
         return field_errors.invalid_object("", "", "", [field_errors.invalid("patch", shown, why)])
 
 
 def read_patch(call: Call) -> Patch:
-    """The patch in a call's body. Raises UnsupportedMediaType, or BadRequest when it is no JSON."""
+    """The patch in a call's body. Raises UnsupportedMediaType, or BadRequest for bad JSON."""
     media = bodies.media_type(call.content_type)
     if isinstance(call.resource, CustomResource) and media not in (JSON, MERGE):
-        raise bodies.unsupported((JSON, MERGE, APPLY))  # no Go type says how its lists would merge
+        raise bodies.unsupported((JSON, MERGE, APPLY))  # no Go type defines how its lists merge
     if media not in (JSON, MERGE, STRATEGIC):
         raise UnsupportedMediaType("415: Unsupported Media Type")
     try:
@@ -181,7 +179,7 @@ def _unknown_in_operations(operations: Any) -> list[str]:
 
 
 def _admit_patched(call: Call, said: Patch, doc: Doc, validation: str) -> None:
-    """What a patch made of an object must still be one; upstream answers 422 here, with the whole text."""
+    """Admit the result of a patch; upstream answers 422 here, with the whole text."""
     before = encode(doc)
     if isinstance(call.resource, CustomResource):
         bodies.check_custom_kind(doc, call.resource, before, is_patched=True)

@@ -1,13 +1,13 @@
 """get, list and watch.
 
-A list without a resourceVersion, or with one it need only be "not older than", is answered from memory. An exact one,
-and every page after the first, is read from the log at that revision, so that all pages of a list show one moment. The
-continue token leads from one page to the next. It is in upstream's own form, because some clients look inside.
+A list without a resourceVersion, or "not older than" one, is answered from memory. An exact one, and every page after
+the first, is read from the log at that revision, so that all pages show one state. Continue tokens have upstream's
+form, because some clients look inside.
 
-A watch is a stream of events without a gap and without a duplicate. It starts from a state it sends itself (no
-resourceVersion, "0", or sendInitialEvents) or from a revision the client already knows. From there on every event of
-the store passes the selectors: an object that begins to match is ADDED, one that ceases to is DELETED with its last
-matching state. Frames are encoded once an event and form, and shared by all watchers (`StoreEvent.frames`).
+A watch has no gaps and no duplicates. It starts from a state that it sends (no resourceVersion, "0", or
+sendInitialEvents) or from a revision that the client knows. An object that begins to match the selectors is ADDED, one
+that ceases to is DELETED with its last matching state. Frames are encoded once per event and form, and shared by all
+watchers (`StoreEvent.frames`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _VERSION = "meta.k8s.io/v1"
 
 
 class ContinueToken(msgspec.Struct):
-    """Where the next page starts: after the key `start`, at revision `rv` (-1: whatever is newest)."""
+    """Where the next page starts: after the key `start`, at revision `rv` (-1: the newest)."""
 
     rv: int = 0
     start: str = ""
@@ -95,7 +95,7 @@ class ContinueToken(msgspec.Struct):
 
 
 class ExpiredToken(Expired):
-    """The moment a paged list showed is gone; the answer holds a token that goes on with what is there now."""
+    """The revision of a paged list is gone; the error has a token that continues at the newest."""
 
     def __init__(self, token: ContinueToken) -> None:
         super().__init__(
@@ -109,7 +109,7 @@ class ExpiredToken(Expired):
 
 
 _MIN_FETCHED = 500
-"""Records of one step through the store: a page of one would go a step for each record it passes over."""
+"""Records per read of the store: with pages of one, a selective list would need a read per record."""
 
 
 async def get(registry: Registry, call: Call) -> Response:
@@ -122,7 +122,7 @@ async def get(registry: Registry, call: Call) -> Response:
 
 
 async def respond(registry: Registry, call: Call, document: bytes, *, code: int = 200) -> Response:
-    """One object in the form that was asked for."""
+    """One object in the requested form."""
     shape = partial(responses.of_object, call, document, now=registry.clock.now(), code=code)
     return await registry.work(event_loop.is_large(document), shape)
 
@@ -141,7 +141,7 @@ async def list_(registry: Registry, call: Call) -> Response:
 
 
 async def respond_list(registry: Registry, call: Call, documents: Sequence[bytes], head: Doc) -> Response:
-    """A list in the form that was asked for; one that takes long is put together beside the loop."""
+    """A list in the requested form; a large one is built in a thread."""
     size = sum(map(len, documents))
     chosen = responses.negotiated(call)
     is_joined = chosen.form == "object" and not chosen.yaml and is_served_as_stored(call.resource)
@@ -151,9 +151,7 @@ async def respond_list(registry: Registry, call: Call, documents: Sequence[bytes
 
 
 async def select(registry: Registry, call: Call, options: ListOptions) -> tuple[list[StoreRecord], int, bool]:
-    """The records of one page, the revision they show, and whether there may be more. Raises BadRequest, Expired,
-    Timeout.
-    """
+    """The records of one page, their revision, and whether more may follow. Raises BadRequest, Expired, Timeout."""
     store, matches = registry.store, matcher(registry.strategy(call.resource), call, options)
     asked = revision(options.resource_version, of="list")
     after_key, at = "", store.revision
@@ -181,10 +179,10 @@ async def select(registry: Registry, call: Call, options: ListOptions) -> tuple[
 async def _page(
     registry: Registry, prefix: str, at: int, after_key: str, limit: int, matches: Matches
 ) -> tuple[list[StoreRecord], bool]:
-    """Up to `limit` matching records (0: all) at a revision, and whether any follow the last one looked at."""
+    """Up to `limit` matching records (0: all) at a revision, and whether any follow the last one read."""
     chosen: list[StoreRecord] = []
     turn = Turn()
-    # A selective list may have to look at many records for one page: a page's worth at a time, or more if that is few.
+    # A selective list may read many records for one page: a page's worth at a time, at least `_MIN_FETCHED`.
     fetched = max(limit + 1, _MIN_FETCHED) if limit else 0
     while True:
         batch = await registry.store.list_at(prefix, at, after_key=after_key, limit=fetched)
@@ -201,15 +199,15 @@ async def _page(
 
 
 _MIN_TIMEOUT_S = 1800.0
-"""Upstream ends a watch after 30 to 60 minutes, so that clients spread over servers; ours keeps the habit."""
+"""Upstream ends a watch after 30 to 60 minutes, so that clients spread over servers; ours does too."""
 _BOOKMARK_EVERY_S = 60.0
 _CHUNK_BYTES = 256 * 1024
 _LAST_BOOKMARK_S = 2.0
-"""How long before its end a watch sends the bookmark from which the client will go on."""
+"""How long before its end a watch sends the bookmark from which the client continues."""
 
 
 class Watching:
-    """One watch request, checked and positioned, ready to stream. Making one raises what a plain answer should say."""
+    """A validated watch request, ready to stream. The constructor raises errors that are answered without a stream."""
 
     def __init__(self, registry: Registry, call: Call, rng: random.Random, *, started_at: float) -> None:
         self._registry = registry
@@ -225,16 +223,16 @@ class Watching:
         is_stateful = self._options.send_initial_events
         self._initial = registry.store.list(self._scope) if is_stateful else None
         self._after = (0 if is_stateful else self._asked) or registry.store.revision
-        """The state to send first, if any, and the revision after which events follow."""
+        """The revision after which events follow; before them the state is sent, if one was asked for."""
         self._watch: Watch | None = None
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """Chunks of whole frames until the timeout, the client or the server ends it."""
+        """Chunks of whole frames until the timeout, the client or the server ends the watch."""
         options, encode_frame = self._options, self._encoder
         newest = self._registry.store.revision
         if self._asked > newest:
-            # Nobody can know of a moment that has not come, but from before an old copy of the store was put in place.
-            # Upstream waits for it, and the watcher misses what happens until then; ours is told to list again.
+            # Only a client from before an old copy of the store was restored can know a future revision. Upstream waits
+            # for it, and the watcher misses all events until then; ours is told to list again.
             error: ApiError = Expired(f"too large resource version: {self._asked}, current: {newest}")
             if options.send_initial_events:
                 error = status.resource_version_too_large(self._asked, newest)
@@ -263,12 +261,12 @@ class Watching:
             watch.close()
 
     def stop(self) -> None:
-        """End the stream in good order, because the server stops."""
+        """End the stream cleanly, because the server stops."""
         if self._watch is not None:
             self._watch.close()
 
     def finish(self) -> None:
-        """End the stream after what has happened so far, because its resource is no longer what it was."""
+        """End the stream after all events so far, because its resource has changed."""
         if self._watch is not None:
             self._watch.end(WatchClosed(self._scope))
 
@@ -297,7 +295,7 @@ class Watching:
                 yield frames
 
     def _next_bookmark(self, now: float, ends_at: float) -> float:
-        """Every minute, and shortly before the end; never, for a client that did not ask."""
+        """Every minute, and shortly before the end; never for a client that did not ask."""
         soon = min(now + _BOOKMARK_EVERY_S, ends_at - _LAST_BOOKMARK_S)
         return soon if self._options.bookmarks and soon > now else ends_at
 
@@ -309,7 +307,7 @@ class Watching:
 
 
 async def _joined(frames: Iterable[bytes | None]) -> AsyncIterator[bytes]:
-    """Frames in chunks, each a write. They are made one by one, and others have the loop in between."""
+    """Frames joined into chunks, one write each. Other tasks run between the frames."""
     chunk: list[bytes] = []
     size = 0
     turn = Turn()
@@ -328,9 +326,9 @@ async def _joined(frames: Iterable[bytes | None]) -> AsyncIterator[bytes]:
 
 
 def frame_of(event: StoreEvent, matches: Matches, encoder: _Encoder) -> bytes | None:
-    """What a watcher with these selectors is told of an event; None when it does not concern it.
+    """The frame of an event for these selectors; None when it does not concern them.
 
-    Of an object that left the selection it is the last state that matched, under the revision that took it out.
+    For an object that left the selection, it has the last matching state, with the new revision.
     """
     before = event.previous is not None and matches(event.previous)
     if event.type is not EventType.DELETE and matches(event.record):
@@ -360,10 +358,10 @@ class _Encoder:
 
     def shared(self, event: StoreEvent, kind: str) -> bytes:
         if self._form == "table" and self._with_columns:
-            return self(kind, _told(event, kind))  # nobody else's: the first frame of a stream has columns
+            return self(kind, _told(event, kind))  # not shared: the first frame of a stream has columns
         name = kind + self._share_as
         frame = event.frames.get(name)
-        if self._form == "table":  # whose ages differ from second to second
+        if self._form == "table":  # ages change every second
             second, made_in = str(self._now()).partition(".")[0].encode(), f"{name}, made in"
             frame = frame if event.frames.get(made_in) == second else None
             event.frames[made_in] = second
@@ -388,7 +386,7 @@ class _Encoder:
         return encode(doc)
 
     def _table(self, doc: Doc, head: Doc) -> Doc:
-        # The first frame names the columns; the rest would only repeat them.
+        # Only the first frame has the column definitions.
         headers, self._with_columns = self._with_columns, False
         return table(
             self._resource,
@@ -402,7 +400,7 @@ class _Encoder:
 
 
 def _told(event: StoreEvent, kind: str) -> bytes:
-    """The state to tell: the newest, or for an object that left a selection the one before, under the new revision."""
+    """The state to send: the newest, or for an object that left a selection the one before, with the new revision."""
     if kind != "DELETED" or event.type is EventType.DELETE or event.previous is None:
         return event.record.document
     gone = decode(event.previous.document)

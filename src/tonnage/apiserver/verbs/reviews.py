@@ -1,5 +1,5 @@
-"""create of what is answered and not stored: reviews (may I, what may I, whose token is this, who am I) and tokens of
-ServiceAccounts (upstream: pkg/registry/core/serviceaccount/storage/token.go).
+"""create of kinds that are answered and not stored: reviews (may I, what may I, whose token is this, who am I) and
+tokens of ServiceAccounts (upstream: pkg/registry/core/serviceaccount/storage/token.go).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ async def review(registry: Registry, call: Call) -> Response:
         decision = on_loop(partial(registry.authorizer.authorize, attributes_of_review(user, doc["spec"])))
         return responses.of_document(call, {**doc, "status": status_of(decision, doc["spec"])}, 201)
 
-    # What a user may do may be a great deal, whatever was sent.
+    # A user's rules may be large, however short the request.
     return await registry.work(bodies.is_large(call.body, call.content_type) or resource is RULES_REVIEWS, answer)
 
 
@@ -81,7 +81,7 @@ def _rules(registry: Registry, doc: Doc, user: User) -> Doc:
 
 
 async def review_token(authenticator: Authenticator, registry: Registry, call: Call) -> Response:
-    """POST tokenreviews. A token that is nobody's is an answer, too. Raises BadRequest without one."""
+    """POST tokenreviews. An unknown token is a normal answer. Raises BadRequest without a token."""
     doc = await read_body(registry, call, write_options(call), call.resource)
     spec = doc.get("spec", {})
     if not spec.get("token"):
@@ -167,7 +167,7 @@ async def create_token(tokens: ServiceAccountTokens, registry: Registry, call: C
 
 
 def _bound(registry: Registry, call: Call, ref: Doc) -> Kubernetes:
-    """The object that a token is to be bound to, as it is now; of a pod its node as well."""
+    """The object that a token is bound to, as it is now; for a pod its node too."""
     group, _, version = ref.get("apiVersion", "").rpartition("/")
     kind, name = ref.get("kind", ""), ref.get("name", "")
     resource = _BOUND.get(kind) if not group else None
@@ -188,7 +188,7 @@ def _bound(registry: Registry, call: Call, ref: Doc) -> Kubernetes:
     if not node:
         return bound
     record = registry.store.get(_BOUND["Node"].key("", node))
-    # A node that is not there is still told by its name: somebody may want to know where the pod is.
+    # The name of a missing node is kept: it still says where the pod is.
     node_uid = decode(record.document)["metadata"]["uid"] if record is not None else ""
     return msgspec.structs.replace(bound, node=BoundObject(node, node_uid))
 
@@ -198,6 +198,6 @@ def _invalid(name: str, error: FieldError) -> Exception:
 
 
 def _conflict(group: str, kind: str, name: str, why: str) -> Conflict:
-    """Upstream puts the kind where elsewhere the plural stands."""
+    """As upstream, it has the kind where other errors have the plural."""
     about = f"{kind}.{group}" if group else kind
     return Conflict(f'Operation cannot be fulfilled on {about} "{name}": {why}', group=group, kind=kind, name=name)

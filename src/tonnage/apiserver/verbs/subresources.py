@@ -1,8 +1,8 @@
 """The subresources with rules of their own: binding, eviction, scale, finalize.
 
-Each rule is a pure function of `documents`; here it meets the store. `status` is an ordinary update with another
-strategy method, see `Registry.change`. Nodes here start no containers: `refuse_container_request` says so to kubectl's
-logs, exec, attach, port-forward and proxy.
+Each rule is a pure function of `documents`. `status` is an ordinary update with another strategy method, see
+`Registry.change`. Our nodes run no containers: `refuse_container_request` answers kubectl's logs, exec, attach,
+port-forward and proxy.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _PODS = BY_PLURAL["", "pods"]
 _NODES = BY_PLURAL["", "nodes"]
 _BUDGETS = BY_PLURAL["policy", "poddisruptionbudgets"]
 _EVICTION_TRIES = 20
-"""Upstream's. Each that fails means that another eviction of the budget's pods, or its controller, was faster."""
+"""Upstream's number. A failed try means that another eviction, or the budget's controller, was faster."""
 
 
 class _BudgetMoved(Exception):
-    """The budget was written since it was judged: it has to be judged again."""
+    """The budget was written since it was judged: judge again."""
 
 
 async def create_binding(registry: Registry, call: Call) -> Response:
@@ -67,7 +67,7 @@ async def create_binding(registry: Registry, call: Call) -> Response:
 
 
 async def create_eviction(registry: Registry, call: Call) -> Response:
-    """POST pods/{name}/eviction: deletion that asks the pod's disruption budget first."""
+    """POST pods/{name}/eviction: a deletion that asks the pod's disruption budget first."""
     options = write_options(call)
     eviction = await _read(registry, call, EVICTIONS, options)
     validate_eviction(eviction, call.name)
@@ -100,7 +100,7 @@ async def _judge(registry: Registry, call: Call, pod: Doc, eviction: Doc, option
 
 
 async def _carry_out(registry: Registry, call: Call, decision: EvictionDecision) -> None:
-    """Charge the budget, mark the pod, delete it. Raises Conflict or _BudgetMoved when the judgement is too old."""
+    """Charge the budget, mark the pod, delete it. Raises Conflict or _BudgetMoved when the decision is outdated."""
     wanted = writing.from_document(decision.options, [])
     if decision.budget is not None:
         charged = decision.budget
@@ -176,7 +176,7 @@ def _apply_scale(doc: Doc, scale: Doc, resource: Resource) -> Doc:
 
 
 async def update_finalize(registry: Registry, call: Call) -> Response:
-    """PUT namespaces/{name}/finalize: the one way to take a finalizer out of a namespace's spec."""
+    """PUT namespaces/{name}/finalize: the only way to remove a finalizer from a namespace's spec."""
     options = write_options(call)
     doc = await _read(registry, call, call.resource, options)
     check_name(call, doc)
@@ -191,7 +191,7 @@ async def update_finalize(registry: Registry, call: Call) -> Response:
 
 
 async def _read(registry: Registry, call: Call, kind: Resource, options: WriteOptions) -> Doc:
-    """A body, mostly of another kind than the resource's own; it belongs to the namespace of the URL."""
+    """A body, mostly of another kind than the resource's, in the URL's namespace."""
     doc = await read_body(registry, call, options, kind)
     if kind.namespaced and dig(doc, "metadata", "namespace") not in (None, "", call.namespace):
         raise status.wrong_namespace()
@@ -220,14 +220,14 @@ _NO_CONTAINERS = {
 
 
 class NotImplementedHere(ApiError):
-    """Asked for something that this server does not do, and will not do later either."""
+    """A request that this server does not and will not support."""
 
     code = 501
     reason = ""
 
 
 def refuse_container_request(registry: Registry, path: str) -> None:
-    """Raise NotImplementedHere when a path asks for a pod's containers, NotFound when there is no such pod."""
+    """Raises NotImplementedHere if the path is about a pod's containers, NotFound if there is no such pod."""
     found = _PATH.fullmatch(path)
     if found is None:
         return

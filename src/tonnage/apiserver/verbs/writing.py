@@ -1,4 +1,4 @@
-"""create, update, delete and deletecollection, and what every verb that writes has in common."""
+"""create, update, delete and deletecollection, and the code that all writing verbs share."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def update(registry: Registry, call: Call) -> Response:
     check_name(call, doc)
 
     def replace(old: Doc) -> Doc:
-        mine: Doc = copy(doc)  # what is made of it belongs to one try
+        mine: Doc = copy(doc)  # its result belongs to one try
         return mine
 
     try:
@@ -73,7 +73,7 @@ async def change(
     is_tracked: bool = True,
     is_large: bool = False,
 ) -> Written:
-    """Replace the call's object, or its subresource, by what `change` makes of it: see `Registry.change`."""
+    """Replace the call's object, or its subresource, by the result of `change`: see `Registry.change`."""
     return await registry.change(
         call.resource,
         call.namespace,
@@ -110,7 +110,7 @@ async def respond_written(registry: Registry, call: Call, written: Written) -> R
 
 
 def check_name(call: Call, doc: Doc) -> None:
-    """Body and URL must speak of the same object; a namespace means nothing to a kind that has none."""
+    """The name and namespace of body and URL must match; cluster-scoped kinds ignore the namespace."""
     meta = doc.get("metadata", {})
     if meta.get("name", "") != call.name:
         raise status.wrong_name(meta.get("name", ""), call.name)
@@ -119,7 +119,7 @@ def check_name(call: Call, doc: Doc) -> None:
 
 
 def merge_owners(call: Call, doc: Doc) -> None:
-    """An owner that is named twice owns once; the client is told."""
+    """Drop repeated owner references, with a warning."""
     kept: dict[frozenset[tuple[str, object]], Doc] = {}
     repeated: list[str] = []
     for owner in doc.get("metadata", {}).get("ownerReferences", ()):
@@ -151,7 +151,7 @@ async def _read_own(registry: Registry, call: Call, options: WriteOptions) -> tu
     is_large = bodies.is_large(call.body, call.content_type)
     is_large = is_large or (isinstance(call.resource, CustomResource) and call.resource.custom.is_large)
     doc = await registry.work(is_large, read)
-    if bodies.media_type(call.content_type) == bodies.PROTOBUF:  # of which a few bytes may have been many objects
+    if bodies.media_type(call.content_type) == bodies.PROTOBUF:  # a few bytes may have become many objects
         is_large = is_large or event_loop.is_large(encode(doc))
     return doc, is_large
 
@@ -161,7 +161,7 @@ _POLICIES = ("Foreground", "Background", "Orphan")
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """How a deletion is meant; empty `propagation` leaves it to the object."""
+    """The options of a deletion; an empty `propagation` leaves it to the object."""
 
     grace_s: int | None = None
     propagation: str = ""
@@ -170,7 +170,7 @@ class DeleteOptions:
     dry_run: bool = False
 
     async def remove(self, registry: Registry, resource: Resource, namespace: str, name: str) -> Written:
-        """Delete one object so. Raises NotFound, Conflict."""
+        """Delete one object with these options. Raises NotFound, Conflict."""
 
         def check(doc: Doc) -> None:
             check_preconditions(resource, doc["metadata"], uid=self.uid, resource_version=self.resource_version)
@@ -197,7 +197,7 @@ async def delete(registry: Registry, call: Call) -> Response:
 
 
 async def delete_collection(registry: Registry, call: Call) -> Response:
-    """DELETE everything the selectors choose; what went away meanwhile is no error. Ends at the first refusal."""
+    """DELETE all selected objects; one that is already gone is no error. Ends at the first refusal."""
     options = await _options(registry, call)
     records, at, _ = await select(registry, call, list_options(call.query, watch=False))
     shown: list[bytes] = []
@@ -217,7 +217,7 @@ async def _options(registry: Registry, call: Call) -> DeleteOptions:
 
 
 def read_options(call: Call) -> DeleteOptions:
-    """DeleteOptions come in the body, or in the query when there is no body. Raises BadRequest, Invalid."""
+    """DeleteOptions from the body, or from the query without a body. Raises BadRequest, Invalid."""
     if call.body.strip():
         return from_document(_document(call), values(call.query, "dryRun"))
     query = call.query
