@@ -553,3 +553,17 @@ nodeTopology: {{matchLabels: {{kubernetes.io/hostname: n{number:02}}}}}
     )
     found = helps(one_node("50Gi") + DB + nodes)
     assert "one more pool of 60Gi of class fast on any of a, n00 to n09" in found
+
+
+def test_in_the_middle_of_a_burst_a_volume_is_counted_once():
+    """Of 100Gi 60 are taken for a pod on its way, and the figures name its claim, which is not bound yet."""
+    burst = one_node("40Gi").replace(
+        "metadata: {name: cap-a, namespace: kube-system}",
+        "metadata: {name: cap-a, namespace: kube-system, annotations: {tonnage.dev/included-claims: u-1}}",
+    )
+    burst += POD.replace("metadata: {name: data}", SELECTED)
+    found = answer(burst + "---" + DB.replace("60Gi", "40Gi"), "--workload", "sts/shop/db")
+    assert found["count"] == 1
+
+
+SELECTED = "metadata: {name: data, uid: u-1, annotations: {volume.kubernetes.io/selected-node: a}}"

@@ -213,7 +213,7 @@ def _kept(replicas: Iterator[Replica], made: list[Replica]) -> Iterator[Replica]
 
 def _disks(storage: StorageModel) -> list[dict[str, Any]]:
     """The disks with the replicas that fit; their volumes are not there yet: their room is free, and promised."""
-    made = {name for disk in storage.disks for name in disk.claims}
+    made = {name for disk in storage.disks for name in disk.claims if disk.volumes.get(name, (-1, 0))[0] >= 0}
     found = disk_documents(storage, None)
     for disk in found:
         there = [each for each in disk["volumes"] if each["volume"] not in made]
