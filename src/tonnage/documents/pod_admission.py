@@ -1,8 +1,8 @@
-"""What the admission plugins of a stock server do to a pod, as pure functions.
+"""The effect of a stock server's admission plugins on a pod, as pure functions.
 
-DefaultTolerationSeconds runs on every create and update; Priority, PodTopologyLabels and ServiceAccount on create, with
-the objects they look at handed in. Two things are less than upstream's (docs/decisions/022-identities.md): a pod may
-run as an account `default` that is not there, and the volume with a token is added for those who ask for it.
+DefaultTolerationSeconds runs on every create and update; Priority, PodTopologyLabels and ServiceAccount on create. Two
+rules are weaker than upstream's (docs/decisions/022-identities.md): a pod may run as a missing account `default`, and
+the token volume is only added for pods that ask for it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _PRIORITY_CLASSES = BY_PLURAL["scheduling.k8s.io", "priorityclasses"]
 _EVICTION_DELAY_S = 300  # upstream's --default-not-ready-toleration-seconds and --default-unreachable-…
 _EVICTING_TAINTS = (NOT_READY, UNREACHABLE)
 TOPOLOGY_LABELS = (ZONE, REGION)
-"""The labels of a node that its pods inherit."""
+"""The node labels that pods inherit."""
 
 
 def tolerate_node_trouble(pod: Doc) -> None:
-    """Let the pod stay five minutes on a node that is not ready or unreachable, unless it says how long itself."""
+    """Tolerate a not ready or unreachable node for five minutes, unless the pod states its own toleration."""
     tolerations = pod["spec"].get("tolerations", [])
     spoken_of = {item.get("key", "") for item in tolerations if item.get("effect", "") in ("NoExecute", "")}
     missing = [taint for taint in _EVICTING_TAINTS if not spoken_of & {taint, ""}]
@@ -38,8 +38,9 @@ def tolerate_node_trouble(pod: Doc) -> None:
 
 
 def resolve_priority(pod: Doc, classes: Iterable[Doc]) -> None:
-    """Turn the name of a PriorityClass, or the global default, into number and preemption policy, in place. Raises
-    Forbidden for a class that does not exist, and for a number or policy that contradicts it.
+    """Turn the name of a PriorityClass, or the global default, into number and preemption policy, in place.
+
+    Raises Forbidden for a class that does not exist, and for a number or policy that contradicts the class.
     """
     spec = pod["spec"]
     wanted = spec.get("priorityClassName", "")
@@ -59,7 +60,7 @@ def resolve_priority(pod: Doc, classes: Iterable[Doc]) -> None:
         ("the integer value of priority", given, priority),
         ("the string value of PreemptionPolicy", asked, policy),
     ):
-        # A class made before there were policies has none, and then the pod's own stands.
+        # A class from before policies existed has none; then the pod's own stands.
         if stated != computed and computed != "":
             raise _refused(
                 pod,
@@ -74,14 +75,14 @@ def resolve_priority(pod: Doc, classes: Iterable[Doc]) -> None:
 
 
 def default_priority_class(classes: Iterable[Doc]) -> Doc | None:
-    """The class marked as global default; the one of lowest value, should a race have left several."""
+    """The class marked as global default; the one of lowest value if a race has left several."""
     return min(
         (item for item in classes if item.get("globalDefault")), key=lambda item: item.get("value", 0), default=None
     )
 
 
 def refuse_second_default(priority_class: Doc, classes: Iterable[Doc], *, is_update: bool) -> None:
-    """Only one PriorityClass may be the global default. Raises Forbidden when another one is."""
+    """Raise Forbidden if another PriorityClass is already the global default."""
     current = default_priority_class(classes) if priority_class.get("globalDefault") else None
     if current is None:
         return
@@ -92,14 +93,14 @@ def refuse_second_default(priority_class: Doc, classes: Iterable[Doc], *, is_upd
 
 
 def inherit_topology(pod: Doc, node: Doc | None) -> None:
-    """Give a pod created with a nodeName that node's zone and region labels, in place; a missing node gives none."""
+    """Give a pod created with a nodeName that node's zone and region labels, in place; a missing node has none."""
     found = topology_labels(node)
     if pod["spec"].get("nodeName") and found:
         pod["metadata"]["labels"] = {**pod["metadata"].get("labels", {}), **found}
 
 
 def carry_topology(binding: Doc, node: Doc | None) -> None:
-    """Let a Binding to a Node bring the node's zone and region labels to the pod, in place."""
+    """Add the node's zone and region labels to a Binding, in place, which brings them to the pod."""
     found = topology_labels(node)
     if binding.get("target", {}).get("kind") == "Node" and found:
         metadata = binding.setdefault("metadata", {})
@@ -117,19 +118,19 @@ MOUNTABLE_ANNOTATION: Final = "kubernetes.io/enforce-mountable-secrets"
 TOKEN_VOLUME_PREFIX: Final = "kube-api-access-"
 TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 _TOKEN_S: Final = 60 * 60 + 7
-"""How long the token is asked for: a length by which the server knows this volume (`verbs/reviews.py`)."""
+"""The token's requested lifetime, by which the server recognises this volume (`verbs/reviews.py`)."""
 _TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))  # Go's ParseBool
 
 
 def give_account(pod: Doc) -> None:
-    """Let a pod that names no account run as `default`, in place. Pods that mirror a file of their node keep as is."""
+    """Let a pod without an account run as `default`, in place. Mirror pods stay unchanged."""
     spec = pod["spec"]
     if not is_mirror(pod) and not spec.get("serviceAccountName"):
         spec["serviceAccountName"] = spec["serviceAccount"] = DEFAULT_ACCOUNT
 
 
 def obey_account(pod: Doc, account: Doc | None, generate_name: Callable[[str], str]) -> None:
-    """Write what the account says into a pod, in place. Raises Forbidden, in upstream's words."""
+    """Apply the account's settings to a pod, in place. Raises Forbidden, in upstream's words."""
     spec = pod["spec"]
     if is_mirror(pod):
         _refuse_references_of_mirror(pod)
@@ -161,7 +162,7 @@ def is_mirror(pod: Doc) -> bool:
 
 
 def _mount_token(spec: Doc, generate_name: Callable[[str], str]) -> None:
-    """Every container without something else at that path finds a token, the server's CA and the namespace there."""
+    """Mount token, CA and namespace into every container that has no other mount at that path."""
     volumes = spec.get("volumes", ())
     existing = next((each["name"] for each in volumes if each.get("name", "").startswith(TOKEN_VOLUME_PREFIX)), None)
     name = existing or generate_name(TOKEN_VOLUME_PREFIX)
@@ -188,7 +189,7 @@ def _mount_token(spec: Doc, generate_name: Callable[[str], str]) -> None:
 
 
 def _secrets_not_listed(spec: Doc, account: Doc) -> Iterator[str]:
-    """How a pod refers to secrets that its account does not list, in upstream's order and words."""
+    """References of a pod to secrets that its account does not list, in upstream's order and words."""
     listed = {each.get("name", "") for each in account.get("secrets", ())}
     for volume in spec.get("volumes", ()):
         if "secret" in volume and (name := volume["secret"].get("secretName", "")) not in listed:
@@ -210,7 +211,7 @@ def _secrets_of_container(container: Doc) -> Iterator[tuple[str, str]]:
 
 
 def _refuse_references_of_mirror(pod: Doc) -> None:
-    """A mirror pod is what a node's own file says, and the file has no rights in the cluster."""
+    """A mirror pod shows a file of its node, and that file has no rights in the cluster."""
     spec = pod["spec"]
     if spec.get("serviceAccountName"):
         raise _refused(pod, "a mirror pod may not reference service accounts")

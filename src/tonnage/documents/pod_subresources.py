@@ -1,9 +1,9 @@
-"""Binding, the one write that gives a pod its node, and eviction, deleting a pod politely.
+"""Binding, the one write that gives a pod its node, and eviction, a deletion that respects disruption budgets.
 
 `bind` and `judge_eviction` are the rules of POST pods/binding and pods/eviction as pure functions, with upstream's
-refusals. An `EvictionDecision` is carried out in this order: the budget, its status decremented; the pod, marked by
-`mark_disrupted`; the delete, with the decision's options. A pod that has ended, has not started or is already going
-charges no budget, nor does an unready one that its budget can spare.
+refusals. The server carries out an `EvictionDecision` in this order: write the budget's decremented status, mark the
+pod (`mark_disrupted`), delete it with the decision's options. A pod that has ended, has not started or is being deleted
+charges no budget, nor does an unready pod that its budget can spare.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class BadTarget(UnknownReason):
 
 
 def validate_binding(binding: Doc, pod_name: str) -> None:
-    """What can be judged without the pod: raises BadRequest or BadTarget. `pod_name` is the URL's."""
+    """The checks without the pod. `pod_name` is the URL's. Raises BadRequest or BadTarget."""
     if binding.get("metadata", {}).get("name", "") != pod_name:
         raise BadRequest("name in URL does not match name in Binding object")
     target = binding.get("target", {})
@@ -44,7 +44,7 @@ def validate_binding(binding: Doc, pod_name: str) -> None:
 
 
 def bind(pod: Doc, binding: Doc, gates: Gates, *, now: str) -> Doc:
-    """The pod with its node; `pod` is not touched. Labels and annotations of the Binding win. Raises Conflict."""
+    """A copy of the pod with its node. Labels and annotations of the Binding win. Raises Conflict."""
     name = pod["metadata"]["name"]
     _check_preconditions(pod, binding.get("metadata", {}))
     if "deletionTimestamp" in pod["metadata"]:
@@ -87,7 +87,7 @@ def _conflict(name: str, told: str) -> Conflict:
 
 
 def set_condition(doc: Doc, condition: Doc, *, now: str) -> None:
-    """Replace the condition of this type, as UpdatePodCondition; its time is `now` unless its status stays."""
+    """Replace the condition of this type, as UpdatePodCondition; its time becomes `now` if its status changes."""
     conditions = doc.setdefault("status", {}).setdefault("conditions", [])
     for idx, was in enumerate(conditions):
         if was.get("type") == condition["type"]:
@@ -100,7 +100,7 @@ def set_condition(doc: Doc, condition: Doc, *, now: str) -> None:
 
 _PODS = BY_PLURAL["", "pods"]
 MAX_DISRUPTED_PODS = 2000
-"""More evictions than this, unconfirmed by the budget's controller, and no further one is allowed."""
+"""With more evictions than this that the budget's controller has not confirmed, no further one is allowed."""
 _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 _RETRY_AFTER_S = 10
 
@@ -113,7 +113,7 @@ class ManyBudgets(UnknownReason):
 
 
 class OnConflict(Enum):
-    """What to do when the pod turns out to have changed between the judgement and the delete."""
+    """What to do if the pod has changed between the decision and the delete."""
 
     FAIL = "the caller named the version; tell it"
     JUDGE_AGAIN = "the pod was not guarded by a budget; look again whether it still is not"
@@ -124,7 +124,7 @@ class OnConflict(Enum):
 class EvictionDecision:
     options: Doc
     budget: Doc | None = None
-    """The budget with its new status, to be written first; None when there is nothing to charge."""
+    """The budget with its new status, to be written first; None if no budget is charged."""
     budget_name: str = ""
     on_conflict: OnConflict = OnConflict.FAIL
 
@@ -132,7 +132,7 @@ class EvictionDecision:
 def judge_eviction(
     pod: Doc, budgets: Iterable[Doc], eviction: Doc, *, now: str, dry_run: Sequence[str] = ()
 ) -> EvictionDecision:
-    """Judge an eviction by the budgets of its namespace. Raises TooManyRequests, Forbidden or ManyBudgets."""
+    """Decide an eviction by the budgets of its namespace. Raises TooManyRequests, Forbidden or ManyBudgets."""
     options: Doc = copy(eviction.get("deleteOptions", {}))
     if dry_run and not options.get("dryRun"):
         options["dryRun"] = list(dry_run)
@@ -141,7 +141,7 @@ def judge_eviction(
     nailed = {**options, "preconditions": {**wanted, "resourceVersion": version}}
     phase, is_going = pod.get("status", {}).get("phase"), "deletionTimestamp" in pod["metadata"]
     if is_going or phase in ("Succeeded", "Failed", "Pending"):
-        # A pending pod may start any moment, and would then be guarded; the others never will.
+        # A pending pod may start any moment, and then a budget guards it; the others never start.
         is_nailed = phase == "Pending" and not is_going and not is_named
         on_conflict = OnConflict.FAIL if is_named else OnConflict.JUDGE_AGAIN
         return EvictionDecision(nailed if is_nailed else options, on_conflict=on_conflict)
@@ -163,7 +163,7 @@ def judge_eviction(
 
 
 def validate_eviction(eviction: Doc, pod_name: str) -> None:
-    """What can be judged without the pod: raises BadRequest or Invalid. `pod_name` is the URL's."""
+    """The checks without the pod. `pod_name` is the URL's. Raises BadRequest or Invalid."""
     if eviction.get("metadata", {}).get("name", "") != pod_name:
         raise BadRequest("name in URL does not match name in Eviction object")
     option = "ignoreStoreReadErrorWithClusterBreakingPotential"
@@ -173,8 +173,9 @@ def validate_eviction(eviction: Doc, pod_name: str) -> None:
 
 
 def mark_disrupted(pod: Doc, options: Doc, *, now: str) -> Doc:
-    """The pod with the condition that says why it goes. Raises Conflict when the options mean another pod or version.
-    The write gives the pod a new resourceVersion: a version in the options must be replaced by it before the delete.
+    """The pod with the condition DisruptionTarget. Raises Conflict if the options name another uid or version.
+
+    The write gives the pod a new resourceVersion, which must replace a version in the options before the delete.
     """
     wanted = options.get("preconditions", {})
     uid, resource_version = wanted.get("uid") or None, wanted.get("resourceVersion") or None
@@ -191,13 +192,13 @@ def mark_disrupted(pod: Doc, options: Doc, *, now: str) -> Doc:
 
 
 def still_processing(budget_name: str) -> TooManyRequests:
-    """The budget's numbers are not to be trusted yet; come back in ten seconds."""
+    """The budget's numbers are not up to date yet; the client should retry in ten seconds."""
     told = f"The disruption budget {budget_name} is still being processed by the server."
     return _refused(told, retry_after_s=_RETRY_AFTER_S)
 
 
 def _guards(budget: Doc, pod: Doc) -> bool:
-    """Does the budget select the pod? One without a selector, or with a broken one, selects nothing."""
+    """True if the budget selects the pod. A missing or invalid selector selects nothing."""
     selector = budget.get("spec", {}).get("selector")
     if selector is None or budget["metadata"].get("namespace") != pod["metadata"].get("namespace"):
         return False
@@ -208,7 +209,7 @@ def _guards(budget: Doc, pod: Doc) -> bool:
 
 
 def _spares_unready(budget: Doc) -> bool:
-    """An unready pod is no loss where the budget says so, or where the application is whole without it."""
+    """True if an unready pod may go: its budget allows it always, or has enough healthy pods without it."""
     if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     status = budget.get("status", {})
@@ -244,7 +245,7 @@ def _why_none(name: str, status: Doc) -> str:
     reason, message = condition.get("reason", ""), condition.get("message", "")
     is_told = condition.get("status") == "False" and message
     current, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
-    # A failed sync comes first: the numbers are not to be trusted then.
+    # A failed sync comes first: its numbers cannot be trusted.
     if is_told and reason == "SyncFailed":
         return f"The disruption budget {name} does not allow evicting pods currently because it failed sync: {message}"
     if current <= desired:

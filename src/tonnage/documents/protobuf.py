@@ -1,15 +1,15 @@
-"""Kubernetes' protobuf, read into the JSON document it stands for.
+"""Kubernetes' protobuf, decoded into the JSON document it stands for.
 
 kubectl and client-go send it for built-in kinds, and do not fall back to JSON. A body is four magic bytes and an
-envelope, `runtime.Unknown`, that names apiVersion and kind and holds the message of that kind:
+envelope, `runtime.Unknown`, with apiVersion, kind and the message of that kind:
 
     6b 38 73 00 | typeMeta {apiVersion, kind} | raw | contentEncoding | contentType
 
-The numbers of a message's fields stand in the schema (`@4`): each struct is compiled once into a table from number to a
-function that puts the value into the document. Go writes zeros into messages whether they were set or not, so a zero
-stays only where the schema says it means something (`Field.keeps_zero`). Numbers nobody knows are skipped, for a newer
-client may send them. What cannot be read is `Malformed`, in the words of upstream's decoder. Two bytes can be a whole
-object, so every field is charged to the request's `Budget` before it is looked at.
+The schema has the field numbers (`@4`): every struct is compiled once into a table from number to a function that sets
+the value. Go writes zeros into messages whether they were set or not, so a zero stays only where it means something
+(`Field.keeps_zero`). Unknown numbers are skipped, for a newer client may send them. An invalid body raises `Malformed`,
+in the words of upstream's decoder. Two bytes can be a whole object, so every field is charged to the request's `Budget`
+before it is decoded.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ VARINT, FIXED64, BYTES, GROUP, END_GROUP, FIXED32 = range(6)
 
 
 def fields_of(data: bytes, name: str, budget: Budget) -> Iterator[tuple[int, int, Any]]:
-    """(number, wire type, value) of each field of a message called `name`. Raises Malformed, BudgetExceeded.
+    """(number, wire type, value) of every field of a message called `name`. Raises Malformed, BudgetExceeded.
 
-    The value is an unsigned int for a varint, bytes for what has a length or is eight bytes long, else None.
+    The value is an unsigned int for a varint, bytes for a field with a length or of eight bytes, else None.
     """
     at, end, most = 0, len(data), budget.limits.values
     while at < end:
@@ -60,9 +60,9 @@ def fields_of(data: bytes, name: str, budget: Budget) -> Iterator[tuple[int, int
 
 
 def parts(data: bytes, name: str, budget: Budget, **wanted: int) -> tuple[Any, ...]:
-    """The values of a small message whose fields 1, 2, … are given as name=wire type; zero for those left out.
+    """The values of a small message with the fields 1, 2, … given as name=wire type; zero for a missing field.
 
-    The message is charged as one value already; its fields are charged from the second time they come.
+    The message is already charged as one value; a field is charged when it occurs again.
     """
     names = tuple(wanted)
     found: list[Any] = [b"" if wire_type == BYTES else 0 for wire_type in wanted.values()]
@@ -83,7 +83,7 @@ def expect(wanted: int, found: int, name: str) -> None:
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned 64-bit number, and where the next thing starts."""
+    """An unsigned 64-bit number, and the position after it."""
     number = shift = 0
     while shift < 64:
         if at >= len(data):
@@ -103,7 +103,7 @@ def signed(number: int, bits: int) -> int:
 
 
 def text(value: bytes) -> str:
-    """A string field. Go lets invalid UTF-8 pass, and replaces it byte by byte when it writes JSON."""
+    """A string field. Go accepts invalid UTF-8, and replaces it byte by byte when it writes JSON."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -127,7 +127,7 @@ def _extent(data: bytes, at: int, wire_type: int, budget: Budget) -> tuple[int, 
 
 
 def _end_of_group(data: bytes, at: int, budget: Budget) -> int:
-    """Groups nest. They are counted, not entered, so that no depth of them can exhaust the stack."""
+    """The end of a group. Nested groups are counted, not entered, so that no depth exhausts the stack."""
     depth = 1
     while depth:
         budget.charge(1)
@@ -145,16 +145,16 @@ def _end_of_group(data: bytes, at: int, budget: Budget) -> int:
 
 
 class Envelope(NamedTuple):
-    """A message and what it is. apiVersion and kind may be empty; then only the receiver knows."""
+    """A message and its type. apiVersion and kind may be empty; then the receiver must know them."""
 
     api_version: str
     kind: str
     raw: bytes
     content_type: str = ""
-    """Of `raw`. Protobuf when empty; JSON is read too, though upstream's server would not."""
+    """Of `raw`; empty is protobuf. JSON is accepted too, though upstream's server would refuse it."""
 
     def decode(self, struct: Struct, budget: Budget) -> Doc:
-        """The object inside; what kind it is stands out here. Raises Malformed, BudgetExceeded."""
+        """The object inside; apiVersion and kind are in the envelope. Raises Malformed, BudgetExceeded."""
         if self.content_type != "application/json":
             return _fill({}, table_of(struct), self.raw, struct.name, budget)
         inside = _json(self.raw, budget)
@@ -164,7 +164,7 @@ class Envelope(NamedTuple):
 
 
 def open_envelope(body: bytes, budget: Budget) -> Envelope:
-    """The envelope of a body; the message in it stays closed. Raises Malformed, BudgetExceeded."""
+    """The envelope of a body; its message is not decoded yet. Raises Malformed, BudgetExceeded."""
     if not body:
         raise Malformed("empty data")
     if not body.startswith(MAGIC):
@@ -172,7 +172,7 @@ def open_envelope(body: bytes, budget: Budget) -> Envelope:
         raise Malformed(f"provided data does not appear to be a protobuf message, expected prefix [{prefix}]")
     if body == MAGIC:
         raise Malformed("empty body")
-    # contentEncoding is named for upstream's sake, which does not look at it either.
+    # As upstream, contentEncoding is accepted and ignored.
     head, raw, _, content_type = parts(
         body[len(MAGIC) :], "Unknown", budget, typeMeta=BYTES, raw=BYTES, contentEncoding=BYTES, contentType=BYTES
     )
@@ -187,20 +187,20 @@ def struct_named(api_version: str, kind: str) -> Struct:
         for home in ((group, version), ("meta", "v1")):
             try:
                 struct = schema_of(*home, kind)
-                if not struct.fields["kind"].wire:  # it travels in the envelope: this is no mere part of something
+                if not struct.fields["kind"].wire:  # its kind travels in the envelope, so it is a whole object
                     return struct
             except KeyError:
                 continue
     raise Malformed(f'no kind "{kind}" is registered for version "{api_version}" in scheme "tonnage"')
 
 
-# -- messages: a table from number to what puts the value into a document ----------------------------------------------
+# -- messages: a table from number to the function that sets the value in a document -----------------------------------
 
 Put = Callable[[Doc, int, Any, Budget], None]
-"""(the document, wire type, value, what may still be read)."""
+"""(the document, wire type, value, budget)."""
 Table = dict[int, Put]
 Read = Callable[[Any, Budget], Any]
-"""(value, what may still be read) -> what stands in the document."""
+"""(value, budget) -> the value in the document."""
 
 
 def _fill(doc: Doc, table: Table, data: bytes, name: str, budget: Budget) -> Doc:
@@ -217,10 +217,10 @@ _tables: dict[Struct, Table] = {}
 
 
 def table_of(struct: Struct) -> Table:
-    """How the fields of a message are put into a document, made on first use and kept."""
+    """The table of a message's fields, made on first use and kept."""
     table = _tables.get(struct)
     if table is None:
-        table = _tables[struct] = {}  # entered before its fields, which may lead back to it
+        table = _tables[struct] = {}  # before its fields, which may contain it
         table |= _tabulated([(field.wire, _put_of(field)) for field in struct.fields.values() if field.wire], struct)
     return table
 
@@ -239,7 +239,7 @@ def _tabulated(puts: list[tuple[tuple[int, ...], Put]], struct: Struct) -> Table
 
 
 def _inlined(table: Table, name: str) -> Put:
-    """A message of its own on the wire, part of the struct around it in JSON."""
+    """A message of its own on the wire, whose fields JSON puts into the enclosing struct."""
 
     def put(doc: Doc, wire_type: int, value: Any, budget: Budget) -> None:
         expect(BYTES, wire_type, name)
@@ -267,7 +267,7 @@ def _scalar_put(name: str, kind: Scalar, keeps_zero: bool) -> Put:
         expect(wanted, wire_type, name)
         item = read(value, budget)
         if item is None or not (item or keeps_zero):
-            doc.pop(name, None)  # of a field that comes twice the last one counts
+            doc.pop(name, None)  # the last occurrence of a field counts
         else:
             doc[name] = item
 
@@ -290,7 +290,7 @@ def _list_put(name: str, kind: Type) -> Put:
     def put(doc: Doc, wire_type: int, value: Any, budget: Budget) -> None:
         items = doc.setdefault(name, [])
         budget.level += 1
-        if wire_type == BYTES and wanted == VARINT:  # packed: all of them in one field
+        if wire_type == BYTES and wanted == VARINT:  # packed: all items in one field
             at = 0
             while at < len(value):
                 budget.charge(1)
@@ -305,7 +305,7 @@ def _list_put(name: str, kind: Type) -> Put:
 
 
 def _map_put(name: str, kind: Type) -> Put:
-    """A map is a list of messages {key = 1, value = 2}, either of which may be left out for its zero."""
+    """A map is a list of messages {key = 1, value = 2}; a zero key or value may be missing."""
     wanted, read = _item_reader(kind)
 
     def put(doc: Doc, wire_type: int, value: Any, budget: Budget) -> None:
@@ -314,14 +314,14 @@ def _map_put(name: str, kind: Type) -> Put:
         budget.level += 1
         item = read(found, budget)
         budget.level -= 1
-        if item is not None:  # only a zero time is
+        if item is not None:  # None only for a zero time
             doc.setdefault(name, {})[text(key)] = item
 
     return put
 
 
 def _item_reader(kind: Type) -> tuple[int, Read]:
-    """Wire type and reader of an item of a list or map. A list in a map is a message around it, items = 1."""
+    """Wire type and reader of an item of a list or map. A list in a map has a message around it, items = 1."""
     if isinstance(kind, ListOf):
         items: Table = {1: _list_put("items", kind.item)}
         return BYTES, lambda value, budget: _fill({}, items, value, "items", budget).get("items", [])
@@ -385,7 +385,7 @@ def _json(value: bytes, budget: Budget) -> Any:
 
 
 def _double(value: bytes, budget: Budget) -> int | float:
-    """A number as JSON has it: Go writes whole ones without a fraction."""
+    """A number as JSON has it: Go writes whole numbers without a fraction."""
     number: float = binary.unpack("<d", value)[0]
     if not math.isfinite(number):
         raise Malformed(f"json: unsupported value: {number}")
@@ -393,7 +393,7 @@ def _double(value: bytes, budget: Budget) -> int | float:
 
 
 def _schema_or(name: str) -> Read:
-    """JSONSchemaProps or something else: of the message's fields 1 and 2 the one that is there."""
+    """JSONSchemaProps or another value: whichever of the message's fields 1 and 2 is set."""
 
     def read(value: bytes, budget: Budget) -> Any:
         schema: Doc | None = None
@@ -439,7 +439,7 @@ _READERS: dict[str, tuple[int, Read]] = {
     "JSONSchemaPropsOrBool": (BYTES, _schema_or("JSONSchemaPropsOrBool")),
     "JSONSchemaPropsOrStringArray": (BYTES, _schema_or("JSONSchemaPropsOrStringArray")),
 }
-"""Wire type and reader of each scalar of a schema."""
+"""Wire type and reader of every scalar of a schema."""
 
 _STRUCTS_IN_GO = _READERS.keys() - {"string", "bool", "int32", "int64", "bytes", "number", "Time", "MicroTime"}
-"""Go leaves empty values out of JSON, but never a struct: these are written whenever they are there."""
+"""Go leaves empty values out of JSON, but never a struct: these are written whenever they are set."""

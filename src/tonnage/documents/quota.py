@@ -1,9 +1,8 @@
-"""ResourceQuotas: what becomes of them when an object comes or changes, what an object uses, whom a quota is about.
+"""ResourceQuotas: how objects are charged, how much an object uses, and which objects a quota applies to.
 
 The API server charges a quota before it stores an object (`charge`, which mirrors CheckRequest); the controller counts
-anew from what there is (`recounted`). A pod that has ended, or should have by now, uses nothing but its place in
-count/pods. A quota is about an object if all its scopes and its scope selector hold; one with any is about pods or
-claims alone.
+all objects anew (`recounted`). A pod that has ended, or should have ended by now, only counts for count/pods. A quota
+applies to an object if all its scopes and its scope selector hold; with a scope it applies to pods or claims alone.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from tonnage.quantity import Quantity
 
 _ZERO = Quantity.from_int(0)
 _STATED_BY_CONTAINERS = frozenset({"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
-"""Where a quota has one of these, each container has to say how much it wants."""
+"""If a quota has one of these, every container must state its amount."""
 _JUDGED_AT_UPDATE = ("persistentvolumeclaims", "services")
 _ONE = Quantity.from_int(1)
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
@@ -35,7 +34,7 @@ _OF_SERVICES = ("services", "services.nodeports", "services.loadbalancers")
 _COUNTED_BY_PLURAL = ("configmaps", "resourcequotas", "replicationcontrollers", "secrets")
 _CLASS_SUFFIX = ".storageclass.storage.k8s.io/"
 _UNCOUNTED = ("events",)
-"""Kinds that no quota is about: upstream's IgnoredResources."""
+"""Kinds that no quota counts: upstream's IgnoredResources."""
 SCOPES = (
     *("Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass", "VolumeAttributesClass"),
     "CrossNamespacePodAffinity",
@@ -45,7 +44,7 @@ _WISHES = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def may_use_more(resource: Resource, new: Doc, old: Doc) -> bool:
-    """Can this update use more of a quota? Of pods only one that changes their scope."""
+    """True if this update can use more of a quota; for pods, if it changes their scope."""
     if resource.group:
         return False
     if resource.plural == "pods":
@@ -54,8 +53,9 @@ def may_use_more(resource: Resource, new: Doc, old: Doc) -> bool:
 
 
 def charge(quota: Doc, resource: Resource, new: Doc, old: Doc | None, now: datetime) -> resources.Amounts:
-    """What a quota is charged for an object that is created (`old` is None) or changed. Raises Forbidden when that is
-    more than is left, when nobody has counted yet, or when a container does not say what it wants.
+    """The amounts that an object adds to a quota when it is created (`old` is None) or changed.
+
+    Raises Forbidden if they exceed the rest, if nothing has been counted yet, or if a container states no amount.
     """
     status = quota.get("status", {})
     hard, used = _amounts(status.get("hard", {})), _amounts(status.get("used", {}))
@@ -83,7 +83,7 @@ def charge(quota: Doc, resource: Resource, new: Doc, old: Doc | None, now: datet
 
 
 def with_used(quota: Doc, delta: resources.Amounts, *, is_release: bool = False) -> Doc:
-    """The quota with more, or less, in use. What it does not count is left out."""
+    """The quota with `delta` more, or less, in use. Resources that it does not count are ignored."""
     status = quota.get("status", {})
     used = _amounts(status.get("used", {}))
     for name, amount in delta.items():
@@ -93,7 +93,7 @@ def with_used(quota: Doc, delta: resources.Amounts, *, is_release: bool = False)
 
 
 def recounted(quota: Doc, content: Mapping[Resource, Iterable[Doc]], now: datetime) -> Doc:
-    """The status of a quota by what is in its namespace: `content` has the objects of each kind it counts."""
+    """The quota with the status that follows from its namespace: `content` has the objects of every kind it counts."""
     hard = quota.get("spec", {}).get("hard", {})
     used: resources.Amounts = {}
     for resource, docs in content.items():
@@ -114,7 +114,7 @@ def is_same_status(one: Doc, other: Doc) -> bool:
 
 
 def _unstated(resource: Resource, doc: Doc, names: list[str]) -> str:
-    """`cpu for: a,b; memory for: a`: what the quota counts and containers do not state."""
+    """`cpu for: a,b; memory for: a`: amounts that the quota counts and containers do not state."""
     if (resource.group, resource.plural) != ("", "pods") or doc["spec"].get("resources"):
         return ""
     missing: dict[str, set[str]] = {}
@@ -142,7 +142,7 @@ def is_counted(resource: Resource) -> bool:
 
 
 def names_for(resource: Resource, names: Iterable[str]) -> list[str]:
-    """Those names of a quota that objects of this resource use, sorted. Upstream: MatchingResources."""
+    """The names of a quota that objects of this resource use, sorted. Upstream: MatchingResources."""
     return sorted(name for name in names if _is_for(resource, name))
 
 
@@ -181,7 +181,7 @@ def usage_of(resource: Resource, doc: Doc, now: datetime) -> resources.Amounts:
 
 
 def compute_usage(requests: resources.Amounts, limits: resources.Amounts) -> resources.Amounts:
-    """What requests and limits, of a container or of a pod, use; a pod in any case."""
+    """The usage of requests and limits, of a container or of a pod; it always counts one pod."""
     used: resources.Amounts = {"pods": _ONE}
     for name, amount in requests.items():
         if name in _COMPUTE or resources.is_huge_pages(name):
@@ -194,7 +194,7 @@ def compute_usage(requests: resources.Amounts, limits: resources.Amounts) -> res
 
 
 def _of_pod(spec: Doc, which: Literal["requests", "limits"]) -> resources.Amounts:
-    """A pod's sum with what is stated at pod level and its overhead, which makes no limit where there is none."""
+    """A pod's sum with pod-level amounts and overhead. Overhead adds to an existing limit, but makes no new one."""
     total = resources.pod_amounts(spec, which)
     for name, text in spec.get("overhead", {}).items():
         if which == "requests" or not total.get(name, _ZERO).is_zero():
@@ -216,7 +216,7 @@ def _claim_usage(claim: Doc) -> resources.Amounts:
     used: resources.Amounts = {"persistentvolumeclaims": _ONE}
     asked = dig(claim, "spec", "resources", "requests", "storage")
     if asked is not None:
-        allocated = dig(claim, "status", "allocatedResources", "storage")  # of a growth that was taken back
+        allocated = dig(claim, "status", "allocatedResources", "storage")  # larger after a reverted growth
         largest = max(Quantity.of(asked), Quantity.of(allocated))
         is_whole = largest.milli_value() % 1000 == 0
         used["requests.storage"] = largest if is_whole else Quantity.from_bytes(largest.value())
@@ -237,13 +237,13 @@ def _service_usage(spec: Doc) -> resources.Amounts:
 
 
 def is_about(quota: Doc, resource: Resource, doc: Doc) -> bool:
-    """Do all scopes of a quota hold for an object? One without scopes is about every object."""
+    """True if all scopes of a quota hold for an object; without scopes, for every object."""
     holds = _HOLDS.get((resource.group, resource.plural))
     return all(holds is not None and holds(requirement, doc) for requirement in _requirements(quota))
 
 
 def is_terminating(pod: Doc) -> bool:
-    """Whether a pod has a deadline after which it ends: upstream's word for it."""
+    """True if a pod has an activeDeadlineSeconds, which upstream calls terminating."""
     return bool(pod["spec"].get("activeDeadlineSeconds", -1) >= 0)
 
 
@@ -272,7 +272,7 @@ def _holds_for_pod(requirement: Doc, pod: Doc) -> bool:
 
 
 def _holds_for_claim(requirement: Doc, claim: Doc) -> bool:
-    """Does one of the classes fit that a claim wants, has, or is on its way to?"""
+    """True if the class fits that a claim wants, has, or is changing to."""
     if requirement.get("scopeName") != "VolumeAttributesClass":
         return False
     status = claim.get("status", {})

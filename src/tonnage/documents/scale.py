@@ -1,7 +1,7 @@
 """The `scale` subresource: an object seen as one number, for kubectl scale and autoscalers.
 
-`apply_scale` gives the workload with the number a Scale asks for, which the verb treats as an update of the workload.
-Of a custom resource the definition says where in a document its numbers are.
+`apply_scale` returns the workload with a Scale's replicas, which the verb treats as an update of the workload. The
+definition of a custom resource names the paths of its numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX = (1 << 31) - 1
 
 
 def scale_of(doc: Doc, resource: Resource) -> Doc:
-    """The workload's Scale: how many are wanted, how many there are, and which pods they are."""
+    """The workload's Scale: desired replicas, current replicas, and the selector of its pods."""
     selector = doc["spec"].get("selector", {})
     if resource.qualified == "replicationcontrollers":  # the one workload whose selector is a plain map
         text = ",".join(f"{key}={selector[key]}" for key in sorted(selector))
@@ -46,7 +46,7 @@ def scale_document(doc: Doc, wanted: int, present: int, selector: str) -> Doc:
 
 
 def apply_scale(doc: Doc, scale: Doc) -> Doc:
-    """A copy of the workload with the replicas a Scale asks for. Raises Invalid for a negative number."""
+    """A copy of the workload with a Scale's replicas. Raises Invalid for a negative number."""
     if errors := check(scale, "", {"spec.replicas": nonnegative}):
         raise invalid_object("autoscaling", "Scale", doc["metadata"]["name"], errors)
     scaled: Doc = copy(doc)
@@ -55,14 +55,14 @@ def apply_scale(doc: Doc, scale: Doc) -> Doc:
 
 
 def _with_version(scaled: Doc, scale: Doc) -> Doc:
-    """A uid or resourceVersion in the Scale goes along, for the update verb to compare."""
+    """Copy the Scale's uid and resourceVersion, if any, for the update verb to compare."""
     said = {field: scale.get("metadata", {}).get(field) for field in ("uid", "resourceVersion")}
     scaled["metadata"] |= {field: value for field, value in said.items() if value}
     return scaled
 
 
 def custom_scale_of(doc: Doc, paths: Doc, *, must_have: bool = True) -> Doc:
-    """The Scale of a document. Raises InternalError when it has no wanted number, unless that is no matter."""
+    """The Scale of a document. Raises InternalError if spec replicas are missing and `must_have`."""
     replicas, wrong = _integer(doc, paths["specReplicasPath"])
     present, also_wrong = _integer(doc, paths["statusReplicasPath"])
     selector = _found(doc, paths.get("labelSelectorPath") or "")
@@ -80,7 +80,7 @@ def _internal_error(told: str) -> InternalError:
 
 
 def apply_custom_scale(doc: Doc, scale: Doc, paths: Doc) -> Doc:
-    """The document with the replicas a Scale asks for. Raises BadRequest when there is no place for it."""
+    """The document with a Scale's replicas. Raises BadRequest if the path cannot be set."""
     replicas = scale.get("spec", {}).get("replicas", 0)
     scaled: Doc = copy(doc)
     *parents, last = _steps(paths["specReplicasPath"])
@@ -94,7 +94,7 @@ def apply_custom_scale(doc: Doc, scale: Doc, paths: Doc) -> Doc:
 
 
 def validate_scale_paths(doc: Doc, paths: Doc | None, *, status_only: bool = False) -> Errors:
-    """What is wrong with the numbers where a scale subresource looks for them."""
+    """The errors of the numbers at a scale subresource's paths."""
     if paths is None:
         return []
     errors: Errors = []

@@ -1,8 +1,8 @@
 """The shape of every kind the API server keeps: fields, their types, and how lists merge.
 
-The facts stand in `schemas/<group>_<version>.schema`, one field a line, so that a person can read them and a test can
-compare them with a server. Everything that needs to know a document's shape asks here and nowhere else: strict decoding
-(`admit`), strategic merge, server-side apply, OpenAPI, `kubectl explain` and Kubernetes' protobuf.
+The shapes stand in `schemas/<group>_<version>.schema`, one field per line, for people to read and for a test to compare
+with a server. All code that needs a document's shape reads it here: strict decoding (`admit`), strategic merge,
+server-side apply, OpenAPI, `kubectl explain` and protobuf.
 
     kind CSINode                         ~ What a node's CSI drivers told us.
       spec! CSINodeSpec @2
@@ -12,17 +12,19 @@ compare them with a server. Everything that needs to know a document's shape ask
       count int32 @1?
 
 `kind` is a `type` with apiVersion, kind and metadata in front. `!` is required; `[T]` a list, `{T}` a map with string
-keys; `group.T` a type of another file (those of meta need no prefix). Words after the type: `map=k1,k2` and `set` say
-how server-side apply merges a list (without a word it is atomic), `atomic` that a map or struct is replaced as a whole
-and `granular` that it is not, though its type is atomic; `merge` or `merge=key`, `retainKeys` and `replace` are for
-strategic merge patch; `default=V` is a key's value when absent; a Go object
-has an `always` field even where the document has none. `~` starts the description, for `kubectl explain`.
+keys; `group.T` a type of another file (types of meta need no prefix). `~` starts the description. Words after the type:
 
-`@4` is the field's number in protobuf, `@2.10` when JSON inlines it from the message in field 2. A field without a
-number is not in upstream's message: ours alone, or apiVersion and kind, which travel in the envelope (metadata of a
-kind is always 1). Go writes zeros (`""`, 0, false) into messages whether they were set or not, and leaves most of them
-out of JSON. `@4?` marks a scalar whose zero stands in JSON too, because the Go field is a pointer (`replicas: 0`) or is
-always written. That of a required field does in any case, but for a few newer ones: `@4-`.
+    map=k1,k2  set            how server-side apply merges a list; without a word it is atomic
+    atomic  granular          a map or struct is replaced as a whole; is not, though its type is atomic
+    merge  merge=key  retainKeys  replace        for strategic merge patch
+    default=V                 a key's value when absent
+    always                    a Go object has the field even if the document does not
+
+`@4` is the field's number in protobuf, `@2.10` if JSON inlines it from the message in field 2. A field without a number
+is ours alone, or apiVersion and kind, which travel in the envelope (metadata of a kind is always 1). Go writes zeros
+(`""`, 0, false) into messages whether they were set or not, and leaves most of them out of JSON. `@4?` marks a scalar
+whose zero stands in JSON too, because the Go field is a pointer (`replicas: 0`) or is always written. A required
+field's zero does so too, except for a few newer fields: `@4-`.
 """
 
 from __future__ import annotations
@@ -60,13 +62,13 @@ SCALARS: frozenset[str] = frozenset(ScalarName.__args__)  # type: ignore[attr-de
 
 
 class SchemaError(TonnageError):
-    """A schema file is not in its notation; names file and line."""
+    """A schema file has a syntax error; names file and line."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scalar:
-    """A leaf of a document: nothing looks inside `any`, `FieldsV1` and `JSON`. `deduced` is what no schema describes;
-    server-side apply enters its maps. The three JSONSchemaPropsOr… are a schema, or what their name says.
+    """A leaf of a document: `any`, `FieldsV1` and `JSON` are opaque; of `deduced`, a value without a schema,
+    server-side apply enters the maps. The three JSONSchemaPropsOr… are a schema, or the type in their name.
     """
 
     name: ScalarName
@@ -74,9 +76,9 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ListOf:
-    """A list. Under server-side apply it is a map when it has `keys`, else a set when `is_set`, else one atomic value.
+    """A list. Under server-side apply it is a map if it has `keys`, else a set if `is_set`, else one atomic value.
 
-    `patch_merge` is strategic merge's word on the same list; `merge_key` is empty for lists of scalars.
+    `patch_merge` is for strategic merge of the same list; `merge_key` is empty for lists of scalars.
     """
 
     item: Type
@@ -106,18 +108,18 @@ class Field:
     is_atomic: bool = False
     """The struct in this field is replaced as a whole, whatever its own type says."""
     is_granular: bool = False
-    """The struct in this field merges field by field, whatever its own type says. Maps do in any case."""
+    """The struct in this field merges field by field, whatever its own type says. Maps always do."""
     retain_keys: bool = False
     patch_replace: bool = False
-    """Strategic merge replaces what is in this field as a whole."""
+    """Strategic merge replaces the value of this field as a whole."""
     is_always_there: bool = False
-    """Not required, and yet in every Go object: a struct that is no pointer, say."""
+    """Not required, and yet in every Go object, such as a struct that is no pointer."""
     default: Any = None
     description: str = ""
     wire: tuple[int, ...] = ()
-    """Field numbers in protobuf, from the message of the struct inwards; empty for what is not in the message."""
+    """Field numbers in protobuf, from the struct's message inwards; empty for a field that is not in the message."""
     keeps_zero: bool = False
-    """A scalar's zero value is something else than its absence."""
+    """A scalar's zero value differs from its absence."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -131,7 +133,7 @@ class Struct:
     description: str = ""
     fields: dict[str, Field] = field(default_factory=dict, repr=False)
     others: Type | None = field(default=None, repr=False)
-    """The type of fields that are not declared; None when there may be none, as in every kind but custom ones."""
+    """The type of undeclared fields; None if none are allowed, as in every built-in kind."""
 
     @property
     def full_name(self) -> str:
@@ -141,7 +143,7 @@ class Struct:
 Type = Scalar | ListOf | MapOf | Struct
 
 
-# Which file holds a group and version. The order is that of loading: meta first, everybody refers to it.
+# Group and version -> file, in the order of loading: meta first, because all others refer to it.
 FILES: dict[tuple[str, str], str] = {
     ("meta", "v1"): "meta_v1",
     ("", "v1"): "core_v1",
@@ -164,12 +166,12 @@ FILES: dict[tuple[str, str], str] = {
 
 
 def schema_of(group: str, version: str, name: str) -> Struct:
-    """The struct of a kind, or of any named type, of one group and version. KeyError when there is none."""
+    """The struct of a kind, or of any named type, of one group and version. Raises KeyError if there is none."""
     return _all()[FILES[group, version]][name]
 
 
 class ShapedResource(Resource):
-    """A resource that brings its shape along: a custom one, whose kind is compiled in `documents/custom`."""
+    """A resource with a shape of its own: a custom resource, whose kind is compiled in `documents/custom`."""
 
     @property
     def struct(self) -> Struct:
@@ -186,7 +188,7 @@ def _schema_of_row(resource: Resource) -> Struct:
 
 
 def structs() -> Iterator[Struct]:
-    """Every named type of what the API server serves, file by file, in the order they are written."""
+    """Every named type that the API server serves, file by file, in the order of the files."""
     for stem in FILES.values():
         yield from _all()[stem].values()
 

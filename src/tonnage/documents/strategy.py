@@ -1,8 +1,8 @@
-"""What may differ from kind to kind, as one class with sensible answers.
+"""The rules that differ from kind to kind, as one class with sensible defaults.
 
 The verbs are generic: they read, call the strategy of the kind at fixed points, and write. A kind subclasses
-`Strategy`: what can be said as data stands in class attributes (`defaults`, `rules`, `fixed`, …), what cannot in a
-method. Methods work on whole documents and do no I/O; the clock is for the rare rule that notes a time.
+`Strategy`, with data in class attributes (`defaults`, `rules`, `fixed`, …) and the rest in methods. Methods work on
+whole documents and do no I/O; the clock is for the rare rule that records a time.
 
 The order of a create is upstream's: decode, `default`, `drop_disabled_fields`, `prepare_create`, `validate`. Of an
 update: decode, `default`, `drop_disabled_fields`, `prepare_update`, `validate_update`. A write through `/status` runs
@@ -31,37 +31,37 @@ class Generation(Enum):
 
 
 class Strategy:
-    """The rules of one kind. This base is right for a kind that has none."""
+    """The rules of one kind. The base class is right for a kind without rules."""
 
     defaults: ClassVar[Doc] = {}
-    """What is filled in where a document does not say it, part by part."""
+    """Values for missing fields, filled in part by part."""
     rules: ClassVar[Rules] = {}
-    """What the fields of a legal object hold."""
+    """The rules for the fields of a legal object."""
     fixed: ClassVar[tuple[str, ...]] = ()
     """Fields that never change, as dotted paths."""
     gated: ClassVar[Mapping[str, str]] = {}
     """Fields of spec -> the gate without which they are dropped, unless the old object has them."""
     new_status: ClassVar[Doc | None] = None
-    """The status of a new object; None where a client may bring it along, or it is empty."""
+    """The status of a new object; None if a client may set it, or it is empty."""
     name_rule: ClassVar[Callable[[str], list[str]]] = staticmethod(names.dns_subdomain)
-    """What is wrong with a name, as sentences; empty when it is legal."""
+    """The errors of a name, as sentences; empty if it is legal."""
     generation: ClassVar[Generation] = Generation.NONE
     unconditional_update: ClassVar[bool] = True
-    """May a PUT come without a resourceVersion?"""
+    """True if a PUT may come without a resourceVersion."""
     create_on_update: ClassVar[bool] = False
-    """Does a PUT to a name that does not exist create it? (Leases and Events, as upstream.)"""
+    """True if a PUT to a missing object creates it. (Leases and Events, as upstream.)"""
     propagates: ClassVar[bool] = True
-    """Can a deletion be told to orphan dependents, or to wait for theirs?"""
+    """True if a deletion may ask to orphan dependents, or to wait for them."""
     are_finalizers_qualified: ClassVar[bool] = True
-    """Must finalizers have a domain and a slash? So it is with all kinds but definitions and custom ones."""
+    """True if finalizers must have a domain and a slash: for all kinds but definitions and custom ones."""
     default_propagation: ClassVar[str] = ""
-    """What a deletion that says nothing of dependents does with them: empty is to delete them afterwards."""
+    """The propagation policy of a DELETE that states none: empty deletes dependents in the background."""
     selectable: ClassVar[tuple[str, ...]] = ()
-    """Field selectors beside metadata.name and metadata.namespace, called by the path of their field."""
+    """Field selectors beside metadata.name and metadata.namespace, named by the path of their field."""
     selected_at: ClassVar[Mapping[str, str]] = {}
-    """Field selectors that read another path than the one they are called by."""
+    """Field selectors that read another path than their name."""
     stands_in: ClassVar[dict[str, str]] = {}
-    """Field selectors that, where their own field is empty, read another's."""
+    """Field selectors that read another selector's field if their own is empty."""
 
     def __init__(self, resource: Resource, gates: Gates, clock: Clock | None = None) -> None:
         self.resource = resource
@@ -69,7 +69,7 @@ class Strategy:
         self.clock = clock or SystemClock()
 
     def default(self, doc: Doc) -> None:
-        """Fill in, in place, what upstream fills in whenever it decodes this kind."""
+        """Fill in, in place, the defaults that upstream sets whenever it decodes this kind."""
         fill(doc, self.defaults)
 
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
@@ -79,58 +79,58 @@ class Strategy:
                 new.get("spec", {}).pop(field, None)
 
     def prepare_create(self, doc: Doc) -> None:
-        """Reset what a client may not set at creation."""
+        """Reset the fields that a client may not set at creation."""
         if self.new_status is not None:
             doc["status"] = copy(self.new_status)
         elif "status" in self.resource.subresources:
             doc.pop("status", None)
 
     def validate(self, doc: Doc) -> Errors:
-        """Everything wrong with a new object, metadata apart (the create verb has judged that)."""
+        """The errors of a new object, metadata apart (the create verb has validated it)."""
         return check(doc, "", self.rules)
 
     def prepare_update(self, new: Doc, old: Doc) -> None:
-        """Take from `old` what a plain update may not change."""
+        """Take from `old` the fields that a plain update may not change."""
         if "status" in self.resource.subresources:
             keep(new, old, "status")
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        """Everything wrong with the change; by default what is wrong with the new object, and what may not change."""
+        """The errors of a change; by default those of the new object, and of changed `fixed` fields."""
         return self.validate(new) + unchanged_fields(new, old, *self.fixed)
 
     def spec_changed(self, new: Doc, old: Doc) -> bool:
-        """Does this update count for metadata.generation?"""
+        """True if this update increments metadata.generation."""
         return not same(new.get("spec"), old.get("spec"))
 
     def prepare_status(self, new: Doc, old: Doc) -> None:
-        """Only status is written here: spec and everything beside it stays as it was."""
+        """Only status and metadata are written here: spec and all other fields stay as they were."""
         for field in new.keys() | old.keys():
             if field not in ("apiVersion", "kind", "metadata", "status"):
                 keep(new, old, field)
         new.setdefault("status", {})
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
-        """Everything wrong with a status that is written through `/status`."""
+        """The errors of a status that is written through `/status`."""
         return []
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
-        """Sentences for the `Warning` header of an accepted write."""
+        """Texts for the `Warning` header of an accepted write."""
         return []
 
     def grace_period_s(self, doc: Doc, asked_s: int | None) -> int | None:
-        """How long a deleted object stays around, marked; None for a kind that knows no graceful deletion."""
+        """How long a deleted object stays, marked; None for a kind without graceful deletion."""
         return None
 
     def holds_back_deletion(self, doc: Doc) -> bool:
-        """Is there a reason beside finalizers and grace to keep a deleted object? (A namespace is emptied first.)"""
+        """True if a deleted object must stay, finalizers and grace apart. (A namespace is emptied first.)"""
         return False
 
     def prepare_deletion(self, doc: Doc) -> None:
-        """Note on a marked object, in place, that it is on its way out."""
+        """Record on a marked object, in place, that it is being deleted."""
 
 
 def fill(doc: Doc, defaults: Doc) -> None:
-    """Give a document what it does not say, part by part, in place."""
+    """Set missing fields of a document to their defaults, part by part, in place."""
     for field, value in defaults.items():
         if isinstance(value, dict):
             fill(doc.setdefault(field, {}), value)
@@ -139,7 +139,7 @@ def fill(doc: Doc, defaults: Doc) -> None:
 
 
 def keep(new: Doc, old: Doc, field: str) -> None:
-    """Make a top-level field of `new` what it is in `old`, absence included."""
+    """Give a top-level field of `new` its value in `old`, absence included."""
     if field in old:
         new[field] = copy(old[field])
     else:

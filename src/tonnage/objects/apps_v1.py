@@ -76,7 +76,7 @@ class DeploymentCondition(Condition):
 
 
 class DeploymentStatus(Record):
-    """Absent `terminating_replicas` means that some ReplicaSet does not count them; `collision_count`, none yet."""
+    """Without `terminating_replicas` some ReplicaSet does not count them; without `collision_count` there was none."""
 
     replicas: int = 0
     updated_replicas: int = 0
@@ -102,7 +102,7 @@ class ReplicaSetSpec(Record):
 
 
 class ReplicaSetStatus(Record):
-    """Absent `terminating_replicas` means that the controller does not count them."""
+    """Without `terminating_replicas` the controller does not count them."""
 
     replicas: int = 0
     fully_labeled_replicas: int = 0

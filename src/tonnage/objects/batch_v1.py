@@ -1,4 +1,4 @@
-"""batch/v1: pods that run until they are done, once or by a schedule. Templates stay documents."""
+"""batch/v1: pods that run to completion, once or by a schedule. Templates stay documents."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 """Label and annotation of a pod of an Indexed Job."""
 INDEX_FAILURE_COUNT = "batch.kubernetes.io/job-index-failure-count"
 INDEX_IGNORED_FAILURE_COUNT = "batch.kubernetes.io/job-index-ignored-failure-count"
-"""Annotations of a pod, where its Job has a limit for each index: how often its index has failed before."""
+"""Annotations of a pod whose Job has a limit per index: how often its index has failed before."""
 JOB_TRACKING = "batch.kubernetes.io/job-tracking"
 """The finalizer of a Job's pods: they stay until they are counted."""
 CRONJOB_SCHEDULED_AT = "batch.kubernetes.io/cronjob-scheduled-timestamp"
-"""Annotation of a Job that a CronJob made: the time it was for."""
+"""Annotation of a Job that a CronJob created: its scheduled time."""
 OUR_CONTROLLER = "kubernetes.io/job-controller"
-"""What `managedBy` says of a Job that the job controller looks after."""
+"""`managedBy` of a Job that the job controller runs."""
 
 
 class PodFailurePolicyOnExitCodesRequirement(Record):
@@ -111,7 +111,7 @@ class Job(Object):
 
     @property
     def pods_at_once(self) -> int:
-        """How many pods it has while it runs: its parallelism, and no more than are still to finish."""
+        """How many pods run at once: the parallelism, but no more than the missing completions."""
         if self.spec.completions is None:
             return self.spec.parallelism
         return max(0, min(self.spec.parallelism, self.spec.completions - self.status.succeeded))

@@ -1,8 +1,8 @@
 """Between bytes and typed objects.
 
-Reading is one pass of one compiled decoder a class. Only when that fails is the document read again: first without its
-nulls, which a Go server sends for some empty fields and which mean absence, then for the words that say what is wrong
-(`decode_errors`). What absence means stands in `meta`, the classes of kinds in `scheme`.
+Decoding is one pass of one compiled decoder per class. If that fails, the document is decoded again: first without
+nulls, which a Go server sends for some empty fields and which mean absence, then to say what is wrong
+(`decode_errors`). `meta` says what absence means, `scheme` has the classes of kinds.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ T = TypeVar("T", bound=Object)
 R = TypeVar("R", bound=Record)
 V = TypeVar("V")
 _UNFIT = (msgspec.DecodeError, TonnageError, ValueError, OverflowError, RecursionError)
-"""What a decoder raises for data that it cannot take: of another shape, no UTF-8, too deep for the stack."""
+"""What a decoder raises for data of another shape, invalid UTF-8, or too deep for the stack."""
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """Annotation of the bookmark that ends the list at the start of a watch."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectList(Generic[T]):
-    """A page of a list; `continue_` asks for the next one and is empty on the last."""
+    """A page of a list; `continue_` asks for the next page and is empty on the last one."""
 
     items: tuple[T, ...]
     resource_version: str
@@ -44,7 +44,7 @@ class ObjectList(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class WatchChange(Generic[T]):
-    """A watch says that an object is ADDED, MODIFIED or DELETED; a deleted one is shown as it was at its end."""
+    """An object was ADDED, MODIFIED or DELETED; a deleted object is shown in its last state."""
 
     type: str
     object: T
@@ -52,7 +52,7 @@ class WatchChange(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """A watch says how far it has come; `ends_initial_events` once it has sent all that existed at its start."""
+    """The progress of a watch; `ends_initial_events` once it has sent all objects that existed at its start."""
 
     resource_version: str
     ends_initial_events: bool = False
@@ -67,18 +67,17 @@ WatchEvent = WatchChange[T] | Bookmark | WatchFailure
 
 
 def decode(cls: type[R], data: bytes | str) -> R:
-    """Read one object. Raises Unreadable."""
     found = _in_one_pass(cls, _decoder, data)
     return convert(cls, _json(cls.__name__, data)) if found is None else found
 
 
 def convert(cls: type[R], doc: Any) -> R:
-    """Read a document, or a part of one, that is decoded already: from YAML, or a template. Raises Unreadable."""
+    """Read a decoded document, or a part of one, such as YAML or a template. Raises Unreadable."""
     return _convert(cls, doc, cls.__name__)
 
 
 def read_doc(kind: str, data: bytes) -> Doc:
-    """A document as it is; `kind` is what an error calls it. Raises Unreadable for what is no JSON object."""
+    """A document as it is; errors call it `kind`. Raises Unreadable if it is not a JSON object."""
     doc = _json(kind, data)
     if not isinstance(doc, dict):
         raise Unreadable(kind, "", "", f"expected a JSON object, found a {type(doc).__name__}")
@@ -108,7 +107,7 @@ def decode_event(cls: type[T], line: bytes | str) -> WatchEvent[T]:
     event = _in_one_pass(cls, _event_decoder, line)
     if event is not None and event.type in _CHANGES:
         return WatchChange(event.type, event.object)
-    # Bookmarks are not whole objects and errors none at all; what else it may be is found here.
+    # Bookmarks are not whole objects, and errors are none at all: they are recognised here.
     seen = _convert(_AnyEvent, _json("WatchEvent", line), "WatchEvent")
     match seen.type:
         case "BOOKMARK":
@@ -122,12 +121,12 @@ def decode_event(cls: type[T], line: bytes | str) -> WatchEvent[T]:
 
 
 def encode(record: Record) -> bytes:
-    """Write an object that a program made: compact JSON with apiVersion and kind, without what has its default."""
+    """Write an object that a program made: compact JSON with apiVersion and kind, without default values."""
     return document.encode(to_doc(record))
 
 
 def to_doc(record: Record) -> Doc:
-    """The same as a document; for a part of an object, that part alone."""
+    """The object as a document; a part of an object without apiVersion and kind."""
     if isinstance(record, Document):
         return {"apiVersion": scheme.resource_of(type(record)).api_version, "kind": type(record).__name__, **record.doc}
     doc: Doc = _plain(msgspec.to_builtins(record, builtin_types=(datetime,), enc_hook=_write), record)
@@ -184,7 +183,7 @@ _ANYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
 def _in_one_pass(cls: type[R], decoder_of: Callable[[type[R]], msgspec.json.Decoder[V]], data: bytes | str) -> V | None:
-    """What a compiled decoder reads; None when it cannot, or when the whole document is wanted beside the fields."""
+    """What a compiled decoder reads; None if it fails, or if the class needs the whole document too."""
     if issubclass(cls, Document):
         return None
     try:
@@ -194,14 +193,14 @@ def _in_one_pass(cls: type[R], decoder_of: Callable[[type[R]], msgspec.json.Deco
 
 
 def _followed(decoder: msgspec.json.Decoder[V], data: bytes | str) -> V:
-    """What the decoder makes of a text, without what lies too deep to be followed: a server may send any depth."""
+    """Decode a text; beyond the depth that Python can follow it is cut: a server may send any depth."""
     try:
         return decoder.decode(data)
     except RecursionError:
         return decoder.decode(shallow(data))
 
 
-# The same few amounts occur in every pod and node. Typed, for True and 1 are equal and only one is a number.
+# The same few amounts occur in every pod and node. Typed, because True equals 1 and is no number.
 _quantity = lru_cache(maxsize=8192, typed=True)(Quantity.of)
 
 
@@ -216,8 +215,10 @@ def _write(value: Any) -> str:
 
 
 def _plain(value: Any, written: Any) -> Any:
-    """Dicts, lists and text only: msgspec would keep a time's fractions of a second. `written` is what `value` was made
-    from. A part that is empty is left out: servers refuse some, such as a volume's `nodeAffinity: {}`.
+    """Dicts, lists and text only, with times in whole seconds, which msgspec would not write.
+
+    `written` is the record that `value` was made from. Empty parts are left out: servers refuse some, such as a
+    volume's `nodeAffinity: {}`.
     """
     if isinstance(value, list | tuple):
         return [_plain(item, part) for item, part in zip(value, written, strict=True)]
@@ -236,13 +237,13 @@ def _plain(value: Any, written: Any) -> Any:
 
 @cache
 def _fields(cls: type[Record]) -> dict[str, tuple[str, bool]]:
-    """By its name on the wire, each field's own name, and whether it is a part that is empty by default."""
+    """By wire name: a field's own name, and whether it is a part that is empty by default."""
     fields = msgspec.structs.fields(cls)
     return {each.encode_name: (each.name, isinstance(each.default, Record)) for each in fields}
 
 
 def _convert(cls: type[R], doc: Any, kind: str) -> R:
-    """Read a document twice if need be, the second time without nulls; `kind` is what an error calls it."""
+    """Read a document, if necessary a second time without nulls; errors call it `kind`."""
     if issubclass(cls, Document) and isinstance(doc, dict):
         head = {field: doc[field] for field in ("kind", "metadata") if field in doc}
         doc = {**head, "doc": doc}
@@ -260,7 +261,7 @@ def _convert(cls: type[R], doc: Any, kind: str) -> R:
     except _UNFIT as exc:
         try:
             failure = unreadable(cls, doc, kind, _fits)
-        except _UNFIT:  # the words for it would themselves be more than can be written
+        except _UNFIT:  # too deep or too large to be described
             failure = Unreadable(kind, "", "", "it does not have the shape of its kind")
         raise failure from exc
 

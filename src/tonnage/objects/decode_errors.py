@@ -1,7 +1,7 @@
 """Why a document could not be read: which object, which field, which value, and what to write instead.
 
-Reading tracks nothing; once it has failed, `unreadable` goes through the document again and finds the innermost part
-that does not fit.
+Decoding tracks nothing; once it has failed, `unreadable` walks the document again to the innermost part that does not
+fit.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tonnage.objects.meta import MicroTime
 from tonnage.quantity import InvalidQuantity, Quantity
 
 Fits = Callable[[Any, Any], bool]
-"""Whether a JSON value can be read as a type."""
+"""(value, type) -> True if the JSON value can be read as the type."""
 _SHOWN = 60
 
 
 class Unreadable(TonnageError):
-    """A document that does not have the shape of its kind; `field` is empty when the document as a whole is wrong."""
+    """A document without the shape of its kind; `field` is empty if the document as a whole is wrong."""
 
     def __init__(self, kind: str, key: str, field: str, problem: str, *, value: Any = None) -> None:
         self.kind = kind
@@ -35,7 +35,7 @@ class Unreadable(TonnageError):
 
 
 def unreadable(cls: type[msgspec.Struct], doc: Any, kind: str, fits: Fits) -> Unreadable:
-    """The error for a document of this kind that `fits` has found unfit for `cls`."""
+    """The error for a document of this kind that does not fit `cls`."""
     if not isinstance(doc, Mapping):
         return Unreadable(kind, "", "", f"expected a JSON object, found {_shown(doc)}", value=doc)
     key = _key(doc)
@@ -55,7 +55,7 @@ def _key(doc: Mapping[str, Any]) -> str:
 
 
 def _innermost(type_: Any, value: Any, path: str, fits: Fits) -> tuple[str, Any, Any]:
-    """Path, value and expected type of the smallest part that does not fit; the value is msgspec.UNSET when missing."""
+    """Path, value and expected type of the smallest part that does not fit; a missing value is msgspec.UNSET."""
     for part_path, part, part_type in _parts(type_, value):
         whole_path = f"{path}{part_path}" if path else part_path.removeprefix(".")
         if part is msgspec.UNSET or not fits(part, part_type):
@@ -103,7 +103,7 @@ def _problem(field: str, value: Any, type_: Any) -> str:
 
 
 def _is_secret(choice: Any) -> bool:
-    """Bytes are the data of Secrets, and of nothing else: what stands there is never told, right or wrong."""
+    """Only the data of Secrets are bytes: their values are never shown, right or wrong."""
     return choice is bytes or any(map(_is_secret, get_args(choice)))
 
 
@@ -122,7 +122,7 @@ _NAMES: dict[Any, tuple[str, str]] = {
 
 def _described(choice: Any) -> tuple[str, str]:
     plain = get_origin(choice) or choice
-    return _NAMES.get(plain) or _NAMES[Mapping]  # what is left are the records, which are maps on the wire
+    return _NAMES.get(plain) or _NAMES[Mapping]  # only records are left, which are maps on the wire
 
 
 def _name(choice: Any) -> str:

@@ -1,7 +1,7 @@
 """An object as the API server holds it: the whole JSON document, as plain dicts and lists.
 
-`null` never occurs in an admitted document (`admit` drops it, as a Go server would), nor do empty maps and lists of
-optional fields.
+An admitted document has no `null` (`admit` drops it, as a Go server would), and no empty maps and lists in optional
+fields.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ _decode: Callable[[bytes | str], Any] = msgspec.json.Decoder().decode
 
 
 def decode(text: bytes) -> Any:
-    """JSON to plain dicts and lists; bytes that are not UTF-8 become U+FFFD, what lies too deep is left out. Raises
-    msgspec.DecodeError. For what clients send there is `texts/json_text`.
+    """JSON to plain dicts and lists. Invalid UTF-8 becomes U+FFFD, levels that are too deep are left out.
+
+    Raises msgspec.DecodeError. For texts of clients there is `texts/json_text`.
     """
     try:
         return _decode(text)
@@ -40,7 +41,7 @@ def copy(value: Any) -> Any:
 
 
 def keys_in(value: Any) -> int:
-    """How many names there are in a value, at every depth. Strict decoding compares them with the colons of a text."""
+    """How many keys a value has, at every depth. Strict decoding compares them with the colons of a text."""
     count, pending = 0, [value]
     while pending:
         item = pending.pop()
@@ -53,7 +54,7 @@ def keys_in(value: Any) -> int:
 
 
 def dig(doc: Doc, *path: str) -> Any:
-    """The value at a path of field names, None when any step of it is missing."""
+    """The value at a path of field names; None if a step is missing."""
     value: Any = doc
     for step in path:
         if not isinstance(value, dict):
@@ -63,7 +64,7 @@ def dig(doc: Doc, *path: str) -> Any:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equality as upstream's semantic comparison sees it: a missing field equals an empty map or list."""
+    """Equality by upstream's semantic comparison: a missing field equals an empty map or list."""
     if isinstance(left, dict) and isinstance(right, dict):
         return all(same(left.get(key), right.get(key)) for key in left.keys() | right.keys())
     if isinstance(left, list) and isinstance(right, list):

@@ -1,8 +1,8 @@
-"""What is wrong with which field, in the words kubectl prints.
+"""Field errors in the words kubectl prints.
 
-Validation never raises: a rule appends to a list of `FieldError`, so that a person sees all that is wrong at once. A
-path is plain text in upstream's spelling, `spec.drivers[0].name` or `metadata.annotations[a/b]`, built by
-f-strings. `invalid_object` folds the list into the one 422 answer.
+Validation never raises: rules collect `FieldError`s, so that a person sees all errors at once. A path is plain text in
+upstream's spelling, `spec.drivers[0].name` or `metadata.annotations[a/b]`, built by f-strings. `invalid_object` turns
+the list into the one 422 answer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from tonnage.errors import Cause, Invalid
 
 OMIT: Any = object()
-"""A bad value that is not repeated in the message (upstream leaves out secrets and whole objects so)."""
+"""A bad value that the message does not repeat (upstream omits secrets and whole objects)."""
 _TITLES = {
     "FieldValueRequired": "Required value",
     "FieldValueInvalid": "Invalid value",
@@ -56,11 +56,11 @@ class FieldError:
 
 Errors = list[FieldError]
 Wrong = Iterator[FieldError]
-"""The same, told one by one."""
+"""Errors as an iterator."""
 MAX_ERRORS_TOLD = 250
-"""How many broken rules one answer names; the rest are counted. A body of 3 MB can break a hundred thousand."""
+"""How many errors one answer names; the rest are counted. A body of 3 MB can have a hundred thousand."""
 MAX_VALUE_BYTES = 64 * 1024
-"""How much of one error is told: a value may be the whole object."""
+"""How much of a value an error shows: it may be the whole object."""
 MAX_TOLD_BYTES = 256 * 1024
 
 
@@ -84,7 +84,7 @@ def forbidden(field: str, detail: str) -> FieldError:
 
 
 def unsupported(field: str, value: Any, allowed: Iterable[str]) -> FieldError:
-    """A word that is not on the list, with the list in upstream's order, which is not always the alphabet's."""
+    """A word that is not on the list, with the list in upstream's order, which is not always alphabetical."""
     return FieldError("FieldValueNotSupported", field, value, "supported values: " + ", ".join(map(go_value, allowed)))
 
 
@@ -103,7 +103,7 @@ def too_many(field: str, actual: int, maximum: int) -> FieldError:
 
 
 def invalid_object(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> Invalid:
-    """The 422 answer for one object: `CSINode.storage.k8s.io "n1" is invalid: …`, one cause a broken rule."""
+    """The 422 answer for one object: `CSINode.storage.k8s.io "n1" is invalid: …`, with one cause per error."""
     bodies, causes = _told(errors)
     told = bodies[0] if len(bodies) == 1 else f"[{', '.join(bodies)}]"
     qualified = f"{kind}.{group}" if group else kind
@@ -117,7 +117,7 @@ def invalid_object(group: str, kind: str, name: str, errors: Sequence[FieldError
 
 
 def _told(errors: Sequence[FieldError]) -> tuple[list[str], tuple[Cause, ...]]:
-    """The sentences, each once, and the causes: the first ones, and how many more there are."""
+    """The sentences without repetitions, and the causes: the first ones, and how many more there are."""
     bodies: dict[str, None] = {}
     causes: list[Cause] = []
     left_bytes = MAX_TOLD_BYTES

@@ -1,10 +1,10 @@
-"""What a field may hold, as data: rules about single values, and tables of them, a row a field.
+"""Rules for the values of fields, as data: rules for single values, and tables with a row per field.
 
     _PORT: Rules = {"name": needed(named(names.dns_label)), "protocol": needed(one_of("SCTP", "TCP", "UDP"))}
     errors += check(port, f"{path}[{idx}]", _PORT)
 
-A rule takes a value and its path and returns the field errors it finds, in upstream's wording. `check` reads a table.
-IP addresses and ranges mirror IsValidIPForLegacyField and IsValidCIDRForLegacyField with StrictIPCIDRValidation on.
+A rule takes a value and its path and returns field errors in upstream's wording. `check` applies a table. IP addresses
+and ranges mirror IsValidIPForLegacyField and IsValidCIDRForLegacyField with StrictIPCIDRValidation on.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from tonnage.objects.field_errors import (
 from tonnage.objects.texts.decode_budget import whole_number
 
 Rule = Callable[[Any, str], Iterable[FieldError]]
-"""What is wrong with a value at a path."""
+"""(value, path) -> the errors of the value."""
 ListRule = Callable[[Any, str], Errors]
-"""The same as a list."""
+"""A rule that returns a list."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A rule that is asked about an absent field too, as if that held `zero`."""
+    """A rule that also applies to an absent field, as if its value were `zero`."""
 
     rule: Rule
     zero: Any = ""
@@ -49,11 +49,11 @@ class Asked:
 
 
 Rules = Mapping[str, Rule]
-"""A field, or a dotted path of fields, and what it may hold; in the order in which errors are told."""
+"""A field, or a dotted path of fields -> its rule; in the order of the errors."""
 
 
 def check(doc: Doc, path: str, rules: Rules) -> Errors:
-    """Everything that `rules` finds wrong with the fields of a part of a document."""
+    """The errors of `rules` in the fields of a part of a document."""
     errors: Errors = []
     for field, rule in rules.items():
         value = dig(doc, *field.split(".")) if "." in field else doc.get(field)
@@ -66,12 +66,12 @@ def check(doc: Doc, path: str, rules: Rules) -> Errors:
 
 
 def part(rules: Rules) -> ListRule:
-    """A part of a document, judged by a table of its own."""
+    """A part of a document, with a table of its own."""
     return lambda value, path: check(value, path, rules)
 
 
 def each(rule: Rule | Rules, *, at_most: int | None = None) -> ListRule:
-    """A list: every item by a rule or a table."""
+    """A list, with a rule or a table for every item."""
     judge = rule if callable(rule) else part(rule)
 
     def judge_list(values: Any, path: str) -> Errors:
@@ -88,7 +88,7 @@ def both(first: Rule, second: Rule) -> Rule:
 
 
 def needed(rule: Rule | None = None, told: str = "") -> Asked:
-    """A field that must be there and not be empty; what it holds is judged by `rule`."""
+    """A field that must not be absent or empty; `rule` applies to its value."""
 
     def judge(value: Any, path: str) -> Iterable[FieldError]:
         if not value:
@@ -104,12 +104,12 @@ def if_set(rule: Rule) -> Rule:
 
 
 def named(rule: Callable[[Any], list[str]]) -> ListRule:
-    """A name: one error for each sentence that `rule` finds."""
+    """A name: one error for every sentence that `rule` returns."""
     return lambda value, path: sentences(path, value, rule(value))
 
 
 def one_of(*allowed: str) -> ListRule:
-    """A word out of a list, which is told in upstream's order."""
+    """One of the words, which the error lists in this order (upstream's)."""
     return lambda value, path: [] if value in allowed else [unsupported(path, value, allowed)]
 
 
@@ -122,7 +122,7 @@ def within(low: int, high: int) -> ListRule:
 
 
 def must_be(is_legal: Callable[[Any], bool], told: str) -> ListRule:
-    """A rule with a sentence of its own."""
+    """A rule with its own sentence."""
     return lambda value, path: [] if is_legal(value) else [invalid(path, value, told)]
 
 
@@ -131,12 +131,12 @@ IMMUTABLE = "field is immutable"
 
 
 def immutable(path: str, new: Any, old: Any) -> Errors:
-    """One error when a value differs from the stored one; the new value is shown."""
+    """One error if a value differs from the stored one; it shows the new value."""
     return [] if same(new, old) else [invalid(path, new, IMMUTABLE)]
 
 
 def unchanged_fields(new: Doc, old: Doc, *paths: str) -> Errors:
-    """One error for each of these fields, dotted paths, that differs from the stored object's."""
+    """One error for every field, given as dotted paths, that differs from the stored object."""
     steps = ((path, path.split(".")) for path in paths)
     return [error for path, step in steps for error in immutable(path, dig(new, *step), dig(old, *step))]
 
@@ -161,7 +161,7 @@ def positive(value: int, path: str) -> Errors:
 
 
 def token_lifetime(seconds: int, path: str) -> Errors:
-    """How long a service account's token is asked for."""
+    """The requested lifetime of a service account's token."""
     if seconds < 600:
         return [invalid(path, seconds, "may not specify a duration less than 10 minutes")]
     return [invalid(path, seconds, "may not specify a duration larger than 2^32 seconds")] if seconds > 1 << 32 else []
@@ -172,13 +172,13 @@ def no_backsteps(value: str, path: str) -> Errors:
 
 
 def descending_path(value: str, path: str) -> Errors:
-    """A relative path that stays below where it starts. Mirrors validateLocalDescendingPath."""
+    """A relative path that stays below its start. Mirrors validateLocalDescendingPath."""
     errors = [invalid(path, value, "must be a relative path")] if value.startswith("/") else []
     return errors + no_backsteps(value, path)
 
 
 def unreserved_path(value: str, path: str) -> Wrong:
-    """The same, and no name that starts with two dots, which the kubelet keeps for itself."""
+    """A descending path that does not begin with two dots, which the kubelet reserves."""
     yield from descending_path(value, path)
     if value.startswith("..") and not value.startswith("../"):
         yield invalid(path, value, "must not start with '..'")
@@ -198,14 +198,14 @@ def count_or_percent(value: int | str, path: str) -> Errors:
 
 
 def at_most_all(value: int | str, path: str) -> Errors:
-    """A percentage, where it is one, of no more than everything."""
+    """If it is a percentage, at most 100%."""
     if isinstance(value, str) and not names.percent(value) and whole_number(value[:-1]) > 100:
         return [invalid(path, value, "must not be greater than 100%")]
     return []
 
 
 def amount_of(value: int | str) -> int:
-    """The number in a count or a percentage; a text that is neither counts as 0, or as the number it spells."""
+    """The number in a count or a percentage; another text counts as the number it spells, or as 0."""
     if isinstance(value, int):
         return value
     spelled = re.fullmatch("[+-]?[0-9]+", value.removesuffix("%") if not names.percent(value) else value)
@@ -213,7 +213,7 @@ def amount_of(value: int | str) -> int:
 
 
 def forbid_fields(doc: dict[str, Any], fields: Iterable[str], path: str, detail: str) -> Errors:
-    """One refusal for each of these fields that is set."""
+    """One error for every one of these fields that is set."""
     return [forbidden(f"{path}.{field}", detail) for field in fields if field in doc]
 
 
@@ -223,7 +223,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def validate_ip(value: str, path: str, kept: Set[str] = frozenset()) -> Errors:
-    """What is wrong with an address; those in `kept`, the old object's, are not judged again."""
+    """The errors of an address; addresses in `kept`, the old object's, are not validated again."""
     if value in kept:
         return []
     address = parse_ip(value)
@@ -237,7 +237,7 @@ def validate_ip(value: str, path: str, kept: Set[str] = frozenset()) -> Errors:
 
 
 def validate_cidr(value: str, path: str, kept: Set[str] = frozenset()) -> Errors:
-    """What is wrong with a range such as 10.0.0.0/8."""
+    """The errors of a range such as 10.0.0.0/8; ranges in `kept` are not validated again."""
     if value in kept:
         return []
     base, slash, length = value.partition("/")
@@ -256,7 +256,7 @@ def validate_cidr(value: str, path: str, kept: Set[str] = frozenset()) -> Errors
 
 
 def parse_ip(value: str) -> Address | None:
-    """The address in a text, leading zeros in IPv4 forgiven as Kubernetes always did."""
+    """The address in a text; as in Kubernetes, IPv4 may have leading zeros."""
     if re.fullmatch(r"[0-9]{1,}(\.[0-9]{1,}){3}", value):
         value = ".".join(str(int(octet)) for octet in value.split("."))
     try:

@@ -1,9 +1,9 @@
-"""What all objects have in common: how a typed class is made, metadata, owners, conditions, times, and Status.
+"""What all objects share: how a typed class is made, metadata, owners, conditions, times, and Status.
 
-Every class in this package is a `Record`: frozen, keyword-only, snake_case here and camelCase on the wire, holding only
-the fields a program reads. A field that is absent takes its default, which is what Kubernetes means by absence; where
-absent differs from empty the type says `| None`. `null` is absence, and fields nobody models are skipped. So a whole
-object is written only by whoever makes it; changing one is what patches are for.
+Every class in this package is a `Record`: frozen, keyword-only, snake_case here and camelCase on the wire, with only
+the fields that programs read. An absent field takes its default, which is what Kubernetes means by absence; where
+absent differs from empty the type says `| None`. `null` is absence, and unknown fields are skipped. So only the program
+that creates an object writes it whole; changes are patches.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 
 class InvalidRevision(ValueError):
-    """A resourceVersion that is no number of 64 bits; the message is the one of Go's strconv."""
+    """A resourceVersion is no 64-bit number; the message is that of Go's strconv."""
 
     def __init__(self, text: str) -> None:
         why = "value out of range" if _is_decimal(text) else "invalid syntax"
@@ -31,12 +31,12 @@ def parse_revision(text: str) -> int:
 
 
 def revision_of(text: str) -> int:
-    """The number of a resourceVersion, 0 for none and for one that is no number, or none that anybody counts to."""
+    """The number of a resourceVersion; 0 for none, and for a text that is no number or has over 1,000 digits."""
     return int(text) if _is_decimal(text) and len(text) <= _MAX_DIGITS else 0
 
 
 _MAX_DIGITS = 1_000
-"""Reading a number takes longer than its text does, and Python itself refuses beyond 4,300 digits."""
+"""Parsing a number is slower than linear, and Python itself refuses beyond 4,300 digits."""
 
 
 def _is_decimal(text: str) -> bool:
@@ -44,13 +44,13 @@ def _is_decimal(text: str) -> bool:
 
 
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
-"""An instant with its zone; written in whole seconds."""
+"""An instant with its time zone; written in whole seconds."""
 Key = str
-"""`namespace/name`, or `name` alone for what has no namespace: what queues, caches and logs call an object."""
+"""`namespace/name`, or `name` alone without a namespace: the name of an object in queues, caches and logs."""
 
 
 class MicroTime(datetime):
-    """An instant that is written with six decimals, always: upstream refuses a MicroTime without them."""
+    """An instant that is always written with six decimals: upstream refuses a MicroTime without them."""
 
     @classmethod
     def of(cls, at: datetime) -> Self:
@@ -60,7 +60,7 @@ class MicroTime(datetime):
 
 
 class RecordMeta(msgspec.StructMeta):
-    """Makes every Record keyword-only: the one setting of msgspec's that classes do not inherit from their base."""
+    """Makes every Record keyword-only: msgspec does not inherit this one setting from a base class."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any) -> RecordMeta:
         return super().__new__(cls, name, bases, namespace, **{"kw_only": True, **config})
@@ -68,7 +68,7 @@ class RecordMeta(msgspec.StructMeta):
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
 class Record(msgspec.Struct, metaclass=RecordMeta, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """A piece of an object. Defaults are left out when it is written. They never form cycles: no garbage collection."""
+    """A part of an object. Default values are not written. Records form no cycles, so the collector ignores them."""
 
 
 class OwnerReference(Record):
@@ -101,12 +101,12 @@ class ObjectMeta(Record):
 
     @property
     def revision(self) -> int:
-        """`resource_version` as a number that grows with every write; 0 for none, and for one that is no number."""
+        """`resource_version` as a number that grows with every write; 0 for none, and for a text that is no number."""
         return revision_of(self.resource_version)
 
     @property
     def is_terminating(self) -> bool:
-        """Deletion was asked for and has not happened yet: finalizers or a grace period hold it."""
+        """Deletion has been requested and not finished: finalizers or a grace period delay it."""
         return self.deletion_timestamp is not None
 
     @property
@@ -116,24 +116,24 @@ class ObjectMeta(Record):
 
 
 class ManagedFieldsEntry(Record):
-    """One writer's share of an object, as far as we read it: who it is, and when it wrote last."""
+    """A field manager of an object, as far as we read it: its name, and when it wrote last."""
 
     manager: str = ""
     time: Time | None = None
 
 
 class StampedMeta(ObjectMeta):
-    """Metadata that tells when an object was last written, where the server keeps that."""
+    """Metadata with the times of writes, if the server keeps them."""
 
     managed_fields: tuple[ManagedFieldsEntry, ...] = ()
 
     @property
     def updated_at(self) -> datetime | None:
-        """The last write by anybody; None when it is not told."""
+        """The last write by any manager; None if unknown."""
         return max((each.time for each in self.managed_fields if each.time is not None), default=None)
 
     def written_at(self, manager: str) -> datetime | None:
-        """The last write by one field manager; None when it is not told."""
+        """The last write by one field manager; None if unknown."""
         return max(
             (each.time for each in self.managed_fields if each.time is not None and each.manager == manager),
             default=None,
@@ -141,19 +141,19 @@ class StampedMeta(ObjectMeta):
 
 
 def split_key(key: Key) -> tuple[str, str]:
-    """Namespace and name of a key; the namespace is empty for what has none."""
+    """Namespace and name of a key; the namespace is empty for cluster-scoped objects."""
     namespace, _, name = key.rpartition("/")
     return namespace, name
 
 
 class Object(Record, tag_field="kind", tag=True):
-    """What all kinds share. A class is named as its kind; reading another kind into it is an error."""
+    """The base of all kinds. A class has the name of its kind; decoding another kind into it is an error."""
 
     metadata: ObjectMeta = ObjectMeta()
 
     @property
     def key(self) -> Key:
-        meta = self.metadata  # as its own `key`, without another call: every index asks for this
+        meta = self.metadata  # like its own `key`, without another call: every index needs it
         return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
     @property
@@ -170,13 +170,13 @@ class Object(Record, tag_field="kind", tag=True):
 
 
 class Document(Object):
-    """An object of a kind that nobody models: its metadata, and the whole document as it came (`document_class`)."""
+    """An object of a kind without a class: its metadata, and the whole document (`document_class`)."""
 
     doc: Mapping[str, Any] = {}
 
 
 class Condition(Record):
-    """One statement about an object: `type` holds when `status` is "True", is open when it is "Unknown"."""
+    """A condition of an object: `type` holds if `status` is "True", and is undecided if it is "Unknown"."""
 
     type: str
     status: str
@@ -190,7 +190,7 @@ class Condition(Record):
 
 
 class ListMeta(Record):
-    """Where in history a list was taken; `continue_` asks for its next page and is empty on the last."""
+    """The revision of a list; `continue_` asks for its next page and is empty on the last one."""
 
     resource_version: str = ""
     continue_: str = msgspec.field(name="continue", default="")
@@ -205,7 +205,7 @@ class StatusCause(Record):
 
 
 class StatusDetails(Record):
-    """What a refusal is about."""
+    """The object of a refusal."""
 
     name: str = ""
     group: str = ""
@@ -216,7 +216,7 @@ class StatusDetails(Record):
 
 
 class Status(Record, tag_field="kind", tag=True):
-    """The server's answer when it is no object: mostly a refusal, with HTTP `code` and machine-readable `reason`."""
+    """The server's answer if it is no object: mostly a refusal, with HTTP `code` and machine-readable `reason`."""
 
     metadata: ListMeta = ListMeta()
     status: str = ""

@@ -1,7 +1,7 @@
-"""What a legal name is, for every kind of name Kubernetes has.
+"""The rules for every kind of name that Kubernetes has.
 
-Each rule takes the text and returns upstream's sentences about what is wrong with it. Lengths are counted in bytes of
-UTF-8, as upstream does, though its older sentences say "characters".
+A rule takes a text and returns upstream's sentences about its errors. Lengths are counted in bytes of UTF-8, as
+upstream does, though its older sentences say "characters".
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable
 
 NameRule = Callable[[str], list[str]]
-"""What is wrong with a name, as sentences; empty when it is legal."""
+"""The errors of a name, as sentences; empty if it is legal."""
 
 
 class _Spelling:
-    """A pattern that names have to match, and the sentence about those that do not."""
+    """A pattern for names, and the sentence about names that do not match."""
 
     def __init__(self, pattern: str, told: str, *examples: str) -> None:
         shown = " or ".join(f"'{example}', " for example in examples)
@@ -68,10 +68,10 @@ _PERCENT = _Spelling(
 
 
 def dns_label(value: str) -> list[str]:
-    """A name of a namespace, a container, a port of a Service: one label of RFC 1123, at most 63 bytes."""
+    """The name of a namespace, a container, a port of a Service: one label of RFC 1123, at most 63 bytes."""
     wrong = _at_most(value, 63, "characters")
     if not _LABEL.matches(value):
-        # What is a legal subdomain and no legal label has dots in it, and that is the more helpful thing to say.
+        # A legal subdomain that is no legal label has dots, and this is the more helpful sentence.
         wrong.append("must not contain dots" if _SUBDOMAIN.matches(value) else _LABEL.told)
     return wrong
 
@@ -103,7 +103,7 @@ def label_key(value: str) -> list[str]:
 
 
 qualified_name = label_key
-"""The same rule under the name it has where no label is meant."""
+"""The same rule for names that are not label keys."""
 
 
 def label_value(value: str) -> list[str]:
@@ -112,12 +112,12 @@ def label_value(value: str) -> list[str]:
 
 
 def csi_driver_name(value: str) -> list[str]:
-    """The spelling of a CSI driver's name; case does not matter."""
+    """The spelling of a CSI driver's name, in upper or lower case."""
     return dns_subdomain(value.lower())
 
 
 def path_segment(value: str) -> list[str]:
-    """A name that may be anything that fits into one segment of a URL's path: the rule that all kinds obey."""
+    """Any text that fits into one segment of a URL's path: the rule for the names of all kinds."""
     if value in (".", ".."):
         return [f"may not be '{value}'"]
     return [f"may not contain '{part}'" for part in ("/", "%") if part in value]
@@ -138,7 +138,7 @@ def port_name(value: str) -> list[str]:
 
 
 def config_key(value: str) -> list[str]:
-    """A key of a ConfigMap's or Secret's data: it becomes a file's name, so it must not climb out of its folder."""
+    """A key of a ConfigMap's or Secret's data. It becomes a file name, so it must not leave its folder."""
     wrong = _at_most(value, 253, "characters") + _CONFIG_KEY.wrong(value)
     if value in (".", ".."):
         return [*wrong, f"must not be '{value}'"]
@@ -146,7 +146,7 @@ def config_key(value: str) -> list[str]:
 
 
 def env_var_name(value: str) -> list[str]:
-    """The name of an environment variable, by the relaxed rule that is the only one since 1.34."""
+    """The name of an environment variable, by the relaxed rule, the only one since 1.34."""
     if not value:
         return ["environment variable name must be non-empty"]
     if all(" " <= char <= "~" and char != "=" for char in value):
@@ -171,9 +171,9 @@ def port_number(value: int) -> list[str]:
 
 
 def name_prefix(value: str, rule: NameRule) -> list[str]:
-    """What is wrong with a generateName: a dash at its end is fine, something will follow it.
+    """The errors of a generateName. It may end in a dash, because a suffix follows.
 
-    Upstream puts an "a" in place of the last two characters, not of the dash alone; so does this.
+    Like upstream, replaces the last two characters by an "a", not the dash alone.
     """
     masked = value[:-2] + "a" if len(value) > 1 and value.endswith("-") else value
     return rule(masked)

@@ -1,9 +1,9 @@
-"""Which nodes are meant: node selectors, what a pod requires and prefers of its node, allowed topologies, taints.
+"""Rules that match nodes: node selectors, a pod's required and preferred affinity, allowed topologies, taints.
 
-A `NodeSelector` holds if any of its terms holds, a term if all of its requirements do. As upstream has it, an absent
-selector asks for nothing and one without terms matches no node; a term that makes no sense matches no node;
-`match_fields` knows `metadata.name` alone. Taints keep pods off a node, tolerations let them on again: mirrors
-Toleration.ToleratesTaint, with `Lt` and `Gt` off.
+A `NodeSelector` matches if any term matches, a term if all of its requirements hold. As upstream, an absent selector
+requires nothing, a selector without terms matches no node, an invalid term matches no node, and `match_fields` knows
+`metadata.name` alone. Taints keep pods off a node unless the pods tolerate them: mirrors Toleration.ToleratesTaint,
+with `Lt` and `Gt` off.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NODE_NAME_FIELD = "metadata.name"
 
 
 class NodeSelectorTerm(Record):
-    """All requirements on labels and on fields must hold; a term without any holds nowhere."""
+    """All requirements on labels and on fields must hold; a term without requirements matches no node."""
 
     match_expressions: tuple[Requirement, ...] = ()
     match_fields: tuple[Requirement, ...] = ()
@@ -35,7 +35,7 @@ class NodeSelectorTerm(Record):
 
 
 class NodeSelector(Record):
-    """Any of the terms must hold."""
+    """Any of the terms must match."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
@@ -44,7 +44,7 @@ class NodeSelector(Record):
 
 
 class PreferredSchedulingTerm(Record):
-    """A node that matches is worth `weight`, 1 to 100."""
+    """A node that matches gets `weight`, 1 to 100."""
 
     weight: int
     preference: NodeSelectorTerm
@@ -58,7 +58,7 @@ class TopologySelectorLabelRequirement(Record):
 
 
 class TopologySelectorTerm(Record):
-    """All requirements must hold; a term without any holds nowhere."""
+    """All requirements must hold; a term without requirements matches no node."""
 
     match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] = ()
 
@@ -69,7 +69,7 @@ class TopologySelectorTerm(Record):
 
 @dataclass(frozen=True, slots=True)
 class RequiredNodeAffinity:
-    """What a pod demands of its node: every label of its `nodeSelector`, and its required affinity if it has one."""
+    """A pod's requirements on its node: all labels of its `nodeSelector`, and its required affinity, if any."""
 
     labels: Mapping[str, str]
     affinity: NodeSelector | None
@@ -86,14 +86,14 @@ def preference(terms: Iterable[PreferredSchedulingTerm], node_name: str, labels:
 
 
 def allows_topology(terms: tuple[TopologySelectorTerm, ...], labels: Mapping[str, str]) -> bool:
-    """Whether a StorageClass with these `allowedTopologies` may make volumes there; without terms it may anywhere."""
+    """True if a StorageClass with these `allowedTopologies` may create volumes there; without terms, anywhere."""
     return not terms or any(term.matches(labels) for term in terms)
 
 
 def _field_holds(requirement: Requirement, node_name: str) -> bool:
     if requirement.operator not in ("In", "NotIn") or len(requirement.values) != 1:
         return False
-    # A field that upstream does not know reads as empty there.
+    # As upstream, an unknown field reads as empty.
     return requirement.holds(node_name if requirement.key == NODE_NAME_FIELD else "")
 
 
@@ -104,13 +104,13 @@ NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-"""Keys of the taints that say how a node is; the last one is set by a person, who vouches that the node is down."""
+"""Keys of the taints for a node's state. A person sets the last one, and vouches that the node is down."""
 HARD_EFFECTS = frozenset((NO_SCHEDULE, NO_EXECUTE))
 """The effects that keep a new pod off a node."""
 
 
 class Taint(Record):
-    """A mark on a node that repels the pods which do not tolerate it."""
+    """A mark on a node that repels pods without a matching toleration."""
 
     key: str
     effect: str
@@ -119,9 +119,10 @@ class Taint(Record):
 
 
 class Toleration(Record):
-    """What a pod puts up with: an empty `key` or `effect` means any.
+    """The taints that a pod accepts: an empty `key` or `effect` means any.
 
-    `toleration_seconds` is how long it stays once a NoExecute taint appears: absent is for ever, 0 or less not at all.
+    `toleration_seconds` is how long the pod stays after a NoExecute taint appears: absent is for ever, 0 or less not at
+    all.
     """
 
     key: str = ""
@@ -132,7 +133,7 @@ class Toleration(Record):
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether this one toleration covers this taint."""
+    """True if this toleration covers this taint."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -149,7 +150,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 def find_untolerated(
     taints: Iterable[Taint], tolerations: Collection[Toleration], effects: Collection[str] = HARD_EFFECTS
 ) -> Taint | None:
-    """The first taint, among those with one of `effects`, that nothing tolerates; None when the pod may come."""
+    """The first taint with one of `effects` that the pod does not tolerate; None if it tolerates all."""
     for taint in taints:
         if taint.effect in effects and not any(tolerates(toleration, taint) for toleration in tolerations):
             return taint

@@ -1,7 +1,7 @@
-"""What labels must be: one requirement, the atom of label selectors and of node selectors, and many at once.
+"""One requirement on a label, the atom of label selectors and node selectors, and a matcher for many.
 
-A watch may ask ten thousand requirements of every object that changes. `LabelMatcher` puts them together by what they
-demand, and costs by the labels of the object or by the keys that are asked about, whichever are fewer.
+A watch may have ten thousand requirements for every object that changes. `LabelMatcher` indexes them, and its cost
+follows the object's labels or the required keys, whichever are fewer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tonnage.objects.texts.decode_budget import whole_number
 _MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
 _is_integer = re.compile(r"[+-]?[0-9]+").fullmatch
 _FEW_VALUES: Final = 8
-"""Up to so many a walk is as fast as a set, and smaller."""
+"""Up to this many values a tuple is searched as fast as a set, and is smaller."""
 EMPTY_SET = "for 'in', 'notin' operators, values set can't be empty"
 NOT_EMPTY = "values set must be empty for exists and does not exist"
 NOT_ONE = "for 'Gt', 'Lt' operators, exactly one value is required"
@@ -29,7 +29,7 @@ NOT_INTEGER = "for 'Gt', 'Lt' operators, the value must be an integer"
 
 
 class InvalidSelector(BadRequest):
-    """A selector that cannot be understood: 400 on the wire, in upstream's words."""
+    """A selector is invalid: 400 on the wire, in upstream's words."""
 
 
 class Requirement(Record, dict=True, gc=True):
@@ -40,10 +40,10 @@ class Requirement(Record, dict=True, gc=True):
     values: tuple[str, ...] = ()
 
     def holds(self, value: str | None) -> bool:
-        """Judge a label's value, None where the label is missing. Mirrors labels.Requirement.Matches.
+        """True if a label's value, None if the label is missing, meets it. Mirrors labels.Requirement.Matches.
 
-        NotIn holds for a missing label. Gt and Lt compare integers and hold for nothing that is none. Raises
-        InvalidSelector when the requirement makes no sense: an unknown operator, or values that do not suit it.
+        NotIn holds for a missing label. Gt and Lt compare integers and never hold for other texts. Raises
+        InvalidSelector for an unknown operator, or values that do not suit it.
         """
         match self.operator:
             case "In" if self.values:
@@ -61,7 +61,6 @@ class Requirement(Record, dict=True, gc=True):
 
     @cached_property
     def _many_values(self) -> frozenset[str]:
-        """The values as a set, made once."""
         return frozenset(self.values)
 
     def _invalid(self) -> InvalidSelector:
@@ -91,7 +90,7 @@ class Requirement(Record, dict=True, gc=True):
 
 
 def integer(value: str | None) -> int | None:
-    """The text as a 64-bit integer, None when it is none; Python's laxer forms, such as `1_0`, are none."""
+    """The text as a 64-bit integer, else None; Python's laxer forms, such as `1_0`, are not accepted."""
     if value is None or not _is_integer(value):
         return None
     number = whole_number(value)
@@ -99,13 +98,13 @@ def integer(value: str | None) -> int | None:
 
 
 FEW: Final = 16
-"""Up to so many requirements are asked one by one."""
+"""Up to this many requirements are checked one by one."""
 _SMALL: Final = 64
 _ALL_INTEGERS: Final = (_MIN_INT64, _MAX_INT64)
 
 
 class PackedTexts(Collection[str]):
-    """A set of texts that takes little more room than the texts: one text, in the order of their hashes."""
+    """A set of texts that takes little more memory than the texts: one string, in the order of their hashes."""
 
     __slots__ = ("_ends", "_hashes", "_text")
 
@@ -127,7 +126,7 @@ class PackedTexts(Collection[str]):
         return self.position(text) is not None
 
     def position(self, text: object) -> int | None:
-        """Where it stands in the order of iteration."""
+        """The position of a text in the order of iteration; None if it is missing."""
         hashed = hash(text)
         position = bisect_left(self._hashes, hashed)
         while position < len(self._hashes) and self._hashes[position] == hashed:
@@ -141,12 +140,12 @@ class PackedTexts(Collection[str]):
 
 
 def packed(texts: Collection[str]) -> Collection[str]:
-    """A set for membership tests, which is small also when there are many texts in it."""
+    """A set for membership tests that stays small even with many texts."""
     return PackedTexts(texts) if len(texts) > _SMALL else frozenset(texts)
 
 
 class LabelMatcher:
-    """Whether labels meet all of many requirements. Making one raises InvalidSelector when one makes no sense."""
+    """True or false for labels against many requirements at once. Raises InvalidSelector for an invalid requirement."""
 
     __slots__ = ("_bounded", "_bounds", "_denied", "_is_never", "_keys", "_limited", "_pairs", "_required", "is_empty")
 
@@ -157,7 +156,7 @@ class LabelMatcher:
         required: set[str] = set()
         forbidden: set[str] = set()
         for requirement in requirements:
-            requirement.holds(None)  # raises what is wrong with it
+            requirement.holds(None)  # raises if it is invalid
             key, values = requirement.key, requirement.values
             match requirement.operator:
                 case "In":
@@ -175,7 +174,7 @@ class LabelMatcher:
         required |= allowed.keys() | bounds.keys()
         self.is_empty = not required and not forbidden
         self._is_never = not all(allowed.values()) or any(low > high for low, high in bounds.values())
-        # Mostly these are the same keys, and then one set.
+        # Mostly both have the same keys, and then they share one set.
         self._required = packed(required)
         self._keys = self._required if forbidden <= required else packed(required | forbidden)
         self._limited = self._required if len(allowed) == len(required) else packed(allowed)

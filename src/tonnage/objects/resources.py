@@ -1,8 +1,8 @@
-"""Every resource the API serves, in one table: kind, path, names, scope, subresources, and what may be done with each.
+"""Every resource the API serves, in one table: kind, path, names, scope, subresources and verbs.
 
-Discovery, routing, kubectl's short names and the client's URLs read these rows: a kind is added by a row here, a schema
-file entry and a strategy. `stored_as` is for the one kind that two APIs serve: an Event of events.k8s.io is a core
-Event in another shape.
+Discovery, routing, kubectl's short names and the client's URLs read these rows: a new kind needs a row here, an entry
+in a schema file and a strategy. `stored_as` is for the one kind that two APIs serve: an Event of events.k8s.io is a
+core Event in another shape.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Resource:
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
     stored_as: tuple[str, str] | None = None
-    """(group, plural) of the resource whose objects these are, when it is another one."""
+    """(group, plural) of the resource that stores these objects, if it is another one."""
     singular_name: str = ""
     list_kind_name: str = ""
-    """Where a CustomResourceDefinition names them otherwise than all kinds of the table do."""
+    """Set if a CustomResourceDefinition chooses other names than the usual ones."""
 
     @cached_property
     def singular(self) -> str:
@@ -43,22 +43,22 @@ class Resource:
         return self.list_kind_name or f"{self.kind}List"
 
     def is_list_kind(self, kind: str) -> bool:
-        """Is this what a list of its objects may be called? Of what is not in the table, discovery does not tell."""
+        """True if its lists may have this kind: for a resource outside the table, any kind but Status."""
         return kind == self.list_kind or ((self.group, self.plural) not in BY_PLURAL and kind != "Status")
 
     @cached_property
     def qualified(self) -> str:
-        """`pods`, `csinodes.storage.k8s.io`: what error messages and store keys say."""
+        """`pods`, `csinodes.storage.k8s.io`: the name in error messages and store keys."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @cached_property
     def stored(self) -> Resource:
-        """The resource whose shape its objects have in the store: itself, but for events.k8s.io."""
+        """The resource whose shape its objects have in the store: itself, except for events.k8s.io."""
         return self if self.stored_as is None else BY_PLURAL[self.stored_as]
 
     @cached_property
     def store_prefix(self) -> str:
-        """Where its objects live in the store, with a slash at the end."""
+        """The prefix of its objects' keys in the store, with a slash at the end."""
         return f"{self.stored.qualified}/"
 
     @cached_property
@@ -67,18 +67,16 @@ class Resource:
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     def key(self, namespace: str, name: str) -> str:
-        """The store's key of one object; `namespace` is not looked at for cluster-scoped kinds."""
+        """The store's key of one object; `namespace` is ignored for cluster-scoped kinds."""
         return f"{self.store_prefix}{namespace}/{name}" if self.namespaced else f"{self.store_prefix}{name}"
 
     def path(self, namespace: str = "", name: str = "") -> str:
-        """The REST path of a collection or of one object."""
         scope = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
         return f"{self.root}{scope}/{self.plural}" + (f"/{name}" if name else "")
 
 
 _ALL = ("all",)
 RBAC = "rbac.authorization.k8s.io"
-"""The group of roles and bindings."""
 RESOURCES: tuple[Resource, ...] = (
     Resource("", "v1", "ConfigMap", "configmaps", True, ("cm",)),
     Resource("", "v1", "Event", "events", True, ("ev",)),
@@ -132,38 +130,37 @@ BY_PATH: dict[tuple[str, str, str], Resource] = {(row.group, row.version, row.pl
 
 
 def group_versions() -> Iterator[tuple[str, str]]:
-    """Each (group, version) served, core first, then by name, as discovery lists them."""
+    """Every (group, version) served, core first, then by name, as discovery lists them."""
     yield from dict.fromkeys((row.group, row.version) for row in RESOURCES)
 
 
 BINDINGS = Resource("", "v1", "Binding", "bindings", True)
-"""Also an older way to pods/{name}/binding. Nothing is stored there, so it is not in the table of resources, but
-clients look for it."""
+"""Also an older path to pods/{name}/binding. It stores nothing, so it is not in the table, but clients look for it."""
 _AUTHORIZATION = "authorization.k8s.io"
 ACCESS_REVIEWS = Resource(_AUTHORIZATION, "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", False)
-"""What `kubectl auth can-i` asks. Nothing is stored there either."""
+"""For `kubectl auth can-i`. Nothing is stored here either."""
 LOCAL_ACCESS_REVIEWS = Resource(_AUTHORIZATION, "v1", "LocalSubjectAccessReview", "localsubjectaccessreviews", True)
 RULES_REVIEWS = Resource(_AUTHORIZATION, "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews", False)
 SUBJECT_ACCESS_REVIEWS = Resource(_AUTHORIZATION, "v1", "SubjectAccessReview", "subjectaccessreviews", False)
 AUTHORIZATION_REVIEWS = (LOCAL_ACCESS_REVIEWS, ACCESS_REVIEWS, RULES_REVIEWS, SUBJECT_ACCESS_REVIEWS)
-"""Questions about rights, one's own and others'."""
+"""Reviews of one's own rights and of others'."""
 _AUTHENTICATION = "authentication.k8s.io"
 TOKEN_REVIEWS = Resource(_AUTHENTICATION, "v1", "TokenReview", "tokenreviews", False)
 SELF_REVIEWS = Resource(_AUTHENTICATION, "v1", "SelfSubjectReview", "selfsubjectreviews", False)
-"""What `kubectl auth whoami` asks."""
+"""For `kubectl auth whoami`."""
 NOT_STORED = (BINDINGS, SELF_REVIEWS, TOKEN_REVIEWS, *AUTHORIZATION_REVIEWS)
 _NOT_STORED = frozenset((row.group, row.plural) for row in NOT_STORED)
 REVIEW_GROUPS = frozenset((_AUTHENTICATION, _AUTHORIZATION))
-"""The groups of reviews; all else need not be compared with each of them."""
+"""The groups of reviews: resources of other groups need not be compared with every review."""
 REVIEWS_BY_PATH = {(row.group, row.version, row.plural): row for row in NOT_STORED if row is not BINDINGS}
 EVICTIONS = Resource("policy", "v1", "Eviction", "evictions", True)
 TOKEN_REQUESTS = Resource(_AUTHENTICATION, "v1", "TokenRequest", "tokenrequests", True)
-"""What serviceaccounts/{name}/token takes and gives."""
+"""The body and the answer of serviceaccounts/{name}/token."""
 SCALES = Resource("autoscaling", "v1", "Scale", "scales", True)
 _EVERY_VERB = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _VERBS = {
     **{(row.group, row.plural): ("create",) for row in NOT_STORED},
-    # Deleting all namespaces at once is the one thing that a collection does not offer.
+    # All namespaces cannot be deleted at once.
     ("", "namespaces"): tuple(verb for verb in _EVERY_VERB if verb != "deletecollection"),
 }
 _READ_AND_WRITE = ("get", "patch", "update")
@@ -171,13 +168,13 @@ _READ_AND_WRITE = ("get", "patch", "update")
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """What one endpoint below an object offers, and in what it deals: objects of `body`, or the object itself."""
+    """The verbs of a subresource, and its body: objects of `body`, or the object itself."""
 
     verbs: tuple[str, ...] = _READ_AND_WRITE
     body: Resource | None = None
 
 
-# Whatever is not listed here (status above all) shows the object itself.
+# Other subresources (status above all) show the object itself.
 _SUBRESOURCES = {
     "binding": Subresource(("create",), BINDINGS),
     "eviction": Subresource(("create",), EVICTIONS),
@@ -188,19 +185,19 @@ _SUBRESOURCES = {
 
 
 def subresource_named(name: str) -> Subresource:
-    """What a subresource deals in; "" is the object itself."""
+    """The verbs and the body of a subresource; "" is the object itself."""
     return _SUBRESOURCES.get(name, Subresource())
 
 
 def verbs_of(resource: Resource, subresource: str = "") -> tuple[str, ...]:
-    """What may be done with a resource, or with one of its subresources, sorted."""
+    """The verbs of a resource, or of one of its subresources, sorted."""
     if subresource:
         return subresource_named(subresource).verbs
     return _VERBS.get((resource.group, resource.plural), _EVERY_VERB)
 
 
 def is_stored(resource: Resource) -> bool:
-    """Are there objects of it? It is asked of every request, so nothing is compared field by field."""
+    """True if it has stored objects. Every request needs this, so it compares no fields."""
     return (resource.group, resource.plural) not in _NOT_STORED
 
 
@@ -213,5 +210,5 @@ _RETURNS_DELETED = frozenset(
 
 
 def returns_deleted(resource: Resource) -> bool:
-    """Whether DELETE answers with the object that is gone (or going) instead of a Status; of a collection never."""
+    """True if DELETE of one object answers with the object instead of a Status; a collection never does."""
     return resource.qualified in _RETURNS_DELETED

@@ -1,7 +1,7 @@
-"""Which class belongs to which resource, both ways.
+"""Resources and their classes, both ways.
 
-A class is named as its kind and stands in the module of its apiVersion; everything else about the resource stands in
-`resources`. A kind of `resources` that has no class is served by the API server and read by no program.
+A class has the name of its kind and stands in the module of its apiVersion; `resources` has everything else about the
+resource. A kind of `resources` without a class is served by the API server and read by no program.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RESOURCE_BY_CLASS: dict[type[Object], Resource] = {
     if (api_version, name) in BY_KIND
 }
 RESOURCE_BY_HEAD: dict[type[Object], Resource] = {}
-"""Classes that hold metadata alone, made when they are asked for: see `client.metadata_only`."""
+"""Classes with metadata alone, made on demand: see `client.metadata_only`."""
 CLASS_BY_KIND: dict[tuple[str, str], type[Object]] = {
     (resource.api_version, resource.kind): cls for cls, resource in RESOURCE_BY_CLASS.items()
 }
@@ -48,13 +48,13 @@ class UnknownKind(TonnageError):
 
 
 def resource_of(cls: type[Object]) -> Resource:
-    """The resource whose objects are read as `cls`. KeyError for a class that is no kind."""
+    """The resource whose objects are read as `cls`. Raises KeyError for a class that is no kind."""
     resource = RESOURCE_BY_CLASS.get(cls)
     return RESOURCE_BY_HEAD[cls] if resource is None else resource
 
 
 def class_of(api_version: str, kind: str) -> type[Object]:
-    """The class that objects of this kind are read as. Raises UnknownKind."""
+    """The class for objects of this kind. Raises UnknownKind."""
     cls = CLASS_BY_KIND.get((api_version, kind))
     if cls is None:
         raise UnknownKind(api_version, kind)

@@ -1,9 +1,9 @@
-"""Which objects are meant: selectors by label (`LabelSelector`) and by field (`FieldSelector`).
+"""Selectors of objects by label (`LabelSelector`) and by field (`FieldSelector`).
 
-Absent and empty differ: an empty selector matches everything, an absent one nothing (`selects`). Judgement, grammar and
-the sentences of a refusal are upstream's, mistake by mistake. The text form of label selectors is `a=b,c!=d,e in
-(x,y),f notin (z),g,!h,i>1`: blanks separate, there is no quoting, a left-out value is the empty one, and `in` and
-`notin` are operators only where an operator may stand. Selectors of nodes stand in `node_selectors`.
+An empty selector matches everything, an absent one nothing (`selects`). Rules, grammar and error sentences are
+upstream's, including its mistakes. The text form of label selectors is `a=b,c!=d,e in (x,y),f notin (z),g,!h,i>1`:
+blanks separate, there is no quoting, a missing value is the empty one, and `in` and `notin` are operators only in an
+operator's place. Selectors of nodes stand in `node_selectors`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tonnage.objects.meta import Record
 from tonnage.objects.names import label_key, label_value
 from tonnage.objects.requirements import FEW, NOT_INTEGER, InvalidSelector, LabelMatcher, Requirement, integer
 
-# The end of the text has no token of its own: it reads as the empty one, and upstream's messages show it as that.
+# The end of the text reads as the empty token, and upstream's messages show it so.
 _TOKEN = re.compile(r"==|!=|[=!(),<>]|[^ \t\r\n=!(),<>]+")
 _SYMBOLS = frozenset(("==", "!=", "=", "!", "(", ")", ",", "<", ">", ""))
 _OPERATORS = {"=": "In", "==": "In", "!=": "NotIn", "in": "In", "notin": "NotIn", ">": "Gt", "<": "Lt"}
@@ -83,7 +83,7 @@ def _requirement(tokens: _Tokens) -> Requirement:
 
 
 def _set_of_values(tokens: _Tokens) -> tuple[str, ...]:
-    """`(x,y)`, each value once and in order. A gap between commas is the empty value; so is nothing at all."""
+    """`(x,y)`, sorted without repetitions. A gap between commas is the empty value; so are empty parentheses."""
     if (opening := tokens.take()) != "(":
         raise InvalidSelector(f"found '{opening}' expected: '('")
     if not tokens.at_word() and tokens.next not in (",", ")"):
@@ -124,7 +124,7 @@ def _check(key: str, sign: str, values: tuple[str, ...]) -> None:
 
 T = TypeVar("T")
 _SHARED_CHARS = 64 * 1024
-"""As long as a URL may be. Longer texts, in reviews, are read and forgotten."""
+"""The longest URL. Longer texts, which reviews may have, are not cached."""
 __all__ = [
     "FieldSelector",
     "FieldTerm",
@@ -158,7 +158,7 @@ class LabelSelector(Record, dict=True, gc=True):
         return cls(match_labels=labels, match_expressions=tuple(others))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Judge an object's labels. Raises InvalidSelector at the first expression that makes no sense."""
+        """True if an object's labels match. Raises InvalidSelector at the first invalid expression."""
         if len(self.match_expressions) > FEW or len(self.match_labels) > FEW:
             return self._matcher.matches(labels)
         for key, value in self.match_labels.items():
@@ -168,14 +168,13 @@ class LabelSelector(Record, dict=True, gc=True):
 
     @cached_property
     def _matcher(self) -> LabelMatcher:
-        """All that it requires, put together once."""
         return LabelMatcher((*self._equalities(), *self.match_expressions))
 
     def _equalities(self) -> Iterator[Requirement]:
         return (Requirement(key=key, operator="In", values=(value,)) for key, value in self.match_labels.items())
 
     def requirements(self) -> tuple[Requirement, ...]:
-        """The same selector as one sorted, hashable tuple: selectors with equal requirements match alike."""
+        """The selector as one sorted, hashable tuple: selectors with equal requirements match the same labels."""
         both = (*self._equalities(), *self.match_expressions)
         return tuple(sorted(both, key=lambda each: (each.key, each.operator, each.values)))
 
@@ -191,7 +190,7 @@ class LabelSelector(Record, dict=True, gc=True):
 
 
 def label_matcher(text: str) -> LabelMatcher:
-    """Read `?labelSelector=`; equal texts that are asked for at a time share one answer. Raises InvalidSelector."""
+    """Read `?labelSelector=`; recent texts are cached. Raises InvalidSelector."""
     return _raised_or(_read_labels(text) if len(text) <= _SHARED_CHARS else _read_labels.__wrapped__(text))
 
 
@@ -210,7 +209,7 @@ def _raised_or(read: T | str) -> T:
 
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Whether a selector, as an object holds it, picks these labels: an absent one picks nothing."""
+    """True if an object's selector matches these labels; an absent selector matches nothing."""
     return selector is not None and selector.matches(labels)
 
 
@@ -229,7 +228,7 @@ class FieldTerm:
 
 @dataclass(frozen=True)
 class FieldSelector:
-    """All terms must hold; without any, everything matches. A field that an object does not have counts as empty."""
+    """All terms must hold; without terms, everything matches. A missing field counts as empty."""
 
     terms: tuple[FieldTerm, ...] = ()
 
@@ -237,9 +236,9 @@ class FieldSelector:
     def parse(cls, text: str) -> FieldSelector:
         r"""Read `a=b,c!=d`; a value writes `,`, `=` and `\` with a backslash in front. Raises InvalidSelector.
 
-        Blanks belong to names and values. Which fields may be asked for is the resource's affair, not the grammar's.
-        Mirrors fields.ParseSelector, which sorts the terms (that decides which of several mistakes is told) and forgets
-        one that names neither field nor value. Equal texts that are asked for at a time share one answer.
+        Blanks belong to names and values. The resource, not the grammar, decides which fields are allowed. Mirrors
+        fields.ParseSelector, which sorts the terms (this decides which of several errors is reported) and ignores a
+        term without field and value. Recent texts are cached.
         """
         return _raised_or(_read_fields(text) if len(text) <= _SHARED_CHARS else _read_fields.__wrapped__(text))
 
@@ -248,7 +247,7 @@ class FieldSelector:
 
     @cached_property
     def matcher(self) -> LabelMatcher:
-        """The terms, put together: a question about all of `fields`, where those that an object lacks are empty."""
+        """The terms as a matcher over all of `fields`; a field that an object lacks must be given as empty."""
         signs = {True: "In", False: "NotIn"}
         return LabelMatcher(
             Requirement(key=term.field, operator=signs[term.is_equal], values=(term.value,)) for term in self.terms
@@ -256,11 +255,11 @@ class FieldSelector:
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """The names of the fields it looks at, each once."""
+        """The names of its fields without repetitions."""
         return tuple(dict.fromkeys(term.field for term in self.terms))
 
     def required(self, field: str) -> str | None:
-        """The value that a field must have to match, None where there is a choice."""
+        """The value that a field must have to match; None if several are possible."""
         return next((term.value for term in self.terms if term.is_equal and term.field == field), None)
 
     def __str__(self) -> str:

@@ -22,7 +22,7 @@ class PodDisruptionBudgetCondition(Condition):
 
 
 class PodDisruptionBudgetStatus(Record):
-    """`disrupted_pods` are evicted and not yet gone, by name, with the time of their eviction."""
+    """`disrupted_pods` are evicted pods that still exist: name -> time of the eviction."""
 
     disruptions_allowed: int = 0
     current_healthy: int = 0
@@ -41,14 +41,15 @@ class PodDisruptionBudget(Object):
 
 
 LEASE_HEADER = "Tonnage-Lease"
-"""In a request, the lease and the holder under whom a write is made: `kube-system/kube-scheduler host_1f0a`.
+"""Request header: the lease and the holder under whom a write is made: `kube-system/kube-scheduler host_1f0a`.
 
-Tonnage's API server refuses the write once somebody else holds the lease, however late it arrives; others ignore it.
+Tonnage's API server refuses the write once somebody else holds the lease, however late it arrives; other servers ignore
+the header.
 """
 
 
 class LeaseSpec(Record):
-    """Held by `holder_identity` until `renew_time` is `lease_duration_seconds` old; an empty holder has let go."""
+    """Held by `holder_identity` until `renew_time` is `lease_duration_seconds` old; an empty holder has released it."""
 
     holder_identity: str = ""
     lease_duration_seconds: int | None = None
@@ -58,13 +59,13 @@ class LeaseSpec(Record):
 
 
 class Lease(Object):
-    """Something that one holder has for a while."""
+    """A lock that one holder has for a limited time."""
 
     spec: LeaseSpec = LeaseSpec()
 
 
 class PriorityClass(Object):
-    """A priority by name; the one with `global_default` is for pods that name none."""
+    """A named priority; the class with `global_default` is for pods that name none."""
 
     value: int = 0
     global_default: bool = False

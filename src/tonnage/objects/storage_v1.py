@@ -1,4 +1,4 @@
-"""storage.k8s.io/v1: how volumes are made, what drivers can do, how much room there is, and what is attached where.
+"""storage.k8s.io/v1: classes of volumes, abilities of drivers, storage capacity, and attachments.
 
 The fields of the enhancements (KEP-5925, KEP-4876, KEP-5030) stand beside upstream's.
 """
@@ -18,34 +18,32 @@ from tonnage.objects.selectors import LabelSelector
 from tonnage.quantity import Quantity
 
 AVAILABLE_CAPACITIES = "tonnage.dev/available-capacities"
-"""Annotation of a CSIStorageCapacity, "100Gi,100Gi": its pools, where the server drops `availableCapacities`."""
+"""Annotation of a CSIStorageCapacity, "100Gi,100Gi": its pools, if the server drops `availableCapacities`."""
 POOLS_SOURCE = "tonnage.dev/pools-source"
-"""Annotation of a capacity object: its pools are kept by `tonnage pools`, from this source; `capacity` has another
-writer.
-"""
+"""Annotation of a capacity object: `tonnage pools` keeps its pools, from this source; `capacity` has another writer."""
 POOLS_PROGRAM = "tonnage-pools"
 POOLS_OBSERVED_AT = "tonnage.dev/pools-observed-at"
-"""Annotation beside it: when the pools were told by their source, by the server's clock."""
+"""Annotation with kept pools: when their source reported them, by the server's clock."""
 POOLS_STALE_SINCE = "tonnage.dev/pools-stale-since"
-"""Annotation beside it: the source has been silent since then, and the pools are going to be taken away."""
+"""Annotation with kept pools: the source has been silent since then, and the pools are going to be removed."""
 POOLS_CHECKED_AT = "tonnage.dev/pools-checked-at"
-"""Annotation beside it: when `tonnage pools` last looked. While it is older than a volume, nobody knows whether the
-pools show it.
+"""Annotation with kept pools: when `tonnage pools` last checked. For a volume created later it is unknown whether the
+pools include it.
 """
 INCLUDED_CLAIMS = "tonnage.dev/included-claims"
-"""Annotation of a capacity object: uids of the claims whose volumes, made lately, its figures are known to include."""
+"""Annotation of a capacity object: uids of claims whose recently created volumes its figures include."""
 INCLUDED_UNTIL = "tonnage.dev/included-until"
-"""Annotation beside it, where those claims are too many: the figures include every volume created before this time."""
+"""Annotation for too many such claims: the figures include every volume created before this time."""
 CAPACITY_GROUP = "tonnage.dev/capacity-group"
-"""Annotation of a StorageClass: classes of one driver with the same value draw from the same pools."""
+"""Annotation of a StorageClass: classes of one driver with the same value share their pools."""
 POOL_POLICY = "tonnage.dev/pool-policy"
-"""Annotation of a CSIDriver, or of a StorageClass, which goes before it: which pool the driver takes for a volume."""
+"""Annotation of a CSIDriver, or of a StorageClass, which wins: which pool the driver chooses for a volume."""
 POOL_POLICIES = ("most-free", "best-fit", "first-fit", "random", "unknown")
-"""What it may say. The last two are the same to a scheduler: any pool with room."""
+"""Values of `POOL_POLICY`. A scheduler treats the last two alike: any pool with room."""
 
 
 class StorageClass(Object):
-    """A recipe for volumes. Without `allowed_topologies` they may be made anywhere."""
+    """A recipe for volumes. Without `allowed_topologies` they may be created anywhere."""
 
     provisioner: str
     parameters: Mapping[str, str] = {}
@@ -57,22 +55,22 @@ class StorageClass(Object):
 
     @property
     def waits_for_consumer(self) -> bool:
-        """Volumes are chosen once a pod is placed, not before."""
+        """True if volumes are chosen when a pod is placed, not before."""
         return self.volume_binding_mode == "WaitForFirstConsumer"
 
     @property
     def capacity_group(self) -> str:
-        """The name of the group of classes that it shares its pools with; empty for none."""
+        """The name of the group of classes that share its pools; empty for none."""
         return self.metadata.annotations.get(CAPACITY_GROUP, "").strip()
 
     @property
     def pool_policy(self) -> str:
-        """As it is annotated, whatever that says; empty when it is not."""
+        """The annotation's text, whatever it is; empty without one."""
         return self.metadata.annotations.get(POOL_POLICY, "").strip()
 
 
 class VolumeAttributesClass(Object):
-    """Attributes of volumes that may change while they exist, such as their speed; the driver knows what they are."""
+    """Attributes of volumes that may change while they exist, such as their speed; the driver defines them."""
 
     driver_name: str = ""
     parameters: Mapping[str, str] = {}
@@ -95,7 +93,7 @@ class CSIDriver(Object):
 
     @property
     def pool_policy(self) -> str:
-        """As it is annotated, whatever that says; empty when it is not. A class may say otherwise."""
+        """The annotation's text, whatever it is; empty without one. A class's policy wins over it."""
         return self.metadata.annotations.get(POOL_POLICY, "").strip()
 
 
@@ -106,7 +104,7 @@ class VolumeNodeResources(Record):
 
 
 class CSINodeDriver(Record):
-    """One driver on one node: the node's name there, its topology, and how many volumes may be attached."""
+    """One driver on one node: the driver's name for the node, its topology, and its attach limit."""
 
     name: str
     node_id: str = msgspec.field(name="nodeID")
@@ -119,7 +117,7 @@ class CSINodeSpec(Record):
 
 
 class CSINode(Object):
-    """What the drivers on one node told us; it has the node's name."""
+    """The drivers of one node, as they registered; it has the node's name."""
 
     spec: CSINodeSpec = CSINodeSpec()
 
@@ -128,8 +126,10 @@ class CSINode(Object):
 
 
 class CSIStorageCapacity(Object):
-    """Room for one class on the nodes that `node_topology` selects (absent: none, empty: all). `capacity` and
-    `maximum_volume_size` absent are unknown, not zero; `available_capacities` empty: the driver does not say.
+    """Capacity for one class on the nodes that `node_topology` selects (absent: none, empty: all).
+
+    Absent `capacity` and `maximum_volume_size` are unknown, not zero; empty `available_capacities`: the driver does not
+    report pools.
     """
 
     metadata: StampedMeta = StampedMeta()
@@ -141,13 +141,13 @@ class CSIStorageCapacity(Object):
 
     @property
     def has_kept_pools(self) -> bool:
-        """True if its pools are kept by `tonnage pools`: a change of the rest says nothing about them."""
+        """True if `tonnage pools` keeps its pools: changes of other fields say nothing about them."""
         annotations = self.metadata.annotations
         return POOLS_SOURCE in annotations and AVAILABLE_CAPACITIES in annotations and not self.available_capacities
 
     @property
     def figures_version(self) -> str:
-        """Differs once its figures are published anew: the resourceVersion, or what kept pools are and as of when."""
+        """Changes with every new publication of its figures: the resourceVersion, or kept pools and their time."""
         version = self.metadata.resource_version
         if not version or not self.has_kept_pools:
             return version
@@ -156,7 +156,7 @@ class CSIStorageCapacity(Object):
 
     @property
     def figures_at(self) -> datetime | None:
-        """When its figures were told: the last write, or, if earlier, when the source of kept pools told them."""
+        """The time of its figures: the last write, or, if earlier, the report of kept pools by their source."""
         if not self.has_kept_pools:
             return self.metadata.updated_at
         written_at = self.metadata.written_at(POOLS_PROGRAM) or self.metadata.updated_at
@@ -164,15 +164,15 @@ class CSIStorageCapacity(Object):
         return min((each for each in times if each is not None), default=None)
 
     def is_unchecked_since(self, made_at: datetime | None) -> bool:
-        """True if the program that keeps its pools has not looked since a volume was made, or if that is unknown."""
+        """True if `tonnage pools` has not checked its pools since a volume was created, or if that is unknown."""
         checked_at = self.checked_at
         return checked_at is not None and (made_at is None or checked_at <= made_at)
 
     @property
     def checked_at(self) -> datetime | None:
-        """When the program that keeps its pools last looked at their source, by the server's clock; None when nobody
-        says. It writes when it has looked, so the time of the write counts; of a silent source the last look was
-        earlier.
+        """When `tonnage pools` last checked the source, by the server's clock; None if unknown.
+
+        It writes after a check, so the time of the write counts; for a silent source the last check was earlier.
         """
         told_at = self._annotated_time(POOLS_CHECKED_AT) if self.has_kept_pools else None
         written_at = self.metadata.written_at(POOLS_PROGRAM)
@@ -184,7 +184,7 @@ class CSIStorageCapacity(Object):
 
     @property
     def included_until(self) -> datetime | None:
-        """Its figures include every volume whose PersistentVolume was created before this; None when nobody says."""
+        """Its figures include every volume whose PersistentVolume was created before this time; None if unknown."""
         return self._annotated_time(INCLUDED_UNTIL)
 
     def _annotated_time(self, key: str) -> datetime | None:
@@ -195,7 +195,7 @@ class CSIStorageCapacity(Object):
 
 
 class VolumeAttachmentSource(Record):
-    """The volume, by name; empty for the rare inline one."""
+    """The volume, by name; empty for a rare inline volume."""
 
     persistent_volume_name: str = ""
 
@@ -207,7 +207,7 @@ class VolumeAttachmentSpec(Record):
 
 
 class VolumeError(Record):
-    """Why the last attempt failed; `error_code` is the gRPC code, absent when the attacher did not say."""
+    """Why the last attempt failed; `error_code` is the gRPC code, absent if the attacher did not report it."""
 
     time: Time | None = None
     message: str = ""
@@ -227,14 +227,14 @@ class VolumeAttachment(Object):
 
 
 CSI_VOLUME_PREFIX = "kubernetes.io/csi/"
-"""Names in `volumesInUse` and `volumesAttached` that begin so are CSI volumes."""
+"""The prefix of CSI volumes in `volumesInUse` and `volumesAttached`."""
 
 
 def unique_volume_name(driver: str, handle: str) -> str:
-    """A volume as nodes list it, in `volumesInUse` and `volumesAttached`."""
+    """A volume's name in a node's `volumesInUse` and `volumesAttached`."""
     return f"{CSI_VOLUME_PREFIX}{driver}^{handle}"
 
 
 def attachment_name(handle: str, driver: str, node: str) -> str:
-    """The name of the VolumeAttachment of a volume on a node: the same, whoever computes it."""
+    """The name of the VolumeAttachment of a volume on a node, the same for every program that computes it."""
     return f"csi-{hashlib.sha256(f'{handle}{driver}{node}'.encode()).hexdigest()}"

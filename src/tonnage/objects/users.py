@@ -1,4 +1,4 @@
-"""A user of the API, as Kubernetes knows one: a name, groups, and what else was learned when it was authenticated."""
+"""A user of the API as Kubernetes knows it: a name, groups, and extra fields from authentication."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ UNAUTHENTICATED: Final = "system:unauthenticated"
 SERVICE_ACCOUNTS: Final = "system:serviceaccounts"
 NODES: Final = "system:nodes"
 CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
-"""The extra field that tells by which credential a user was known."""
+"""The extra field with the credential that authenticated the user."""
 _PREFIX: Final = "system:serviceaccount:"
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who asks. Two users are the same when everything about them is."""
+    """The user of a request. Users are equal if all their fields are."""
 
     name: str
     uid: str = ""
@@ -38,19 +38,19 @@ class User:
         return UNAUTHENTICATED in self.groups
 
     def authenticated(self) -> User:
-        """The same, known to be somebody. Mirrors group.AuthenticatedGroupAdder."""
+        """The user in the group of authenticated users. Mirrors group.AuthenticatedGroupAdder."""
         if AUTHENTICATED in self.groups or self.is_anonymous:
             return self
         return replace(self, groups=(*self.groups, AUTHENTICATED))
 
     def info(self) -> dict[str, Any]:
-        """The user as a UserInfo document, what is empty left out."""
+        """The user as a UserInfo document; empty fields are left out."""
         extra = {name: list(values) for name, values in sorted(self.extra.items())}
         given = {"uid": self.uid, "groups": list(self.groups), "extra": extra}
         return {"username": self.name, **{name: value for name, value in given.items() if value}}
 
     def review_spec(self) -> dict[str, Any]:
-        """The part of a SubjectAccessReview's spec that says who asks."""
+        """The part of a SubjectAccessReview's spec that names the user."""
         info = self.info()
         return {"user": info.pop("username"), **info}
 
@@ -66,12 +66,12 @@ def service_account_user(namespace: str, name: str, uid: str = "") -> User:
 
 
 def service_account_groups(namespace: str) -> tuple[str, ...]:
-    """What every ServiceAccount of a namespace belongs to."""
+    """The groups of every ServiceAccount in a namespace."""
     return SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}"
 
 
 def split_service_account(username: str) -> tuple[str, str] | None:
-    """The namespace and name of the ServiceAccount that a user is, if it is one."""
+    """Namespace and name of the user's ServiceAccount; None if the user is not a ServiceAccount."""
     if not username.startswith(_PREFIX):
         return None
     namespace, _, name = username.removeprefix(_PREFIX).partition(":")

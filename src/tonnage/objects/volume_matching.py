@@ -1,9 +1,9 @@
-"""Which volume answers a claim: the rules of the PV binder, without any I/O.
+"""Which volume matches a claim: the rules of the PV binder, without any I/O.
 
-A volume whose `claimRef` names the claim is the match, if it is large enough and of the right kind; otherwise the
-smallest unbound one that suits, unless the claim's class waits for its first consumer: then the scheduler chooses.
-Mirrors FindMatchingVolume, its index by access modes, and checkVolumeSatisfyClaim. Node affinity plays no part: an
-immediate claim is bound before anybody knows its node.
+A volume whose `claimRef` names the claim matches if it is large enough and of the right kind; otherwise the smallest
+suitable unbound volume does, unless the claim's class waits for its first consumer: then the scheduler chooses. Mirrors
+FindMatchingVolume, its index by access modes, and checkVolumeSatisfyClaim. Node affinity plays no part: an immediate
+claim is bound before its node is known.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ AVAILABLE: Final = "Available"
 
 
 def is_bound_to_claim(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether the volume's `claimRef` means this claim: by name, and by uid where it has one. IsVolumeBoundToClaim."""
+    """True if the volume's `claimRef` names this claim, and its uid if set. Mirrors IsVolumeBoundToClaim."""
     owner = volume.spec.claim_ref
     return owner is not None and owner.key == claim.key and owner.uid in ("", claim.uid)
 
@@ -25,10 +25,10 @@ def is_bound_to_claim(volume: PersistentVolume, claim: PersistentVolumeClaim) ->
 def find_matching_volume(
     claim: PersistentVolumeClaim, volumes: Iterable[PersistentVolume], *, is_delayed: bool
 ) -> PersistentVolume | None:
-    """The volume to bind a claim to, None while there is none. Raises InvalidSelector.
+    """The volume to bind a claim to; None if there is none. Raises InvalidSelector.
 
-    One bound to the claim comes first. (Upstream may miss it; then the claim has two volumes for a while.) Of free ones
-    the order is: fewest access modes, smallest, first by name.
+    A volume bound to the claim comes first. (Upstream may miss it; then the claim has two volumes for a while.) Free
+    volumes are ordered by fewest access modes, smallest size, name.
     """
     best: PersistentVolume | None = None
     best_rank: tuple[int, int, str] | None = None
@@ -48,7 +48,7 @@ def find_matching_volume(
 
 
 def mismatch(volume: PersistentVolume, claim: PersistentVolumeClaim) -> str:
-    """Why a volume that a person chose for a claim cannot be bound to it, in upstream's words; empty when it can."""
+    """Why a volume that a person chose for a claim cannot be bound to it, in upstream's words; empty if it can."""
     if volume.metadata.is_terminating:
         return f'the volume is marked for deletion "{volume.name}"'
     if volume.size.value() < claim.requested_size.value():
@@ -65,7 +65,7 @@ def mismatch(volume: PersistentVolume, claim: PersistentVolumeClaim) -> str:
 
 
 def _could_hold(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """What every volume must offer, also one that is bound to the claim."""
+    """The demands on every volume, also on one that is bound to the claim."""
     return (
         set(claim.spec.access_modes) <= set(volume.spec.access_modes)
         and not volume.size < claim.requested_size
@@ -76,7 +76,7 @@ def _could_hold(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def _is_free_choice(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """What is asked of a volume besides, when nobody chose it. One that is not Available yet will be in a moment."""
+    """Further demands on a volume that nobody chose. A volume that is not Available yet soon will be."""
     if volume.status.phase != AVAILABLE or volume.class_name != claim.class_name:
         return False
     return claim.spec.selector is None or claim.spec.selector.matches(volume.metadata.labels)

@@ -1,3 +1,1 @@
-"""What several kinds share: the rules of metadata, selectors, resources and volume sources, and upstream's internal
-form.
-"""
+"""Rules that several kinds share: metadata, selectors, resources, volume sources, and upstream's internal form."""

@@ -1,9 +1,9 @@
-"""Parts of objects in the form upstream holds them in memory, which is how its messages show them.
+"""Parts of objects in upstream's in-memory form, as its messages show them.
 
-When Kubernetes refuses a change of a whole struct, it prints the struct (or a diff of two) by the field names of its
-internal types: every field, in the order of declaration, `ReadOnly: false` and `FSType: ""` where the document says
-nothing. Tools and people compare those messages. The same form is what "unchanged" means: an absent field and its zero
-are one, unless the type makes a difference between them. The types stand in `schemas/internal_types.shapes`.
+When Kubernetes refuses a change of a whole struct, it prints the struct (or a diff) with the field names of its
+internal types: every field in the order of declaration, `ReadOnly: false` and `FSType: ""` where the document has
+nothing. Tools and people compare these messages. `unchanged` compares in the same form: an absent field equals its
+zero, unless the type distinguishes them. The types stand in `schemas/internal_types.shapes`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tonnage.objects.document import Doc, dig, same
 from tonnage.quantity import Quantity
 
 MAX_DIFF_LINES = 4_000
-"""Of both sides together: a diff takes time by the square of its lines. Beyond, the first that differ are shown."""
+"""Of both sides together: a diff is quadratic in its lines. Beyond, only the first differing lines are shown."""
 _CONTEXT_LINES = 3
 _HUNK = re.compile(r"^@@ -(\d+)(,\d+)? \+(\d+)", re.MULTILINE)
 _FIELD = re.compile(r"(\w+)(?::(\w+)|\?(\w*)|\.(\w+)|\[(\w+)\])?(?:=(\w+))?")
@@ -44,7 +44,7 @@ def internal(shape: str, value: Any) -> Any:
 
 
 def diff(shape: str, old: Any, new: Any) -> str:
-    """What upstream's diff of two structs says: a unified diff of their printed forms, without its two head lines."""
+    """Upstream's diff of two structs: a unified diff of their printed forms, without its two head lines."""
     before, after = (
         [f"{line}\n" for line in json.dumps(internal(shape, each), indent=1, ensure_ascii=False).split("\n")]
         for each in (old, new)
@@ -68,7 +68,7 @@ def _shared_head(before: list[str], after: list[str]) -> int:
 
 
 def unchanged(shape: str, new: Any, old: Any) -> bool:
-    """Are two parts of documents the same to upstream? Empty lists and maps are as good as none, `1Gi` is `1024Mi`."""
+    """True if upstream considers both parts equal. Empty lists and maps equal none, `1Gi` equals `1024Mi`."""
     is_same: bool = _pruned(_formed(shape, new, _amount)) == _pruned(_formed(shape, old, _amount))
     return is_same
 
@@ -80,7 +80,7 @@ def _amount(quantity: Quantity) -> Quantity:
 def _formed(shape: str, value: Any, amount: Callable[[Quantity], Any]) -> Any:
     if value is None:
         return None
-    if shape == "LabelSelector":  # a type of the wire, printed by its wire names
+    if shape == "LabelSelector":  # a type of the wire, printed with its wire names
         expressions = [
             {key: requirement[key] for key in ("key", "operator", "values") if key in requirement}
             for requirement in value.get("matchExpressions", [])
@@ -105,7 +105,7 @@ def _formed(shape: str, value: Any, amount: Callable[[Quantity], Any]) -> Any:
 
 
 def _pruned(value: Any) -> Any:
-    """Without null and empty lists; an empty struct stays, for it is not the same as none."""
+    """The value without nulls and empty lists; an empty struct stays, because it differs from none."""
     if isinstance(value, dict):
         return {key: _pruned(item) for key, item in value.items() if item is not None and item != []}
     if isinstance(value, list):
@@ -140,13 +140,13 @@ def _field(word: str) -> _Field:
     )
 
 
-# Go writes these three so in JSON, for the sake of browsers.
+# Go escapes these three in JSON, for the sake of browsers.
 _ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "<>&"}
 _HOST_FIELDS = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers")
 
 
 def pod_spec_unchanged(new: Doc, old: Doc) -> bool:
-    if new == old:  # nearly always, and a thousand times cheaper to see
+    if new == old:  # nearly always, and a thousand times cheaper
         return True
     if not unchanged("PodSpec", _gathered(new), _gathered(old)):
         return False
@@ -154,7 +154,7 @@ def pod_spec_unchanged(new: Doc, old: Doc) -> bool:
 
 
 def pod_spec_diff(old: Doc, new: Doc) -> str:
-    """The difference of two specs as upstream prints it: a unified diff by the names of its internal types."""
+    """The difference of two specs as upstream prints it: a unified diff with the names of its internal types."""
     return diff("PodSpec", _gathered(old), _gathered(new)).translate(_ESCAPED)
 
 
@@ -164,6 +164,6 @@ def _gathered(spec: Doc) -> Doc:
 
 
 def _template_metadata(spec: Doc) -> list[Doc]:
-    """Labels and annotations of ephemeral claims: upstream embeds them in the template, which no shape can say."""
+    """Labels and annotations of ephemeral claims: upstream embeds them in the template, which no shape can express."""
     volumes = spec.get("volumes", [])
     return [dig(volume, "ephemeral", "volumeClaimTemplate", "metadata") or {} for volume in volumes]

@@ -1,9 +1,9 @@
-"""What makes `metadata` legal: the part every kind has in common.
+"""Validation of `metadata`, the same for every kind.
 
-The verbs call `validate_object_meta` for a new object of any kind, `validate_object_meta_update` for a change. Before,
-they have generated a name from generateName, filled in uid and creationTimestamp, and on an update copied what the
-client left out. Mirrors ValidateObjectMetaAccessor and ValidateObjectMetaAccessorUpdate, with the rule for finalizers
-that the built-in kinds add. Upstream repeats some causes on an update; a broken rule is told once here.
+The verbs call `validate_object_meta` for a new object, `validate_object_meta_update` for a change. Before, they have
+generated the name, set uid and creationTimestamp, and on an update copied the fields that the client left out. Mirrors
+ValidateObjectMetaAccessor and ValidateObjectMetaAccessorUpdate, with the finalizer rule of built-in kinds. Upstream
+repeats some causes on an update; here every error is reported once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STANDARD_FINALIZERS = frozenset({"kubernetes", _ORPHAN, _FOREGROUND})
 def validate_object_meta(
     doc: Doc, *, namespaced: bool, name_rule: NameRule, are_finalizers_qualified: bool = True
 ) -> Errors:
-    """Everything wrong with a new object's metadata. The name also has to fit into a URL, whatever the kind allows."""
+    """The errors of a new object's metadata. Whatever the kind allows, the name must fit into a URL."""
     meta: Doc = doc.get("metadata", {})
     errors: Errors = []
     if prefix := meta.get("generateName"):
@@ -51,7 +51,7 @@ def validate_object_meta(
 
 
 def validate_object_meta_update(new: Doc, old: Doc, *, are_finalizers_qualified: bool = True) -> Errors:
-    """Everything wrong with a change of metadata; `new` carries the stored generation and timestamps already."""
+    """The errors of a change of metadata; `new` already has the stored generation and timestamps."""
     meta: Doc = new.get("metadata", {})
     before: Doc = old.get("metadata", {})
     errors = rules.check(meta, "metadata", _AT_ANY_TIME)
@@ -80,7 +80,7 @@ def validate_labels(labels: dict[str, str], path: str) -> Errors:
 
 
 def validate_annotations(annotations: dict[str, str], path: str) -> Errors:
-    """Keys as for labels, but in any case; the sum of all keys and values is bounded, their form is free."""
+    """Keys as for labels, but in upper or lower case; keys and values together are bounded, values are free."""
     errors: Errors = []
     for key in annotations:
         errors += rules.sentences(path, key, names.label_key(key.lower()))
@@ -102,9 +102,9 @@ def _validate_namespace(namespace: str | None, namespaced: bool) -> Errors:
 
 
 def _validate_owners(owners: list[Doc], path: str) -> Wrong:
-    """Upstream gives no index: every error stands at the list."""
+    """As upstream, every error stands at the list, without an index."""
     controller = ""
-    shown: list[Doc] = []  # all owners, in every error about controllers: made once
+    shown: list[Doc] = []  # all owners, for every error about controllers: made once
     for owner in owners:
         api_version, kind = owner.get("apiVersion", ""), owner.get("kind", "")
         if not api_version.rpartition("/")[2] or api_version.count("/") > 1:
@@ -135,7 +135,7 @@ def _in_struct_order(owner: Doc) -> Doc:
 
 
 def _validate_finalizers(finalizers: list[str], are_qualified: bool) -> Errors:
-    """`are_qualified`: those that are not Kubernetes' own must have a domain and a slash."""
+    """`are_qualified`: finalizers that are not Kubernetes' own must have a domain and a slash."""
     path = "metadata.finalizers"
     errors: Errors = []
     for finalizer in finalizers:
@@ -152,7 +152,7 @@ def validate_qualified_finalizer(finalizer: str, path: str) -> Errors:
 
 
 def validate_field_manager(manager: str, path: str) -> Errors:
-    """The name a writer gives itself, in managedFields and in the query of a write: printable, at most 128 bytes."""
+    """A field manager's name, in managedFields and in the query of a write: printable, at most 128 bytes."""
     errors = rules.at_most_bytes(FIELD_MANAGER_MAX_BYTES)(manager, path)
     at = 0
     for char in manager:

@@ -1,4 +1,4 @@
-"""What makes an amount of a resource legal, and what a pod asks for as a whole.
+"""Validation of resource amounts, and the sum that a pod asks for.
 
 Three families of names: native ones (`cpu`), extended ones (`vendor.example/gpu`, whole numbers, never overcommitted)
 and huge pages (`hugepages-2Mi`, whole pages). An init container runs alone, but for the sidecars started before it, so
@@ -34,12 +34,12 @@ _STANDARD = (
 
 
 def is_native(name: str) -> bool:
-    """In Kubernetes' own namespace; a name without a prefix is."""
+    """True for a name in Kubernetes' own namespace, or without a prefix."""
     return "/" not in name or "kubernetes.io/" in name
 
 
 def is_extended(name: str) -> bool:
-    """A vendor's resource. `requests.<name>` has to be legal too, for quotas write it so."""
+    """True for a vendor's resource. `requests.<name>` must be legal too, because quotas use it."""
     return not is_native(name) and not name.startswith("requests.") and not names.qualified_name(f"requests.{name}")
 
 
@@ -56,7 +56,7 @@ def is_overcommit_allowed(name: str) -> bool:
 
 
 def validate_resource_name(name: str, path: str) -> Errors:
-    """Mirrors validateResourceName: a legal key, and without a prefix one that is known."""
+    """Mirrors validateResourceName: a legal key, and without a prefix a known one."""
     errors = sentences(path, name, names.qualified_name(name))
     known = name in _STANDARD or name.startswith((_HUGE_PAGES, f"requests.{_HUGE_PAGES}"))
     if not errors and "/" not in name and not known:
@@ -65,7 +65,7 @@ def validate_resource_name(name: str, path: str) -> Errors:
 
 
 def validate_container_resource_name(name: str, path: str) -> Wrong:
-    """Mirrors validateContainerResourceName: what a container may ask for."""
+    """Mirrors validateContainerResourceName: the resources that a container may ask for."""
     yield from validate_resource_name(name, path)
     if "/" not in name:
         if name not in _CONTAINER_RESOURCES and not is_huge_pages(name):
@@ -85,13 +85,13 @@ def validate_positive_quantity(text: str, path: str) -> Errors:
 
 
 def validate_basic_resource(text: str, path: str) -> Errors:
-    """Mirrors validateBasicResource: not negative, and the error shows the plain number."""
+    """Mirrors validateBasicResource: not negative; the error shows the plain number."""
     value = Quantity.of(text).value()
     return [invalid(path, value, "must be a valid resource quantity")] if value < 0 else []
 
 
 def validate_resource_quantity(name: str, text: str, path: str) -> Errors:
-    """Mirrors ValidateResourceQuantityValue: not negative, and whole where the resource is counted."""
+    """Mirrors ValidateResourceQuantityValue: not negative, and whole for resources that are counted."""
     errors = validate_nonnegative_quantity(text, path)
     quantity = Quantity.of(text)
     if is_integer(name) and quantity.milli_value() % 1000 != 0:
@@ -100,7 +100,7 @@ def validate_resource_quantity(name: str, text: str, path: str) -> Errors:
 
 
 def validate_resource_list(resources: dict[str, str], path: str, *, name_rule: Rule | None = None) -> Errors:
-    """Every amount of a list such as a container's limits: `path[name]` is where an error stands."""
+    """Every amount of a list such as a container's limits; errors stand at `path[name]`."""
     errors: Errors = []
     for name, text in resources.items():
         at = f"{path}[{name}]"
@@ -191,7 +191,7 @@ def _validate_claims(claims: list[Doc], path: str, claim_names: Set[str]) -> Err
 
 
 def round_amounts(amounts: dict[str, str] | None) -> None:
-    """Round each amount up to thousandths and write it in canonical form. Mirrors SetDefaults_ResourceList."""
+    """Round every amount up to thousandths and write it in canonical form. Mirrors SetDefaults_ResourceList."""
     if amounts is not None:
         for name, text in amounts.items():
             amounts[name] = str(Quantity.of(text).round_up_to_milli())
@@ -202,7 +202,7 @@ _QOS_RESOURCES = ("cpu", "memory")
 
 
 def aggregate(spec: Doc, which: Literal["requests", "limits"]) -> Amounts:
-    """The containers' requests or limits as one list: the formula above."""
+    """The containers' requests or limits as one list, by the formula in this module's docstring."""
     total: Amounts = {}
     for container in spec.get("containers", ()):
         _add(total, amounts_of(container, which))
@@ -222,13 +222,13 @@ def aggregate(spec: Doc, which: Literal["requests", "limits"]) -> Amounts:
 
 
 def pod_amounts(spec: Doc, which: Literal["requests", "limits"]) -> Amounts:
-    """What a pod asks for as a whole; amounts at pod level win over the sum."""
+    """The amounts that a pod asks for; pod-level amounts win over the sum."""
     own = amounts_of(spec, which)
     return aggregate(spec, which) | {name: amount for name, amount in own.items() if is_pod_level_resource(name)}
 
 
 def amounts_of(container: Doc, which: Literal["requests", "limits"]) -> Amounts:
-    """One container's requests or limits (or a pod's own, `spec` having the same shape)."""
+    """One container's requests or limits (or a pod's own: `spec` has the same shape)."""
     stated = container.get("resources", {}).get(which, {})
     return {name: Quantity.of(amount) for name, amount in stated.items()}
 
@@ -242,7 +242,7 @@ def is_pod_level_resource(name: str) -> bool:
 
 
 def qos_class(spec: Doc) -> str:
-    """`Guaranteed` (all limit cpu and memory, and request just that), `Burstable` or `BestEffort`: ComputePodQOS."""
+    """`Guaranteed` (all limit cpu and memory, and request as much), `Burstable` or `BestEffort`: ComputePodQOS."""
     requests: Amounts = {}
     limits: Amounts = {}
     is_guaranteed = True

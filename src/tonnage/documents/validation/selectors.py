@@ -1,7 +1,7 @@
-"""What makes a selector legal: label selectors, node selectors, topology terms; and which node labels are given up.
+"""Validation of label selectors, node selectors and topology terms, and warnings about deprecated node labels.
 
-A selector stored before its values were checked stays writable: the rules take `allow_invalid_values`, and whoever
-judges an update passes what the stored object shows.
+A selector that was stored before its values were validated stays writable: the rules take `allow_invalid_values`, which
+the caller sets on an update if the stored object has such values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NO_OPERATOR = "not a valid selector operator"
 
 
 def validate_label_selector(selector: Doc | None, path: str, *, allow_invalid_values: bool = False) -> Errors:
-    """Mirrors ValidateLabelSelector of meta/v1; no selector is a legal one."""
+    """Mirrors ValidateLabelSelector of meta/v1; an absent selector is legal."""
     if selector is None:
         return []
     errors = validate_labels(selector.get("matchLabels", {}), f"{path}.matchLabels")
@@ -45,7 +45,7 @@ def _validate_requirement(requirement: Doc, path: str, allow_invalid_values: boo
 
 
 def validate_node_selector(node_selector: Doc, path: str, *, allow_invalid_values: bool = False) -> Errors:
-    """Mirrors ValidateNodeSelector: at least one term, each of them legal. An empty one is; it matches nothing."""
+    """Mirrors ValidateNodeSelector: at least one term, all legal. An empty term is legal, and matches nothing."""
     terms = node_selector.get("nodeSelectorTerms", [])
     if not terms:
         return [required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")]
@@ -57,7 +57,7 @@ def validate_node_selector(node_selector: Doc, path: str, *, allow_invalid_value
 
 
 def validate_node_selector_term(term: Doc, path: str, *, allow_invalid_values: bool = False) -> Errors:
-    """Mirrors ValidateNodeSelectorTerm: requirements on labels, and on the one field a node can be chosen by."""
+    """Mirrors ValidateNodeSelectorTerm: requirements on labels, and on metadata.name, the only field."""
     errors: Errors = []
     for idx, requirement in enumerate(term.get("matchExpressions", [])):
         at = f"{path}.matchExpressions[{idx}]"
@@ -80,7 +80,7 @@ def _validate_node_field(requirement: Doc, path: str) -> Errors:
 
 
 def validate_topology_selector_term(term: Doc, path: str) -> Wrong:
-    """Mirrors ValidateTopologySelectorTerm: each key once, each with values, no value twice."""
+    """Mirrors ValidateTopologySelectorTerm: unique keys, each with values, unique values."""
     seen: set[str] = set()
     for idx, requirement in enumerate(term.get("matchLabelExpressions", [])):
         at = f"{path}.matchLabelExpressions[{idx}]"
@@ -99,7 +99,7 @@ def validate_topology_selector_term(term: Doc, path: str) -> Wrong:
 
 
 def has_invalid_values(node_selector_terms: list[Doc]) -> bool:
-    """Does a stored node selector hold a label value today's rules refuse? Then updates may keep it."""
+    """True if a stored node selector has a label value that is invalid today. Then updates may keep it."""
     return any(
         names.label_value(value)
         for term in node_selector_terms
@@ -121,7 +121,7 @@ DEPRECATED_NODE_LABELS = {
 
 
 def label_selector_warnings(selector: Doc | None, path: str) -> list[str]:
-    """A sentence for each deprecated node label a selector over nodes asks for."""
+    """A warning for every deprecated node label in a selector over nodes."""
     if selector is None:
         return []
     told = _expression_warnings(selector.get("matchExpressions", []), path)

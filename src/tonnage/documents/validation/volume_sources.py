@@ -1,6 +1,6 @@
-"""What a PersistentVolume is made of: exactly one source, and what each of them must say.
+"""The source of a PersistentVolume: exactly one, with its required fields.
 
-Of the sources whose plugins left Kubernetes long ago only the fields that must be there are asked for.
+For sources whose plugins left Kubernetes long ago, only the required fields are checked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SOURCE_DEFAULTS: dict[str, Doc] = {
     "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
     "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
 }
-# In upstream's order, for the second source found is the one refused. flexVolume is never refused for being second.
+# In upstream's order, because the second source is refused. flexVolume is never refused for being second.
 SOURCES: dict[str, tuple[str, ...]] = {
     "hostPath": (),
     "gcePersistentDisk": ("pdName",),
@@ -45,7 +45,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "storageos": ("volumeName",),
     "csi": (),
 }
-"""Each source with the fields it cannot do without; those judged by a rule of their own name none here."""
+"""Every source with its required fields; sources with a rule of their own have none here."""
 
 DEAD_SOURCES = {
     "photonPersistentDisk": ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
@@ -58,16 +58,16 @@ DEAD_SOURCES = {
     "cephfs": ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
     "rbd": ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
 }
-"""Sources that do nothing any more: how warnings call each, and what became of it."""
+"""Sources without any effect today: their name in warnings, and what became of them."""
 
-# Where upstream's errors stand, when that is not the field's own name: for a missing field, for a second source.
+# Where upstream's errors stand if not at the field's own name: for a missing field, for a second source.
 _MISSING_AT = {"gcePersistentDisk": "persistentDisk"}
 _SECOND_AT = {"cephfs": "cephFS"}
 REGISTRY_TOLD = "must be a host:port pair or multiple pairs separated by commas"
 
 
 def validate_source(spec: Doc, path: str, *, has_node_affinity: bool) -> Wrong:
-    """Exactly one source, and that one legal. A local volume is somewhere, so it has to say where."""
+    """Exactly one legal source. A local volume must have a node affinity."""
     found = [source for source in SOURCES if source in spec]
     if not found:
         yield required(path, "must specify a volume type")
@@ -88,7 +88,7 @@ def validate_source(spec: Doc, path: str, *, has_node_affinity: bool) -> Wrong:
 
 
 CSI_DRIVER_NAME = rules.needed(rules.both(rules.at_most_bytes(63), rules.named(names.csi_driver_name)))
-"""Mirrors ValidateCSIDriverName: there, at most 63 bytes, a subdomain in any case."""
+"""Mirrors ValidateCSIDriverName: not empty, at most 63 bytes, a subdomain in upper or lower case."""
 _SECRET = rules.part(
     {"name": rules.needed(rules.named(names.dns_subdomain)), "namespace": rules.needed(rules.named(names.dns_label))}
 )

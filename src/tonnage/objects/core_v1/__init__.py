@@ -1,7 +1,7 @@
-"""core/v1: nodes, pods, volumes and claims, and the small kinds around them, offered here under one name.
+"""core/v1: nodes, pods, volumes and claims, and the small kinds around them, exported under one name.
 
-One file a family: `node`, `pod`, `volume`, `persistent_volume` (with the claims) and `small_kinds`. Taints and node
-selectors stand beside the rules that judge them (`objects.node_selectors`).
+One file per family: `node`, `pod`, `volume`, `persistent_volume` (with the claims) and `small_kinds`. Taints and node
+selectors stand beside their rules (`objects.node_selectors`).
 """
 
 # ruff: noqa: F403  # all of what these modules define, and nothing else, is what this package offers

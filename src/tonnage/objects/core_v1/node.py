@@ -1,7 +1,4 @@
-"""Node: what a machine offers, and what holds pods off it.
-
-The well-known labels that say where a node is.
-"""
+"""Node: what a machine offers, what keeps pods off it, and the well-known labels of its place."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ class NodeAddress(Record):
 
 
 class ContainerImage(Record):
-    """An image that is on the node already, under all its names."""
+    """An image that is already on the node, with all its names."""
 
     names: tuple[str, ...] = ()
     size_bytes: int = 0
@@ -52,7 +49,7 @@ class NodeSystemInfo(Record):
 
 
 class NodeStatus(Record):
-    """`allocatable` is what pods may ask for in sum, `capacity` what the machine has."""
+    """`allocatable` is the sum that pods may request, `capacity` what the machine has."""
 
     capacity: Mapping[str, Quantity] = {}
     allocatable: Mapping[str, Quantity] = {}
@@ -74,18 +71,18 @@ class Node(Object):
 
     @property
     def is_ready(self) -> bool:
-        """Its last status says so; whether it is still alive is the node lifecycle controller's to say."""
+        """As the last status says; the node lifecycle controller decides whether the node is still alive."""
         ready = self.condition("Ready")
         return ready is not None and ready.is_true
 
     @property
     def is_out_of_service(self) -> bool:
-        """A person has said by a taint that the machine is down."""
+        """True if a person has tainted the node as down."""
         return any(taint.key == OUT_OF_SERVICE for taint in self.spec.taints)
 
     @property
     def is_dead(self) -> bool:
-        """A person has said that the machine is down, and it does not report Ready: nothing runs there any more."""
+        """A person has tainted the node as down, and it does not report Ready: nothing runs there any more."""
         return self.is_out_of_service and not self.is_ready
 
 

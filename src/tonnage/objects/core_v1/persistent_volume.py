@@ -1,9 +1,9 @@
-"""PersistentVolume and PersistentVolumeClaim: storage that exists, and storage that is wanted.
+"""PersistentVolume and PersistentVolumeClaim: storage that exists, and storage that is requested.
 
-A claim is bound when both name each other and the binder has said so by annotation; until then its `volume_name` is
-only a request. The scheduler and the provisioner talk to each other through the selected-node annotation. At the end:
-how far an expansion is, and whether a provisioner's refusal (`ProvisioningFailed` events, or an annotation of ours) is
-for good or only for now; words that nobody knows are taken for "for now".
+A claim is bound if both name each other and the binder has annotated it; until then its `volume_name` is only a
+request. Scheduler and provisioner communicate by the selected-node annotation. The end of the file reads the progress
+of an expansion, and whether a provisioner's refusal (`ProvisioningFailed` events, or our annotation) is permanent or
+temporary; unknown texts count as temporary.
 """
 
 from __future__ import annotations
@@ -36,32 +36,34 @@ from tonnage.quantity import Quantity
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 """Annotation of a claim: the binding is finished on both sides."""
 PVC_PROTECTION = "kubernetes.io/pvc-protection"
-"""The finalizer of a claim that is bound: it goes when no pod uses the claim."""
+"""The finalizer of a bound claim, removed when no pod uses the claim."""
 PV_PROTECTION = "kubernetes.io/pv-protection"
-"""The finalizer of a volume that is bound."""
+"""The finalizer of a bound volume."""
 VOLUME_PROTECTION = "provisioner.tonnage.dev/volume-protection"
-"""The finalizer of a claim while its volume is being made: it goes when the volume is written down."""
+"""The finalizer of a claim while its volume is being created, removed when the PersistentVolume exists."""
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
-"""Annotation of either: the binding was not asked for by a person, and may be undone."""
+"""Annotation of a claim or a volume: no person asked for the binding, and it may be undone."""
 PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
-"""Annotation of a volume: the driver that made it and shall delete it."""
+"""Annotation of a volume: the driver that created it and must delete it."""
 STORAGE_PROVISIONER = "volume.kubernetes.io/storage-provisioner"
-"""Annotation of a claim: the driver that shall make its volume."""
+"""Annotation of a claim: the driver that must create its volume."""
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-"""Annotation of a claim: the node that its volume shall be made for."""
+"""Annotation of a claim: the node that its volume is created for."""
 REBUILD_TARGET = "tonnage.dev/rebuild-target"
-"""Annotation of a claim: its volume is to be rebuilt on this node (KEP-5925). It means something only while it equals
-the selected node and the volume's node affinity is unset, and is never taken off."""
+"""Annotation of a claim: its volume is to be rebuilt on this node (KEP-5925). It is valid only while it equals the
+selected node and the volume's node affinity is unset, and is never removed.
+"""
 VOLUME_HOME = "tonnage.dev/volume-home"
 """Annotation of a volume: the node that has its contents. Its driver writes it in the patch that unsets the node
-affinity, and it means something only while that is unset."""
+affinity, and it is valid only while the affinity is unset.
+"""
 BETA_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
-"""Annotation of a claim or a volume: its class, from before that was a field; where both are there, this one wins."""
+"""Annotation of a claim or a volume: its class, from before there was a field. The annotation wins over the field."""
 _NO_SIZE = Quantity.of(0)
 
 
 class CSIPersistentVolumeSource(Record):
-    """A volume of a CSI driver, known there by `volume_handle`; the references are credentials for each call."""
+    """A volume of a CSI driver, named there by `volume_handle`; the references are credentials for the calls."""
 
     driver: str
     volume_handle: str
@@ -81,7 +83,7 @@ class LocalVolumeSource(Record):
 
 
 class VolumeNodeAffinity(Record):
-    """`required` absent: the volume can be reached from every node."""
+    """`required` absent: every node can reach the volume."""
 
     required: NodeSelector | None = None
 
@@ -126,12 +128,12 @@ class PersistentVolume(Object):
 
     @property
     def home(self) -> str:
-        """The node that has its contents, as its driver says of a volume without node affinity; empty if not told."""
+        """The node with its contents, which its driver names while it has no node affinity; empty if unknown."""
         return self.metadata.annotations.get(VOLUME_HOME, "")
 
     @property
     def class_name(self) -> str:
-        """The StorageClass it belongs to, by the annotation or by the field; empty for none."""
+        """Its StorageClass, by the annotation or by the field; empty for none."""
         return self.metadata.annotations.get(BETA_STORAGE_CLASS, self.spec.storage_class_name)
 
     @property
@@ -145,8 +147,8 @@ class VolumeResourceRequirements(Record):
 
 
 class PersistentVolumeClaimSpec(Record):
-    """`storage_class_name` absent asks for the default class, empty for volumes without one. Only without a `selector`
-    can a volume be provisioned. `volume_name` before the binding is complete asks for that volume.
+    """`storage_class_name` absent asks for the default class, empty for volumes without a class. With a `selector` no
+    volume is provisioned. `volume_name` before the binding is complete asks for that volume.
     """
 
     access_modes: tuple[str, ...] = ()
@@ -192,22 +194,22 @@ class PersistentVolumeClaim(Object):
 
     @property
     def class_name(self) -> str:
-        """The StorageClass it asks for, by the annotation or by the field; empty while it has none."""
+        """The requested StorageClass, by the annotation or by the field; empty for none."""
         return self.metadata.annotations.get(BETA_STORAGE_CLASS, self.spec.storage_class_name or "")
 
     def is_for_pod(self, pod: Object) -> bool:
-        """True if the claim of an ephemeral volume is this very pod's, not one's of the same name: VolumeIsForPod."""
+        """True if an ephemeral volume's claim belongs to this very pod, by uid. Mirrors VolumeIsForPod."""
         owner = self.metadata.controller
         return self.namespace == pod.namespace and owner is not None and owner.uid == pod.uid
 
     @property
     def selected_node(self) -> str:
-        """The node that the volume shall be made for, empty while nobody has chosen."""
+        """The node that the volume is created for; empty while none is chosen."""
         return self.metadata.annotations.get(SELECTED_NODE, "")
 
     @property
     def rebuild_target(self) -> str:
-        """The node that the volume was last to be rebuilt on, empty if it never was."""
+        """The last node that the volume was to be rebuilt on; empty if there was none."""
         return self.metadata.annotations.get(REBUILD_TARGET, "")
 
     @property
@@ -216,12 +218,12 @@ class PersistentVolumeClaim(Object):
 
     @property
     def requested_size(self) -> Quantity:
-        """The same as a number to compare by: a claim that does not say is content with any volume."""
+        """The requested size for comparisons: a claim without a size accepts any volume."""
         return self.requested or _NO_SIZE
 
 
 def class_name_in(doc: Mapping[str, Any]) -> str | None:
-    """`class_name` of a claim, a claim template or a volume that is a document; None when it names no class at all."""
+    """`class_name` of a claim, a claim template or a volume as a document; None if it names no class at all."""
     annotated: str | None = doc.get("metadata", {}).get("annotations", {}).get(BETA_STORAGE_CLASS)
     named: str | None = doc.get("spec", {}).get("storageClassName")
     return named if annotated is None else annotated
@@ -246,7 +248,7 @@ NODE_ERROR: Final = "NodeResizeError"
 RESIZE_CONDITIONS: Final = (FS_PENDING, RESIZING, CONTROLLER_ERROR, NODE_ERROR)
 PROVISIONING_FAILED: Final = "ProvisioningFailed"
 PROVISIONING_REFUSED: Final = "tonnage.dev/provisioning-refused"
-"""Annotation of a claim: the last word of our provisioner, if it was a refusal for good."""
+"""Annotation of a claim: our provisioner's last answer, if it was a permanent refusal."""
 _FOR_GOOD: Final = frozenset(
     {
         "InvalidArgument",
@@ -259,22 +261,23 @@ _FOR_GOOD: Final = frozenset(
         "Unimplemented",
     }
 )
-"""Left out: Canceled, Unknown, DeadlineExceeded, Aborted, Internal, Unavailable, DataLoss, which may end by themselves;
-and ResourceExhausted, which is about room."""
+"""Left out: Canceled, Unknown, DeadlineExceeded, Aborted, Internal, Unavailable, DataLoss, which may be temporary; and
+ResourceExhausted, which is about capacity.
+"""
 _CODE: Final = re.compile(r"rpc error: code = (\w+)")
 _NODE_IS_AWAY: Final = re.compile(
     r'error generating accessibility requirements|\b(csi)?nodes?(\.\S+)? "[^"]*" not found'
 )
 _MISTAKE: Final = re.compile(
     r'"[^"]*" not found'  # a source, a class, a secret
-    r"|could not find the requested resource|404 page not found"  # its kind: there are no snapshots in this cluster
+    r"|could not find the requested resource|404 page not found"  # its kind: no snapshots in this cluster
     r"|the PVC source not found|does not belong to the right APIGroup|is currently being deleted|is being deleted"
     r"|must be greater than or equal in size|is less than the size"
     r"|must have the same volume mode|storageclass cannot be empty"
     r"|CSI driver does not support|is not supported|does not match driver name"
     r"|fstype specified in parameters with both|failed to strip CSI Parameters|failed to translate storage class"
 )
-"""Words of external-provisioner's, and of ours, about what it finds before it asks the driver."""
+"""Texts of external-provisioner, and of ours, about mistakes before the driver is called."""
 
 
 class _Refused(msgspec.Struct, frozen=True, rename="camel"):
@@ -284,7 +287,7 @@ class _Refused(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def is_for_good(message: str) -> bool:
-    """True if what a provisioner says about a claim is a refusal that room does not cure."""
+    """True if a provisioner's message about a claim is a refusal that more capacity does not cure."""
     found = _CODE.search(message)
     if found is not None:
         return found[1] in _FOR_GOOD
@@ -292,13 +295,13 @@ def is_for_good(message: str) -> bool:
 
 
 def refusal_text(claim: PersistentVolumeClaim, message: str) -> str:
-    """The annotation that says that a claim was refused, as it is now."""
+    """The text of the annotation for a refusal of the claim in its current state."""
     told = _Refused(message, claim.selected_node, claim.spec.volume_attributes_class_name)
     return msgspec.json.encode(told).decode()
 
 
 def annotated_refusal(claim: PersistentVolumeClaim) -> str:
-    """What the annotation says of a claim as it is now; empty without one, and if it is about another node."""
+    """The annotated refusal; empty without one, or if it is about another node or attributes class than the claim's."""
     text = claim.metadata.annotations.get(PROVISIONING_REFUSED)
     if text is None:
         return ""

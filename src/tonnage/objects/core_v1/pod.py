@@ -1,7 +1,4 @@
-"""Pod: what is to be placed, and how far it has come.
-
-Where a pod wants to be: near which nodes, near which pods, and how evenly spread.
-"""
+"""Pod: what is to be placed, where it wants to be, and how far it has come."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ class ResourceClaim(Record):
 
 
 class ResourceRequirements(Record):
-    """A resource missing from `requests` differs from one that asks for 0: scores assume something for the first."""
+    """A resource missing from `requests` differs from a request of 0: scores assume a default for a missing one."""
 
     requests: Mapping[str, Quantity] = {}
     limits: Mapping[str, Quantity] = {}
@@ -30,7 +27,7 @@ class ResourceRequirements(Record):
 
 
 class ContainerPort(Record):
-    """A port; one with a `host_port` is taken on the node, on `host_ip` or, when that is empty, on all addresses."""
+    """A port. A `host_port` is taken on the node, on `host_ip` or, if that is empty, on all addresses."""
 
     container_port: int
     name: str = ""
@@ -51,7 +48,7 @@ class VolumeDevice(Record):
 
 
 class Probe(Record):
-    """When a container is asked how it is; what it is asked is of no interest where nothing runs."""
+    """When a container is probed; the probe's action is not read, because nothing runs."""
 
     initial_delay_seconds: int = 0
     period_seconds: int = 10
@@ -59,7 +56,7 @@ class Probe(Record):
 
 
 class Container(Record):
-    """`restart_policy` is set on init containers only: "Always" makes one a sidecar."""
+    """`restart_policy` is set on init containers only: "Always" makes a sidecar."""
 
     name: str
     image: str = ""
@@ -104,7 +101,7 @@ class ContainerState(Record):
 
 
 class ContainerStatus(Record):
-    """`allocated_resources` is granted, `resources` in force; absent `resources`: the node has not said."""
+    """`allocated_resources` are granted, `resources` in force; absent `resources`: not reported by the node."""
 
     name: str
     image: str = ""
@@ -122,15 +119,15 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 class NodeAffinity(Record):
-    """`required` absent asks for nothing; without terms it matches no node."""
+    """`required` absent requires nothing; without terms it matches no node."""
 
     required: NodeSelector | None = msgspec.field(name=_REQUIRED, default=None)
     preferred: tuple[PreferredSchedulingTerm, ...] = msgspec.field(name=_PREFERRED, default=())
 
 
 class PodAffinityTerm(Record):
-    """`label_selector` absent matches no pod. `namespace_selector` absent adds no namespace, empty all of them; with
-    neither it nor `namespaces`, the pod's own namespace is meant.
+    """`label_selector` absent matches no pod. `namespace_selector` absent adds no namespace, empty adds all; with
+    neither it nor `namespaces`, the term is about the pod's own namespace.
     """
 
     topology_key: str
@@ -149,7 +146,7 @@ class WeightedPodAffinityTerm(Record):
 
 
 class PodAffinity(Record):
-    """Pods to be with; as anti-affinity, pods to keep away from."""
+    """Pods to be near to; as anti-affinity, pods to keep away from."""
 
     required: tuple[PodAffinityTerm, ...] = msgspec.field(name=_REQUIRED, default=())
     preferred: tuple[WeightedPodAffinityTerm, ...] = msgspec.field(name=_PREFERRED, default=())
@@ -177,7 +174,7 @@ class TopologySpreadConstraint(Record):
 VOLUME_ATTACHMENT_LIMIT_EXCEEDED: Final = "VolumeAttachmentLimitExceeded"
 """`status.reason` of a pod that its node failed because it has no attach slot for the pod's volumes (KEP-4876)."""
 VOLUME_NODE_AFFINITY: Final = "VolumeNodeAffinity"
-"""`status.reason` of a pod that its node failed because a volume of it can be reached from others only (KEP-5381)."""
+"""`status.reason` of a pod that its node failed because only other nodes can reach one of its volumes (KEP-5381)."""
 
 
 class PodSchedulingGate(Record):
@@ -189,7 +186,7 @@ class PodReadinessGate(Record):
 
 
 class PodResourceClaim(Record):
-    """A device claim; pods with these are told apart because they need a scheduler that allocates devices."""
+    """A device claim. A pod with one needs a scheduler that allocates devices."""
 
     name: str
     resource_claim_name: str = ""
@@ -215,7 +212,7 @@ class PodOS(Record):
 
 
 class PodSpec(Record):
-    """`node_name` is empty until it is bound; `resources` absent: the containers' sum counts."""
+    """`node_name` is empty until the pod is bound; `resources` absent: the containers' sum counts."""
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -276,7 +273,7 @@ class PodStatus(Record):
 
 
 class NominationInFields(Record):
-    """The one field of a pod's status whose managers are read: its presence says that a manager set it."""
+    """The one field of a pod's status whose managers are read: if it is present, the manager set it."""
 
     nominated_node_name: Mapping[str, Any] | None = msgspec.field(name="f:nominatedNodeName", default=None)
 
@@ -296,7 +293,7 @@ class PodMeta(ObjectMeta):
 
     @property
     def manager_of_nomination(self) -> PodManagedFieldsEntry | None:
-        """Who set `status.nominatedNodeName`, the last of several who said the same; None when that is not known."""
+        """The last manager that set `status.nominatedNodeName`; None if unknown."""
         setters = [each for each in self.managed_fields if each.fields_v1.status.nominated_node_name is not None]
         dated = [(each.time, place, each) for place, each in enumerate(setters) if each.time is not None]
         if dated:
@@ -321,6 +318,6 @@ class Pod(Object):
         return next((each for each in self.status.conditions if each.type == type), None)
 
     def claim_names(self) -> tuple[str, ...]:
-        """The claims it mounts, of its namespace, in the order of its volumes; one mounted twice is there twice."""
+        """The claims it mounts, in its namespace, in the order of its volumes; a claim mounted twice is there twice."""
         names = (volume.claim_name(self.metadata.name) for volume in self.spec.volumes)
         return tuple(name for name in names if name is not None)

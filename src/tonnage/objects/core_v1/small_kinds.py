@@ -1,4 +1,4 @@
-"""The kinds that hold or name settings, those that select pods, and Event in its older shape."""
+"""The kinds that hold settings or select pods, and Event in its older shape."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ConfigMap(Object):
 
 
 class Secret(Object):
-    """`data` is what the wire carries in base64, decoded."""
+    """`data` is decoded from base64."""
 
     type: str = "Opaque"
     data: Mapping[str, bytes] = {}
@@ -38,7 +38,7 @@ class Secret(Object):
 
 
 class ServiceAccount(Object):
-    """An identity for pods; only that it exists is of interest here."""
+    """An identity for pods; only its existence is read here."""
 
 
 class ResourceQuotaSpec(Record):
@@ -56,7 +56,7 @@ class ResourceQuota(Object):
 
     @property
     def is_counted(self) -> bool:
-        """Whether what it says is enforced, and everything it limits has been counted."""
+        """True if the status is that of the current spec, and everything it limits has been counted."""
         return self.spec.hard == self.status.hard and self.spec.hard.keys() <= self.status.used.keys()
 
 
@@ -68,7 +68,7 @@ class ServicePort(Record):
 
 
 class ServiceSpec(Record):
-    """An empty `selector` selects nothing, unlike other selectors: its endpoints are somebody else's affair."""
+    """Unlike other selectors, an empty `selector` selects nothing: then somebody else manages the endpoints."""
 
     selector: Mapping[str, str] = {}
     type: str = "ClusterIP"

@@ -1,7 +1,7 @@
 """References between objects, and the volumes of a pod.
 
-Of the in-tree disks only what identifies one and whether it is read-only is read: that decides about conflicts on a
-node (VolumeRestrictions) and under which CSI driver a migrated one counts (NodeVolumeLimits).
+Of in-tree disks only identity and read-only are read: they decide about conflicts on a node (VolumeRestrictions), and
+under which CSI driver a migrated disk counts (NodeVolumeLimits).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tonnage.objects.meta import Key, Record
 
 
 class ObjectReference(Record):
-    """Any object, as events and volumes name it; a `uid` pins one life of it."""
+    """Any object, as events and volumes name it; a `uid` tells it from later objects of the same name."""
 
     api_version: str = ""
     kind: str = ""
@@ -36,7 +36,7 @@ class SecretReference(Record):
 
 
 class TypedObjectReference(Record):
-    """What a claim is to be filled from; an empty `namespace` is the claim's own."""
+    """The source of a claim's contents; an empty `namespace` is the claim's own."""
 
     kind: str
     name: str
@@ -56,13 +56,13 @@ class PersistentVolumeClaimVolumeSource(Record):
 
 
 class EphemeralVolumeSource(Record):
-    """A claim that lives as long as the pod; its template is a document, since it is copied rather than read."""
+    """A claim that lives as long as the pod; its template is a document, because it is copied rather than read."""
 
     volume_claim_template: Mapping[str, Any] = {}
 
 
 class CSIVolumeSource(Record):
-    """An inline volume: it has no claim, and its driver makes it on the node."""
+    """An inline volume: it has no claim, and its driver creates it on the node."""
 
     driver: str
     read_only: bool = False
@@ -127,7 +127,7 @@ class EmptyDirVolumeSource(Record):
 
 
 class Volume(Record):
-    """A volume by the name its containers use; at most one source is set, none when nobody here reads its kind."""
+    """A volume by the name its containers use; at most one source is set, none if its kind is not modelled."""
 
     name: str
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
@@ -146,7 +146,7 @@ class Volume(Record):
     vsphere_volume: VsphereVirtualDiskVolumeSource | None = None
 
     def claim_name(self, pod_name: str) -> str | None:
-        """The claim behind this volume, in the pod's namespace: named by the pod, or made for it; None without one."""
+        """The volume's claim in the pod's namespace, named by the pod or created for it; None without a claim."""
         if self.persistent_volume_claim is not None:
             return self.persistent_volume_claim.claim_name
         return f"{pod_name}-{self.name}" if self.ephemeral is not None else None

@@ -1,1 +1,1 @@
-"""Texts that others wrote, read within a budget: JSON and YAML to plain values."""
+"""Texts of others, decoded within a budget: JSON and YAML to plain values, cron schedules, Go's regular expressions."""

@@ -5,8 +5,8 @@
     minute 0-59   hour 0-23   day of the month 1-31   month 1-12 or jan-dec   day of the week 0-6 or sun-sat
 
 A field is a list of ranges, each with a step: `*`, `?` (the same), `5`, `1-5`, `*/10`, `10-50/20`, `20/5` (from 20 to
-the end). Where both days are restricted, either is enough. A time that a clock skips when summer comes does not occur,
-and one that it shows twice occurs twice, as with upstream's parser (robfig/cron), whose words errors have as well.
+the end). If both days are restricted, one of them is enough. A time that the clock skips in spring does not occur, and
+a time that it shows twice occurs twice, as with upstream's parser (robfig/cron), whose error texts these are.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tonnage.errors import TonnageError
 from tonnage.objects.texts.decode_budget import whole_number
 
 _STAR: Final = 1 << 63
-"""Said of a field that restricts nothing."""
+"""Marks a field without restrictions."""
 _YEARS: Final = 5
-"""What does not occur within so long does not occur, such as the 30th of February."""
+"""A time that does not occur in so many years never occurs, such as the 30th of February."""
 
 
 class InvalidSchedule(TonnageError):
@@ -53,7 +53,7 @@ _NAMED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class CronSchedule:
-    """Each field as bits; `every_s` instead of them for `@every 90s`."""
+    """Every field as bits; for `@every 90s` only `every_s`."""
 
     minutes: int = 0
     hours: int = 0
@@ -63,7 +63,7 @@ class CronSchedule:
     every_s: int = 0
 
     def next_after(self, moment: datetime, zone: tzinfo = UTC) -> datetime | None:
-        """The first time after `moment` that the schedule names on the clocks of `zone`, in UTC; None without one."""
+        """The first time of the schedule after `moment`, by the clocks of `zone`, in UTC; None if there is none."""
         seconds = int(moment.timestamp())
         if self.every_s:
             return datetime.fromtimestamp(seconds + self.every_s, UTC)
@@ -71,8 +71,8 @@ class CronSchedule:
         return None if found is None else datetime.fromtimestamp(found, UTC)
 
     def _search(self, clock: _Clock, t: int) -> int | None:
-        """Raise one field after the other until all agree; whenever one of them starts over, begin again."""
-        t += -t % 60  # schedules know no seconds
+        """Raise one field after the other until all match; whenever a field wraps around, begin again."""
+        t += -t % 60  # schedules have no seconds
         last_year = clock.show(t).year + _YEARS
         while True:
             shown = clock.show(t)
@@ -99,7 +99,7 @@ class CronSchedule:
 
 
 class _Clock:
-    """Seconds since 1970 to what the clocks of a zone show, and back."""
+    """Converts seconds since 1970 to the local time of a zone, and back."""
 
     def __init__(self, zone: tzinfo) -> None:
         self._zone = zone
@@ -108,7 +108,7 @@ class _Clock:
         return datetime.fromtimestamp(t, self._zone)
 
     def at(self, year: int, month: int, day: int) -> int:
-        """Midnight of a day; where that is skipped, the first moment of the day."""
+        """Midnight of a day; if the clock skips it, the first moment of the day."""
         t = int(datetime(year, month, day, tzinfo=UTC).timestamp())
         t -= self._offset(t - self._offset(t))
         shown = self.show(t)
@@ -140,7 +140,7 @@ def parse_schedule(text: str) -> CronSchedule:
 
 
 def _without_zone(text: str) -> str:
-    """A zone in front is read, for what is said about the rest, and no schedule that has one is accepted."""
+    """Parse a leading zone, because errors about it come first; a schedule with a zone is never accepted."""
     zone, blank, rest = text.partition(" ")
     if not blank:
         raise InvalidSchedule("invalid schedule format: runtime error: slice bounds out of range [:-1]")
@@ -151,7 +151,7 @@ def _without_zone(text: str) -> str:
 
 
 def is_zone(name: str) -> bool:
-    """Is there a time zone of this name? None and UTC are zones."""
+    """True if the time zone exists. The empty name and UTC do."""
     if name in ("", "UTC", "Local"):
         return True
     try:

@@ -1,9 +1,9 @@
-"""What a text may decode to, whatever its format: so many values, so much text, so deep.
+"""Limits on the decoded size of a text, whatever its format: values, bytes of text, depth.
 
-A few bytes can stand for a lot: a YAML alias, two bytes of protobuf, a `copy` of a JSON patch. So every reader of what
-others wrote is given a `Budget` and charges it before it makes anything. Every map, list, text, number, truth value and
-null is a value; text is UTF-8 bytes of all texts and keys; depth is maps and lists around one another. A request has
-`REQUEST`; a file is bounded by its own size (`file_limits`).
+A few bytes can stand for a lot: a YAML alias, two bytes of protobuf, a `copy` of a JSON patch. So every reader of
+foreign texts has a `Budget` and charges it before it creates a value. Every map, list, text, number, boolean and null
+is a value; text is UTF-8 bytes of all texts and keys; depth is nested maps and lists. A request has `REQUEST`; a file
+is bounded by its own size (`file_limits`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any, Final, NamedTuple
 from tonnage.errors import TonnageError
 
 MAX_DEPTH = 100
-"""Upstream's limit of 10,000 leaves a Python program no stack. The deepest kind nests 14 levels."""
+"""Upstream's limit of 10,000 would exhaust Python's stack. The deepest kind nests 14 levels."""
 MAX_REQUEST_BYTES = 3 * 1024 * 1024
-"""Upstream's limit for a request body (MaxRequestBodyBytes); what aliases make of it counts as if it had been sent."""
+"""Upstream's limit for a request body (MaxRequestBodyBytes); expanded aliases count as if they had been sent."""
 MAX_REQUEST_VALUES = 150_000
-"""An object of 1.5 MiB, the most that is stored, holds fewer unless it spends less than ten bytes a value."""
+"""An object of 1.5 MiB, the largest that is stored, has fewer values unless they take less than ten bytes each."""
 _ALIASED_VALUES = 1_000_000
 _ALIASED_BYTES = 64 * 1024 * 1024
-"""What aliases may add to a file: beyond it the file is an attack, not a manifest."""
+"""What aliases may add to a file: a file with more is an attack, not a manifest."""
 
 
 class BudgetExceeded(TonnageError):
@@ -53,11 +53,11 @@ class Limits:
 
 REQUEST = Limits(MAX_REQUEST_VALUES, MAX_REQUEST_BYTES)
 JSON_PATCH = Limits(MAX_REQUEST_VALUES, MAX_REQUEST_BYTES, MAX_DEPTH + 2)
-"""A list of operations lies around the values of a JSON patch; how deep they go in the document is judged there."""
+"""The list of operations adds two levels around the values of a JSON patch; the patch checks their depth itself."""
 
 
 def file_limits(size_bytes: int) -> Limits:
-    """For a file of this size: what stands in it written out always fits."""
+    """For a file of this size: its own text always fits, without aliases."""
     return Limits(_ALIASED_VALUES + size_bytes, _ALIASED_BYTES + 2 * size_bytes)
 
 
@@ -92,7 +92,7 @@ class Budget:
 
 
 def size_of(value: Any) -> Size:
-    """The size of a value that is decoded already, found without recursion: any depth can be asked about."""
+    """The size of a decoded value, computed without recursion, hence for any depth."""
     values = text_bytes = deepest = 0
     pending: list[tuple[Any, int]] = [(value, 0)]
     while pending:
@@ -112,17 +112,17 @@ def size_of(value: Any) -> Size:
 
 
 def text_size(text: str) -> int:
-    """UTF-8 bytes; half a surrogate pair, which escapes can spell, counts three."""
+    """UTF-8 bytes; a lone surrogate, which escapes can spell, counts three."""
     return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
 _BEYOND: Final = 2**64
 _MAX_DIGITS: Final = 1_000
-"""Zeros in front included; few enough to be read at once, more than any number that is meant."""
+"""Leading zeros included; few enough to be parsed fast, more than any real number has."""
 
 
 def whole_number(text: str) -> int:
-    """The number that decimal digits spell; of thousands of digits, one beyond 64 bits, which is out of every range."""
+    """The number in decimal digits; for thousands of digits, a number beyond 64 bits, which is out of every range."""
     if len(text) <= _MAX_DIGITS:
         return int(text)
     return -_BEYOND if text.startswith("-") else _BEYOND

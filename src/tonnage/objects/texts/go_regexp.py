@@ -1,7 +1,7 @@
-"""Regular expressions as Go reads them (RE2): what schemas and drivers written in Go match with.
+"""Regular expressions of Go (RE2), for schemas and drivers that are written for Go.
 
-Python's own take back references and look-around that Go refuses, do not know `[[:alpha:]]`, and a pattern such as
-`(a+)+$` may take them longer than a program lives. RE2 reads a text once, whatever the pattern.
+Python's `re` accepts back references and look-around, which Go refuses, does not know `[[:alpha:]]`, and may run
+practically for ever on a pattern such as `(a+)+$`. RE2 reads a text once, whatever the pattern.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re2
 from tonnage.errors import TonnageError
 
 _MAX_BYTES: Final = 1 << 20
-"""What one compiled pattern may take: counted repetitions are written out, and Go refuses those that multiply too."""
+"""Memory of one compiled pattern: counted repetitions are expanded, and Go also refuses those that multiply."""
 
 
 class InvalidPattern(TonnageError):
@@ -27,7 +27,7 @@ class InvalidPattern(TonnageError):
 
 
 class GoRegexp:
-    """A compiled pattern: `compile_go` makes one. As Go's MatchString, a match anywhere in the text counts."""
+    """A compiled pattern, made by `compile_go`. As Go's MatchString, a match anywhere in the text counts."""
 
     def __init__(self, pattern: str) -> None:
         options = re2.Options()
@@ -45,13 +45,13 @@ class GoRegexp:
     def search(self, text: str) -> bool:
         try:
             return self._compiled.search(text) is not None
-        except UnicodeEncodeError:  # a lone surrogate is no text, and Go would read a replacement character
+        except UnicodeEncodeError:  # a lone surrogate; Go would read a replacement character
             return self._compiled.search(text.encode("utf-8", "replace").decode()) is not None
 
 
 @lru_cache(maxsize=512)
 def compile_go(pattern: str) -> GoRegexp:
-    """Read a pattern; the last few hundred are kept. Raises InvalidPattern."""
+    """Compile a pattern; the last few hundred are cached. Raises InvalidPattern."""
     return GoRegexp(pattern)
 
 
@@ -65,11 +65,11 @@ _GO_WORDS: Final = {
     "invalid named capture group": "invalid named capture",
     "pattern too large - compile failed": "expression too large",
 }
-"""RE2's errors that Go words otherwise."""
+"""RE2's errors that Go words differently."""
 
 
 def _in_go_words(error: Exception) -> str:
-    """`missing ): (ab` as Go says it: missing closing ): `(ab`."""
+    """`missing ): (ab` in Go's words: missing closing ): `(ab`."""
     told = error.args[0]
     text = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
     if text.startswith("trailing \\"):

@@ -1,10 +1,10 @@
-"""Sets of whole numbers as Jobs write them: `1,3-5,7`, in order, without what stands next to each other.
+"""Sets of whole numbers as Jobs write them: `1,3-5,7`, sorted, with neighbours merged.
 
     parse_intervals("1,3-5", 10)  ->  [(1, 1), (3, 5)]
     written_intervals(IndexSet([(1, 1), (3, 5)]))  ->  "1,3-5"
 
-`parse_intervals` judges as upstream's API server does; `read_intervals` reads what a controller wrote, and leaves out
-what it does not understand. `0-2147483646` is a dozen bytes, so nothing here goes through the numbers of an interval.
+`parse_intervals` validates as upstream's API server does; `read_intervals` reads a controller's text, and skips invalid
+parts. `0-2147483646` is a dozen bytes, so nothing here iterates over the numbers of an interval.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Interval = tuple[int, int]
 
 
 class InvalidIntervals(TonnageError):
-    """A text that is no list of increasing intervals below a bound."""
+    """A text is no list of increasing intervals below a bound."""
 
 
 def parse_intervals(text: str, bound: int) -> list[Interval]:
@@ -34,7 +34,7 @@ def parse_intervals(text: str, bound: int) -> list[Interval]:
 
 
 def parse_interval(text: str, bound: int) -> Interval:
-    """`3` or `3-5`. Raises InvalidIntervals."""
+    """Read `3` or `3-5`. Raises InvalidIntervals."""
     limits = text.split("-")
     if len(limits) > 2:
         raise InvalidIntervals(
@@ -57,7 +57,7 @@ def _number(text: str, bound: int) -> int:
 
 
 def read_intervals(text: str, bound: int) -> list[Interval]:
-    """The intervals below the bound; what lies beyond it is cut off (a Job that was scaled down has such)."""
+    """The intervals, cut off at the bound: the status of a Job that was scaled down may exceed it."""
     found: list[Interval] = []
     for part in text.split(",") if text else ():
         low, _, high = part.partition("-")
@@ -70,7 +70,7 @@ def read_intervals(text: str, bound: int) -> list[Interval]:
 
 
 class IndexSet(Set[int]):
-    """A set of whole numbers that costs what its intervals cost, however many numbers are in them."""
+    """A set of whole numbers whose cost follows its intervals, however many numbers they hold."""
 
     __slots__ = ("_highs", "_lows")
 
@@ -86,12 +86,12 @@ class IndexSet(Set[int]):
 
     @property
     def intervals(self) -> list[Interval]:
-        """In order; no two of them touch."""
+        """Sorted; no two of them touch."""
         return list(zip(self._lows, self._highs, strict=True))
 
     def __contains__(self, number: object) -> bool:
         position = bisect_right(self._lows, number) - 1 if isinstance(number, int) else -1
-        return position >= 0 and self._highs[position] >= number  # type: ignore[operator]  # an int, by now
+        return position >= 0 and self._highs[position] >= number  # type: ignore[operator]  # an int here
 
     def __iter__(self) -> Iterator[int]:
         return (number for low, high in self.intervals for number in range(low, high + 1))
@@ -124,7 +124,7 @@ def count_of(intervals: Iterable[Interval]) -> int:
 
 
 def written_intervals(indexes: IndexSet) -> str:
-    """Two neighbours are written `4,5`, more as a range, as upstream does."""
+    """As upstream, two neighbours are written `4,5`, more as a range."""
     return ",".join(_written(low, high) for low, high in indexes.intervals)
 
 

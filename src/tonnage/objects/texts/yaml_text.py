@@ -1,9 +1,9 @@
 """YAML as Kubernetes reads it: a text to plain JSON values, document by document.
 
-Scalars mean what they mean to Go's YAML: `y` and `on` are true, `1e3` and `0o17` are numbers, `1:30` and dates are
-text. Keys are text, whatever they look like. Of a key that stands twice the last value counts (`YamlDocument.repeated`,
-`duplicate_keys`). Aliases multiply, so what a text expands to is charged to a `Budget` first (`decode_budget`). Values
-are built straight from the parser's events, which takes half the time of PyYAML's tree.
+Scalars have the meaning of Go's YAML: `y` and `on` are true, `1e3` and `0o17` are numbers, `1:30` and dates are text.
+Keys are always text. Of a repeated key the last value counts (`YamlDocument.repeated`, `duplicate_keys`). Aliases
+multiply, so the expanded size is charged to a `Budget` first (`decode_budget`). Values are built directly from the
+parser's events, which takes half the time of PyYAML's tree.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tonnage.objects.texts.decode_budget import Budget, BudgetExceeded, Size, fi
 
 _MIN_INT64, _MAX_UINT64 = -(2**63), 2**64 - 1
 _MAX_DIGITS = 64
-"""Of any integer of 64 bits, in base 2. A longer one is a fraction or a text, and is not counted out to see that."""
+"""Enough for any 64-bit integer in base 2. A longer number is a fraction or a text, and is not parsed as an integer."""
 _WORDS: dict[str, Any] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
     **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
@@ -61,22 +61,22 @@ class _PythonParser(yaml.BaseLoader):
 
     def scan_to_next_token(self) -> None:
         super().scan_to_next_token()
-        # A tab may not indent, so it is passed over only where no field can begin. PyYAML refuses it everywhere.
+        # A tab may not indent, so it is skipped only where no field can begin. PyYAML refuses it everywhere.
         while self.peek() == "\t" and (self.flow_level or not self.allow_simple_key):
             self.forward()
             super().scan_to_next_token()
 
 
 _Parser: Any = getattr(yaml, "CBaseLoader", _PythonParser)
-"""Where PyYAML comes without libyaml: the same events, slower."""
+"""Without libyaml: the same events, slower."""
 _MAX_TAG_DIRECTIVES = 16
 _MAX_TAG_PREFIX = 256
-"""No manifest has a %TAG directive. Parsers compare each with all others, and write a tag's prefix out at every use."""
+"""No manifest has a %TAG directive. Parsers compare every pair of them, and expand a tag's prefix at every use."""
 _TAG_DIRECTIVE = re.compile(r"(?:^|[\r\n\x85\u2028\u2029])%TAG")
 
 
 class InvalidYaml(TonnageError):
-    """A text that is not YAML; `line` counts from 1 and is 0 when unknown."""
+    """A text is not YAML; `line` counts from 1 and is 0 if unknown."""
 
     def __init__(self, problem: str, *, line: int = 0) -> None:
         self.problem = problem
@@ -85,7 +85,7 @@ class InvalidYaml(TonnageError):
 
 
 class ExcessiveYaml(InvalidYaml):
-    """A text that stands for more than its reader allows; `exceeded` says what there is too much of."""
+    """A text stands for more than its reader allows; `exceeded` says what there is too much of."""
 
     def __init__(self, exceeded: BudgetExceeded, *, line: int = 0, by_alias: bool = False) -> None:
         self.exceeded = exceeded
@@ -99,14 +99,14 @@ class NestedTooDeeply(ExcessiveYaml):
 
 @dataclass(frozen=True, slots=True)
 class YamlDocument:
-    """One document of a text: its value, and the keys that stand in it more than once, as (key, line of the last)."""
+    """One document of a text: its value, and its repeated keys as (key, line of the last)."""
 
     value: Any
     repeated: tuple[tuple[str, int], ...] = ()
 
 
 def documents(text: str, budget: Budget | None = None) -> Iterator[YamlDocument]:
-    """The documents of a text, in order; an empty one has the value None. Raises InvalidYaml, ExcessiveYaml."""
+    """The documents of a text, in order; an empty document has the value None. Raises InvalidYaml, ExcessiveYaml."""
     with _parser(_Parser, text) as get_event:
         yield from _Builder(get_event, budget or _file_budget(text)).documents()
 
@@ -116,7 +116,7 @@ def _file_budget(text: str) -> Budget:
 
 
 class YamlEntry(NamedTuple):
-    """One key of a map, and where it stands; `line` counts from 1 and is 0 when unknown."""
+    """One key of a map, and its line, which counts from 1 and is 0 if unknown."""
 
     key: str
     value: Any
@@ -124,11 +124,11 @@ class YamlEntry(NamedTuple):
 
 
 class YamlEntries(list[YamlEntry]):
-    """A map with its keys in order, before it is settled that each stands there once; merged ones (`<<`) count."""
+    """A map as its keys in order, before repeated keys are resolved; merged keys (`<<`) count."""
 
 
 def first_document(text: str) -> tuple[Any, bool]:
-    """The first document, its maps as `YamlEntries`, and whether anything follows it. Raises InvalidYaml."""
+    """The first document, its maps as `YamlEntries`, and whether another one follows. Raises InvalidYaml."""
     with _parser(_PythonParser, text.removeprefix("\ufeff")) as get_event:
         found = next(_EntriesBuilder(get_event, _file_budget(text)).documents(), None)
         try:
@@ -140,7 +140,7 @@ def first_document(text: str) -> tuple[Any, bool]:
 
 @contextmanager
 def _parser(kind: Any, text: str) -> Iterator[Callable[[], Any]]:
-    """The events of a text, one by one; what PyYAML raises becomes InvalidYaml."""
+    """The events of a text, one by one; PyYAML's errors become InvalidYaml."""
     parser = None
     if len(_TAG_DIRECTIVE.findall(text)) > _MAX_TAG_DIRECTIVES:
         raise InvalidYaml(f"more than {_MAX_TAG_DIRECTIVES} %TAG directives")
@@ -158,7 +158,7 @@ def _parser(kind: Any, text: str) -> Iterator[Callable[[], Any]]:
 
 
 class _Builder:
-    """Values from events. An anchor's value is copied for each alias: whoever changes one must not change the other."""
+    """Builds values from events. Every alias gets a copy of its anchor's value: callers may change values."""
 
     undefined_alias = "unknown anchor '{}' referenced"
     recursive_alias = undefined_alias
@@ -211,7 +211,7 @@ class _Builder:
         return found
 
     def _anchored(self, event: Any) -> Any:
-        """A value with an anchor; how much it is, is remembered with it, since every alias costs as much again."""
+        """A value with an anchor. Its size is kept with it, because every alias costs as much again."""
         budget = self._budget
         values, text_bytes, deepest = budget.values, budget.text_bytes, self._deepest
         self._deepest = budget.level
@@ -260,7 +260,7 @@ class _Builder:
             found[key] = value_of(get())
         if not merged:
             return found
-        # A key of the map itself wins over a merged one, and the first merged over the next.
+        # A key of the map itself wins over a merged key, and the first merged map over the next.
         whole: dict[str, Any] = {}
         for other in reversed(merged):
             whole |= other
@@ -289,7 +289,7 @@ class _Builder:
 
 
 class _EntriesBuilder(_Builder):
-    """Maps as `YamlEntries`, in the words of configuration files. Nobody changes them, so that aliases share them."""
+    """Maps as `YamlEntries`, with messages for configuration files. Nobody changes them, so aliases share them."""
 
     undefined_alias = "found undefined alias '{}'"
     recursive_alias = "an anchor's value contains itself"
@@ -356,16 +356,16 @@ def _scalar(event: Any) -> Any:
 
 
 _MAX_CHARS: Final = 128 * 1024
-"""Longer texts are not looked at: reading them again would take longer than all the rest."""
+"""Longer texts are not checked: reading them again would take longer than everything else."""
 
 
 def duplicate_keys(text: str, value: Any) -> list[str]:
-    """A sentence for each key of the first document that was there before. `value` is that document, already read."""
+    """A sentence for every repeated key of the first document. `value` is that document, already decoded."""
     if len(text) > _MAX_CHARS or text.count(":") <= keys_in(value):
         return []
     try:
         found, _ = first_document(text)
-    except (InvalidYaml, ExcessiveYaml):  # the other reader had nothing against it
+    except (InvalidYaml, ExcessiveYaml):  # the other reader accepted it
         return []
     told: list[str] = []
     pending: list[Any] = [found]

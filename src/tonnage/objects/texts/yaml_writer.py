@@ -1,6 +1,6 @@
-"""JSON data as YAML in block form: sorted keys, texts plain where nobody could take them for something else.
+"""JSON data as YAML in block form: sorted keys, texts unquoted where no reader takes them for another type.
 
-PyYAML's own writer takes a second for a hundred kilobytes, and its C form keeps the whole interpreter for as long.
+PyYAML's own writer takes a second for a hundred kilobytes, and its C form holds the GIL for as long.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*(?:[:@][A-Za-z0-9_./-]+)*")
 _WORDS = frozenset({"y", "n", "yes", "no", "true", "false", "on", "off", "null", "none", "nan", "inf"})
-"""What some reader takes for a truth value, nothing or a number."""
+"""Words that some reader takes for a boolean, null or a number."""
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _MAX_KEY_CHARS = 1000
-"""YAML looks so far for the colon (1024); longer keys have to be announced."""
+"""YAML searches so far for the colon (1024); longer keys need a `?` in front."""
 
 
 def write_yaml(value: Any) -> str:
@@ -31,7 +31,7 @@ def yaml_pieces(value: Any) -> Iterator[str]:
 
 
 def _block(value: dict[str, Any] | list[Any], indent: str) -> Iterator[str]:
-    """A map or list that is not empty, every line of it behind `indent`."""
+    """A map or list that is not empty, every line indented by `indent`."""
     if isinstance(value, dict):
         for key in sorted(value):
             name = _text(key)
@@ -68,7 +68,7 @@ def _scalar(value: Any) -> str:
     if isinstance(value, float):
         text = repr(value)
         return text if "." in text or "e" not in text else text.replace("e", ".0e")  # else YAML reads text
-    return json.dumps(value)  # numbers, truth values, null, {} and []
+    return json.dumps(value)  # numbers, booleans, null, {} and []
 
 
 def _text(text: str) -> str:
