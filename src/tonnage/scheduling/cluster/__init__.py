@@ -1,1 +1,1 @@
-"""The cluster as columns, one row a node: what every decision reads, changed row by row as objects change."""
+"""The cluster as columns, one row per node: what decisions read, updated row by row as objects change."""

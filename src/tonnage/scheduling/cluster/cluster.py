@@ -1,16 +1,16 @@
-"""The cluster as columns: one row a node, one array a fact.
+"""The cluster as columns: one row per node, one array per fact.
 
     rows     0        1        2        3
     names    node-1   node-2   (gone)   node-4        exists  [T, T, F, T]
     cpu      4000     8000     0        4000          a removed node leaves a hole that the next new node fills
 
-Each event changes the rows it touches, noted in `changes` (and in `node_changes` where the node itself changed), which
-is how a decision knows what it may reuse. An update that changes nothing a plugin reads is no change. Pods bound to an
-unknown node wait in `orphans`, invisible, until the node comes. Observers are told of every pod that comes and goes;
-they and whatever else is derived from the cluster are its indexes (plugins/registry.py).
+An event changes the rows it affects and notes them in `changes` (and in `node_changes` if the node itself changed): so
+a decision knows what it may reuse. An update of nothing that plugins read is no change. Pods on an unknown node wait in
+`orphans`, invisible, until the node comes. Observers hear of every pod that comes and goes; they and everything else
+derived from the cluster are its indexes (plugins/registry.py).
 
-Which nodes a selector picks is answered for all rows at once, from the label columns; the rules for one node at a time
-stand in `objects/node_selectors.py` and `objects/selectors.py`.
+Selectors are answered for all rows at once, from the label columns; `objects/node_selectors.py` and
+`objects/selectors.py` have the rules for one node.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ V = TypeVar("V")
 
 
 class Observer(Protocol):
-    """Somebody who keeps counts by pod. Called after the cluster's own columns have changed."""
+    """Keeps counts by pod. Called after the cluster's own columns have changed."""
 
     def resident_added(self, info: PodInfo, row: int) -> None: ...
 
@@ -71,15 +71,15 @@ class Cluster:
     def __init__(self, clock: Clock | None = None) -> None:
         capacity = _FIRST_CAPACITY
         self.clock: Clock = clock or VirtualClock()
-        """The time, for what is held for a while; without one it stands still."""
+        """The time, for holds; the default clock stands still."""
         self.size = 0
-        """Rows that were ever used: every question is asked of rows 0 to size."""
+        """The number of rows ever used: every question is about rows 0 to size."""
         self.count = 0
-        """Nodes that exist."""
+        """The number of existing nodes."""
         self.changes = Changes(capacity)
         self.node_changes = Changes(capacity)
         self.start_changes = Changes(capacity)
-        """Pods of a row told when they started: of no account but for preemption, and therefore apart."""
+        """Rows with a pod whose start became known: separate, because only preemption reads it."""
         self.exists: Mask = np.zeros(capacity, dtype=np.bool_)
         self.unschedulable: Mask = np.zeros(capacity, dtype=np.bool_)
         self.taint_ids: Ids = np.zeros(capacity, dtype=np.int32)
@@ -89,11 +89,11 @@ class Cluster:
         self.allocatable: Ints = np.zeros((len(self.resources), capacity), dtype=np.int64)
         self.requested: Ints = np.zeros((len(self.resources), capacity), dtype=np.int64)
         self.scored_usage: Ints = np.zeros((2, capacity), dtype=np.int64)
-        """CPU and memory as scores see them, with something assumed for pods that do not say."""
+        """CPU and memory as scores count them, with assumptions for pods without requests."""
         self.counts_large = False
-        """Some amount or sum was so large that sums and products of such may be more than 64 bits hold."""
+        """True if some amount or sum was so large that sums and products may exceed 64 bits."""
         self.taints: Interner[tuple[Taint, ...]] = Interner()
-        """Sets of taints, without the times at which they were added: those would make every set one of a kind."""
+        """Sets of taints, without `timeAdded`: it would make every set unique."""
         self.taints.id_of(())
         self.labels = LabelColumns(capacity)
         self.ports = HostPorts()
@@ -119,12 +119,12 @@ class Cluster:
 
     @property
     def capacity(self) -> int:
-        """How long every column is; rows from `size` on are blank."""
+        """The length of every column; rows from `size` on are blank."""
         return len(self.exists)
 
     @property
     def tick(self) -> int:
-        """Moves with every change."""
+        """Increases with every change."""
         return self.changes.tick
 
     @property
@@ -137,11 +137,11 @@ class Cluster:
         return node.metadata.name if node is not None else ""
 
     def names(self) -> list[str]:
-        """The nodes that exist, by row."""
+        """The names of existing nodes, by row."""
         return [node.metadata.name for node in self.nodes if node is not None]
 
     def resource_id(self, name: str) -> int:
-        """The row of a resource in `allocatable` and `requested`; a new resource gets a new one."""
+        """The row of a resource in `allocatable` and `requested`; an unknown resource gets a new row."""
         found = self.resources.id_of(name)
         if found >= self.allocatable.shape[0]:
             missing = found + 1 - self.allocatable.shape[0]
@@ -151,7 +151,7 @@ class Cluster:
         return found
 
     def node_of(self, uid: str) -> str | None:
-        """Where a pod is, or is taken to be."""
+        """The node of a pod, bound or assumed."""
         return self._home.get(uid)
 
     def pods(self) -> Iterator[PodInfo]:
@@ -160,14 +160,14 @@ class Cluster:
             yield from residents.values()
 
     def index(self, kind: type[V]) -> V:
-        """The one index of a kind that is kept beside this cluster. Raises LookupError when it was not added."""
+        """The cluster's index of a kind. Raises LookupError if it was not added."""
         try:
             return self._indexes[kind]  # type: ignore[no-any-return]  # by its own type
         except KeyError:
             raise LookupError(f"no {kind.__name__} is kept for this cluster: plugins/registry.py adds them") from None
 
     def add_index(self, index: object) -> None:
-        """Keep an index beside this cluster, under its type. Raises ValueError when there is one already."""
+        """Add an index under its type. Raises ValueError if there is one already."""
         if type(index) in self._indexes:
             raise ValueError(f"this cluster has a {type(index).__name__} already")
         self._indexes[type(index)] = index
@@ -176,14 +176,14 @@ class Cluster:
         return kind in self._indexes
 
     def note_rows(self, rows: npt.NDArray[np.intp]) -> None:
-        """Something that row-local plugins read of these rows changed elsewhere, in storage say."""
-        if len(rows) == 1:  # most capacity objects are one node's
+        """Note rows whose plugin-visible facts changed outside of the cluster, for example in storage."""
+        if len(rows) == 1:  # most capacity objects reach one node
             self.changes.note(rows.item())
         else:
             self.changes.note_many(rows)
 
     def observe(self, observer: Observer) -> None:
-        """Tell an observer about every pod from now on, first about those that are here."""
+        """Call an observer about every pod from now on, first about existing ones."""
         observer.grown(len(self.exists))
         for row, residents in enumerate(self.residents):
             for info in residents.values():
@@ -204,7 +204,7 @@ class Cluster:
             self._note_node(row)
 
     def remove_node(self, name: str) -> None:
-        """A node is gone; its pods stay as orphans, for they may outlive it in the API."""
+        """A node is gone; its pods stay as orphans, because they may outlive it in the API."""
         row = self.row_of.pop(name, None)
         if row is None:
             return
@@ -249,7 +249,7 @@ class Cluster:
             observer.grown(capacity)
 
     def _write_node(self, row: int, before: Node | None, after: Node) -> bool:
-        """Bring a row's columns to what a node says; tells whether anything changed."""
+        """Write a node into its row. Returns True if anything changed."""
         changed = self.labels.replace(row, before.metadata.labels if before else _NO_LABELS, after.metadata.labels)
         if before is None or before.spec.taints != after.spec.taints:
             taints, had = self.taints.hold(timeless(after.spec.taints)), int(self.taint_ids[row])
@@ -275,7 +275,7 @@ class Cluster:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def put_pod(self, info: PodInfo, node_name: str) -> None:
-        """A pod is on a node, or is taken to be; replaces what was known of the same uid."""
+        """Count a pod on a node, bound or assumed; replaces an earlier version of the same uid."""
         row = self.row_of.get(node_name)
         home = self._home.get(info.uid)
         if home is not None:
@@ -292,7 +292,7 @@ class Cluster:
             self._enter(info, row)
 
     def remove_pod(self, uid: str) -> PodInfo | None:
-        """A pod is gone, or has ended; None when it was not known."""
+        """Remove a pod that is gone or has ended; None if it was not known."""
         name = self._home.pop(uid, None)
         if name is None:
             return None
@@ -323,7 +323,7 @@ class Cluster:
 
     def _account(self, info: PodInfo, row: int, sign: int) -> None:
         for name, value in info.requests.items():
-            number = self.resource_id(name)  # may make room for a new resource: look before the column is named
+            number = self.resource_id(name)  # may add a resource and replace the columns: call it first
             before = self.requested.item(number, row)
             total = before + sign * value
             if total >= LARGE or before >= LARGE:
@@ -339,7 +339,7 @@ class Cluster:
         self.changes.note(row)
 
     def _large_total(self, of_residents: Iterable[int]) -> int:
-        """A sum that stops at 64 bits: one that wrapped around would make the fullest node the emptiest."""
+        """A sum cut at 64 bits: an overflow would make the fullest node the emptiest."""
         self.counts_large = True
         return min(sum(of_residents), MOST)
 
@@ -349,14 +349,14 @@ class Cluster:
 
 
 def timeless(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
-    """Taints as plugins read them, without the times they were added at."""
+    """Taints as plugins read them, without `timeAdded`."""
     if all(taint.time_added is None for taint in taints):
         return taints
     return tuple(Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in taints)
 
 
 def place(cluster: Cluster, pod: Pod) -> None:
-    """What an assigned pod's event means: it is there, unless it has ended."""
+    """Apply an assigned pod's event: count it, unless it has ended."""
     info = PodInfo(pod)
     if pod.is_terminal:
         cluster.remove_pod(info.uid)
@@ -368,9 +368,8 @@ _NO_ROWS = slice(0, 0)
 
 
 def row_about(cluster: Cluster, changed: Any) -> Rows | None:
-    """The row that a changed object is about: a node, its CSINode, an attachment, a pod that is or is expected there.
-    No row if the node is not known; None if the object is about no node.
-    """
+    """The row of the node that a changed object is about: a node, its CSINode, an attachment, a pod there or nominated.
+    No row if the node is unknown; None if the object is about no node."""
     if isinstance(changed, Node | CSINode):
         name = changed.metadata.name
     elif isinstance(changed, VolumeAttachment):
@@ -384,7 +383,7 @@ def row_about(cluster: Cluster, changed: Any) -> Rows | None:
 
 
 def matching(cluster: Cluster, selector: NodeSelector, rows: Rows) -> Mask:
-    """Which rows a node selector picks: any of its terms; without terms none."""
+    """A mask over `rows`: True if any term of the node selector matches; without terms False."""
     found: Mask = np.zeros(row_count(rows), dtype=np.bool_)
     for term in selector.node_selector_terms:
         found |= term_matching(cluster, term, rows)
@@ -392,7 +391,7 @@ def matching(cluster: Cluster, selector: NodeSelector, rows: Rows) -> Mask:
 
 
 def term_matching(cluster: Cluster, term: NodeSelectorTerm, rows: Rows) -> Mask:
-    """Which rows one term picks: all of its requirements; an empty term picks none."""
+    """A mask over `rows`: True if all requirements of the term match; False for an empty term."""
     found: Mask = np.full(row_count(rows), bool(term.match_expressions or term.match_fields))
     for requirement in term.match_expressions:
         found &= cluster.labels.meets(requirement, rows)
@@ -402,7 +401,7 @@ def term_matching(cluster: Cluster, term: NodeSelectorTerm, rows: Rows) -> Mask:
 
 
 def _names_match(cluster: Cluster, requirement: Requirement, rows: Rows) -> Mask:
-    """A field In or NotIn exactly one value; fields other than `metadata.name` read as empty, as upstream has it."""
+    """A field In or NotIn exactly one value; fields other than `metadata.name` count as empty, like upstream."""
     if requirement.operator not in ("In", "NotIn") or len(requirement.values) != 1:
         return np.zeros(row_count(rows), dtype=np.bool_)
     if requirement.key != NODE_NAME_FIELD:
@@ -412,7 +411,7 @@ def _names_match(cluster: Cluster, requirement: Requirement, rows: Rows) -> Mask
 
 
 def selected(cluster: Cluster, selector: LabelSelector, rows: Rows) -> Mask:
-    """Which rows a label selector picks: an empty one every row, one that makes no sense none."""
+    """A mask over `rows`: True if the label selector matches; an empty one matches all, an invalid one none."""
     found: Mask = np.ones(row_count(rows), dtype=np.bool_)
     for requirement in selector.requirements():
         found &= cluster.labels.meets(requirement, rows)
@@ -420,14 +419,14 @@ def selected(cluster: Cluster, selector: LabelSelector, rows: Rows) -> Mask:
 
 
 def in_topology(cluster: Cluster, terms: tuple[TopologySelectorTerm, ...], rows: Rows) -> Mask:
-    """Where a StorageClass with these `allowedTopologies` may make volumes: any term will do, no terms are all."""
+    """A mask over `rows`: True where a class with these `allowedTopologies` may create volumes; any term is enough."""
     if not terms:
         return np.ones(row_count(rows), dtype=np.bool_)
     found: Mask = np.zeros(row_count(rows), dtype=np.bool_)
     for term in terms:
         of_term: Mask = np.full(row_count(rows), bool(term.match_label_expressions))
         for each in term.match_label_expressions:
-            # Without values In makes no sense and is met by nobody, which is what is meant here too.
+            # In without values is invalid and matches no node, which is right here too.
             of_term &= cluster.labels.meets(Requirement(key=each.key, operator="In", values=each.values), rows)
         found |= of_term
     return found

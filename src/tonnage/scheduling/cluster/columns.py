@@ -1,10 +1,10 @@
-"""Columns: one array a fact, one entry a node, so that a question is asked of all nodes at once.
+"""Columns: one array per fact, one entry per node, so that a question is answered for all nodes at once.
 
 `LabelColumn` interns the values of one label key to small integers; 0 means that the node lacks the label. A
-requirement is answered once for every distinct value and then looked up for every node. `Interner` does the same for
-whole things. Numbers are given out again when no node has a thing any more, so that they mean something only until the
-cluster changes. `Changes` tells which rows changed since when: how a decision knows what it may reuse.
-`Images` and `HostPorts` are facts of few rows, kept by name.
+requirement is answered once per distinct value, then looked up for every node. `Interner` does the same for any value.
+Unused numbers are given out again, so numbers are valid only until the cluster changes. `Changes` says which rows
+changed since a tick: so a decision knows what it may reuse. `Images` and `HostPorts` are facts of few rows, kept by
+name.
 """
 
 from __future__ import annotations
@@ -22,29 +22,28 @@ Ids = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 Rows = slice | npt.NDArray[np.intp]
-"""Which nodes are asked about: a range of them as a slice with both its ends, or some as an array of row numbers."""
+"""The nodes in question: a slice with both ends, or an array of row numbers."""
 
 MOST = (1 << 63) - 1
-"""The most that a column holds. Sums stop there; one that wrapped around would make the fullest node the emptiest."""
+"""The largest number in a column. Sums stop there; an overflow would make the fullest node the emptiest."""
 LARGE = 1 << 55
-"""Of amounts below this (32 PiB), two can be added and their sum taken times 100 without thinking of 64 bits."""
+"""Two amounts below this (32 PiB) can be added, and the sum multiplied by 100, within 64 bits."""
 
 T = TypeVar("T", bound=Hashable)
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 _FEW = 16
-"""So few rows are looked up one by one; a mask over all of them would cost more."""
+"""Up to this many rows are looked up one by one; a mask over all rows would cost more."""
 
 
 def grown(array: npt.NDArray[Scalar], capacity: int) -> npt.NDArray[Scalar]:
-    """The array with room for `capacity` rows in its last axis, the new ones zero."""
+    """The array with `capacity` rows in its last axis; new rows are zero."""
     wider = np.zeros((*array.shape[:-1], capacity), dtype=array.dtype)
     wider[..., : array.shape[-1]] = array
     return wider
 
 
 def row_numbers(rows: Rows) -> npt.NDArray[np.intp]:
-    """Rows as an array of their numbers."""
     return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
 
 
@@ -53,7 +52,7 @@ def row_count(rows: Rows) -> int:
 
 
 def only_row(rows: Rows) -> int:
-    """The number of the row if it is one, else -1."""
+    """The row number if there is exactly one row, else -1."""
     if isinstance(rows, slice):
         return int(rows.start) if rows.stop - rows.start == 1 else -1
     return int(rows[0]) if len(rows) == 1 else -1
@@ -77,33 +76,33 @@ def among(members: Collection[int], rows: Rows, size: int) -> Mask:
 
 
 class Interner(Generic[T]):
-    """Maps things to small integers. A thing keeps its number while somebody holds it; then another may get it."""
+    """Maps values to small integers. A value keeps its number while it is held; then another value may get it."""
 
     def __init__(self) -> None:
         self._ids: dict[T, int] = {}
         self._holders: list[int] = []
         self._free: list[int] = []
         self.things: list[T] = []
-        """By number. One that nobody holds keeps its last thing until the number is given away again."""
+        """By number. An unused number keeps its last value until it is given out again."""
 
     def __len__(self) -> int:
         return len(self.things)
 
     @property
     def held(self) -> int:
-        """How many things have a number now."""
+        """How many values have a number now."""
         return len(self._ids)
 
     def find(self, thing: T) -> int | None:
         return self._ids.get(thing)
 
     def id_of(self, thing: T) -> int:
-        """The number of a thing; one that has none gets one for good."""
+        """The number of a value; a new value is held for ever."""
         found = self._ids.get(thing)
         return self.hold(thing) if found is None else found
 
     def hold(self, thing: T) -> int:
-        """The number of a thing, kept for it until it is released as often as it was held."""
+        """The number of a value, valid until it is released as often as it was held."""
         found = self._ids.get(thing)
         if found is not None:
             self._holders[found] += 1
@@ -136,11 +135,11 @@ class LabelColumn:
 
     @property
     def is_empty(self) -> bool:
-        """No node has the label."""
+        """True if no node has the label."""
         return self._values.held == 1
 
     def id_of(self, value: str) -> int:
-        """The id of a value; 0 when no node has it."""
+        """The id of a value; 0 if no node has it."""
         return self._values.find(value) or 0
 
     def set(self, row: int, value: str | None) -> None:
@@ -150,14 +149,14 @@ class LabelColumn:
             self._values.release(before)
 
     def table(self, requirement: Requirement) -> Mask:
-        """For every id that a node has: does its value meet the requirement? One that makes no sense is met by none."""
+        """By id, whether its value meets the requirement; all False for an invalid requirement."""
         size = len(self.texts)
         try:
             for_none = requirement.holds(None)
         except InvalidSelector:
             return np.zeros(size, dtype=np.bool_)
         match requirement.operator:
-            case "In" | "NotIn":  # the values name few ids among many: no need to ask about each
+            case "In" | "NotIn":  # the values name few of many ids: no need to ask about each
                 answer = np.full(size, requirement.operator == "NotIn")
                 answer[[self.id_of(value) for value in requirement.values]] = requirement.operator == "In"
             case "Exists" | "DoesNotExist":
@@ -169,7 +168,7 @@ class LabelColumn:
 
 
 class LabelColumns:
-    """All label keys that nodes have. A key has a column as long as a node has it."""
+    """All label keys of nodes. A key has a column while any node has it."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -191,7 +190,7 @@ class LabelColumns:
         return found
 
     def replace(self, row: int, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-        """Write a row's labels, touching only the keys that changed; tells whether any did."""
+        """Write a row's labels, only the keys that changed. Returns True if any did."""
         if before == after:
             return False
         for key in before.keys() - after.keys():
@@ -205,9 +204,9 @@ class LabelColumns:
         return True
 
     def meets(self, requirement: Requirement, rows: Rows) -> Mask:
-        """Which of these nodes meet a requirement on their labels."""
+        """A mask over `rows`: True where the labels meet the requirement."""
         column = self._columns.get(requirement.key)
-        if column is None:  # nobody has the label: one answer for all
+        if column is None:  # no node has the label: one answer for all
             return np.full(row_count(rows), LabelColumn(0).table(requirement)[0])
         if requirement.operator == "In" and len(requirement.values) == 1:
             wanted = column.id_of(requirement.values[0])
@@ -217,24 +216,23 @@ class LabelColumns:
 
 
 _ASK_ALL_FROM = 0.2
-"""With a larger share of rows changed, asking about all of them in one go is cheaper."""
+"""If a larger share of rows changed, asking about all rows at once is cheaper."""
 
 
 class Changes:
-    """Changes of rows, in order."""
+    """The changes of rows, in order."""
 
     def __init__(self, capacity: int) -> None:
         self.tick = 0
-        """How many changes there were."""
+        """The number of changes."""
         self.version: Ints = np.zeros(capacity, dtype=np.int64)
         """By row, the tick of its last change."""
-        self._log: list[int] = []  # rows; the last entry is that of `tick`
+        self._log: list[int] = []  # rows; the last entry belongs to `tick`
 
     def grow(self, capacity: int) -> None:
         self.version = grown(self.version, capacity)
 
     def note(self, row: int) -> None:
-        """A row changed."""
         self.tick += 1
         self.version[row] = self.tick
         self._log.append(row)
@@ -242,7 +240,6 @@ class Changes:
             del self._log[: len(self.version)]
 
     def note_many(self, rows: npt.NDArray[np.intp]) -> None:
-        """Several rows changed, at once."""
         self.tick += len(rows)
         self.version[rows] = self.tick
         self._log.extend(rows.tolist())
@@ -250,7 +247,7 @@ class Changes:
             del self._log[: -len(self.version)]
 
     def since(self, tick: int, size: int) -> Rows:
-        """The rows below `size` that changed after a tick; all of them when they are many."""
+        """The rows below `size` that changed after a tick; all rows if many did."""
         missed = self.tick - tick
         if missed == 0:
             return slice(0, 0)
@@ -258,13 +255,13 @@ class Changes:
             found = np.flatnonzero(self.version[:size] > tick).tolist()
         else:
             found = sorted(set(self._log[-missed:]))
-        if len(found) == 1:  # the commonest by far: the pod placed last, what is held for it, what its driver says
+        if len(found) == 1:  # by far the most common: the row of the last pod, its holds, its capacity object
             return slice(found[0], found[0] + 1)
         return np.array(found, dtype=np.intp) if len(found) <= _ASK_ALL_FROM * size else slice(0, size)
 
 
 def canonical(name: str) -> str:
-    """The name as images are listed under it; a colon before the last slash is a port, not a tag."""
+    """The name under which images are listed; a colon before the last slash is a port, not a tag."""
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 
@@ -272,14 +269,14 @@ _NOBODY: Mapping[int, int] = {}
 
 
 class Images:
-    """Images by canonical name. `tick` moves whenever `where` may answer differently."""
+    """Images by canonical name. `tick` increases when an answer of `where` may change."""
 
     def __init__(self) -> None:
         self._holders: dict[str, dict[int, int]] = {}
         self.tick = 0
 
     def replace(self, row: int, before: tuple[ContainerImage, ...], after: tuple[ContainerImage, ...]) -> bool:
-        """Write what a node has; tells whether anything changed."""
+        """Write a node's images. Returns True if anything changed."""
         old, new = _sizes(before), _sizes(after)
         if old == new:
             return False
@@ -293,7 +290,7 @@ class Images:
         return True
 
     def where(self, name: str) -> Mapping[int, int]:
-        """By row that has the image of this canonical name, its size there."""
+        """By row with the image of this canonical name, its size there."""
         return self._holders.get(name, _NOBODY)
 
 
@@ -302,13 +299,13 @@ def _sizes(images: Iterable[ContainerImage]) -> dict[str, int]:
 
 
 HostPort = tuple[str, str, int]
-"""(protocol, address, port); the address is "0.0.0.0" when all are meant."""
+"""(protocol, address, port); the address "0.0.0.0" means all addresses."""
 
 ANY_ADDRESS = "0.0.0.0"
 
 
 def host_ports_of(pod: Pod) -> tuple[HostPort, ...]:
-    """The ports that a pod takes on its node. Sidecars' count, those of init containers that end do not."""
+    """The host ports that a pod takes on its node: of containers and sidecars, not of other init containers."""
     spec = pod.spec
     sidecars = [container for container in spec.init_containers if container.is_sidecar] if spec.init_containers else ()
     ports = [port for container in (*spec.containers, *sidecars) for port in container.ports if port.host_port > 0]
@@ -316,7 +313,7 @@ def host_ports_of(pod: Pod) -> tuple[HostPort, ...]:
 
 
 class HostPorts:
-    """(protocol, port) -> address -> row -> how many pods there."""
+    """(protocol, port) -> address -> row -> number of pods."""
 
     def __init__(self) -> None:
         self._taken: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
@@ -339,11 +336,11 @@ class HostPorts:
                         del self._taken[protocol, port]
 
     def is_in_conflict(self, ports: Iterable[HostPort], row: int) -> bool:
-        """Whether any of these ports is taken on one row."""
+        """True if any of these ports is taken on the row."""
         return any(row in rows for port in ports for rows in self._rows_with(port))
 
     def rows_in_conflict(self, ports: Iterable[HostPort]) -> set[int]:
-        """The rows where any of these ports is taken. "All addresses" clashes with every one."""
+        """The rows where any of these ports is taken. "All addresses" conflicts with every address."""
         found: set[int] = set()
         for port in ports:
             for rows in self._rows_with(port):
@@ -351,7 +348,7 @@ class HostPorts:
         return found
 
     def _rows_with(self, wanted: HostPort) -> Iterator[dict[int, int]]:
-        """The rows of each address that clashes; looked up, since one pod may name thousands of addresses."""
+        """The rows of each conflicting address; looked up, because a pod may name thousands of addresses."""
         protocol, address, port = wanted
         by_address = self._taken.get((protocol, port), {})
         if address == ANY_ADDRESS:

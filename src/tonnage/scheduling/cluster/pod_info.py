@@ -1,16 +1,15 @@
-"""A pod as decisions see it: everything derived from its spec, derived once; above all, how much it asks for.
+"""A pod as decisions read it: everything derived from its spec once, above all its requests.
 
     request = max( containers + sidecars,  each init container + the sidecars started before it ) + overhead
 
-Amounts are plain integers, by upstream's rules: CPU in thousandths of a core, the rest in units. Pod-level resources,
-where set, stand for the containers' sum. While a pod is resized in place, the largest of what is asked for, granted and
-in force counts. Sums are rounded up once, at the end. Scores assume something for containers that say nothing (100m,
-200Mi), so that a node full of silent pods does not look empty.
+Amounts are integers, by upstream's rules: CPU in thousandths of a core, the rest in units. Pod-level resources replace
+the containers' sum. During an in-place resize, the largest of requested, allocated and actual resources counts. Sums
+are rounded up once, at the end. Scores assume 100m and 200Mi for containers without requests, so that a node full of
+such pods does not look empty.
 
-`PodInfo` is immutable by convention. Two of its parts say what row-local plugins read of a pod (framework/ says what
-that means). `node_constraints` is what it asks of a node as such: a name, labels, taints it tolerates. `signature` is
-that and how much of the node it takes. Pods with equal signatures get equal masks and scores on equal rows; pods with
-equal node constraints share what does not depend on how full a node is.
+`PodInfo` is immutable by convention. `node_constraints` is what a pod asks of a node as such: name, labels, tolerated
+taints. `signature` adds the resources it takes. Pods with equal signatures get equal masks and scores from row-local
+plugins (framework/); pods with equal node constraints share answers that do not depend on how full a node is.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ PODS = "pods"
 NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 ASSUMED: Quantities = {CPU: Quantity.parse("100m"), MEMORY: Quantity.parse("200Mi")}
-"""What a container that does not say is taken to need, for scores only (upstream's DefaultMilliCPURequest and kin)."""
+"""Assumed requests of containers without any, for scores only (upstream's DefaultMilliCPURequest etc.)."""
 
 _NOTHING: Quantities = {}
 _ZERO = Quantity.from_int(0)
@@ -47,7 +46,7 @@ _NATIVE_DOMAIN = "kubernetes.io/"
 
 @lru_cache(maxsize=4096)
 def amount(resource: str, quantity: Quantity) -> int:
-    """A quantity as the integer we count in. Remembered, because pods ask for the same few amounts."""
+    """A quantity as the integer we count in. Cached: pods request the same few amounts."""
     return quantity.milli_value() if resource == CPU else quantity.value()
 
 
@@ -56,12 +55,12 @@ def amounts(quantities: Quantities) -> Amounts:
 
 
 def is_extended(name: str) -> bool:
-    """A resource that somebody other than Kubernetes offers. Mirrors IsExtendedResourceName."""
+    """True for a resource that is not Kubernetes' own. Mirrors IsExtendedResourceName."""
     return "/" in name and _NATIVE_DOMAIN not in name and not name.startswith("requests.")
 
 
 def is_counted(name: str) -> bool:
-    """Whether nodes run out of it; other names, such as `storage`, are passed over (IsScalarResourceName and cpu …)."""
+    """True if nodes can run out of it; other names, such as `storage`, are ignored (IsScalarResourceName and cpu …)."""
     return (
         name in NATIVE
         or is_extended(name)
@@ -71,19 +70,18 @@ def is_counted(name: str) -> bool:
 
 
 def requests_of(pod: Pod) -> Amounts:
-    """What the pod asks for in fact: what filters compare with a node's room."""
+    """The pod's real requests, which filters compare with a node's room."""
     return _counted(_total(pod, _NOTHING, pod_level=True))
 
 
 def scored_amounts_of(pod: Pod) -> Amounts:
-    """What a newcomer asks for as NodeResourcesFit scores it: assumptions made, pod-level resources left out."""
+    """A new pod's requests as NodeResourcesFit scores them: with assumptions, without pod-level resources."""
     return _counted(_total(pod, ASSUMED, pod_level=False))
 
 
 def scored_usage_of(pod: Pod) -> tuple[int, int]:
-    """CPU and memory of a resident as scores see them, pod-level resources included. With those, something is assumed
-    only of what neither the pod nor any container names (getNonMissingContainerRequests).
-    """
+    """CPU and memory of a resident as scores count them, pod-level resources included. With these, only resources that
+    neither the pod nor any container names are assumed (getNonMissingContainerRequests)."""
     assumed = ASSUMED
     if _pod_level_requests(pod):
         named = _total(pod, _NOTHING, pod_level=True)
@@ -105,7 +103,7 @@ def _total(pod: Pod, assumed: Quantities, *, pod_level: bool) -> Quantities:
     for container in spec.containers:
         _add(running, _of(container, assumed, _in_force(container, statuses, pod)))
     sidecars: dict[str, Quantity] = {}
-    peak: dict[str, Quantity] = {}  # never below `sidecars`: only what a container names can raise it
+    peak: dict[str, Quantity] = {}  # never below `sidecars`: only requests of a container can raise it
     for container in spec.init_containers:
         if container.is_sidecar:
             wanted = _of(container, assumed, _in_force(container, statuses, pod))
@@ -127,7 +125,7 @@ def _of(container: Container, assumed: Quantities, in_force: Quantities | None =
 
 
 def _pod_level_requests(pod: Pod) -> Quantities:
-    """What the pod asks for as a whole: CPU, memory and huge pages are all that may be asked for so."""
+    """The pod-level requests: only CPU, memory and huge pages are allowed."""
     resources, status = pod.spec.resources, pod.status
     if resources is None:
         return _NOTHING
@@ -142,7 +140,7 @@ def _pod_level_requests(pod: Pod) -> Quantities:
 
 
 def _statuses(pod: Pod) -> Mapping[str, ContainerStatus]:
-    """The containers of which the node says what it holds for them, by name."""
+    """The statuses of containers with resources, by name."""
     status = pod.status
     if not status.container_statuses and not status.init_container_statuses:
         return {}
@@ -158,7 +156,7 @@ def _in_force(container: Container, statuses: Mapping[str, ContainerStatus], pod
 
 
 def _held(pod: Pod, asked: Quantities, in_force: Quantities, granted: Quantities) -> Quantities:
-    """The most of each resource; what is asked for in vain does not count."""
+    """The largest of each resource; an infeasible resize does not count."""
     most = {} if _is_resized_in_vain(pod) else dict(asked)
     _raise(most, in_force)
     _raise(most, granted)
@@ -189,7 +187,7 @@ if TYPE_CHECKING:
 else:
 
     class derived:
-        """functools.cached_property without its lock, which makes each read three times as dear."""
+        """functools.cached_property without its lock, which makes every read three times slower."""
 
         def __init__(self, derive: Any) -> None:
             self._derive = derive
@@ -203,7 +201,7 @@ _ENCODER = msgspec.msgpack.Encoder(enc_hook=str)
 
 
 def fingerprint(record: msgspec.Struct | None) -> bytes:
-    """The record as bytes: something to hash for records that hold maps. Equal records have equal bytes."""
+    """The record as bytes, to hash records that hold maps. Equal records have equal bytes."""
     return _ENCODER.encode(record)
 
 
@@ -221,12 +219,12 @@ _IN_TREE = attrgetter(
 
 
 def is_disk(volume: Volume) -> bool:
-    """True for a disk of an in-tree plugin, which the pod names itself and not through a claim."""
+    """True for an in-tree disk that the pod names itself, not through a claim."""
     return any(source is not None for source in _IN_TREE(volume))
 
 
 class PodInfo:
-    """One pod, with what filters and scores ask of it over and over."""
+    """A pod with everything that filters and scores read often."""
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
@@ -245,12 +243,12 @@ class PodInfo:
 
     @derived
     def ordered_requests(self) -> tuple[tuple[str, int], ...]:
-        """The same, by name."""
+        """`requests`, sorted by name."""
         return tuple(sorted(self.requests.items()))
 
     @derived
     def scored_amounts(self) -> Amounts:
-        """What it asks for as NodeResourcesFit scores a newcomer."""
+        """Its requests as NodeResourcesFit scores a new pod."""
         return scored_amounts_of(self.pod)
 
     @derived
@@ -262,18 +260,18 @@ class PodInfo:
 
     @derived
     def host_ports(self) -> tuple[HostPort, ...]:
-        """Ports it takes on its node."""
+        """The ports it takes on its node."""
         return host_ports_of(self.pod)
 
     @derived
     def has_claims(self) -> bool:
-        """It mounts a claim, its own or a generic ephemeral one."""
+        """True if it mounts a claim by name or a generic ephemeral one."""
         volumes = self.pod.spec.volumes
         return any(each.persistent_volume_claim is not None or each.ephemeral is not None for each in volumes)
 
     @derived
     def has_disks(self) -> bool:
-        """It names a disk itself, of one of the in-tree plugins, and not through a claim."""
+        """True if it names an in-tree disk itself, not through a claim."""
         return any(map(is_disk, self.pod.spec.volumes))
 
     @derived
@@ -284,20 +282,20 @@ class PodInfo:
 
     @derived
     def claim_keys(self) -> tuple[str, ...]:
-        """The claims it mounts, as namespace/name, each once."""
+        """The claims it mounts, as namespace/name, without duplicates."""
         if not self.has_claims:
             return ()
         return tuple(dict.fromkeys([f"{self.namespace}/{name}" for name in self.pod.claim_names()]))
 
     @derived
     def images(self) -> tuple[str, ...]:
-        """The images its containers run, by their canonical names; one run twice is there twice."""
+        """The images of its containers by canonical name; with duplicates."""
         spec = self.pod.spec
         return tuple([canonical(each.image) for each in (*spec.init_containers, *spec.containers)])
 
     @derived
     def required_nodes(self) -> NodeSelector | None:
-        """The required node affinity terms it names itself; None when it names none."""
+        """Its required node affinity terms; None if it has none."""
         return self.pod.spec.affinity.node_affinity.required
 
     @derived
@@ -306,7 +304,7 @@ class PodInfo:
 
     @derived
     def node_constraints(self) -> Hashable:
-        """Equal for pods that ask the same of a node as such, whatever they take of it."""
+        """Equal for pods that ask the same of a node as such, whatever resources they take."""
         spec = self.pod.spec
         return (
             spec.node_name,
@@ -326,13 +324,13 @@ class PodInfo:
         )
 
     def counts_like(self, other: PodInfo) -> bool:
-        """True if this version of a pod counts on its node exactly as `other` does, which is another version of it."""
+        """True if `other`, another version of this pod, counts on its node exactly like this one."""
         mine, theirs = self.pod, other.pod
         if self.labels != other.labels or self.is_terminating != other.is_terminating:
             return False
         if self.requests != other.requests or self.scored_usage != other.scored_usage:
             return False
-        # An assumed pod differs from the same pod bound in this one field.
+        # An assumed pod differs from the bound pod in this one field.
         spec = mine.spec
         if spec.node_name != theirs.spec.node_name:
             spec = msgspec.structs.replace(spec, node_name=theirs.spec.node_name)

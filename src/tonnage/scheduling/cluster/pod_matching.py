@@ -1,9 +1,9 @@
-"""Which pods a selector means, as a value: comparable, hashable, and found without asking all of them.
+"""Which pods a selector matches, as a value: comparable, hashable, and indexed.
 
-`PodMatcher` is what spread constraints and affinity terms have in common: some namespaces, and requirements on labels.
-`MatcherIndex` finds the matchers that may mean a given pod: each is filed under a label that it insists on.
-`Namespaces` keeps which namespaces a selector of namespaces chooses. `Workloads` knows the Services and controllers
-that select pods, for the default spreading rules.
+`PodMatcher` is the common part of spread constraints and affinity terms: namespaces and label requirements.
+`MatcherIndex` finds matchers that may match a pod: each is indexed under a label that it requires. `Namespaces` keeps
+which namespaces a namespace selector selects. `Workloads` knows the Services and controllers that select pods, for the
+default spreading rules.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Labels = Mapping[str, str]
 _ANY_NAMESPACE: Final = ""
 _NO_LABEL: Final = ("", "")
 _MAX_ANCHORS: Final = 64
-"""Labels and namespaces that a matcher is filed under. One that asks for more, as anybody may, is met by more pods."""
+"""The limit of labels and namespaces that a matcher is indexed under; beyond, it is a candidate for more pods."""
 
 
 class Requirements(tuple[Requirement, ...]):
-    """Requirements in one order, of which there may be thousands: compared as a key, and asked, without a walk."""
+    """Requirements in one order, possibly thousands: hashing and matching are cached."""
 
     def __hash__(self) -> int:
         return self._hash
@@ -43,7 +43,7 @@ class Requirements(tuple[Requirement, ...]):
 
 
 def requirements_of(selector: LabelSelector) -> Requirements:
-    """A selector's requirements. Raises InvalidSelector when one of them makes no sense."""
+    """A selector's requirements. Raises InvalidSelector if one of them is invalid."""
     requirements = Requirements(selector.requirements())
     for requirement in requirements:
         requirement.holds(None)
@@ -51,7 +51,7 @@ def requirements_of(selector: LabelSelector) -> Requirements:
 
 
 def hold(requirements: Requirements, labels: Labels) -> bool:
-    """Do all of them hold? Without any, everything is meant."""
+    """True if all requirements hold; True without any."""
     if len(requirements) > FEW:
         return requirements.matcher.matches(labels)
     return all(requirement.holds(labels.get(requirement.key)) for requirement in requirements)
@@ -59,9 +59,8 @@ def hold(requirements: Requirements, labels: Labels) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PodMatcher:
-    """Pods whose labels meet all requirements, of `namespaces` and of those whose labels meet `namespace_requirements`:
-    None adds no namespace, an empty tuple every one.
-    """
+    """Pods whose labels meet all requirements, in `namespaces` and in namespaces whose labels meet
+    `namespace_requirements`: None adds no namespace, an empty tuple every one."""
 
     namespaces: frozenset[str]
     requirements: Requirements
@@ -81,7 +80,7 @@ class PodMatcher:
         )
 
     def settled(self, known: Namespaces) -> PodMatcher:
-        """The matcher with the namespaces that its selector chooses now; one that chooses all stays as it is."""
+        """The matcher with the namespaces that its selector selects now; unchanged if it selects all."""
         chosen = self.namespace_requirements
         if not chosen:
             return self
@@ -89,7 +88,7 @@ class PodMatcher:
         return PodMatcher(self.namespaces | found if self.namespaces else found, self.requirements)
 
     def anchors(self) -> Iterator[tuple[str, tuple[str, str]]]:
-        """(namespace, label) pairs to file the matcher under: every pod that it means has at least one of them."""
+        """(namespace, label) pairs to index the matcher under: every pod that it matches has at least one of them."""
         insists = (each for each in self.requirements if each.operator == "In")
         narrowest = min(insists, key=lambda each: len(each.values), default=None)
         is_anywhere = self.namespace_requirements is not None or len(self.namespaces) > _MAX_ANCHORS
@@ -103,11 +102,11 @@ class PodMatcher:
 
 
 NOBODY: Final = PodMatcher(frozenset(), Requirements())
-"""What an absent selector means."""
+"""The meaning of a missing selector."""
 
 
 class MatcherIndex(Generic[T]):
-    """Things filed under a matcher each; a thing stands in it once."""
+    """Values indexed under a matcher each; a value is in it once."""
 
     def __init__(self) -> None:
         self._filed: dict[str, dict[tuple[str, str], dict[T, None]]] = {}
@@ -126,7 +125,7 @@ class MatcherIndex(Generic[T]):
                 del self._filed[namespace]
 
     def candidates(self, namespace: str, labels: Labels) -> Iterator[T]:
-        """The things whose matcher may mean a pod with these labels, each once. Ask the matcher itself to be sure."""
+        """The values whose matcher may match a pod with these labels, once each. Ask the matcher to be sure."""
         for space in (namespace, _ANY_NAMESPACE) if namespace != _ANY_NAMESPACE else (_ANY_NAMESPACE,):
             by_label = self._filed.get(space)
             if by_label is None:
@@ -137,7 +136,7 @@ class MatcherIndex(Generic[T]):
 
 
 MAX_ANSWERS = 256
-"""Selectors whose answers are kept: those asked about latest."""
+"""The number of selectors whose answers are kept, most recently used."""
 
 
 class Namespaces(MutableMapping[str, Labels]):
@@ -191,11 +190,11 @@ class Workloads:
         self._services: dict[str, dict[str, Mapping[str, str]]] = {}
         self._owners: dict[tuple[str, str, str], LabelSelector | None] = {}
         self.tick = 0
-        """Changes whenever an answer of `selector_for` may have."""
+        """Increases when an answer of `selector_for` may change."""
 
     @property
     def is_empty(self) -> bool:
-        """Nobody selects any pods."""
+        """True if there are no Services or controllers."""
         return not self._services and not self._owners
 
     def put_service(self, namespace: str, name: str, selector: Mapping[str, str]) -> None:
@@ -212,7 +211,7 @@ class Workloads:
     def put_owner(
         self, kind: str, namespace: str, name: str, selector: LabelSelector | Mapping[str, str] | None
     ) -> None:
-        """A controller and whom it selects; the selector of a ReplicationController is a plain map."""
+        """Add a controller with its selector; the selector of a ReplicationController is a plain map."""
         if selector is not None and not isinstance(selector, LabelSelector):
             selector = LabelSelector(match_labels=selector)
         self._owners[kind, namespace, name] = selector
@@ -223,9 +222,8 @@ class Workloads:
         self.tick += 1
 
     def selector_for(self, pod: Pod) -> LabelSelector | None:
-        """What selects the pods to spread this one among; None when nothing does. Where its Services and its owner
-        disagree, nothing is selected by both.
-        """
+        """The selector of the pods to spread this pod among; None if there is none. It combines the selectors of its
+        Services and its owner; if they contradict each other, it selects no pod."""
         labels: dict[str, str] = {}
         for selector in self._services.get(pod.metadata.namespace, {}).values():
             if selector and selector.items() <= pod.metadata.labels.items():

@@ -1,10 +1,10 @@
-"""How many of the pods that are there does a selector mean, and on which rows?
+"""How many resident pods a selector matches, and on which rows.
 
-Asked for the first time, a selector gets a tally; from then on every pod that comes or goes is counted in the tallies
-that mean it, so that a decision reads an array. Pods with the same namespace and labels are one group, which a selector
-is asked about once. `cluster.index(Residents)` starts counting when a plugin first asks.
+A selector gets a tally when it is first asked about; from then on every pod that comes or goes is counted in the
+tallies that match it, so that a decision reads an array. Pods with equal namespace and labels are one group, for which
+a selector is evaluated once. `cluster.index(Residents)` starts counting at the first question.
 
-`RowCounts` keeps how many of something there are on which rows, packed side by side:
+`RowCounts` keeps counts by row, packed side by side:
 
     rows    [ 4, 17, 2 ]        three rows have any
     counts  [ 1,  3, 1 ]        row 17 has three
@@ -37,13 +37,13 @@ class RowCounts:
     __slots__ = ("_counts", "_place", "_rows")
 
     def __init__(self) -> None:
-        self._place: dict[int, int] = {}  # row -> where it stands in the arrays
+        self._place: dict[int, int] = {}  # row -> its position in the arrays
         self._rows: RowNumbers = np.zeros(_FIRST_CAPACITY, dtype=np.intp)
         self._counts: Ints = np.zeros(_FIRST_CAPACITY, dtype=np.int64)
 
     @classmethod
     def sum_of(cls, parts: Sequence[RowCounts]) -> Self:
-        """A new table with what all the parts have together."""
+        """A new table with the sums of all parts."""
         made = cls()
         if not parts:
             return made
@@ -57,28 +57,27 @@ class RowCounts:
 
     @property
     def rows(self) -> RowNumbers:
-        """The rows that have any, each once, in no order. A view: it is true until the next `add`."""
+        """The rows with a count, without duplicates, in no order. A view: valid until the next `add`."""
         return self._rows[: len(self._place)]
 
     @property
     def counts(self) -> Ints:
-        """How many each of `rows` has; never 0."""
+        """The count of each of `rows`; never 0."""
         return self._counts[: len(self._place)]
 
     def by_value(self, ids: Ids, values: int, keep: Mask | None = None) -> Floats:
-        """The counts summed up by label value. `ids`: the value's id on each row; `values`: how many ids there are;
-        `keep`: a mask over `rows` of those that count.
-        """
+        """The counts summed by label value. `ids`: the value's id on each row; `values`: the number of ids; `keep`: a
+        mask over `rows` that count."""
         counts = self.counts if keep is None else self.counts * keep
         found: Floats = np.bincount(ids[self.rows], weights=counts, minlength=values).astype(np.float64, copy=False)
         return found
 
     def __len__(self) -> int:
-        """How many rows have any."""
+        """The number of rows with a count."""
         return len(self._place)
 
     def add(self, row: int, count: int) -> None:
-        """Count some more, or fewer, on a row."""
+        """Add to the count of a row; `count` may be negative."""
         place = self._place.get(row)
         if place is None:
             place = self._place[row] = len(self._place)
@@ -90,7 +89,7 @@ class RowCounts:
         if left:
             self._counts[place] = left
             return
-        # The last one moves into the gap, so that the arrays stay packed.
+        # The last entry moves into the gap, so that the arrays stay packed.
         del self._place[row]
         last = len(self._place)
         if place != last:
@@ -105,14 +104,14 @@ class RowCounts:
 
 
 MAX_TALLIES = 2048
-"""Selectors that are kept counted. One costs what its pods occupy, and a forgotten one is quickly counted again."""
+"""The limit of tallies. A tally costs as much as its pods, and a forgotten one is quickly counted again."""
 
 _NO_LABELS: Labels = {}
 
 
 @dataclass(slots=True, eq=False)
 class _Lookalikes:
-    """Pods that no selector can tell apart, by row, and the tallies that mean them."""
+    """Pods that no selector can tell apart, by row, and the tallies that count them."""
 
     namespace: str
     labels: Labels
@@ -123,7 +122,7 @@ class _Lookalikes:
 
 @dataclass(slots=True, eq=False)
 class _Tally:
-    """The pods that all of `matchers` mean, by row; those that are terminating only if asked for."""
+    """The pods that all of `matchers` match, by row; terminating pods only if asked for."""
 
     matchers: tuple[PodMatcher, ...]
     counts_terminating: bool
@@ -133,12 +132,12 @@ class _Tally:
     def means(self, group: _Lookalikes) -> bool:
         if group.is_terminating and not self.counts_terminating:
             return False
-        # A tally's matchers are settled: they do not ask for a namespace's labels.
+        # The matchers of a tally are settled: they need no namespace labels.
         return all(matcher.matches(group.namespace, group.labels, _NO_LABELS) for matcher in self.matchers)
 
 
 class Residents:
-    """The counts of one cluster: `cluster.index(Residents)`."""
+    """The counts of a cluster. Get it with `cluster.index(Residents)`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -149,9 +148,8 @@ class Residents:
         self._index: MatcherIndex[_Tally] = MatcherIndex()
 
     def counted(self, matchers: tuple[PodMatcher, ...], *, terminating: bool) -> RowCounts:
-        """Count by row the pods that all matchers mean; terminating pods count if `terminating` is True. The matchers
-        must be settled. The answer is true until pods come or go, and is not to be changed.
-        """
+        """The number of pods by row that all matchers match; terminating pods count if `terminating`. The matchers must
+        be settled. The result is valid until pods come or go; do not change it."""
         if not self._is_counting:
             self._is_counting = True
             self._cluster.observe(self)
@@ -221,7 +219,7 @@ class Residents:
         return tally
 
     def _may_mean(self, matcher: PodMatcher) -> list[_Lookalikes]:
-        """The groups a matcher may mean: those with a label it insists on, else all."""
+        """The groups that a matcher may match: those with a label it requires, else all."""
         found: list[_Lookalikes] = []
         for namespace, (key, value) in matcher.anchors():
             if not namespace or not key:

@@ -1,11 +1,11 @@
-"""Everything that is known about storage: claims, volumes, classes, drivers, attach limits, capacity, attachments.
+"""All storage objects: claims, volumes, classes, drivers, attach limits, capacity, attachments.
 
-Indexes listen here: they are told after the object is stored, as (old, new), None for "not there". Between a decision
-and the informer's word, the next decision must see what was decided about claims and volumes. So the changed object is
-*assumed*: `get` answers with it at once, `api` with what the informer knows.
+Indexes listen here: they are called after the object is stored, with (old, new), None for "does not exist". Until the
+informer shows a decision about claims and volumes, the changed object is *assumed*, so that the next decision sees it:
+`get` returns it at once, `api` returns the informer's object.
 
-    assume ──► put      the informer delivers a newer version: that is the truth now
-          └──► restore  it is not going to happen: back to what the informer knows
+    assume ──► put      the informer delivers a newer version, which counts from then on
+          └──► restore  it will not happen: back to the informer's object
 
 An object without a resourceVersion (a manifest) is older than any other. Mirrors upstream's assume cache.
 """
@@ -24,11 +24,11 @@ Kind = TypeVar("Kind", bound=Object)
 
 
 class OutOfSync(TonnageError):
-    """An object was assumed on the basis of a version that is no longer the newest."""
+    """An object was assumed from a version that is no longer the newest."""
 
 
 class AssumedObjects(Generic[Kind]):
-    """Objects of one kind by key. `on_change(old, new)` is told of every change of what `get` answers."""
+    """Objects of one kind by key. `on_change(old, new)` is called whenever `get` changes."""
 
     def __init__(self, on_change: Callable[[Kind | None, Kind | None], None]) -> None:
         self._api: dict[Key, Kind] = {}
@@ -36,26 +36,26 @@ class AssumedObjects(Generic[Kind]):
         self._on_change = on_change
 
     def __iter__(self) -> Iterator[Kind]:
-        """Every object, assumed ones as they are assumed."""
+        """Every object; assumed ones in their assumed state."""
         return (self._assumed.get(key, found) for key, found in self._api.items())
 
     def get(self, key: Key) -> Kind | None:
-        """The object as decisions are to see it."""
+        """The object for decisions: assumed, or else the informer's."""
         return self._assumed.get(key) or self._api.get(key)
 
     def api(self, key: Key) -> Kind | None:
-        """The object as the informer knows it."""
+        """The informer's object."""
         return self._api.get(key)
 
     def is_assumed(self, key: Key) -> bool:
         return key in self._assumed
 
     def assumed(self) -> Iterator[Kind]:
-        """The objects of which something is assumed, as it is."""
+        """The assumed objects."""
         return iter(self._assumed.values())
 
     def put(self, new: Kind) -> None:
-        """The informer's word. An assumption goes unless it is of a newer version than this."""
+        """Store the informer's object. An assumed object goes unless its version is newer."""
         key = new.key
         before = self.get(key)
         self._api[key] = new
@@ -68,7 +68,7 @@ class AssumedObjects(Generic[Kind]):
         self._on_change(before, new)
 
     def remove(self, key: Key) -> None:
-        """The informer's word that it is gone."""
+        """Remove an object that the informer reports as deleted."""
         before = self.get(key)
         self._api.pop(key, None)
         self._assumed.pop(key, None)
@@ -76,13 +76,13 @@ class AssumedObjects(Generic[Kind]):
             self._on_change(before, None)
 
     def assume(self, new: Kind) -> None:
-        """Take an object to be changed like this. Raises OutOfSync when the informer has a newer version, or none."""
+        """Assume a changed object. Raises OutOfSync if the informer has a newer version, or none."""
         key = new.key
         stored = self._api.get(key)
         if stored is None:
             kind = type(new).__name__.lower()
             raise OutOfSync(f'{kind}s "{key}" not found', hint="it was deleted meanwhile")
-        is_same_version = new.metadata.resource_version == stored.metadata.resource_version  # so it is nearly always
+        is_same_version = new.metadata.resource_version == stored.metadata.resource_version  # nearly always
         if not is_same_version and new.metadata.revision < stored.metadata.revision:
             raise OutOfSync(
                 f'"{key}" is out of sync'
@@ -93,7 +93,7 @@ class AssumedObjects(Generic[Kind]):
         self._on_change(before, new)
 
     def restore(self, key: Key) -> None:
-        """Forget what was assumed about an object; nothing happens if nothing was."""
+        """Forget the assumed object, if there is one."""
         before = self._assumed.pop(key, None)
         if before is not None:
             self._on_change(before, self._api.get(key))
@@ -103,7 +103,7 @@ Listener = Callable[[Kind | None, Kind | None], None]
 
 
 def either(old: Kind | None, new: Kind | None) -> Kind:
-    """The object that a listener is told of: as it is, or as it was before it went."""
+    """The object of a change: the new one, or the old one if it was deleted."""
     known = new or old
     assert known is not None
     return known
@@ -135,7 +135,7 @@ class Storage:
         """By namespace/name; objects of all namespaces count."""
         self.attachments: dict[str, VolumeAttachment] = {}
         self.provisioning_failures: dict[Key, Event] = {}
-        """Events that tell why a claim has no volume yet."""
+        """Events that say why a claim has no volume yet."""
         self._plain: dict[type[Object], dict[Key, Any]] = {
             StorageClass: self.classes,
             CSIDriver: self.drivers,
@@ -146,7 +146,7 @@ class Storage:
         }
 
     def put(self, new: Object) -> None:
-        """An object came or changed. TypeError for a kind that is not storage."""
+        """An object came or changed. Raises TypeError for a kind that is not storage."""
         if isinstance(new, PersistentVolumeClaim):
             self.claims.put(new)
         elif isinstance(new, PersistentVolume):
@@ -158,7 +158,6 @@ class Storage:
             self._tell(type(new), old, new)
 
     def remove(self, old: Object) -> None:
-        """An object is gone."""
         if isinstance(old, PersistentVolumeClaim):
             self.claims.remove(old.key)
         elif isinstance(old, PersistentVolume):
@@ -169,7 +168,7 @@ class Storage:
                 self._tell(type(old), known, None)
 
     def on_change(self, kind: type[Kind], listener: Listener[Kind]) -> None:
-        """Tell somebody about changes of a kind from now on. What is there already they have to read themselves."""
+        """Call a listener about later changes of a kind. It must read existing objects itself."""
         self._listeners[kind].append(listener)
 
     def _kept(self, each: Object) -> dict[Key, Any]:

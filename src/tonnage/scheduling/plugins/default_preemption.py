@@ -1,7 +1,7 @@
-"""DefaultPreemption: when a pod fits nowhere, find a node where it would fit without some lesser pods.
+"""DefaultPreemption: if a pod fits nowhere, find a node where it would fit without some pods of lower priority.
 
-The search is `scheduling/preemption/preemption.py`. While the victims are being deleted, PreEnqueue holds the pod back,
-or it would look for another node with other victims; whoever carries it out tells the engine when that begins and ends.
+`scheduling/preemption/preemption.py` is the search. PreEnqueue blocks the pod while its victims are being deleted;
+otherwise it would look for another node with other victims. The engine is told when that begins and ends.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin):
         self._args = args or DefaultPreemptionArgs()
         self._search: Preemption | None = None
         self.preempting: set[str] = set()
-        """The uids of pods whose victims are being deleted: the engine adds and removes them."""
+        """The uids of pods whose victims are being deleted; the engine adds and removes them."""
         self.attempts_total = 0
 
     def connect(self, handle: Handle) -> None:
@@ -64,7 +64,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin):
         return unresolvable(IN_PROGRESS) if pod.uid in self.preempting else SUCCESS
 
     def events(self) -> Iterable[EventHint]:
-        """Victims that are gone may let the pod past PreEnqueue; whether to try it, those say who refused it."""
+        """Deleted victims may let the pod past PreEnqueue; the plugins that refused it decide whether to try it."""
         return ((ClusterEvent(EventResource.POD, ActionType.DELETE), _leave_it_to_others),)
 
 

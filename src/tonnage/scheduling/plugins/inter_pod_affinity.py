@@ -1,18 +1,18 @@
-"""InterPodAffinity: pods that want to be with other pods, or away from them, and the pods that are there and say so.
+"""InterPodAffinity: pods that must or should be near other pods or away from them, and residents with such terms.
 
-A term speaks of topologies: the nodes that share a value of its key. So every rule becomes a small table by label
-value, and is looked up for all nodes at once.
+A term is about topologies: the nodes that share a value of its key. Every rule becomes a table by label value, and is
+looked up for all nodes at once.
 
-Filter, in upstream's order, the first that holds against a node is its reason:
+Filter, in upstream's order; the first rule that fails is the node's reason:
 
-1. Required affinity: in every term's topology there is a pod that matches *all* terms, wherever that pod is. The first
-   of a series may go anywhere: when nobody matches, and it matches itself. Nodes without one of the keys are out.
+1. Required affinity: in every term's topology there is a pod that matches *all* terms, wherever that pod is. The
+   first pod of a series may go anywhere: if no pod matches, and it matches itself. A node needs all the keys.
 2. Required anti-affinity: no pod of the node's topology matches.
-3. Required anti-affinity of residents: the same, seen from the other side.
+3. Required anti-affinity of residents: none of them matches this pod.
 
-Score: the weights of the preferences that come true, the pod's own and those of residents, those of anti-affinity
-negative; a resident's required affinity is worth `hardPodAffinityWeight`. Unlike upstream's, a namespaceSelector made
-of NotIn and DoesNotExist only means the namespaces it selects.
+Score: the sum of the weights of fulfilled preferences, the pod's own and those of residents, negative for
+anti-affinity; a resident's required affinity counts `hardPodAffinityWeight`. Unlike upstream, a namespaceSelector of
+only NotIn and DoesNotExist means the namespaces it selects.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _NEAR, _APART, _RESIDENTS = 1, 2, 4  # bits of a judgement, in the order of `rea
 
 @dataclass(slots=True)
 class _Rules:
-    """What Filter looks up: for each topology key, by label value, where the pod may or must not go."""
+    """The tables of Filter: for each topology key, by label value, where the pod may or must not go."""
 
     near: dict[str, Mask] = field(default_factory=dict)
     apart: dict[str, Mask] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self._args = args or InterPodAffinityArgs()
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
-        """Its terms, and what those of others can match."""
+        """Its terms, and what the terms of other pods can match."""
         affinity = pod.pod.spec.affinity
         terms = (
             (fingerprint(affinity.pod_affinity), fingerprint(affinity.pod_anti_affinity)) if terms_in(pod.pod) else ()
@@ -90,7 +90,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         return pod.namespace, tuple(sorted(pod.labels.items())), terms
 
     def needs(self, pod: PodInfo, cluster: Cluster) -> Mapping[Hashable, int] | None:
-        """A pod with one of the labels that a term of its affinity asks for; None if it also keeps away from some."""
+        """A pod with a label that one of its affinity terms requires; None if it also has anti-affinity terms."""
         if not 0 < terms_in(pod.pod) <= MAX_TERMS:
             return None
         terms = terms_asked(pod)
@@ -103,7 +103,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         return None
 
     def offer(self, cluster: Cluster, event: ClusterEvent, old: Any, new: Any) -> Mapping[Hashable, int] | None:
-        """The labels of a pod that came, changed or went; one that kept others away may help anybody by going."""
+        """The labels of a pod that came, changed or went; None if it had anti-affinity: its going may help any pod."""
         pods = [each for each in (old, new) if each is not None]
         if not all(isinstance(each, Pod) for each in pods) or any(terms_of(each).apart for each in pods):
             return None
@@ -117,7 +117,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return unresolvable(f"the pod has {count} inter-pod affinity terms, of at most {MAX_TERMS} that are judged")
         terms = cycle.state[_TERMS] = terms_asked(pod) if count else NO_TERMS
         if terms is NO_TERMS and cluster.index(CarriedTerms).is_empty:
-            return SKIP  # as most pods are, in most clusters
+            return SKIP  # most pods, in most clusters
         if terms.errors:
             return unresolvable(f"parsing pod: {_joined(terms.errors)}")
         repelling = cluster.index(CarriedTerms).apart(pod, _namespace_labels(cycle))
@@ -134,7 +134,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         return None
 
     def _allow_company(self, cycle: Cycle, terms: Sequence[Term], near: dict[str, Mask]) -> None:
-        """Enter the topologies where the pod finds what it requires; all of them for the first of a series."""
+        """Enter the topologies where the pod finds what it requires; all of them for the first pod of a series."""
         cluster = cycle.cluster
         company = _meant(cluster, terms).rows
         for term in terms:
@@ -149,7 +149,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         cluster, rules = cycle.cluster, cycle.state[self.name]
         bits = np.zeros(cluster.exists[rows].shape, dtype=np.int64)
-        # The order is turned round: what is written last is what comes first upstream.
+        # Reverse order: the last one written is the one that comes first upstream.
         for key, forbidden in rules.residents.items():
             bits[forbidden[_ids(cluster, key)[rows]]] = _RESIDENTS
         for key, forbidden in rules.apart.items():
@@ -159,7 +159,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         return Judgement(bits, self.reasons, bits == _NEAR) if bits.any() else None
 
     def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
-        """Pods that repel are missed by nobody; those this one wants to be near may not go."""
+        """True unless the pod has required affinity: the pods it needs may not go."""
         rules: _Rules = cycle.state[self.name]
         return not rules.near
 
@@ -195,7 +195,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         return total.astype(np.int64)
 
     def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
-        """100 * ((score - least) / (most - least)) in floating point, cut to an integer; all equal gives 0."""
+        """100 * ((score - least) / (most - least)) in floating point, truncated to an integer; 0 if all are equal."""
         least, most = int(scores.min()), int(scores.max())
         if least == most:
             return np.zeros_like(scores)
@@ -244,7 +244,7 @@ def _weigh(worth: dict[str, Floats], cluster: Cluster, key: str, where: RowCount
     """Add `weight` for every pod counted in `where` to the value of its node's label."""
     column = cluster.labels.get(key)
     if column is None or not column.ids[where.rows].any():
-        return  # none of those nodes has the label: upstream makes no entry, and may then skip scoring altogether
+        return  # no node has the label: upstream makes no entry, and may then skip scoring
     added = where.by_value(column.ids, len(column.texts)) * weight
     added[0] = 0.0
     known = worth.get(key)
@@ -259,12 +259,12 @@ def _namespace_labels(cycle: Cycle) -> Labels:
 
 
 def _settled(terms: Iterable[Term], cluster: Cluster) -> list[Term]:
-    """The incoming pod's terms with the namespaces they select, as they are now."""
+    """The incoming pod's terms with the namespaces that they currently select."""
     return [term._replace(matcher=term.matcher.settled(cluster.namespaces)) for term in terms]
 
 
 def _meant(cluster: Cluster, terms: Sequence[Term]) -> RowCounts:
-    """The residents that match all of these terms. Those that are terminating count here, unlike in spreading."""
+    """The residents that match all of these terms. Terminating pods count here, unlike in PodTopologySpread."""
     return cluster.index(Residents).counted(tuple(term.matcher for term in terms), terminating=True)
 
 
@@ -276,16 +276,17 @@ def _joined(errors: Sequence[str]) -> str:
 
 
 def after_pod_change(waiting: PodInfo, event: ClusterEvent, old: Pod | None, new: Pod | None) -> Hint:
-    """May a pod that came, changed its labels or went make room for a pod that was turned away? Ours wakes more than
-    upstream's: when one of several anti-affinity terms matched what went, when a namespaceSelector may choose the
-    other pod's namespace, and when the last pod that matched has gone.
+    """Whether a pod that came, changed its labels or went may help a refused pod.
+
+    Wakes more pods than upstream: if one of several anti-affinity terms matched the pod that went, if a
+    namespaceSelector may select the other pod's namespace, and if the last matching pod has gone.
     """
     if old is not None and new is not None and PodInfo(new).uid == waiting.uid:
         return QUEUE
     if not all(each.spec.node_name or each.status.nominated_node_name for each in (old, new) if each is not None):
         return QUEUE_SKIP
     if terms_in(waiting.pod) > MAX_TERMS:
-        return QUEUE_SKIP  # nobody else can change that
+        return QUEUE_SKIP  # no other pod can change that
     terms = terms_asked(waiting)
     is_company, was_company = _may_match_all(terms.near, new), _may_match_all(terms.near, old)
     if is_company and not was_company:
@@ -300,9 +301,8 @@ def after_pod_change(waiting: PodInfo, event: ClusterEvent, old: Pod | None, new
 
 
 def after_node_change(waiting: PodInfo, event: ClusterEvent, old: Node | None, new: Node) -> Hint:
-    """May a node that came, or got other labels, take a pod that was turned away? One without required terms was turned
-    away for those of residents, so that every node may help. (Upstream lets it sleep.)
-    """
+    """Whether a node that came or changed its labels may take a refused pod. A pod without required terms was refused
+    for those of residents, so every node may help. (Upstream does not wake it.)"""
     if terms_in(waiting.pod) > MAX_TERMS:
         return QUEUE_SKIP
     terms = terms_asked(waiting)

@@ -1,7 +1,7 @@
 """NodeResourcesFit, NodeResourcesBalancedAllocation, NodePorts, ImageLocality: what a node has left for a pod.
 
-A resource takes part in a score on a node that has some of it. An extended resource that the pod does not ask for takes
-no part at all; ephemeral storage always does.
+A resource takes part in a score on nodes that have it. An extended resource that the pod does not request takes no
+part; ephemeral storage always does.
 """
 
 from __future__ import annotations
@@ -48,22 +48,20 @@ class Uses(NamedTuple):
     in_use: Ints
     """R x k."""
     together: Ints
-    """R x k: what is in use with the pod, as far as 64 bits go."""
+    """R x k: in use, with the pod; cut at 64 bits."""
     is_large: bool
-    """Products of these may be more than 64 bits hold."""
+    """True if products of these may exceed 64 bits."""
 
 
 def uses(cycle: Cycle, resources: tuple[tuple[str, int], ...], rows: Rows, *, scored: bool) -> Uses:
-    """Room, use and demand of each resource that takes part, in their order; with `scored`, as scores see CPU and
-    memory.
-    """
+    """Allocatable, use and demand of each resource, in order. `scored`: CPU and memory as scores count them."""
     cluster = cycle.cluster
     amounts = cycle.pod.scored_amounts if scored else cycle.pod.requests
     numbers, weights, asked = [], [], []
     for name, weight in resources:
         amount = amounts.get(name, 0)
         number = cluster.resources.find(name)
-        if number is not None and (amount or name in NATIVE):  # else no node has ever had any of it
+        if number is not None and (amount or name in NATIVE):  # otherwise no node has ever had it
             numbers.append(number)
             weights.append(weight)
             asked.append(amount)
@@ -84,7 +82,7 @@ def uses(cycle: Cycle, resources: tuple[tuple[str, int], ...], rows: Rows, *, sc
 
 
 def percent(part: Ints, whole: Ints, *, is_large: bool) -> Ints:
-    """100 * part // whole, and 0 where there is no whole."""
+    """100 * part // whole; 0 where `whole` is 0."""
     if is_large:
         exact = part.astype(object) * 100 // np.where(whole == 0, 1, whole).astype(object)
         return np.where(whole == 0, 0, exact).astype(np.int64)
@@ -131,7 +129,7 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
         return ((pod_less, self._room_made), (node_more, self._node_grown))
 
     def _room_made(self, pod: PodInfo, event: ClusterEvent, old: Pod, new: Pod | None) -> Hint:
-        """A pod went, or asks for less, of something this one asks for; or this one itself asks for less."""
+        """A pod that went, or requests less, used a resource that this pod requests; or this pod requests less."""
         if new is not None and new.metadata.uid == pod.uid:
             return QUEUE
         if not old.spec.node_name and not old.status.nominated_node_name:
@@ -143,7 +141,7 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
         return QUEUE if any(pod.requests.get(name, 0) for name in freed) else NO_HELP
 
     def _node_grown(self, pod: PodInfo, event: ClusterEvent, old: Node | None, new: Node) -> Hint:
-        """A node that could hold the pod if it were empty, and that is new or has more of what the pod asks for."""
+        """A node that could hold the pod if it were empty, and that is new or has more of what the pod requests."""
         has = amounts(new.status.allocatable)
         guarded = {name: asked for name, asked in pod.requests.items() if asked > 0 and not self._is_ignored(name)}
         if any(asked > has.get(name, 0) for name, asked in guarded.items()) or not has.get(PODS, 0):
@@ -154,7 +152,7 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
         return QUEUE if any(has.get(name, 0) > had.get(name, 0) for name in (*guarded, PODS)) else NO_HELP
 
     def needs(self, pod: PodInfo, cluster: Cluster) -> Mapping[Hashable, int]:
-        """What a refused pod needs of an event, whatever else it takes: that which the fewest nodes have now."""
+        """What a refused pod needs from an event at least: its request that the fewest nodes can meet now."""
 
         def nodes_with(each: tuple[str, int]) -> int:
             number = cluster.resources.find(each[0])
@@ -166,7 +164,7 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
         return {name: amount}
 
     def offer(self, cluster: Cluster, event: ClusterEvent, old: Any, new: Any) -> Mapping[Hashable, int] | None:
-        """What is free on the node that an event is about; None when it is about none."""
+        """What is free on the node of an event; None if the event is about no node."""
         rows = row_about(cluster, old if new is None else new)
         if rows is None:
             return None
@@ -192,7 +190,7 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
         hopeless: Mask = np.zeros(row_count(rows), dtype=np.bool_)
         for place, (name, amount) in enumerate(asked):
             number = cluster.resources.find(name)
-            if number is None:  # no node has ever had any of it
+            if number is None:  # no node has ever had it
                 bits |= 1 << min(place, MAX_REASONS - 1)
                 hopeless[:] = True
                 continue
@@ -212,7 +210,7 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
         return SumsAsked(asked, reasons_for(asked))
 
     def asked(self, pod: PodInfo) -> list[tuple[str, int]]:
-        """One pod more, and what the pod asks for, as far as this plugin guards it."""
+        """One pod, and the pod's requests that this plugin checks."""
         guarded = [each for each in pod.ordered_requests if each[1] > 0]
         if self._ignored or self._ignored_groups:
             guarded = [each for each in guarded if not self._is_ignored(each[0])]
@@ -233,7 +231,7 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
         return _mean(parts.sum(axis=0), (found.weights * (has > 0)).sum(axis=0))
 
     def _ratio(self, found: Uses) -> Ints:
-        """The mean of what the shape says, rounded half away from zero; what scores 0 does not count."""
+        """The weighted mean of the shape's scores, rounded half away from zero; scores of 0 do not count."""
         use, has = found.together, found.has
         parts = along(self._shape, np.where(use > has, 100, percent(use, has, is_large=found.is_large)))
         weighted = found.weights * ((has > 0) & (parts > 0))
@@ -242,9 +240,7 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
 
 
 def reasons_for(asked: Sequence[tuple[str, int]]) -> tuple[str, ...]:
-    """What is said when there is too little of something, in the order of `NodeResourcesFit.asked`; the last stands
-    for all that have no bit of their own.
-    """
+    """The reason for each shortage, in the order of `NodeResourcesFit.asked`; the last one is for the rest."""
     reasons = ["Too many pods", *(f"Insufficient {name}" for name, _ in asked[1:])]
     if len(reasons) > MAX_REASONS:
         reasons[MAX_REASONS - 1 :] = [OTHER_REASONS]
@@ -261,7 +257,7 @@ def _has_room(cluster: Cluster, asked: list[tuple[str, int]], row: int) -> bool:
 
 
 def _mean(total: Ints, weights: Ints) -> Ints:
-    """The quotient rounded down, and 0 where nothing takes part."""
+    """The quotient rounded down; 0 where no resource takes part."""
     with np.errstate(divide="ignore"):
         found: Ints = total // weights
     return found
@@ -292,25 +288,23 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
         found = uses(cycle, self._resources, rows, scored=False)
         before, after = _evenness(found.in_use, found.has), _evenness(found.together, found.has)
-        # Fractions of 0 to 1 deviate by 0.5 at most: this is never negative, and rounding down is truncating.
+        # Fractions of 0 to 1 deviate by at most 0.5: this is never negative, so rounding down truncates.
         score: Ints = MAX_SCORE // 2 + (MAX_SCORE // 2 + after - before) // 2
         return score
 
 
 def _evenness(use: Ints, has: Ints) -> Ints:
-    """100 for a row whose resources are used alike, less the more they differ; both are R x k."""
+    """100 for a row whose resources are equally used, less the more they differ; both are R x k."""
     found: Ints = ((1 - _deviation(use, has)) * MAX_SCORE).astype(np.int64)
     return found
 
 
 def _deviation(use: Ints, has: Ints) -> npt.NDArray[np.float64]:
-    """The standard deviation over the resources a row has; of two it is half their distance, of fewer 0.
-
-    Sums run in the order of the resources, as Go's do: the last bit decides about a whole point.
-    """
+    """The standard deviation over the resources of a row: half the distance of two, 0 for fewer. Sums run in the order
+    of the resources, like Go's: the last bit can decide a whole point."""
     if len(has) < 2:
         return np.zeros(has.shape[1])
-    if len(has) == 2 and has.all():  # what nearly every profile asks of nearly every cluster
+    if len(has) == 2 and has.all():  # nearly every profile and cluster
         distance: npt.NDArray[np.float64] = np.minimum(use[0] / has[0], 1.0) - np.minimum(use[1] / has[1], 1.0)
         return np.abs(distance) / 2
     counts = np.count_nonzero(has, axis=0)
@@ -318,7 +312,7 @@ def _deviation(use: Ints, has: Ints) -> npt.NDArray[np.float64]:
     fractions = np.minimum(np.divide(use, has, out=np.zeros(use.shape), where=has > 0), 1.0)
     mean = fractions.cumsum(axis=0)[-1] / some
     squares = np.where(has > 0, (fractions - mean) ** 2, 0.0).cumsum(axis=0)[-1]
-    *_, second, largest = np.sort(fractions, axis=0)  # a resource that a row does not have counts 0
+    *_, second, largest = np.sort(fractions, axis=0)  # a missing resource counts as 0
     return np.where(counts == 2, (largest - second) / 2, np.where(counts > 2, np.sqrt(squares / some), 0.0))
 
 
@@ -353,7 +347,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
 
 
 def _port_freed(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hint:
-    """A pod that was on a node, or expected there, and had a port this one wants."""
+    """A pod that was on a node, or nominated there, used a port that this pod wants."""
     if not old.spec.node_name and not old.status.nominated_node_name:
         return NO_HELP
     freed = HostPorts()
@@ -397,7 +391,7 @@ class ImageLocality(ScorePlugin):
 
 
 def _scores(cluster: Cluster, images: tuple[str, ...]) -> Ints:
-    """By row, for a pod whose containers run these images."""
+    """By row, the score for a pod whose containers run these images."""
     total = np.zeros(cluster.capacity, dtype=np.int64)
     for image in images:
         if sizes := cluster.images.where(image):

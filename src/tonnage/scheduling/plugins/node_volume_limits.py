@@ -1,10 +1,10 @@
 """NodeVolumeLimits: a node takes only so many volumes of a driver.
 
-    fits   used[row] + new <= limit[row]   for every driver the pod brings volumes of that are not mounted there yet
+    fits   used[row] + new <= limit[row]   for every driver of the pod's volumes that are not mounted there yet
 
-A volume that is merely attached is new, and counts twice until its attachment goes. A node over its limit still takes a
-pod that brings nothing new. A driver may want no pods on nodes where it is not installed yet
-(`preventPodSchedulingIfMissing`, gate VolumeLimitScaling). Missing claims are told of in upstream's words.
+A volume that is only attached is new, and counts twice until its attachment goes. A node over its limit still takes a
+pod without new volumes. A driver may refuse nodes where it is not installed (`preventPodSchedulingIfMissing`, gate
+VolumeLimitScaling). Refusals for missing claims use upstream's texts.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ from tonnage.scheduling.volumes.explain.account_entries import Miss, NodeAccount
 from tonnage.scheduling.volumes.hints import after_claim_change
 
 _Volumes = dict[VolumeId, list[PersistentVolumeClaim | None]]
-"""What a pod brings, each volume once, with the claims that stand for it; None for a disk that the pod names itself."""
+"""The pod's volumes without duplicates, with their claims; None for an in-tree disk that the pod names itself."""
 
 
 class _Brought(NamedTuple):
-    """What a pod brings, as far as anybody limits it."""
+    """The pod's volumes of limited drivers."""
 
     view: AttachedVolumes
     counts: tuple[tuple[str, int], ...]
-    """(driver, how many volumes), for drivers that some node has a limit for."""
+    """(driver, number of volumes), for drivers that any node limits."""
     mounted: tuple[VolumeId, ...]
-    """Those of them that a resident somewhere mounts already."""
+    """The volumes that a resident pod already mounts somewhere."""
     needed: tuple[tuple[str, bool], ...]
-    """(driver, only where there is a CSINode), for drivers that must be installed."""
+    """(driver, only on nodes with a CSINode), for drivers that must be installed."""
 
 
 class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
@@ -78,17 +78,17 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         return account.slot_miss if isinstance(account, NodeAccount) else None
 
     def events(self) -> Iterable[EventHint]:
-        if self._needs_drivers:  # upstream lets pods sleep
+        if self._needs_drivers:  # upstream does not wake pods
             yield ClusterEvent(EventResource.CSI_DRIVER, ActionType.UPDATE | ActionType.DELETE), _driver_may_be_missing
         yield from (
-            (NODE_ADD, None),  # its CSINode may be known before it, and upstream lets a pod sleep that it would take
+            (NODE_ADD, None),  # its CSINode may be known first; upstream does not wake a pod that it would take
             (ClusterEvent(EventResource.CSI_NODE, ActionType.ADD), None),
             (ClusterEvent(EventResource.CSI_NODE, ActionType.UPDATE), self._more_allowed),
             (ClusterEvent(EventResource.POD, ActionType.DELETE), _volumes_freed),
             (ClusterEvent(EventResource.POD, ActionType.ADD), _sharer_came),
             (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD), after_claim_change),
             (ClusterEvent(EventResource.VOLUME_ATTACHMENT, ActionType.DELETE), self._detached),
-            # Whose slots a claim takes that is still to be made its class says; upstream lets pods sleep.
+            # The class of a pending claim says which driver's slots it takes; upstream does not wake pods.
             (ClusterEvent(EventResource.STORAGE_CLASS, ActionType.ADD | ActionType.DELETE), None),
         )
 
@@ -101,7 +101,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         return row_about(cluster, changed)
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
-        """Find out once what the pod brings. SKIP when nobody limits it."""
+        """Collect the pod's volumes. SKIP if no driver limits them."""
         pod, cluster = cycle.pod, cycle.cluster
         if not pod.has_claims and not pod.has_disks:
             return SKIP
@@ -138,7 +138,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             return refuse(np.ones(row_count(rows), dtype=np.bool_), brought, unresolvable=True)
         bits = _exceeded(cycle.cluster, brought, rows).astype(np.int64)
         limits = brought.view.limits
-        # Told of instead of a full node: the first of the pod's drivers that is not there.
+        # Reported instead of a full node: the first missing driver.
         for place, (driver, where_counted) in reversed(list(enumerate(brought.needed, start=1))):
             is_missing = ~limits.installed(driver)[rows]
             if where_counted:
@@ -150,12 +150,12 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         return Judgement(bits, (self.reason, *missing), unresolvable=False)
 
     def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
-        """When the pod that shares a volume goes, the volume counts as new: a node over its limit then refuses."""
+        """False if the pod shares a volume: without the other pod it is new, and a node over its limit refuses."""
         brought: _Brought | str = cycle.state[self.name]
         return not isinstance(brought, str) and not brought.mounted
 
     def _needed(self, volumes: _Volumes, storage: Storage) -> tuple[tuple[str, bool], ...]:
-        """The drivers that must be on a node; one whose volumes all are in-tree disks, only where those are counted."""
+        """The drivers that must be on a node; one with only in-tree disks, only where these are counted."""
         found: dict[str, bool] = {}
         for volume, claims in volumes.items() if self._needs_drivers else ():
             driver = storage.drivers.get(volume.driver)
@@ -167,8 +167,8 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     # -- waking -------------------------------------------------------------------------------------------------------
 
     def _more_allowed(self, pod: PodInfo, event: ClusterEvent, old: CSINode, new: CSINode) -> Hint:
-        """A count went up (KEP-4876), a driver came that was missing or has no count, or a limit was taken away.
-        Upstream lets pods sleep when a limit goes and when a driver comes without a count."""
+        """A limit was raised (KEP-4876) or removed, or a missing driver came. Upstream does not wake pods when a limit
+        is removed, or a driver comes without a count."""
         if self._limits_change and _limited(old) - _limited(new):
             return QUEUE
         before = {each.name: each.allocatable.count or 0 for each in old.spec.drivers}
@@ -179,8 +179,8 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         return NO_HELP
 
     def _detached(self, pod: PodInfo, event: ClusterEvent, old: VolumeAttachment, new: None) -> Hint:
-        """For a pod that names a claim, or has an in-tree disk of the driver that detached; with limits that change
-        also for ephemeral claims, which upstream lets sleep."""
+        """Wakes pods with a named claim, or an in-tree disk of the detached driver; with changing limits also pods with
+        ephemeral claims, which upstream does not wake."""
         for volume in pod.pod.spec.volumes:
             if volume.persistent_volume_claim is not None or taken_over_by(volume) == old.spec.attacher != "":
                 return QUEUE
@@ -191,7 +191,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
 
 @for_mounted_claims
 def _sharer_came(pod: PodInfo, event: ClusterEvent, old: None, new: Pod) -> Hint:
-    """A pod that shares a claim with this one has its node: there the volume is not new. Upstream lets pods sleep."""
+    """A pod that shares a claim got its node: the volume is not new there. Upstream does not wake pods."""
     if not new.spec.node_name or new.namespace != pod.namespace:
         return NO_HELP
     shared = {f"{new.namespace}/{name}" for name in new.claim_names()}
@@ -199,12 +199,12 @@ def _sharer_came(pod: PodInfo, event: ClusterEvent, old: None, new: Pod) -> Hint
 
 
 def _limited(csi_node: CSINode) -> set[str]:
-    """The drivers that have a limit on a node."""
+    """The drivers with a limit on a node."""
     return {each.name for each in csi_node.spec.drivers if each.allocatable.count is not None}
 
 
 def _exceeded(cluster: Cluster, brought: _Brought, rows: Rows) -> Mask:
-    """Which rows would have more volumes of some driver than they may."""
+    """A mask over `rows`: True where some driver's volumes would exceed the limit."""
     view = brought.view
     exceeded: Mask = np.zeros(row_count(rows), dtype=np.bool_)
     for driver, count in brought.counts:
@@ -221,8 +221,8 @@ def _exceeded(cluster: Cluster, brought: _Brought, rows: Rows) -> Mask:
 
 
 def _volumes_of(pod: Pod, storage: Storage) -> _Volumes | str:
-    """The volumes a pod brings, or what is wrong with one of its claims: upstream ends the attempt in an error if an
-    ephemeral claim is another pod's, here every node refuses."""
+    """The pod's volumes, or the problem with one of its claims. If an ephemeral claim belongs to another pod, every
+    node refuses; upstream ends the attempt with an error."""
     found: _Volumes = {}
     for volume in pod.spec.volumes:
         name, claim = volume.claim_name(pod.name), None
@@ -242,7 +242,7 @@ def _volumes_of(pod: Pod, storage: Storage) -> _Volumes | str:
 
 
 def _volumes_freed(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hint:
-    """A pod with volumes that was on a node, or expected there."""
+    """A pod with volumes was on a node, or nominated there."""
     if not old.spec.node_name and not old.status.nominated_node_name:
         return NO_HELP
     may_count = any(
@@ -253,6 +253,6 @@ def _volumes_freed(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hi
 
 
 def _driver_may_be_missing(pod: PodInfo, event: ClusterEvent, old: CSIDriver, new: CSIDriver | None) -> Hint:
-    """Nodes where a driver is not registered were refused for that, and are no longer."""
+    """Nodes without a driver were refused for that, and no longer are."""
     is_needed = new is not None and new.spec.prevent_pod_scheduling_if_missing
     return QUEUE if old.spec.prevent_pod_scheduling_if_missing and not is_needed else NO_HELP

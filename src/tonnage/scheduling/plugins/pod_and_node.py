@@ -1,8 +1,8 @@
-"""Plugins that look at the pod, or at the pod and a node, whoever else is there.
+"""Plugins that read only the pod, or the pod and a node, without other pods.
 
-NodeName, NodeUnschedulable, TaintToleration and NodeAffinity read nothing but the node and `PodInfo.node_constraints`:
-a requirement is answered once a distinct label value, taints once a distinct set of them; then every node is looked up.
-A pod whose required terms all name nodes by `metadata.name` narrows the race to those in PreFilter.
+NodeName, NodeUnschedulable, TaintToleration and NodeAffinity read only the node and `PodInfo.node_constraints`: a
+requirement is answered once per distinct label value, taints once per distinct set; then every node is looked up. If
+all required terms of a pod name nodes by `metadata.name`, PreFilter narrows the decision to these nodes.
 """
 
 from __future__ import annotations
@@ -77,9 +77,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return ((ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL), self._now_matches),)
 
     def _now_matches(self, pod: PodInfo, event: ClusterEvent, old: Node | None, new: Node) -> Hint:
-        """A node that matches and did not before. (Upstream does not ask whether the operator's affinity matched
-        before.)
-        """
+        """A node that matches now and did not before. (Upstream ignores the operator's affinity before.)"""
         enforced, wanted = self._added.required, pod.pod.required_node_affinity()
 
         def matches(node: Node | None) -> bool:
@@ -103,7 +101,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         for term in required.node_selector_terms:
             names = _named(term)
             if names is None:
-                return None  # this term admits nodes by label: any node may pass
+                return None  # this term selects nodes by label: any node may pass
             wanted |= names
         if not wanted:
             return unresolvable("pod affinity terms conflict")
@@ -115,7 +113,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         bits = np.zeros(row_count(rows), dtype=np.int64)
         if self._added.required is not None:
             bits |= ~matching(cluster, self._added.required, rows)
-        # The operator's word comes first: a node refused by it is not judged by the pod's.
+        # The operator's affinity comes first: a node that it refuses is not judged by the pod's.
         mine = np.ones(bits.shape, dtype=np.bool_)
         for key, value in spec.node_selector.items():
             mine &= cluster.labels.meets(Requirement(key=key, operator="In", values=(value,)), rows)
@@ -129,7 +127,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return None if preferred else SKIP
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        """The weights of the preferences a node meets, the operator's and the pod's."""
+        """The sum of the weights of the preferences that a node meets, the operator's and the pod's."""
         total = np.zeros(row_count(rows), dtype=np.int64)
         for wish in (*self._added.preferred, *cycle.pod.pod.spec.affinity.node_affinity.preferred):
             if wish.weight:
@@ -141,7 +139,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 
 
 def _named(term: NodeSelectorTerm) -> set[str] | None:
-    """The node names a term is confined to; None when it is not confined by name."""
+    """The node names that a term is limited to; None if it is not limited by name."""
     names: set[str] | None = None
     for requirement in _name_requirements(term.match_fields):
         values = set(requirement.values)
@@ -180,7 +178,7 @@ class TaintToleration(FilterPlugin, ScorePlugin):
         return refuse(repels[cluster.taint_ids[rows]], self.reason, unresolvable=True) if repels.any() else None
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        """Soft taints the pod does not tolerate; a toleration without effect, or with the soft one, counts."""
+        """The number of soft taints the pod does not tolerate; tolerations without effect, or a soft one, count."""
         sets = cycle.cluster.taints.things
         soft = [each for each in cycle.pod.pod.spec.tolerations if each.effect in ("", PREFER_NO_SCHEDULE)]
 
@@ -203,7 +201,7 @@ def _taint_gone(pod: PodInfo, event: ClusterEvent, old: Node | None, new: Node) 
 
 
 def about_itself(pod: PodInfo, event: ClusterEvent, old: Pod | None, new: Pod) -> Hint:
-    """A change of the waiting pod may help it; of other pods not."""
+    """A change of the waiting pod itself may help it; changes of other pods do not."""
     return QUEUE if new.metadata.uid == pod.uid else NO_HELP
 
 

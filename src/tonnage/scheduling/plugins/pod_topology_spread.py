@@ -1,12 +1,12 @@
-"""PodTopologySpread: pods of a kind lie evenly over hostnames, zones, or whatever the nodes are labelled with.
+"""PodTopologySpread: matching pods spread evenly over hostnames, zones, or any other label of nodes.
 
 Filter (DoNotSchedule): a node passes if, in its domain, matching pods + 1 if the pod matches itself - the fewest in any
-domain <= maxSkew. Domains are those of the nodes that have the keys of all hard constraints and count by the inclusion
-policies; with fewer of them than minDomains, the fewest are taken to be 0.
+domain <= maxSkew. Domains come from nodes that have the keys of all hard constraints and count by the inclusion
+policies; with fewer domains than minDomains, the fewest are taken as 0.
 
-Score (ScheduleAnyway): the sum over constraints of `count * ln(domains + 2) + maxSkew - 1`, rounded, the fewer the
-better. Here domains are those of the feasible nodes; a hostname counts the pods of its node alone. A feasible node
-without one of the keys scores 0, unless the constraints are the system's defaults.
+Score (ScheduleAnyway): the sum over constraints of `count * ln(domains + 2) + maxSkew - 1`, rounded; fewer is better.
+Here domains come from the feasible nodes; a hostname counts only its node's pods. A feasible node without one of the
+keys scores 0, unless the constraints are the system's defaults.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         self._rules = SpreadRules(args)
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
-        """Its constraints, what they and the selectors of workloads can match, and the nodes that they count."""
+        """Its constraints, what they and the selectors of workloads can match, and the nodes that count."""
         constraints = tuple(map(fingerprint, pod.pod.spec.topology_spread_constraints))
         owners = tuple(map(fingerprint, pod.pod.metadata.owner_references)) if self._rules.default_hard else ()
         return pod.namespace, tuple(sorted(pod.labels.items())), constraints, owners, pod.node_constraints
@@ -107,7 +107,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         return Judgement(bits, self.reasons, bits == UNLABELLED)
 
     def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
-        """With pods of its own gone, a domain's lead over the emptiest shrinks, or it is the emptiest itself."""
+        """Always True: without some of its pods, a domain is less ahead of the emptiest, or is the emptiest itself."""
         return True
 
     # -- scoring ------------------------------------------------------------------------------------------------------
@@ -120,20 +120,20 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         if not soft:
             return SKIP
         topologies = [Topology.of(cycle.cluster, each.topology_key) for each in soft]
-        # Nodes without the system's labels take part; those without the labels a pod names itself are left out.
+        # Nodes without the system's default labels take part; nodes without labels that the pod names are left out.
         labelled = None if constraints.are_system else having(topologies)
         is_ignored = lacking(labelled, cycle.feasible)
         scored = cycle.feasible if is_ignored is None else cycle.feasible[~is_ignored]
         cycle.state[_COSTS] = [
             costs(cycle, each, topology, labelled, scored)
             for each, topology in zip(soft, topologies, strict=True)
-            if topology.is_there  # a key that no node has costs none of them anything
+            if topology.is_there  # a key that no node has costs nothing
         ]
         cycle.state[_IGNORED] = is_ignored
         return None
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        """The sums, rounded: a sum is 0 or more than a half, so that adding a half and cutting off is exact."""
+        """The sums, rounded: a sum is 0 or more than a half, so adding a half and truncating is exact."""
         asked: list[CostsOf] = cycle.state[_COSTS]
         if not asked:
             return np.zeros(row_count(rows), dtype=np.int64)
@@ -145,7 +145,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         return rounded
 
     def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
-        """100 * (most + least - score) // most; 100 when nothing is there yet, 0 for nodes that are left out."""
+        """100 * (most + least - score) // most; 100 if all sums are 0, 0 for nodes that are left out."""
         is_ignored = cycle.state[_IGNORED]
         considered = scores if is_ignored is None else scores[~is_ignored]
         if not len(considered):
@@ -171,11 +171,11 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         )
 
     def after_pod_change(self, waiting: PodInfo, event: ClusterEvent, old: Pod | None, new: Pod | None) -> Hint:
-        """May a pod that came, changed or went even things out for a pod that was turned away?"""
+        """Whether a pod that came, changed or went may even the domains out for a refused pod."""
         if not all(_is_involved(each, waiting) for each in (old, new) if each is not None):
             return QUEUE_SKIP
         if len(waiting.pod.spec.topology_spread_constraints) > MAX_TERMS:
-            return QUEUE_SKIP  # nobody can change that: a pod's constraints stay as they are
+            return QUEUE_SKIP  # a pod's constraints never change
         hard = self._hard(waiting)
         if old is not None and new is not None:
             is_itself = PodInfo(new).uid == waiting.uid
@@ -184,15 +184,14 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             if old.metadata.labels == new.metadata.labels:
                 return QUEUE_SKIP
         if hard is self._rules.default_hard:
-            return QUEUE  # which workload selects the pod is not known here
+            return QUEUE  # the workload that selects the pod is not known here
         if any(_matches(each, old) != _matches(each, new) for each in hard):
             return QUEUE
         return QUEUE_SKIP
 
     def after_node_change(self, waiting: PodInfo, event: ClusterEvent, old: Node | None, new: Node | None) -> Hint:
-        """May a node that came, changed or went change the domains for a pod that was turned away? Unlike upstream's,
-        this looks at labels that the pod asks for, where a constraint honors them.
-        """
+        """Whether a node that came, changed or went may change the domains for a refused pod. Unlike upstream, reads
+        the labels that the pod requires, if a constraint honors them."""
         if len(waiting.pod.spec.topology_spread_constraints) > MAX_TERMS:
             return QUEUE_SKIP
         hard = self._hard(waiting)
@@ -223,7 +222,7 @@ _IGNORED: Final = f"{PodTopologySpread.name}/ignored"
 
 
 def _is_involved(pod: Pod, waiting: PodInfo) -> bool:
-    """Is it the pod that waits, or one with a place, of its namespace?"""
+    """True for the waiting pod itself, and for pods of its namespace with a node or a nomination."""
     if PodInfo(pod).uid == waiting.uid:
         return True
     has_place = bool(pod.spec.node_name or pod.status.nominated_node_name)
@@ -235,7 +234,7 @@ def _matches(constraint: Constraint, pod: Pod | None) -> bool:
 
 
 def _domains(constraints: Sequence[Constraint], node: Node | None) -> tuple[str, ...] | None:
-    """The domains a node is in; None when it lacks one of the keys, and so takes no part."""
+    """The domains of a node; None if it lacks one of the keys and so takes no part."""
     labels: Labels = node.metadata.labels if node is not None else {}
     if not all(each.topology_key in labels for each in constraints):
         return None

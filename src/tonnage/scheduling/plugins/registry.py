@@ -1,11 +1,10 @@
-"""Plugins by name, how each is made from its profile's arguments, and the indexes that plugins read.
+"""Plugins by name, how each is created from its profile's arguments, and the indexes that plugins read.
 
-Indexes are added to a cluster here and nowhere else, so that the order in which they hear of changes is the same in
-every program and every test: the capacity index hears of an object before the ledger that reads it does.
+Only this module adds indexes to a cluster, so that they hear of changes in the same order in every program and test:
+the capacity index hears of an object before the ledger that reads it.
 
-Somebody else's plugin joins through the Python entry-point group `tonnage.plugins`: the name is the plugin's, the
-object its class, a `framework.Plugin` that is made with its raw arguments from `pluginConfig` (None when there are
-none).
+Foreign plugins join through the Python entry-point group `tonnage.plugins`: the entry's name is the plugin's name, its
+object a `framework.Plugin` class that is called with the raw arguments from `pluginConfig`, or None.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ from tonnage.scheduling.volumes.static_volumes import StaticVolumes
 
 Factory = Callable[[ResolvedProfile], Plugin]
 ForeignPlugins = Mapping[str, type[Plugin]]
-"""Plugin classes of others, by name."""
+"""Plugin classes of other packages, by name."""
 
 
 def _node_affinity(profile: ResolvedProfile) -> Plugin:
@@ -128,13 +127,13 @@ INDEXES: Final[tuple[type, ...]] = (
     MountedDisks,
     Refusals,
     ServerTime,
-    Reservations,  # read the two above and the capacity index, as the next does
+    Reservations,  # reads the two above and the capacity index, like the next
     Ledger,
 )
 
 
 def add_indexes(cluster: Cluster, wanted: Iterable[type] = INDEXES) -> Cluster:
-    """Add the wanted indexes that a cluster does not have yet, in the order above; the same cluster."""
+    """Add the wanted indexes that the cluster lacks, in the order of `INDEXES`. Returns the cluster."""
     kinds = set(wanted)
     if unknown := kinds - set(INDEXES):
         names = ", ".join(sorted(each.__name__ for each in unknown))

@@ -1,14 +1,14 @@
-"""VolumeBinding: a pod goes only where its volumes are, can be bound, or can be made. The heart of the product.
+"""VolumeBinding: a pod goes only where its volumes are, can be bound, or can be created. The heart of the product.
 
-The rule for all nodes stands in `volumes/volume_fit.py`; here it is asked at the right moments:
+`volumes/volume_fit.py` has the rule for all nodes; this plugin calls it:
 
-    PreFilter   look up the claims; refuse what no node can help; note what the pod demands
+    PreFilter   look up the claims; refuse what no node can help; note the pod's demand
     Filter      judge rows                         Score   by free storage (KEP-4049)
-    Reserve     plan for the chosen node, assume it, keep its capacity back (KEP-5925)
-    PreBind     write what was assumed, wait until the claims are bound
+    Reserve     plan for the chosen node, assume it, hold its capacity (KEP-5925)
+    PreBind     write the assumed objects, wait until the claims are bound
 
-Pods whose claims are all to be made, and of whose classes no free volume exists, share answers with pods that demand
-the same; those with bound claims, free volumes to choose from or a selected node are judged each on their own.
+Pods that only need new volumes, of classes without free volumes, share answers with pods of equal demand; pods with
+bound claims, free volumes to choose from or a selected node are judged individually.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ from tonnage.scheduling.volumes.volume_scores import VolumeScores
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 RESCHEDULING = "CapacityAwareRescheduling"
 _FEW_ROWS = 16
-"""Up to so many rows are judged in plain numbers, at 5 µs each; as arrays they take 100 µs, however few they are."""
+"""Up to this many rows are judged without arrays, at 5 µs each; with arrays they take 100 µs, however few."""
 _PREFERS = {
     PoolFit.PREFER: Prefers.BEFORE_SCORES,
     PoolFit.POSSIBLE: Prefers.AMONG_EQUALS,
@@ -103,7 +103,7 @@ _OPERATIONS = {"Reserve": "assume", "PreBind": "bind"}
 
 
 class ToldRebuilds:
-    """Claims by key, with the uid and the selected node they were told of with: `cluster.index(ToldRebuilds)`."""
+    """Reported rebuilds: claim key -> uid and selected node. Get it with `cluster.index(ToldRebuilds)`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._storage = cluster.storage
@@ -114,7 +114,7 @@ class ToldRebuilds:
         return len(self._told)
 
     def has(self, claim: PersistentVolumeClaim) -> bool:
-        """Whether it was told that this claim's volume has to leave the node that is selected."""
+        """True if a rebuild away from the claim's current selected node was reported."""
         return self._told.get(claim.key) == _state_of(claim)
 
     def add(self, claim: PersistentVolumeClaim) -> None:
@@ -123,7 +123,7 @@ class ToldRebuilds:
     def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         key = either(old, new).key
         if key in self._told:
-            # What is only assumed may be taken back.
+            # An assumed change may be undone.
             told = self._storage.claims.api(key)
             if told is None or self._told[key] != _state_of(told):
                 del self._told[key]
@@ -140,17 +140,17 @@ class Notes:
     demand: Demand
     fit: VolumeFit
     provisioning: ProvisioningDemand
-    """What is to be made where no free volume is taken."""
+    """What must be created if no free volume is taken."""
     is_plain: bool
-    """Everything is to be made, and the same on every node."""
+    """True if all volumes must be created, and the same on every node."""
     plan: VolumePlan | None = None
     assumed: Assumed | None = None
     expected: tuple[Demand, ...] = ()
-    """What pods that are expected on the one row in question need there."""
+    """What nominated pods need on the one row in question."""
 
 
 def assumed_in(cycle: Cycle) -> Assumed | None:
-    """What an attempt has assumed about its pod's volumes; None when nothing."""
+    """The assumed volumes of an attempt's pod; None if there are none."""
     notes: Notes | None = cycle.state.get(VolumeBinding.name)
     return notes.assumed if notes is not None else None
 
@@ -172,7 +172,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         self._failures: Counter[str] = Counter()
         self._scored: Counter[str] = Counter()
         self.reschedulings_total = 0
-        """How many bound claims were reclassified, each counted once a node: what KEP-5925's metric counts."""
+        """The number of reclassified bound claims, each counted once per node, for KEP-5925's metric."""
 
     def indexes(self) -> Iterable[type]:
         yield from (CapacityIndex, StaticVolumes, AttachedVolumes, VolumePlaces, ToldRebuilds, TopologyKeys)
@@ -194,24 +194,24 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             yield PluginCounter("scheduler_volume_scheduling_stage_error", told, times, {"operation": operation})
 
     def failed(self, point: str) -> None:
-        """An attempt ended because this plugin failed at Reserve or PreBind. Its Filter does not fail."""
+        """An attempt ended because this plugin failed at Reserve or PreBind. Its Filter never fails."""
         self._failures[_OPERATIONS[point]] += 1
 
     def events(self) -> Iterable[EventHint]:
         return volume_binding_events(self._gates, reserves=self.reservation is not Reservation.NONE)
 
     def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
-        """A capacity object, and a node that comes. What else happens to a node may move what is promised elsewhere."""
+        """The rows of a capacity object, and of a new node. Other changes of a node may affect promises elsewhere."""
         if isinstance(changed, CSIStorageCapacity):
             return cluster.index(CapacityIndex).rows_of(changed.key)
         return row_about(cluster, changed) if event == NODE_ADD else None
 
     def needs(self, pod: PodInfo, cluster: Cluster) -> Mapping[Hashable, int] | None:
-        """What a refused pod needs of an event, whatever else it takes: room of a class."""
+        """What a refused pod needs from an event at least: room of a class."""
         return needs_of_new_claims(pod, cluster)
 
     def offer(self, cluster: Cluster, event: ClusterEvent, old: Any, new: Any) -> Mapping[Hashable, int] | None:
-        """How much of it there is where an event happened; None when it may help any pod."""
+        """The room of each class where an event happened; None if it may help any pod."""
         return offer_to_new_claims(cluster, event, old, new)
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:
@@ -229,10 +229,10 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             return unresolvable(UNBOUND_IMMEDIATE)
         cluster = cycle.cluster
         fit = self.fit_of(cluster)
-        if not cycle.nominated_here:  # else it is part of a decision under way
+        if not cycle.nominated_here:  # otherwise it is part of a running decision
             fit.begin()
         if fit.holds is not None:
-            fit.holds.catch_up()  # nodes that changed their labels may have promises to move
+            fit.holds.catch_up()  # promises may move after nodes changed their labels
         demand = demand_of(cluster, claims, is_joint=self.is_joint)
         if demand.rebuilds:
             demand = demand._replace(sharers=tuple(rows_of_sharers(cycle, demand.rebuilds)))
@@ -251,12 +251,12 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return None
 
     def _expected(self, fit: VolumeFit, pods: Iterable[PodInfo], row: int) -> tuple[Demand, ...]:
-        """What pods that are expected on a row need there beside this one."""
+        """What nominated pods need on a row besides this one."""
         found = (expected_demand(fit, each, row) for each in pods if self.is_joint and each.has_claims)
         return tuple([each for each in found if each is not None])
 
     def held_on(self, cluster: Cluster, pod: PodInfo, row: int) -> frozenset[Hashable]:
-        """What the claims of a pod that is expected on a row hold there."""
+        """What the claims of a nominated pod hold on a row."""
         return held_by(self.fit_of(cluster), pod, row) if self.is_joint and pod.has_claims else frozenset()
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
@@ -275,7 +275,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return Judgement(bits, REASONS) if bits.any() else None
 
     def refusal_note(self, cycle: Cycle, refused: Mapping[str, npt.NDArray[np.intp]]) -> str:
-        """Whose reservation the pod waits for, where it would fit without it; or that it is stuck half-made."""
+        """The reservation that the pod waits for, if it would fit without it; or that its volumes are stuck."""
         notes: Notes | None = cycle.state.get(self.name)
         rows = refused.get(NOT_ENOUGH_SPACE)
         if notes is None or rows is None:
@@ -287,8 +287,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return found.told(cycle.cluster.count, cycle.cluster.clock.now())
 
     def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
-        """Pods that go give no room for volumes back at once. If sharers of a claim go from a row, this pod passes as
-        long as no others are elsewhere."""
+        """Pods that go free no room for volumes at once. If pods that share a claim go from a row, this pod passes
+        unless others are elsewhere."""
         notes: Notes | None = cycle.state.get(self.name)
         return notes is None or all(len(rows) == 1 for _, rows in notes.demand.sharers)
 
@@ -302,13 +302,13 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     # -- where best? --------------------------------------------------------------------------------------------------
 
     def pre_score(self, cycle: Cycle) -> Status | None:
-        """Nothing is scored without KEP-4049's gate, or for a pod whose volumes are all there."""
+        """SKIP without KEP-4049's gate, or if all volumes of the pod exist."""
         notes: Notes | None = cycle.state.get(self.name)
         return SKIP if self._scores is None or notes is None or notes.demand.is_settled else None
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints | None:
         notes: Notes | None = cycle.state.get(self.name)
-        if self._scores is None or notes is None:  # a profile may leave out PreScore, which would have said so
+        if self._scores is None or notes is None:  # a profile may leave out PreScore, which would return SKIP
             return None
         if not notes.is_plain:
             return self._scores.of(notes.fit, notes.demand, rows)
@@ -317,14 +317,14 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return self._scores.of_provisioning(notes.fit, notes.provisioning, rows)
 
     def prefers(self, cycle: Cycle) -> Prefers:
-        """Grades come before scores, or tell equals apart. Where only guaranteed fits pass, all rows are alike."""
+        """Grades decide before scores, or among equals. If only guaranteed fits pass, all rows are alike."""
         notes: Notes | None = cycle.state.get(self.name)
         if notes is None or not notes.fit.may_differ(notes.provisioning):
             return Prefers.NOTHING
         return _PREFERS[self._capacity.pool_fit]
 
     def preference(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> Ints | None:
-        """A node where the volumes fit more surely, whatever pools the driver picks, is the better one."""
+        """A node where the volumes fit more surely, whatever pools the driver chooses, is better."""
         notes: Notes = cycle.state[self.name]
         return grades_at(notes.fit, notes.demand, rows) - np.int64(Grade.GUARANTEED)
 
@@ -336,7 +336,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             return SUCCESS
         cluster = cycle.cluster
         row = cluster.row_of[node_name]
-        if notes.is_plain:  # what is to be made is known already: nearly always
+        if notes.is_plain:  # nearly always: what must be created is known
             plan = VolumePlan(provisions=notes.fit.provisions(notes.provisioning, row))
         else:
             plan = notes.fit.plan(notes.demand, row)
@@ -360,7 +360,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return SUCCESS
 
     def _assume(self, cycle: Cycle, holds: CapacityHolds | None, plan: VolumePlan, node_name: str) -> Assumed:
-        """Let decisions see the plan as done, and keep its capacity back."""
+        """Make the plan visible to decisions, and hold its capacity."""
         storage, pod = cycle.cluster.storage, cycle.pod
         if holds is None:
             return bind_volumes.assume(storage, pod, plan, node_name)
@@ -403,7 +403,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return Status(status.code, (f"binding volumes: {status.message}",))
 
     def events_to_record(self, cycle: Cycle) -> Iterable[EventToRecord]:
-        """The claims that were reclassified though their pod fits nowhere, each once a node that is out of use."""
+        """Claims that were reclassified although their pod fits nowhere, each once per node that is out of use."""
         notes: Notes | None = cycle.state.get(self.name)
         for each in notes.demand.rebuilds if notes is not None else ():
             claim, told = each.claim, cycle.cluster.index(ToldRebuilds)
@@ -418,7 +418,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     # -- one cluster --------------------------------------------------------------------------------------------------
 
     def fit_of(self, cluster: Cluster) -> VolumeFit:
-        """The rule as this profile has it, on a cluster."""
+        """This profile's rule for a cluster."""
         if self._fit is None or self._fit.cluster is not cluster:
             kind = HOLDS_BY_MODE.get(self.reservation)
             holds = cluster.index(kind) if kind is not None else None

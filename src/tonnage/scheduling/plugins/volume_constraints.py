@@ -1,17 +1,16 @@
-"""VolumeRestrictions and VolumeZone: disks and claims that one pod may have, and volumes that are used in one place.
+"""VolumeRestrictions and VolumeZone: disks and claims for one pod only, and volumes of one zone or region.
 
-A claim with the access mode ReadWriteOncePod is taken as soon as any pod on any node mounts it by name. Disks that pods
-name themselves, in the words of in-tree plugins, are taken where a resident has them:
+A ReadWriteOncePod claim is taken if any pod on any node mounts it by name. In-tree disks that pods name themselves are
+taken where a resident has them:
 
-    GCE persistent disk, iSCSI target     may be shared as long as everybody only reads
-    Ceph RBD image                        the same; it is one image when the pool, the name and any monitor agree
+    GCE persistent disk, iSCSI target     may be shared as long as all pods only read
+    Ceph RBD image                        the same; images are equal if pool, name and any monitor agree
     AWS EBS volume                        is never shared
 
-A volume that is labelled with zones or a region is used there only. A node passes when it has, for each zone or region
-label of the pod's volumes, one of the label's values; `a__b` is a list of them, and a malformed one is ignored. An old
-label (`failure-domain.beta.kubernetes.io/…`) on a volume may be answered by the new one on a node. A node without any
-such label passes. Only bound claims that pods mount by name are looked at. The words of the refusals are upstream's
-(VolumeZone.getPVbyPod).
+A volume with zone or region labels is usable only there. A node passes if it has, for each such label of the pod's
+volumes, one of the label's values; `a__b` is a list, and a malformed one is ignored. A node's new label may answer an
+old one (`failure-domain.beta.kubernetes.io/…`) of a volume. A node without such labels passes. Only bound claims that
+pods mount by name count. Texts of refusals are upstream's (VolumeZone.getPVbyPod).
 """
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ from tonnage.scheduling.volumes.explain.account_entries import Miss, elsewhere, 
 from tonnage.scheduling.volumes.hints import after_named_claim_change
 
 Disk = tuple[str, ...]
-"""A disk by kind and name. An RBD image is one for each of its monitors, so that any in common is enough."""
+"""A disk by kind and name. An RBD image has one for each monitor, so that a common one is enough."""
 
 
 class MountedDisks:
-    """An observer, `cluster.index(MountedDisks)`: disk -> row -> how many mounts, and the same for those that write."""
+    """Counts disk -> row -> mounts, and the same for writers. Get it with `cluster.index(MountedDisks)`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._mounts: dict[Disk, dict[int, int]] = {}
@@ -61,7 +60,7 @@ class MountedDisks:
         cluster.observe(self)
 
     def rows_in_conflict(self, pod: Pod) -> set[int]:
-        """The rows where a resident mounts a disk of this pod, and one of the two writes."""
+        """The rows where a resident mounts a disk of this pod, and at least one of the two writes."""
         found: set[int] = set()
         for disks, reads_only in disks_of(pod):
             taken = self._writers if reads_only else self._mounts
@@ -87,12 +86,12 @@ class MountedDisks:
 
 
 def disks_of(pod: Pod) -> list[tuple[tuple[Disk, ...], bool]]:
-    """For each such volume of a pod: the disk, by all its names, and whether it is mounted to read only."""
+    """For each in-tree disk of a pod: all its names, and whether it is mounted read-only."""
     return [found for volume in pod.spec.volumes if (found := _disk(volume)) is not None]
 
 
 def shared_disks(one: Pod, other: Pod) -> list[str]:
-    """The disks for which two pods may not be on one node, by name."""
+    """The names of the disks that keep two pods from sharing a node."""
     theirs = disks_of(other)
     mounted = {disk for disks, _ in theirs for disk in disks}
     written = {disk for disks, only_read in theirs if not only_read for disk in disks}
@@ -151,11 +150,11 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         return volume_sign(pod, cluster)
 
     def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
-        """A node that comes; a claim that is given back may be of use on any."""
+        """The row of a new node; a claim that becomes free may help on any node."""
         return row_about(cluster, changed) if event == NODE_ADD else None
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
-        """SKIP when the pod names no disk, and nobody has a claim that it wants for itself."""
+        """SKIP if the pod names no disk, and no other pod uses a claim that it needs exclusively."""
         pod = cycle.pod
         if not pod.pod.spec.volumes:
             return SKIP
@@ -181,9 +180,9 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         return True
 
     def nearest_miss(self, cycle: Cycle, row: int, account: RowAccount | None) -> Miss | None:
-        """Who has the disk on the row, or the claim wherever that is."""
+        """The pods that use the disk on the row, or the claim anywhere."""
         cluster = cycle.cluster
-        if self.name not in cycle.state:  # PreFilter refused the pod for a claim that is missing
+        if self.name not in cycle.state:  # PreFilter refused the pod for a missing claim
             return None
         taken = [
             f"claim {key} is for one pod (ReadWriteOncePod); {user} on {cluster.name(at)} has it"
@@ -199,14 +198,13 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         return in_use("; ".join(taken)) if taken else None
 
     def _is_taken(self, cycle: Cycle) -> bool:
-        """Somebody has one of the claims that this pod must have for itself."""
+        """True if another pod uses a claim that this pod needs exclusively."""
         wanted: list[Key] = cycle.state[self.name]
         return bool(wanted) and any(map(cycle.cluster.index(AttachedVolumes).is_mounted, wanted))
 
 
 def _given_back(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hint:
-    """A pod of any namespace went that had a disk, or mounted a claim, that this one has too. Upstream forgets other
-    namespaces."""
+    """A pod that shared a disk or claim with this pod went, in any namespace. Upstream forgets other namespaces."""
     is_shared = shared_disks(pod.pod, old) or not set(pod.named_claims).isdisjoint(PodInfo(old).named_claims)
     return QUEUE if is_shared else NO_HELP
 
@@ -238,7 +236,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return row_about(cluster, changed)
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
-        """Find out where the pod's volumes are. SKIP when none is labelled."""
+        """Collect the zones and regions of the pod's volumes. SKIP if none has such labels."""
         if not cycle.pod.has_claims:
             return SKIP
         places: dict[Place, None] = {}
@@ -267,8 +265,8 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return True
 
     def nearest_miss(self, cycle: Cycle, row: int, account: RowAccount | None) -> Miss | None:
-        """Which volumes are in another zone or region than the row, and where each of the two is."""
-        if self.name not in cycle.state:  # PreFilter refused the pod for a claim that is missing
+        """The volumes in another zone or region than the row, with both places."""
+        if self.name not in cycle.state:  # PreFilter refused the pod for a missing claim
             return None
         here, told = slice(row, row + 1), []
         for name, key in cycle.pod.named_claims:
@@ -286,7 +284,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
 
 
 def _volume_of(key: str, name: str, storage: Storage) -> PersistentVolume | Status | None:
-    """The volume a claim is bound to, or is meant to be; None while it waits for this decision."""
+    """The volume that a claim is or should be bound to; None while it waits for this decision."""
     if not name:
         return unresolvable("PersistentVolumeClaim had no name")
     claim = storage.claims.get(key)
@@ -305,7 +303,7 @@ def _volume_of(key: str, name: str, storage: Storage) -> PersistentVolume | Stat
 
 
 def _places_of(volume: PersistentVolume) -> list[Place]:
-    """Where a volume's labels say it is."""
+    """The zones and regions in a volume's labels."""
     places = []
     for key in _LABELS:
         text = volume.metadata.labels.get(key)
@@ -317,7 +315,7 @@ def _places_of(volume: PersistentVolume) -> list[Place]:
 
 
 def _has_any(cluster: Cluster, key: str, values: frozenset[str], rows: Rows) -> Mask:
-    """Which rows have the label with one of the values; for an old name the new one may answer, where it is missing."""
+    """A mask over `rows`: True if the label has one of the values; if an old label is missing, the new one counts."""
     has_it, is_right = _matching(cluster, key, values, rows)
     if key in _NEW_NAMES:
         is_right |= ~has_it & _matching(cluster, _NEW_NAMES[key], values, rows)[1]
@@ -325,7 +323,7 @@ def _has_any(cluster: Cluster, key: str, values: frozenset[str], rows: Rows) -> 
 
 
 def _label_at(cycle: Cycle, label: str, kind: str, row: int) -> str:
-    """What a row says of its zone or region."""
+    """The zone or region of a row, as text."""
     for key in (label, _NEW_NAMES.get(label, label)):
         column = cycle.cluster.labels.get(key)
         if column is not None and column.ids[row]:
@@ -334,7 +332,7 @@ def _label_at(cycle: Cycle, label: str, kind: str, row: int) -> str:
 
 
 def _matching(cluster: Cluster, key: str, values: frozenset[str], rows: Rows) -> tuple[Mask, Mask]:
-    """(the row has the label, and with one of the values)"""
+    """(mask of rows with the label, mask of rows with one of the values)"""
     column = cluster.labels.get(key)
     if column is None:
         nobody = np.zeros(row_count(rows), dtype=np.bool_)
@@ -342,7 +340,7 @@ def _matching(cluster: Cluster, key: str, values: frozenset[str], rows: Rows) ->
     ids = column.ids[rows]
     is_wanted = np.zeros(len(column.texts), dtype=np.bool_)
     is_wanted[[column.id_of(value) for value in values]] = True
-    is_wanted[0] = False  # the number of a value that no node has, and of having none
+    is_wanted[0] = False  # the id of unknown values, and of a missing label
     return ids != 0, is_wanted[ids]
 
 
@@ -356,7 +354,7 @@ def _speaks_of_zones(cluster: Cluster, rows: Rows) -> Mask:
 
 
 def _class_waits(pod: PodInfo, event: ClusterEvent, old: None, new: StorageClass) -> Hint:
-    """Only a class whose volumes wait for their pods lets a pod go on without one."""
+    """Only a WaitForFirstConsumer class lets a pod go on without a volume."""
     return QUEUE if new.waits_for_consumer else NO_HELP
 
 

@@ -1,1 +1,1 @@
-"""Which pods would have to go for another one to fit, and where that costs least."""
+"""Preemption: which pods would have to go for another pod to fit, and where that costs least."""

@@ -1,14 +1,14 @@
-"""Who has to go from each of many nodes, where nothing but sums decides: all nodes at once.
+"""The victims on many nodes at once, for nodes where only sums decide.
 
-On a row that every filter but NodeResourcesFit lets pass, and would let pass whoever of it goes
-(`passes_with_fewer_pods`), a victim is a matter of arithmetic. For every resource r that the pod asks for:
+On a row that every filter but NodeResourcesFit passes, whichever pods go (`passes_with_fewer_pods`), victims are a
+matter of arithmetic. For every resource r that the pod requests:
 
     room[r] = allocatable[r] - requested[r] - expected[r] - asked[r]          negative where the row is too full
     all pods of lower priority go:   room[r] += their amounts; where it is still negative, nothing helps
     one comes back:                  if room[r] >= its amount for every r, room[r] -= that amount; else it is a victim
 
-Pods that violate a budget come back in a pass of their own before all others. The answer is what `victims.py` finds by
-trying; `violating` is `DisruptionBudgets.violated_by` as arrays, by kind of pods (`ranked_residents.py`).
+Pods that would violate a budget come back first, in their own pass. The result is the same as that of `victims.py`;
+`violating` is `DisruptionBudgets.violated_by` with arrays, by kind of pods (`ranked_residents.py`).
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ Places = npt.NDArray[np.intp]
 
 
 def violating(cluster: Cluster, pods: Ids, going: Mask) -> Mask:
-    """If these of the ranked pods went: which of them, by slot and place, would find nothing left of a budget? The pods
-    of a row use budgets up in order of their slots, and rows know nothing of one another.
-    """
+    """A mask of the `going` pods, by slot and place: True if the pod's going would violate a budget. The pods of a row
+    use budgets up in order of their slots; rows are independent."""
     ranked, budgets = cluster.index(RankedResidents), cluster.index(DisruptionBudgets)
     found, kinds = np.zeros_like(going), ranked.kinds[pods]
     numbers: list[int] = []  # of the budgets that mean the first kind, and the next, …
@@ -44,7 +43,7 @@ def violating(cluster: Cluster, pods: Ids, going: Mask) -> Mask:
         meaning = budgets.meaning(ranked.known_kinds.things[kind])
         starts[kind], counts[kind] = len(numbers), len(meaning)
         numbers += [keys.setdefault(key, len(keys)) for key in meaning]
-    # By place first, so that what follows meets the pods of a row in their order.
+    # By place first, so that the pods of a row come in their order.
     places, slots = np.nonzero((going & (counts[kinds] > 0)).T)
     if not len(places):
         return found
@@ -54,7 +53,7 @@ def violating(cluster: Cluster, pods: Ids, going: Mask) -> Mask:
     budget = np.array(numbers)[starts[kind_of_pod][of_pod] + nth]
     counted = np.ones(len(budget), dtype=np.bool_)
     for key, number in keys.items():
-        disrupted = budgets[key].status.disrupted_pods  # the budget knows of their going
+        disrupted = budgets[key].status.disrupted_pods  # the budget already counts them
         for pair in np.flatnonzero(budget == number).tolist() if disrupted else ():
             pod = ranked.pods[pods.item(slots[of_pod[pair]], places[of_pod[pair]])]
             counted[pair] = pod is None or pod.pod.name not in disrupted
@@ -67,7 +66,7 @@ def violating(cluster: Cluster, pods: Ids, going: Mask) -> Mask:
 
 
 def _rank(groups: Places) -> Places:
-    """For each entry, how many before it are of its group."""
+    """For each entry, how many earlier entries are of its group."""
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]
     is_first = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
@@ -78,7 +77,7 @@ def _rank(groups: Places) -> Places:
 
 
 class CandidatesBySums:
-    """The rows of `rows` where sums say that a preemption helps. `refusals` counts the reasons of the others."""
+    """The rows of `rows` where preemption helps, by sums. `refusals` counts the reasons of the others."""
 
     def __init__(
         self,
@@ -114,11 +113,11 @@ class CandidatesBySums:
 
     @property
     def has_clean(self) -> bool:
-        """There is one that violates no budget."""
+        """True if a candidate violates no budget."""
         return bool((self._violations[self._is_open] == 0).any())
 
     def best(self) -> Candidate | None:
-        """The cheapest of those that were not dropped."""
+        """The cheapest candidate that was not dropped."""
         left = np.flatnonzero(self._is_open)
         if not len(left):
             return None
@@ -133,7 +132,7 @@ class CandidatesBySums:
         return Candidate(row, victims, int(self._violations[place]))
 
     def drop(self, row: int) -> None:
-        """Leave a row out: trying it gave another answer."""
+        """Drop a row: trying it gave another answer."""
         self._is_open[self.rows == row] = False
 
     # -- sums ---------------------------------------------------------------------------------------------------------
@@ -151,13 +150,13 @@ class CandidatesBySums:
         is_lesser: Mask,
         expected: Mapping[int, Sequence[PodInfo]],
     ) -> tuple[list[Ints], list[Ints]]:
-        """By resource: the room on each row with nobody of lower priority there, and what each of those takes of it."""
+        """By resource: the room of each row without pods of lower priority, and the amounts of these pods."""
         cluster, rooms, amounts = self._cluster, [], []
         visited = [(place, expected[row]) for place, row in enumerate(rows.tolist()) if row in expected]
         for resource, amount in asked:
             number = cluster.resource_id(resource)
             room, held = cluster.allocatable[number, rows], cluster.requested[number, rows]
-            if cluster.counts_large:  # exactly, in plain integers: sums may be more than 64 bits hold
+            if cluster.counts_large:  # plain integers: sums may exceed 64 bits
                 room, held = room.astype(object), self._exactly_held(resource, rows)
             room = room - held - amount
             for place, nominated in visited:
@@ -170,15 +169,15 @@ class CandidatesBySums:
         return rooms, amounts
 
     def _exactly_held(self, resource: str, rows: RowNumbers) -> Ints:
-        """What the pods of each row ask for, as plain integers."""
+        """The requests of the pods of each row, as plain integers."""
         residents = [self._cluster.residents[row].values() for row in rows.tolist()]
         if resource == PODS:
             return np.array([len(each) for each in residents], dtype=object)
         return np.array([sum(pod.requests.get(resource, 0) for pod in each) for each in residents], dtype=object)
 
     def _brought_back(self, rooms: list[Ints], amounts: list[Ints], is_lesser: Mask) -> tuple[Mask, Mask]:
-        """(who does not come back, who violates a budget by going), both by slot and place in `rows`."""
-        # What suffices for all of them together holds nobody back.
+        """(pods that do not come back, pods that violate a budget), both by slot and place in `rows`."""
+        # A resource with enough for all pods together keeps none away.
         scarce = [(room, each) for room, each in zip(rooms, amounts, strict=True) if (room < each.sum(axis=0)).any()]
         cluster, victims = self._cluster, np.zeros_like(is_lesser)
         has_budgets = len(cluster.index(DisruptionBudgets)) > 0
@@ -195,10 +194,10 @@ class CandidatesBySums:
         return victims, dear
 
     def _count_costs(self) -> None:
-        """The parts of Candidate.cost as columns, but for the row, in whose order they stand."""
+        """The parts of Candidate.cost as columns, except the row: they are in row order."""
         victims, rows = self._victims, self.rows
         count = victims.sum(axis=0)
-        # A row without victims is one where the pod fits by now: the diagnosis is older than the cluster.
+        # On a row without victims the pod fits by now: the diagnosis is older than the cluster.
         self._is_open: Mask = count > 0
         self._violations: Ints = (victims & self._dear).sum(axis=0)
         if not len(rows):

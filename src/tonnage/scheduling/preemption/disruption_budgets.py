@@ -1,8 +1,8 @@
-"""PodDisruptionBudgets as preemption sees them: who would break which promise by going.
+"""PodDisruptionBudgets for preemption: which pods would violate a budget by going.
 
-A budget allows so many disruptions of the pods it means, as its status says. Pods that are asked about together use it
-up in their order; one that a budget lists as disrupted was counted there already. Mirrors filterPodsWithPDBViolation: a
-selector that is absent, empty or makes no sense means nobody, and nobody means a pod without labels.
+A budget's status says how many disruptions it allows. Pods that are judged together use it up in their order; pods that
+it lists as disrupted are counted already. Mirrors filterPodsWithPDBViolation: a missing, empty or invalid selector
+matches no pod, and a pod without labels is never matched.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Known(NamedTuple):
 
 
 class DisruptionBudgets:
-    """The budgets of a cluster: `cluster.index(DisruptionBudgets)`."""
+    """The budgets of a cluster. Get it with `cluster.index(DisruptionBudgets)`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._known: dict[Key, _Known] = {}
@@ -47,7 +47,6 @@ class DisruptionBudgets:
             self._meanings.clear()
 
     def remove(self, budget: PodDisruptionBudget) -> None:
-        """A budget is gone."""
         before = self._known.pop(budget.key, None)
         if before is not None:
             self._index.remove(before.matcher, budget.key)
@@ -60,7 +59,7 @@ class DisruptionBudgets:
         return self._known[key].budget
 
     def meaning(self, kind: Kind) -> tuple[Key, ...]:
-        """The budgets that mean pods of a kind."""
+        """The budgets that match pods of a kind."""
         found = self._meanings.get(kind)
         if found is None:
             namespace, labels = kind[0], dict(kind[1])
@@ -72,7 +71,7 @@ class DisruptionBudgets:
         return found
 
     def violated_by(self, pods: Sequence[PodInfo]) -> list[bool]:
-        """If these pods went, in this order: which of them would find nothing left of a budget that means them?"""
+        """For pods that go in this order: True for each that would violate a budget."""
         if not self._known:
             return [False] * len(pods)
         left: dict[Key, int] = {}

@@ -1,13 +1,13 @@
-"""Preemption: a pod that fits nowhere may take the place of lesser ones. Which node, and who has to go?
+"""Preemption: a pod that fits nowhere may replace pods of lower priority. Which node, and which victims?
 
     may the pod preempt? ─► rows that were refused for reasons pods can remove
                                ├─ NodeResourcesFit alone is in the way: all of them at once   (candidates_by_sums.py)
                                └─ anything else: one by one, by trying                        (victims.py)
                             ─► the cheapest                                                   (victims.py)
 
-Mirrors the Evaluator of kube-scheduler 1.36 with its DefaultPreemption, messages included. Nothing is done here. Rows
-that have to be tried are taken from a random one on, until there are `min_candidates` and one of them violates no
-PodDisruptionBudget; those that sums gave count.
+Mirrors the Evaluator of kube-scheduler 1.36 with its DefaultPreemption, messages included. It only finds victims; the
+caller evicts them. Rows are tried from a random one on, until there are `min_candidates`, including those found by
+sums, and one of them violates no PodDisruptionBudget.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ TERMINATING: Final = "not eligible due to a terminating pod on the nominated nod
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 
 ORDINARY_TERMS: Final = 32
-"""Affinity terms and spread constraints with which a pod is tried on every row, as upstream has it."""
+"""With up to this many affinity terms and spread constraints, a pod is tried on every row, like upstream."""
 MAX_TERMS_ASKED: Final = 30_000
-"""Beyond those: how many, over all questions of a search, during which nobody else is placed. A pod with 512 terms took
-3.7 s on 60 nodes with eight pods each, in proportion to the nodes; now half a second."""
+"""Beyond: the limit of terms over all questions of a search, during which no other pod is placed. A pod with 512 terms
+took 3.7 s on 60 nodes with eight pods each, in proportion to the nodes; now half a second."""
 
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 PREEMPTED: Final = "PreemptionByScheduler"
@@ -60,12 +60,12 @@ class Preemption:
     rng: random.Random
 
     def attempt(self, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:
-        """Find a node and its victims for a pod that was refused everywhere. `diagnosis` says why, as of now."""
+        """Find a node and its victims for a pod that was refused everywhere. `diagnosis`: why, as of now."""
         if told := ineligible(cycle, diagnosis):
             return _refused(told)
         if diagnosis.shared is None:
             return self._search(cycle, diagnosis)
-        # Where room cannot be made for one pod, it cannot be made for an equal one; what can be made is made once.
+        # If no room can be made for a pod, none can for an equal one; a found preemption is used once.
         asked = "preemption", cycle.pod.priority
         known: PostFilterResult | None = diagnosis.shared.get(asked)
         if known is None:
@@ -79,7 +79,7 @@ class Preemption:
         refusals: Counter[str] = Counter()
         if (
             cycle.pod.priority <= cluster.index(RankedResidents).lowest
-        ):  # nobody anywhere is lesser: the usual case, without looking at rows
+        ):  # no pod anywhere has lower priority: the usual case, without looking at rows
             if len(rows):
                 refusals[NO_VICTIMS] = len(rows)
             return _no_room(cluster.count, len(rows), refusals)
@@ -93,7 +93,7 @@ class Preemption:
         return _no_room(cluster.count, len(rows), refusals)
 
     def min_candidates(self, rows: int) -> int:
-        """After how many candidates the search may end. Mirrors calculateNumCandidates."""
+        """The number of candidates after which the search may end. Mirrors calculateNumCandidates."""
         share = rows * self.args.min_candidate_nodes_percentage // 100
         return min(max(share, self.args.min_candidate_nodes_absolute), rows)
 
@@ -102,7 +102,7 @@ class Preemption:
     def _by_sums(
         self, cycle: Cycle, diagnosis: Diagnosis, rows: RowNumbers
     ) -> tuple[CandidatesBySums | None, RowNumbers]:
-        """The candidates among the rows that sums decide, and the rows that they do not."""
+        """The candidates among the rows that sums decide, and the other rows."""
         fit = self.decider.pipeline.sums
         if fit is None or diagnosis.refusal is not None:
             return None, rows
@@ -114,10 +114,8 @@ class Preemption:
         return found, rows[~is_summed]
 
     def _is_summed(self, cycle: Cycle, diagnosis: Diagnosis, rows: RowNumbers, fit: SumsFilter) -> Mask:
-        """Which rows everybody but the one filter that sums decide lets pass, and would let pass whoever of them goes.
-
-        Filters that come before it let them pass, for it was the first to object; those after it are asked.
-        """
+        """A mask over `rows`: True if every filter but `fit` passes the row, whichever of its pods go. Filters before
+        `fit` pass, because `fit` was the first to refuse; those after it are asked."""
         filters = self.decider.filters
         position = filters.index(fit)
         found: Mask = diagnosis.first[rows] == position
@@ -172,9 +170,8 @@ class Preemption:
         return found
 
     def _cheapest(self, cycle: Cycle, summed: CandidatesBySums | None, tried: list[Candidate]) -> Candidate | None:
-        """The candidate that costs least. One that sums gave is tried once, for plugins may promise what they do not
-        keep; if it does not hold, what trying gives for its row takes its place.
-        """
+        """The cheapest candidate. A candidate found by sums is tried once, because plugins may break their promises; if
+        it fails, the result of trying its row replaces it."""
         best_tried = min(tried, key=lambda each: each.cost, default=None)
         while summed is not None and (best := summed.best()) is not None:
             if best_tried is not None and best_tried.cost < best.cost:
@@ -189,7 +186,7 @@ class Preemption:
 
 
 def _terms(pod: PodInfo) -> int:
-    """How much of a pod has to be read anew for each question about it."""
+    """The parts of a pod that every question about it reads again."""
     spec = pod.pod.spec
     near, apart = spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity
     lists = (near.required, near.preferred, apart.required, apart.preferred, spec.topology_spread_constraints)
@@ -197,15 +194,14 @@ def _terms(pod: PodInfo) -> int:
 
 
 def _questions(cycle: Cycle, row: int) -> int:
-    """How often a row is asked about: without all lesser pods, and once for each that comes back."""
+    """How many questions a row takes: one without all pods of lower priority, and one for each that comes back."""
     lesser = sum(each.priority < cycle.pod.priority for each in cycle.cluster.residents[row].values())
     return lesser + 1 if lesser else 0
 
 
 def ineligible(cycle: Cycle, diagnosis: Diagnosis) -> str:
-    """Why the pod may not preempt; empty when it may. Pods that are on their way out for it are waited for, unless the
-    node has become impossible. Mirrors PodEligibleToPreemptOthers.
-    """
+    """Why the pod may not preempt; empty if it may. It waits for terminating victims, unless their node has become
+    impossible. Mirrors PodEligibleToPreemptOthers."""
     pod, cluster = cycle.pod, cycle.cluster
     if pod.pod.spec.preemption_policy == "Never":
         return NEVER
@@ -220,7 +216,7 @@ def ineligible(cycle: Cycle, diagnosis: Diagnosis) -> str:
 
 
 def is_being_preempted(pod: PodInfo) -> bool:
-    """The pod is terminating because a scheduler preempted it. Mirrors podTerminatingByPreemption."""
+    """True if the pod is terminating because a scheduler preempted it. Mirrors podTerminatingByPreemption."""
     if not pod.is_terminating:
         return False
     target = pod.pod.condition(DISRUPTION_TARGET)

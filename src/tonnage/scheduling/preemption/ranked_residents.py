@@ -1,12 +1,12 @@
-"""Every node's pods by importance, as numbers: what preemption adds up for all nodes at once.
+"""The pods of every node by importance, as numbers: what preemption adds up for all nodes at once.
 
     slot   row 0    row 1    row 2
-    0      db       web      -           `ranked`: the numbers of the pods, 0 where there is none
+    0      db       web      -           `ranked`: the numbers of the pods, 0 for none
     1      web      -        -
     2      batch    -        -
 
-A pod that is on a node has a number, and under it a priority, a start, amounts and a kind, written when it comes.
-Amounts are kept for the resources that were asked for. Pods of one kind are pods that no selector can tell apart.
+A pod on a node has a number, and under it a priority, a start, amounts and a kind, written when it comes. Amounts are
+kept for resources that were asked about. Pods of one kind cannot be told apart by any selector.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ Floats = npt.NDArray[np.float64]
 RowNumbers = npt.NDArray[np.intp]
 
 NOBODY: Final = int(np.iinfo(np.int64).max)
-"""The priority where there is no pod: lower than no pod's."""
+"""The priority where there is no pod: not lower than any pod's."""
 NOWHERE = -1
-"""The row of a number that no pod has."""
+"""The row of an unused number."""
 NOT_STARTED = math.inf
-"""The start of a pod that has not said when it started: later than all others. (Upstream takes the time of asking.)"""
+"""The start of a pod that has not started: later than all others. (Upstream uses the time of the question.)"""
 _FIRST_PODS = 64
 _SLOTS_STEP = 8
 _PRIORITY_BITS = 33
 
 Kind = tuple[str, tuple[tuple[str, str], ...]]
-"""Pods that no selector can tell apart: their namespace and labels."""
+"""Namespace and labels: pods that no selector can tell apart."""
 
 
 def kind_of(pod: PodInfo) -> Kind:
@@ -50,17 +50,17 @@ def started_at(pod: PodInfo) -> float:
 
 
 class RankedResidents:
-    """The pods on the nodes of one cluster, by number; number 0 is nobody: `cluster.index(RankedResidents)`."""
+    """The pods on the nodes of a cluster, by number; 0 is no pod. Get it with `cluster.index(RankedResidents)`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._numbers: dict[str, int] = {}  # by uid
         self.pods: list[PodInfo | None] = [None]
-        """How they stand to a decision is kept up to date, not what they say of themselves otherwise."""
+        """What decisions read of a pod is up to date, other fields may be old."""
         self.priorities: Ints = np.full(_FIRST_PODS, NOBODY, dtype=np.int64)
         self.starts: Floats = np.full(_FIRST_PODS, NOT_STARTED)
         self.kinds: Ids = np.zeros(_FIRST_PODS, dtype=np.int32)
-        """The kind of a pod by its number in `known_kinds`."""
+        """By pod number, the number of its kind in `known_kinds`."""
         self.known_kinds: Interner[Kind] = Interner()
         self._rows: Ids = np.full(_FIRST_PODS, NOWHERE, dtype=np.int32)
         self._amounts: dict[str, Ints] = {name: np.zeros(_FIRST_PODS, dtype=np.int64) for name in (CPU, MEMORY)}
@@ -68,7 +68,7 @@ class RankedResidents:
         self._lowest: int | None = None
         self._free: list[int] = []
         self._ranked: Ids = np.zeros((0, cluster.capacity), dtype=np.int32)
-        self._touched: set[int] = set()  # rows that `_ranked` shows as they were
+        self._touched: set[int] = set()  # rows for which `_ranked` is out of date
         self._starts_seen_at = cluster.start_changes.tick
         cluster.observe(self)
 
@@ -121,13 +121,13 @@ class RankedResidents:
 
     @property
     def lowest(self) -> int:
-        """The lowest priority of any pod; `NOBODY` where there is none."""
+        """The lowest priority of any pod; `NOBODY` if there is none."""
         if self._lowest is None:
             self._lowest = min(self._by_priority, default=NOBODY)
         return self._lowest
 
     def amounts(self, resource: str) -> Ints:
-        """What each pod takes of a resource, by number; of "pods" it is itself one."""
+        """By pod number, what the pod takes of a resource; of "pods" it takes one."""
         if resource == PODS:
             return np.ones(len(self._rows), dtype=np.int64)
         found = self._amounts.get(resource)
@@ -139,7 +139,7 @@ class RankedResidents:
         return found
 
     def ranked(self, rows: RowNumbers) -> Ids:
-        """The numbers of the pods on these rows, by slot and place in `rows`, the most important first."""
+        """The numbers of the pods on these rows, by slot and place in `rows`, most important first."""
         self._read_starts()
         if self._touched:
             self._rank(np.array(sorted(self._touched), dtype=np.intp))
@@ -148,7 +148,7 @@ class RankedResidents:
         return found[: np.count_nonzero(found.any(axis=1))]
 
     def _read_starts(self) -> None:
-        """Pods tell when they started without coming or going: it is noted for their row, and no observer is told."""
+        """A pod's start becomes known without an observer call; the cluster notes its row."""
         cluster = self._cluster
         changes, seen_at = cluster.start_changes, self._starts_seen_at
         if changes.tick == seen_at:
@@ -160,12 +160,12 @@ class RankedResidents:
         self._starts_seen_at = changes.tick
 
     def _rank(self, touched: RowNumbers) -> None:
-        """Put the pods of these rows in order."""
-        is_touched = np.zeros(self._cluster.capacity + 1, dtype=np.bool_)  # the last place is that of NOWHERE
+        """Sort the pods of these rows."""
+        is_touched = np.zeros(self._cluster.capacity + 1, dtype=np.bool_)  # the last place is for NOWHERE
         is_touched[touched] = True
         numbers = self._by_importance(np.flatnonzero(is_touched[self._rows[: len(self.pods)]]))
         rows = self._rows[numbers]
-        slots = np.arange(len(rows)) - np.searchsorted(rows, rows)  # how many of its row come before
+        slots = np.arange(len(rows)) - np.searchsorted(rows, rows)  # how many pods of its row come before
         missing = int(slots.max(initial=-1)) + 1 - len(self._ranked)
         if missing > 0:
             blank = np.zeros((-(-missing // _SLOTS_STEP) * _SLOTS_STEP, self._ranked.shape[1]), dtype=np.int32)
@@ -174,14 +174,14 @@ class RankedResidents:
         self._ranked[slots, rows] = numbers
 
     def _by_importance(self, numbers: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """Pods by row, and those of a row by `victims.importance`."""
-        # One key for the row and, within it, the priority, which is 32 bits: each key costs a sort.
+        """Pods by row, and within a row by `victims.importance`."""
+        # One key for the row and its 32-bit priority: each key costs a sort.
         place = (self._rows[numbers].astype(np.int64) << _PRIORITY_BITS) - self.priorities[numbers]
         starts = self.starts[numbers]
         order = np.lexsort((starts, place))
         numbers, place, starts = numbers[order], place[order], starts[order]
         is_other = (place[1:] != place[:-1]) | (starts[1:] != starts[:-1])
-        # Equals go by name, in plain text: few pods of a node began within the same second.
+        # Equal pods go by name, as plain text: few pods of a node start within the same second.
         ends = np.concatenate(([0], np.flatnonzero(is_other) + 1, [len(numbers)]))
         several = np.flatnonzero(np.diff(ends) > 1)
         for start, end in zip(ends[several].tolist(), ends[several + 1].tolist(), strict=True):

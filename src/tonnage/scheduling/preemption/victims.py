@@ -1,18 +1,17 @@
-"""Who has to go from one node: the exact answer, by trying. Mirrors SelectVictimsOnNode.
+"""The victims on one node: the exact answer, by trying. Mirrors SelectVictimsOnNode.
 
     all pods of lower priority go ─► does the pod fit? ─► they come back, the dearest first, each if the pod still fits
 
-Those whose going would violate a PodDisruptionBudget come back before all others. The pods are taken out of the cluster
-itself and put back when all is done, so that every plugin answers as it always does.
+Pods that would violate a PodDisruptionBudget come back first. The pods are removed from the cluster itself and put back
+at the end, so that every plugin answers as usual.
 
-The cheapest of several candidates is found by these, the next only where all before it are equal
-(pickOneNodeForPreemption):
+Candidates are compared by these rules in turn (pickOneNodeForPreemption):
 
-    1. the fewest victims that go against a PodDisruptionBudget
-    2. the least important victim, where each node is known by its most important one (its priority)
-    3. the smallest sum of priorities, each counted from the lowest there is, so that one pod less is always less
+    1. the fewest victims that violate a PodDisruptionBudget
+    2. the lowest priority of the most important victim
+    3. the smallest sum of priorities, each counted from the lowest possible, so that one pod less is always less
     4. the fewest victims
-    5. the latest start, where each node is known by the earliest among its victims of the highest priority
+    5. the latest start of the victim that is the earliest of the highest priority
     6. the first row
 """
 
@@ -38,22 +37,22 @@ Cost = tuple[int, int, int, int, float, int]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A row where the pod would fit without `victims`, which are never none and come the most important first."""
+    """A row where the pod would fit without `victims`: at least one, most important first."""
 
     row: int
     victims: tuple[PodInfo, ...]
     violations: int
-    """How many of the victims go against a PodDisruptionBudget."""
+    """How many victims violate a PodDisruptionBudget."""
 
     @property
     def cost(self) -> Cost:
-        first = self.victims[0]  # of its priority it started first, too
+        first = self.victims[0]  # it also started first among its priority
         total = sum(victim.priority + PRIORITY_OFFSET for victim in self.victims)
         return self.violations, first.priority, total, len(self.victims), -started_at(first), self.row
 
 
 def importance(pod: PodInfo) -> tuple[int, float, str, str]:
-    """A sort key, the most important first: by priority, then the older, then by name. Mirrors MoreImportantPod."""
+    """A sort key, most important first: by priority, age, name. Mirrors MoreImportantPod."""
     return -pod.priority, started_at(pod), pod.key, pod.uid
 
 
@@ -63,7 +62,7 @@ Reasons = tuple[str, ...]
 
 
 def victims_on(decider: Decider, cycle: Cycle, row: int) -> Candidate | Reasons:
-    """The least that has to go from a row for the cycle's pod to fit there; or why that would not help."""
+    """The fewest pods that must go from a row for the cycle's pod to fit; or why that would not help."""
     cluster, pod = cycle.cluster, cycle.pod
     lesser = sorted((each for each in cluster.residents[row].values() if each.priority < pod.priority), key=importance)
     if not lesser:
@@ -80,21 +79,19 @@ def victims_on(decider: Decider, cycle: Cycle, row: int) -> Candidate | Reasons:
                 gone.leave(each)
         victims = tuple(each for each in lesser if each.uid in gone.uids)
         violations = sum(each.uid in gone.uids for each in dear)
-    if not victims:  # it would fit as things are, and was refused: a plugin that does not answer alike twice
+    if not victims:  # it fits without victims but was refused: a plugin gave different answers
         return (f'expected at least one victim pod on node "{cluster.name(row)}"',)
     return Candidate(row, victims, violations)
 
 
 def fits_without(decider: Decider, cycle: Cycle, row: int, gone: Sequence[PodInfo]) -> bool:
-    """Whether the cycle's pod fits on a row when these pods of it are gone."""
+    """True if the cycle's pod fits a row without these pods."""
     with away(cycle.cluster, gone, row):
         return not reasons_against(decider, cycle, row)
 
 
 def reasons_against(decider: Decider, cycle: Cycle, row: int) -> Reasons:
-    """Why the pod does not fit on a row now, with the pods that are expected there and then without them; empty when it
-    does.
-    """
+    """Why the pod does not fit a row now, with the pods nominated there and then without them; empty if it fits."""
     cluster = cycle.cluster
     expected = _still_to_come(cycle, row)
     if expected:
@@ -105,7 +102,7 @@ def reasons_against(decider: Decider, cycle: Cycle, row: int) -> Reasons:
 
 
 def passes_with_fewer_pods_but_for(decider: Decider, cycle: Cycle, row: int, fit: FilterPlugin) -> bool:
-    """With the pods expected there: does everybody but one filter let the row pass, and will, whoever of it goes?"""
+    """True if every filter but `fit` passes the row with its nominated pods, whichever of its pods go."""
     cluster = cycle.cluster
     expected = _still_to_come(cycle, row)
     with visiting(cluster, expected, row):
@@ -120,7 +117,7 @@ def passes_with_fewer_pods_but_for(decider: Decider, cycle: Cycle, row: int, fit
 
 
 def expected_on(cycle: Cycle) -> dict[int, list[PodInfo]]:
-    """By row, the pods that count there although they have not come."""
+    """By row, the nominated pods that count there."""
     found = {row: _still_to_come(cycle, row) for row in cycle.nominated}
     return {row: pods for row, pods in found.items() if pods}
 
@@ -145,7 +142,7 @@ def _refusal(decider: Decider, cycle: Cycle, row: int, guests: Sequence[PodInfo]
 
 
 class _Gone:
-    """Pods that are thought away from a node."""
+    """Pods that are temporarily removed from a node."""
 
     def __init__(self, cluster: Cluster, node_name: str) -> None:
         self._cluster = cluster
@@ -163,7 +160,7 @@ class _Gone:
 
 @contextmanager
 def away(cluster: Cluster, pods: Sequence[PodInfo], row: int) -> Iterator[_Gone]:
-    """Think pods away from their row; all of them are there again afterwards, whatever happened."""
+    """Remove pods from their row inside the block; all of them are back afterwards, even after an exception."""
     gone = _Gone(cluster, cluster.name(row))
     order = tuple(cluster.residents[row])
     try:
@@ -175,12 +172,12 @@ def away(cluster: Cluster, pods: Sequence[PodInfo], row: int) -> Iterator[_Gone]
             if pod.uid in gone.uids:
                 gone.come_back(pod)
         there = cluster.residents[row]
-        cluster.residents[row] = {uid: there[uid] for uid in order}  # nobody is to notice that they were away
+        cluster.residents[row] = {uid: there[uid] for uid in order}  # restore the order of the residents
 
 
 @contextmanager
 def visiting(cluster: Cluster, pods: Sequence[PodInfo], row: int) -> Iterator[None]:
-    """Think pods onto a row; none of them is there afterwards."""
+    """Add pods to a row inside the block; they are removed afterwards."""
     try:
         for pod in pods:
             cluster.put_pod(pod, cluster.name(row))

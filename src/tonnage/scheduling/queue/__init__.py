@@ -1,1 +1,1 @@
-"""Which pod is tried when: the scheduling queue, its queueing hints, and who is nominated where."""
+"""The scheduling queue: which pod is tried when, its queueing hints, and nominations."""

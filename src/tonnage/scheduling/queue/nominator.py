@@ -1,25 +1,25 @@
-"""Who is expected on which node before being bound there, and for whom room is held.
+"""Which pods are nominated to which nodes before they are bound, and for which of them room is held.
 
-A nomination comes from a preemption that is making room, from the API (`NominationRules.told`), or is the scheduler's
-own choice on its way to the API. Pods of equal or lower priority leave room for a nominated pod, as if it ran there.
+A nomination comes from a running preemption, from the API (`NominationRules.told`), or is this scheduler's choice on
+its way to the API. Pods of equal or lower priority leave room for a nominated pod, as if it ran there.
 
-    nominated ──► holds ──── tried there and refused, nothing on its way out that helps ────► let go
+    nominated ──► holds ──── tried there and refused, and no terminating pod would help ────► let go
                     ▲                                                                           │
-                    └── something happened, and the node would take it · nominated anew ────────┘
+                    └── an event came, and the node would take it · nominated anew ─────────────┘
 
-A nomination holds what can still come true; none is forgotten, for the field in the API is never cleared (KEP-5278).
-Every nomination that holds room is tried, is about to be, or has its room made: else it would keep others out for
-nothing. Among equals on one node those go first whose volumes are there or are being made there, and then the one that
-was nominated first; with `is_ordered` off every one leaves room for every other, as upstream has it. A node that does
-not exist (yet) may be nominated, and counts for nobody until it appears.
+A nomination holds room while it can come true; it is never forgotten, because the API's field is never cleared
+(KEP-5278). Every nomination that holds room is being tried, will be, or its preemption runs: otherwise it would block
+others for nothing. Among equals on one node, pods with volumes there go first, then earlier nominations; without
+`is_ordered`, each leaves room for every other, like upstream. A node that does not exist yet may be nominated, and
+counts when it appears.
 
-`FailedNodes` are the nodes that failed a pod after it was decided to go there:
+`FailedNodes` are nodes that failed a pod after the decision:
 
     failed once: 15 s · twice: 30 s · 1 min · from then on 2 min.   No failure for ten minutes: forgotten
 
-Where what a node and its driver say is not true, the best-scored node would be chosen, and fail, for ever. So for a
-while the pod passes the node over if any other fits. A volume that could not be attached counts for all pods of the
-controller: they are made anew with other uids, and often with other claims.
+If a node or its driver publishes wrong figures, the best-scored node would be chosen, and fail, for ever. So for a
+while the pod prefers any other node that fits. A failed attachment counts for all pods of the controller: they are
+created again with other uids, and often with other claims.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from tonnage.scheduling.queue.queueing_hints import PreCheck
 from tonnage.scheduling.queue.unschedulable_pods import UnschedulablePool
 
 FIRST_S: Final = 15.0
-"""Longer than the longest backoff of a pod (10 s), or it would be over when the pod is tried next."""
+"""Longer than the longest backoff of a pod (10 s); otherwise it would have ended at the next attempt."""
 MAX_S: Final = 120.0
 FORGOTTEN_AFTER_S: Final = 600.0
 
 
 @dataclass(slots=True)
 class NodeFailure:
-    """What became of one pod, or of the pods of one controller, on one node."""
+    """The failures of one pod, or of one controller's pods, on one node."""
 
     times: int
     why: str
     """The last failure, in a few words."""
     until_s: float
-    """Until when the node is passed over, by the clock's `monotonic()`."""
+    """The node is avoided until then, by the clock's `monotonic()`."""
     until: datetime
-    """The same, for people."""
+    """The same as a date, for people."""
 
     @property
     def told(self) -> str:
@@ -74,11 +74,11 @@ class FailedNodes:
         self._failures: dict[str, dict[str, NodeFailure]] = {}
 
     def pod_failed(self, pod: Pod, node_name: str, why: str) -> NodeFailure:
-        """A pod did not get to the node that it was sent to."""
+        """Record that a pod did not reach the node chosen for it."""
         return self._failed(uid_of(pod), node_name, why)
 
     def pod_gone(self, pod: Pod, storage: Storage) -> None:
-        """A pod with a node is gone. If a volume could not be attached there, its successors are to know."""
+        """If a volume of a deleted pod could not be attached to its node, record it for the pod's successors."""
         controller = pod.metadata.controller
         if controller is not None and (refusal := refused_attachment(pod, storage)):
             self._failed(controller.uid, pod.spec.node_name, refusal)
@@ -92,7 +92,7 @@ class FailedNodes:
         return failure
 
     def passed_over(self, pod: Pod) -> Mapping[str, str]:
-        """The nodes that others are preferred to now, for this pod; each with why, in a sentence."""
+        """The nodes that this pod avoids now, each with a sentence saying why."""
         if not self._failures:
             return {}
         now_s, controller = self._clock.monotonic(), pod.metadata.controller
@@ -105,7 +105,7 @@ class FailedNodes:
         return {node_name: failure.told for node_name, failure in found.items()}
 
     def listed(self) -> Iterator[tuple[str, str, NodeFailure]]:
-        """Uid of the pod or controller, node, and failure, of all that are passed over now."""
+        """(uid of the pod or controller, node, failure) for all nodes avoided now."""
         now_s = self._clock.monotonic()
         for whose, by_node in self._failures.items():
             for node_name, failure in by_node.items():
@@ -113,13 +113,13 @@ class FailedNodes:
                     yield whose, node_name, failure
 
     def remember(self, whose: str, node_name: str, times: int, why: str, until: datetime) -> None:
-        """Know what another scheduler of the same cluster knows."""
+        """Take over a failure known to another scheduler of the same cluster."""
         left_s = (until - self._clock.now()).total_seconds()
         failure = NodeFailure(times, why, self._clock.monotonic() + left_s, until)
         self._failures.setdefault(whose, {})[node_name] = failure
 
     def expire(self, now_s: float) -> None:
-        """Forget what is long past, so that nothing stays behind of pods that are gone."""
+        """Forget old failures, so that nothing stays of deleted pods."""
         for whose, by_node in list(self._failures.items()):
             left = {name: each for name, each in by_node.items() if now_s <= each.until_s + FORGOTTEN_AFTER_S}
             if left:
@@ -132,7 +132,7 @@ class FailedNodes:
 
 
 def refused_attachment(pod: Pod, storage: Storage) -> str:
-    """Why a volume of a pod could not be attached to its node, as far as VolumeAttachments say; else empty."""
+    """Why a volume of a pod could not be attached to its node, according to VolumeAttachments; otherwise empty."""
     for name in pod.claim_names():
         claim = storage.claims.get(f"{pod.namespace}/{name}")
         volume = storage.volumes.get(claim.spec.volume_name) if claim is not None else None
@@ -147,23 +147,23 @@ def refused_attachment(pod: Pod, storage: Storage) -> str:
 
 @dataclass(slots=True, eq=False)
 class Nomination:
-    """One pod that is expected on one node."""
+    """A pod nominated to a node."""
 
     info: PodInfo
     node: str
     since: datetime
-    """When it was first heard of here; who wrote it may have done so before."""
+    """When it was first seen here; it may have been written earlier."""
     holds: bool = True
-    """Room is left for it. False from a refusal there until it may come true again."""
+    """True while room is held. False from a refusal there until it may come true again."""
     is_selected: bool = False
-    """Its volume was made there, or is being made: a claim says so."""
+    """True if a claim says that its volume was created there, or is being created."""
 
 
 _NOBODY: Final[dict[str, Nomination]] = {}
 
 
 def nominated_to(pod: Pod, node_name: str) -> Pod:
-    """The pod as the API would show it if it were nominated to this node and waited; it may have got another node."""
+    """The pod as the API would show it while nominated to this node, without its own node if it has one."""
     if pod.status.nominated_node_name == node_name and not pod.spec.node_name:
         return pod
     spec = msgspec.structs.replace(pod.spec, node_name="") if pod.spec.node_name else pod.spec
@@ -172,30 +172,30 @@ def nominated_to(pod: Pod, node_name: str) -> Pod:
 
 
 class NominationRules:
-    """What the nominator asks about the cluster. The engine answers; this base class knows the pod alone."""
+    """What the nominator asks about the cluster. The engine answers; this base class only reads the pod."""
 
     def told(self, pod: Pod) -> str:
-        """Where the API says that a pod is expected; "" for nowhere."""
+        """The node that the API nominates the pod to; "" for none."""
         return pod.status.nominated_node_name
 
     def is_selected(self, pod: Pod, node_name: str) -> bool:
-        """Whether a claim of the pod says that its volume was made on this node, or is being made."""
+        """True if a claim of the pod says that its volume was created on this node, or is being created."""
         return False
 
     def can_come_true(self, pod: PodInfo, node_name: str) -> bool:
-        """Of a pod that was let go and is to be tried again: would the node it is nominated to take it?"""
+        """True if the nominated node would take a pod that was let go and is about to be tried."""
         return False
 
     def admits(self, pod: PodInfo, node_name: str) -> bool:
-        """Of a pod that gates keep from being tried: may it run on the node it is nominated to?"""
+        """True if a gated pod may run on its nominated node."""
         return True
 
 
 class Nominator:
-    """Nominated pods by node name, in the order they were nominated; a pod has at most one node.
+    """Nominated pods by node name, in the order of nomination; a pod has at most one node.
 
-    `pool` has the unschedulable pods of the queue. `newest` gives a pod that waits or is in flight, by its uid.
-    `activate` has pods tried now, whatever they wait for; `wake` tells all that wait of an event.
+    `pool`: the unschedulable pods of the queue. `newest`: a waiting or in-flight pod by uid. `activate` has pods tried
+    now, whatever they wait for; `wake` announces an event to all waiting pods.
     """
 
     def __init__(
@@ -222,10 +222,8 @@ class Nominator:
     # -- the API's word, and ours -------------------------------------------------------------------------------------
 
     def nominate(self, pod: Pod, node_name: str | None = None) -> None:
-        """Expect the pod on a node, and on no other. None takes what the API says; "" expects it nowhere.
-
-        It holds its room there. One that was expected there before keeps its place among the others.
-        """
+        """Nominate the pod to this node only; it holds room there. None: to the API's node; "": to none. A pod that was
+        nominated there before keeps its place in the order."""
         wanted = self.rules.told(pod) if node_name is None else node_name
         before = self.get(pod)
         if before is not None and before.node == wanted:
@@ -240,10 +238,8 @@ class Nominator:
             self._by_node.setdefault(wanted, {})[info.uid] = nomination
 
     def expect(self, pod: Pod, node_name: str | None = None) -> None:
-        """As `nominate`, for a pod that still waits: one that is gone or has its node is expected nowhere.
-
-        Others that left room for it where it was expected before are tried again.
-        """
+        """Like `nominate`, for a pod that still waits; a pod that is gone or has its node is nominated nowhere. Pods
+        that left room for it on its old node are tried again."""
         known = self._newest(uid_of(pod))
         if known is not None:
             before = self.node_of(pod)
@@ -253,11 +249,11 @@ class Nominator:
                 self.room_was_given_up(known, before, but_not_for=uid_of(known))
 
     def update(self, pod: Pod, was_told: str) -> bool:
-        """A pod or a claim of its changed in the API, which expected the pod on `was_told` before. A new word of the
-        API counts, also if it takes the old one back. True if it names another node than is known here.
+        """A pod or its claim changed in the API, which said `was_told` before. True if it now says another node than
+        ours.
 
-        If the word is the same, ours stays as it is: it is on its way there. (Upstream falls back to the API's old
-        one.)
+        A new word of the API counts, even if it removes the node. If it is unchanged, our own nomination stays: it is
+        being written. (Upstream returns to the API's old one.)
         """
         known, told = self.get(pod), self.rules.told(pod)
         if told != was_told and (known is None or known.node != told or not known.holds):
@@ -268,10 +264,10 @@ class Nominator:
         return False
 
     def told_otherwise(self, uid: str, was_told: str) -> None:
-        """The API's word on where a waiting pod is expected was `was_told`; it may be another now.
+        """The API's nomination of a waiting pod was `was_told` and may have changed.
 
-        A new one is tried at once, for it holds room. Pods that left room where it was expected are tried again, also
-        if it asks for less than before.
+        A new one is tried at once, because it holds room. Pods that left room on the old node are tried again, also if
+        the pod requests less than before.
         """
         pod = self._newest(uid)
         if pod is None:
@@ -289,7 +285,7 @@ class Nominator:
     # -- what becomes of the pod --------------------------------------------------------------------------------------
 
     def remove(self, pod: Pod) -> None:
-        """The pod is gone, bound, or assumed to be: it is expected nowhere."""
+        """The pod is gone, bound or assumed: it is nominated nowhere."""
         uid = uid_of(pod)
         node_name = self._node_of.pop(uid, "")
         if node_name:
@@ -299,7 +295,7 @@ class Nominator:
                 del self._by_node[node_name]
 
     def assumed(self, pod: Pod, node_name: str) -> None:
-        """The pod is on its way to a node. It is counted there from now on, and expected nowhere."""
+        """The pod is assumed on a node: it is counted there, and nominated nowhere."""
         expected_on = self.node_of(pod)
         if expected_on:
             self.remove(pod)
@@ -307,23 +303,21 @@ class Nominator:
                 self.room_was_given_up(pod, expected_on, but_not_for=uid_of(pod))
 
     def let_go(self, pod: Pod) -> None:
-        """The pod was refused where it is expected: no room is held for it there. Those that left it are tried again.
-
-        It stays expected, and holds again when it is woken and its node would take it (`can_come_true`).
-        """
+        """The nominated node refused the pod: stop holding room there, and try the pods that left it. The pod stays
+        nominated, and holds room again when it is woken and its node would take it (`can_come_true`)."""
         nomination = self.get(pod)
         if nomination is not None and nomination.holds:
             nomination.holds = False
             self.room_was_given_up(pod, nomination.node, but_not_for=uid_of(pod))
 
     def hold(self, pod: Pod) -> None:
-        """Leave room again for a pod that was let go."""
+        """Hold room again for a pod that was let go."""
         nomination = self.get(pod)
         if nomination is not None:
             nomination.holds = True
 
     def queued(self, queued: QueuedPod, *, is_news: bool) -> None:
-        """A pod was put somewhere. With `is_news` it is to be tried: if it was let go, it holds if it would fit now."""
+        """A pod was queued. `is_news`: it will be tried; if it was let go, it holds room again if it would fit now."""
         if not self._node_of:
             return
         self._judge_gated(queued)
@@ -332,9 +326,8 @@ class Nominator:
             nomination.holds = self.rules.can_come_true(queued.info, nomination.node)
 
     def release(self, node_name: str, *, below: int) -> tuple[PodInfo, ...]:
-        """Expect no pod of lower priority than `below` on a node any more; who they were. They are tried again, and
-        whoever left room for them. A gated one is not tried: it stays expected.
-        """
+        """Remove nominations of priority lower than `below` from a node. Returns their pods. These pods, and pods that
+        left room for them, are tried again. A gated pod is not tried: it stays nominated."""
         lesser = tuple(each for each in self.pods_on(node_name) if each.priority < below)
         tried = [each for each in lesser if (waiting := self._pool.get(each.uid)) is None or not waiting.is_gated]
         for each in tried:
@@ -345,7 +338,7 @@ class Nominator:
         return lesser
 
     def node_changed(self, node_name: str, *, is_new: bool) -> None:
-        """A node came, or changed. Pods that are expected on one that came are tried at once; gated ones are judged."""
+        """A node came or changed. Pods nominated to a new node are tried at once; gated ones are judged."""
         expected = self.pods_on(node_name)
         for each in expected:
             self._judge_gated(self._pool.get(each.uid))
@@ -353,8 +346,8 @@ class Nominator:
             self._activate(each.pod for each in expected)
 
     def room_was_given_up(self, pod: Pod, node_name: str, *, but_not_for: str = "") -> None:
-        """For pods of its priority or lower, a nominated pod is as good as there; now it is as good as deleted."""
-        pod = nominated_to(pod, node_name)  # hints ask it where it was expected, and the API may not know
+        """Pods of its priority or lower treat a nominated pod as running; announce it as deleted now."""
+        pod = nominated_to(pod, node_name)  # hints read its nominated node, which the API may not have yet
 
         def may_be_helped(other: Pod) -> bool:
             return other.spec.priority <= pod.spec.priority and uid_of(other) != but_not_for
@@ -362,7 +355,7 @@ class Nominator:
         self._wake(ASSIGNED_POD_DELETE, pod, None, may_be_helped)
 
     def _judge_gated(self, queued: QueuedPod | None) -> None:
-        """A pod that gates keep from being tried holds room only where it may run."""
+        """A gated pod holds room only where it may run."""
         if queued is None or not queued.is_gated or queued.attempts or not self.has(queued.pod):
             return
         if self.rules.admits(queued.info, self.node_of(queued.pod)):
@@ -371,7 +364,7 @@ class Nominator:
             self.let_go(queued.pod)
 
     def _sign_again(self, uid: str) -> None:
-        """Where a pod is nominated has changed: one that is, is like no other."""
+        """A pod's nomination changed: a nominated pod is in a class by itself."""
         waiting = self._pool.get(uid)
         if waiting is not None:
             self._pool.sign_again((waiting,))
@@ -386,21 +379,19 @@ class Nominator:
         return bool(self._node_of) and uid_of(pod) in self._node_of
 
     def node_of(self, pod: Pod) -> str:
-        """Where the pod is expected; "" for nowhere."""
+        """The nominated node of the pod; "" for none."""
         return self._node_of.get(uid_of(pod), "")
 
     def on(self, node_name: str) -> tuple[Nomination, ...]:
-        """The nominations to a node, the first that was made first."""
+        """The nominations to a node, in the order they were made."""
         return tuple(self._by_node.get(node_name, _NOBODY).values())
 
     def pods_on(self, node_name: str) -> tuple[PodInfo, ...]:
         return tuple(nomination.info for nomination in self.on(node_name))
 
     def ahead_of(self, pod: PodInfo) -> Iterator[tuple[str, PodInfo]]:
-        """(node, pod expected there) for all that this pod has to leave room for: others, of its priority or higher.
-
-        On the node where it is expected itself, those of its priority that go after it do not count.
-        """
+        """(node, pod nominated there) for all pods that this pod must leave room for: others of its priority or higher.
+        On its own nominated node, pods of its priority that come after it do not count."""
         for node_name, expected in self._by_node.items():
             mine = expected.get(pod.uid) if self._is_ordered else None
             is_later = False
@@ -421,7 +412,7 @@ class Nominator:
             yield from expected.values()
 
     def __len__(self) -> int:
-        """How many pods are nominated; 0 lets a decision skip the matter."""
+        """The number of nominated pods; with 0 a decision skips nominations."""
         return len(self._node_of)
 
 

@@ -1,6 +1,6 @@
-"""A pod on its way through the scheduling queue, and what the queue remembers of its attempts.
+"""A pod in the scheduling queue, and what the queue remembers of its attempts.
 
-`QueuedPod` belongs to the queue: others read it, and hand it back. Instants are seconds of the clock's `monotonic()`.
+`QueuedPod` belongs to the queue: others read it, and return it. Instants are seconds of the clock's `monotonic()`.
 """
 
 from __future__ import annotations
@@ -13,39 +13,37 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
 
 SortKey: TypeAlias = Callable[[PodInfo, float], Any]
-"""(pod, when it was queued) -> something to order by; the smallest is tried first. As QueueSortPlugin.sort_key."""
+"""(pod, when it was queued) -> a sort key; the smallest is tried first. Like QueueSortPlugin.sort_key."""
 
 
 def by_priority(pod: PodInfo, queued_at: float) -> tuple[int, float]:
-    """The most important first; of equals, the one that has waited longest. What PrioritySort does."""
+    """Highest priority first; among equals, the longest waiting. Like PrioritySort."""
     return -pod.priority, queued_at
 
 
 def uid_of(pod: Pod) -> str:
-    """Who the pod is. One read from a file may have no uid; its name has to do then, as in PodInfo."""
+    """The pod's uid. A pod from a file may have none; then its key, as in PodInfo."""
     return pod.metadata.uid or pod.key
 
 
 def is_over(pod: PodInfo, known: Pod | None) -> bool:
-    """True if a pod no longer waits for a node: it is gone or going, another has its name, or it has its node.
-
-    `known` is the pod of its name as the API has it now.
-    """
+    """True if a pod no longer waits: it is gone, terminating, replaced by another of its name, or has its node.
+    `known`: the API's current pod of its name."""
     if known is None or uid_of(known) != pod.uid:
         return True
     return known.metadata.is_terminating or bool(known.spec.node_name)
 
 
 class LeftBehind(NamedTuple):
-    """What the last attempt to place a pod left behind. Set by whoever tried it."""
+    """What the last attempt to place a pod left behind. Set by the code that tried it."""
 
     tried_on: str = ""
-    """The node that it was nominated to, or that the attempt chose; empty for neither."""
+    """The nominated node, or the node that the attempt chose; empty for neither."""
     refused_on: str = ""
-    """The node that it was nominated to and that did not take it, or that it was sent to and did not reach, with
-    nothing on its way out that would change it; empty when there is none. No room is held there."""
+    """The nominated node that refused it, or the chosen node that it did not reach, if no terminating pod there would
+    help. No room is held there. Empty if there is none."""
     is_like_others: bool = False
-    """A pod that is refused by the same plugins, and seen alike by them, would meet the same decision."""
+    """True if pods refused by the same plugins, and alike to them, would get the same decision."""
 
 
 _NOTHING_LEFT: Final = LeftBehind()
@@ -53,31 +51,28 @@ _NOTHING_LEFT: Final = LeftBehind()
 
 @dataclass(slots=True, eq=False)
 class QueuedPod:
-    """One pod that waits to be placed, or is being placed.
-
-    Failures count apart: `unschedulable_count` grows when plugins refuse the pod, `consecutive_errors` when something
-    broke, and starts again with the next refusal. `attempts` counts pops.
-    """
+    """A pod that waits to be placed, or is being placed. `unschedulable_count` grows when plugins refuse the pod;
+    `consecutive_errors` on errors, and restarts with the next refusal. `attempts` counts pops."""
 
     info: PodInfo
     queued_at: float
-    """When it was put in the queue last, by its creation or by a failed attempt."""
+    """When it was last queued, after its creation or a failed attempt."""
     sequence: int
-    """Orders pods that were queued at the same instant."""
+    """Orders pods queued at the same instant."""
     attempts: int = 0
     unschedulable_count: int = 0
     consecutive_errors: int = 0
     initial_attempt_at: float | None = None
-    """When it could be tried for the first time; gates hold it off."""
+    """When it could first be tried, after its gates."""
     unschedulable_plugins: frozenset[str] = frozenset()
-    """Who refused it, at the last attempt or before it could be queued."""
+    """The plugins that refused it, at the last attempt or before it could be queued."""
     pending_plugins: frozenset[str] = frozenset()
-    """Who said that somebody else has to act first: when one is satisfied, the pod skips its backoff."""
+    """Plugins that wait for somebody else to act: when one is satisfied, the pod skips its backoff."""
     gating_plugin: str = ""
     backoff_until: float | None = None
-    """The start of the second in which its backoff ends; None while nobody has asked."""
+    """The start of the second in which its backoff ends; None until it is computed."""
     flushed_at: float | None = None
-    """When it was moved because it had waited too long; None if it was not since its last attempt."""
+    """When it was moved because it had waited too long; None if not since its last attempt."""
     left_behind: LeftBehind = _NOTHING_LEFT
 
     @property
@@ -94,22 +89,22 @@ class QueuedPod:
 
     @property
     def rejectors(self) -> frozenset[str]:
-        """Every plugin that stands in its way; none after an error."""
+        """Every plugin that blocks it; empty after an error."""
         return self.unschedulable_plugins | self.pending_plugins
 
     @property
     def is_gated(self) -> bool:
-        """A PreEnqueue plugin keeps it from being tried at all."""
+        """True if a PreEnqueue plugin blocks it from being tried."""
         return bool(self.gating_plugin)
 
     def waiting_since(self) -> float:
-        """Since when nothing has moved it: its last attempt, or the last time it was flushed in vain."""
+        """Since when nothing has moved it: its last attempt, or its last flush without success."""
         return self.queued_at if self.flushed_at is None else max(self.queued_at, self.flushed_at)
 
     def failed(
         self, at: float, sequence: int, *, unschedulable_plugins: frozenset[str], pending_plugins: frozenset[str]
     ) -> None:
-        """Take down how an attempt ended; with no plugin named it was an error. The pod queues up anew."""
+        """Record how an attempt ended; without plugins it was an error. The pod is queued again."""
         self.unschedulable_plugins, self.pending_plugins = unschedulable_plugins, pending_plugins
         if self.rejectors:
             self.unschedulable_count += 1

@@ -1,7 +1,7 @@
-"""Which plugins want to hear of which events, and whether an event is worth another try.
+"""Which plugins registered for which events, and whether an event is worth another attempt.
 
-`HintTable` answers, for an event, which plugins care; `worth` asks the hints of those that stand in the way of a pod,
-and no others. Mirrors PriorityQueue.isPodWorthRequeuing.
+`HintTable` finds the plugins for an event; `worth` asks only the hints of plugins that block the pod. Mirrors
+PriorityQueue.isPodWorthRequeuing.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from tonnage.scheduling.framework import EventHint, PreEnqueuePlugin
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 
 PreCheck: TypeAlias = Callable[[Pod], bool]
-"""Which waiting pods an event is for at all."""
+"""Which waiting pods an event may concern."""
 
 PluginErrorHook: TypeAlias = Callable[[str, QueuedPod, Exception], None]
-"""(plugin, pod, what it raised): a plugin broke its promise. The pod is not to suffer for it; somebody should know."""
+"""(plugin, pod, exception): a plugin failed. The pod is not affected; the error should be reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
-    """An event that came while pods were in flight; `only` is the uid of the pod it is for, where it is for one."""
+    """An event that came while pods were in flight. `only`: the uid of the pod it is for, if it is for one."""
 
     event: ClusterEvent
     old: Any
@@ -44,10 +44,10 @@ class Requeue(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QueueingRules:
-    """What one profile tells the queue: PreEnqueue plugins, and for each plugin the events that may change its mind.
+    """The queueing rules of one profile: its PreEnqueue plugins, and by plugin the events that may change its answer.
 
-    Without a hint each event of a mask is worth a try. Pods refused by a plugin that is not in `hints` wait for the
-    periodic flush.
+    Without a hint, every event of a mask is worth an attempt. Pods refused by a plugin that is not in `hints` wait for
+    the periodic flush.
     """
 
     pre_enqueue: Sequence[PreEnqueuePlugin] = ()
@@ -61,7 +61,7 @@ Caring: TypeAlias = Mapping[str, Sequence[HintFn | None]]
 
 
 class HintTable:
-    """The hints of one profile, by the events they are for."""
+    """The hints of one profile, by event."""
 
     def __init__(self, rules: QueueingRules, on_plugin_error: PluginErrorHook) -> None:
         self._rules = rules
@@ -70,7 +70,7 @@ class HintTable:
         self._caring_for_any: dict[tuple[EventResource, ActionType], Caring] = {}
 
     def caring(self, event: ClusterEvent) -> Caring:
-        """The plugins that registered for such an event, with their hints."""
+        """The plugins that registered for the event, with their hints."""
         words = (event.resource, event.action)
         if words not in self._caring:
             hints = {
@@ -81,7 +81,7 @@ class HintTable:
         return self._caring[words]
 
     def caring_for_any(self, event: ClusterEvent) -> Caring:
-        """The same, without the hints that are only for pods which mount a claim that the event is about."""
+        """Like `caring`, without the hints that are only for pods which mount a claim of the event."""
         words = (event.resource, event.action)
         if words not in self._caring_for_any:
             hints = {
@@ -92,15 +92,14 @@ class HintTable:
         return self._caring_for_any[words]
 
     def worth(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Requeue:
-        """Is the event worth another try of this pod? At once, without backoff, if a plugin that says so was only
-        waiting for somebody to act. A pod that met an error is always worth it, and a wildcard asks nobody.
-        """
+        """Whether the event is worth another attempt. A pod that met an error always is, and a wildcard asks no plugin.
+        Without backoff if a plugin that says so was only waiting for somebody to act."""
         if event.is_wildcard:
             return Requeue.AFTER_BACKOFF
         return self.answer(queued, self.caring(event), event, old, new)[0]
 
     def worth_since(self, queued: QueuedPod, events: Iterable[RecordedEvent]) -> Requeue:
-        """Was any of these worth it? For a pod that was refused while they came."""
+        """Whether any of the events that came during a refused attempt is worth another one."""
         best = Requeue.NOT
         for seen in events:
             if seen.pre_check is not None and not seen.pre_check(queued.pod):
@@ -114,7 +113,7 @@ class HintTable:
     def answer(
         self, queued: QueuedPod, caring: Caring, event: ClusterEvent, old: Any, new: Any
     ) -> tuple[Requeue, frozenset[str]]:
-        """Whether the event is worth another try of the pod, and which of these plugins say so."""
+        """Whether the event is worth another attempt, and which of these plugins say so."""
         refused_by, pending = queued.unschedulable_plugins, queued.pending_plugins
         if not refused_by and not pending:
             return Requeue.AFTER_BACKOFF, _NOBODY
@@ -126,7 +125,7 @@ class HintTable:
                 if not any(hint is None or hint(queued.info, event, old, new) is QUEUE for hint in hints):
                     continue
             except Exception as exc:
-                # One try too many is better than a pod that is never tried again.
+                # One attempt too many is better than a pod that is never tried again.
                 self._on_plugin_error(plugin, queued, exc)
             if plugin in pending:
                 return Requeue.AT_ONCE, frozenset((plugin,))

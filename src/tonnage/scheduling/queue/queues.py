@@ -1,15 +1,15 @@
-"""Where pods wait, and the one way in: past the gates.
+"""Where pods wait, and the only way in: past the gates.
 
-Three places: active (to be tried, in order), backoff (failed a moment ago), unschedulable (nothing fits); a pod is in
-one of them at most. Whoever moves a pod towards being tried asks the PreEnqueue plugins first; a pod that one of them
-holds back goes to the unschedulable pool with that plugin's name on it. `InFlight` has the pods that are being tried.
+A pod is in at most one of three places: active (to be tried, in order), backoff (failed a moment ago), unschedulable
+(fits nowhere). PreEnqueue plugins run before a pod moves towards being tried; a pod that one of them blocks goes to the
+unschedulable pool, with the plugin's name. `InFlight` has the pods that are being tried.
 
 A pod backs off for 1 s after its first failure, doubling up to 10 s:
 
     expiry = start of the second that holds  queued_at + min(max, initial * 2^(failures - 1))
 
-A pod is through once its second is over, so that pods of one second leave together, ordered as in the active queue.
-Mirrors upstream's backoffQueue with SchedulerPopFromBackoffQ (KEP-5142).
+The backoff ends with that second, so that pods of one second leave together, ordered as in the active queue. Mirrors
+upstream's backoffQueue with SchedulerPopFromBackoffQ (KEP-5142).
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from tonnage.scheduling.queue.unschedulable_pods import UnschedulablePool, Wakin
 class ActiveQueue(KeyedHeap[QueuedPod]):
     """Pods to be tried now, in the order of the QueueSort plugin.
 
-    PrioritySort puts a new pod behind all that were woken before it, however often those were refused. So after
-    `retries_in_a_row` retries a first try of the same priority has its turn; 0: the plugin's order alone, as upstream.
+    PrioritySort puts a new pod behind all pods woken before it, however often these were refused. So after
+    `retries_in_a_row` retries, a new pod of the same priority comes next; 0: only the plugin's order, like upstream.
     """
 
     def __init__(self, *, retries_in_a_row: int = 0) -> None:
         super().__init__()
         self._first_tries: KeyedHeap[QueuedPod] = KeyedHeap()
         self._retries_in_a_row = retries_in_a_row
-        self._retries = 0  # that were popped one after another while a first try waited
+        self._retries = 0  # popped one after another while a new pod waited
 
     def put(self, name: str, order: Any, item: QueuedPod) -> None:
         super().put(name, order, item)
@@ -57,7 +57,7 @@ class ActiveQueue(KeyedHeap[QueuedPod]):
         return super().remove(name)
 
     def pop(self) -> QueuedPod | None:
-        """Take out the pod whose turn it is; None when there is none."""
+        """Remove and return the next pod; None if there is none."""
         first, new = self.peek(), self._first_tries.peek()
         if first is None:
             return None
@@ -78,9 +78,8 @@ WINDOW_S: Final = 1.0
 
 
 class BackoffQueue:
-    """Backing-off pods. A refused one may be taken out early, when nobody else wants the turn; one that met an error
-    waits its time out, to spare an API server in trouble.
-    """
+    """Pods that back off. A refused pod may leave early if no other pod is active; a pod that met an error waits to the
+    end, to spare an API server in trouble."""
 
     def __init__(
         self, sort_key: SortKey, *, initial_s: float = INITIAL_BACKOFF_S, max_s: float = MAX_BACKOFF_S
@@ -92,9 +91,9 @@ class BackoffQueue:
         self._errors: KeyedHeap[QueuedPod] = KeyedHeap()
 
     def until(self, queued: QueuedPod) -> float:
-        """The start of the second in which its backoff ends; minus infinity when it has none to wait for."""
+        """The start of the second in which its backoff ends; minus infinity without a backoff."""
         failures = queued.consecutive_errors or queued.unschedulable_count
-        if failures == 0 or self._max_s == 0:  # a maximum of 0 switches backoff off
+        if failures == 0 or self._max_s == 0:  # a maximum of 0 disables backoff
             return -math.inf
         if queued.backoff_until is None:
             duration_s = exponential_s(self._initial_s, failures - 1, max_s=self._max_s)
@@ -102,20 +101,20 @@ class BackoffQueue:
         return queued.backoff_until
 
     def is_backing_off(self, queued: QueuedPod, now_s: float) -> bool:
-        """Its second is not over yet."""
+        """True until its second is over."""
         return self.until(queued) >= _window(now_s)
 
     def add(self, queued: QueuedPod) -> None:
-        """Add a pod, or put it in its place again after an update."""
+        """Add a pod, or sort it again after an update."""
         order = (self.until(queued), self._sort_key(queued.info, queued.queued_at), queued.sequence)
         self._heap_for(queued).put(queued.uid, order, queued)
 
     def pop(self) -> QueuedPod | None:
-        """Take out the refused pod whose backoff ends first, before it has ended."""
+        """Remove and return the refused pod whose backoff ends first, before it ends."""
         return self._refused.pop()
 
     def pop_completed(self, now_s: float) -> list[QueuedPod]:
-        """Take out every pod whose backoff is over."""
+        """Remove and return all pods whose backoff is over."""
         completed = []
         for heap in (self._refused, self._errors):
             while (head := heap.peek()) is not None and not self.is_backing_off(head, now_s):
@@ -124,7 +123,7 @@ class BackoffQueue:
         return completed
 
     def next_completion_at(self) -> float | None:
-        """When the first of them will be through; None when nobody waits."""
+        """When the first backoff is over; None without pods."""
         heads = [head for heap in (self._refused, self._errors) if (head := heap.peek()) is not None]
         return min((self.until(head) + WINDOW_S for head in heads), default=None)
 
@@ -154,7 +153,7 @@ def _window(instant: float) -> float:
 
 @dataclass(slots=True)
 class Flight:
-    """A pod that was popped; `first` is the number of the first event after that."""
+    """A popped pod. `first`: the number of the first event after its pop."""
 
     info: PodInfo
     first: int
@@ -165,15 +164,15 @@ class InFlight:
     """The pods between `pop_nowait` and `done`, oldest first, and the events since the oldest of them.
 
         events      e0  e1  e2  e3  e4
-        in flight       ^a      ^b           a is asked about e1..e4, b about e3 and e4; e0 is forgotten
+        in flight       ^a      ^b           a is judged by e1..e4, b by e3 and e4; e0 is forgotten
 
-    An event that came after its pop may help a pod that is refused. Mirrors activeQueue.inFlightEvents.
+    An event after its pop may help a pod that is refused. Mirrors activeQueue.inFlightEvents.
     """
 
     def __init__(self) -> None:
         self._flights: dict[str, Flight] = {}
         self._events: deque[RecordedEvent] = deque()
-        self._forgotten = 0  # how many events were dropped at the front, so that numbers keep their meaning
+        self._forgotten = 0  # events dropped at the front; numbers stay valid
 
     def start(self, info: PodInfo) -> None:
         self._flights[info.uid] = Flight(info, self._forgotten + len(self._events))
@@ -184,13 +183,13 @@ class InFlight:
             self._events.append(seen)
 
     def events_for(self, uid: str) -> Iterator[RecordedEvent]:
-        """What came since the pod was popped and is not meant for another."""
+        """The events since the pod was popped, without those for other pods."""
         flight = self._flights[uid]
         since = islice(self._events, flight.first - self._forgotten, None)
         return (seen for seen in since if seen.only in ("", uid))
 
     def done(self, uid: str) -> None:
-        """The pod has landed; events that no pod is left to be asked about are forgotten. Twice does no harm."""
+        """The pod is no longer in flight; drop events that no pod needs. Safe to call twice."""
         if self._flights.pop(uid, None) is None:
             return
         oldest = next(iter(self._flights.values()), None)
@@ -226,11 +225,11 @@ class QueueName(StrEnum):
 
 
 QueuedHook: TypeAlias = Callable[[QueuedPod, QueueName, str], None]
-"""(pod, where it was put, why): what scheduler_queue_incoming_pods_total counts."""
+"""(pod, where it was put, why), for scheduler_queue_incoming_pods_total."""
 
 
 class Queues:
-    """The waiting pods. A method that puts a pod somewhere says where it landed."""
+    """The waiting pods. Methods that put a pod somewhere return where."""
 
     def __init__(
         self,
@@ -249,7 +248,7 @@ class Queues:
         self.backoff = backoff
         self.pool = UnschedulablePool(self.order, rules, on_plugin_error, is_nominated)
         self.refusals: Counter[tuple[str, str]] = Counter()
-        """(plugin, profile) -> how many waiting pods it stands in the way of."""
+        """(plugin, profile) -> the number of waiting pods that it blocks."""
         self._clock = clock
         self._gates = {name: tuple(rules.pre_enqueue) for name, rules in profiles.items()}
         self._sort_key = sort_key
@@ -260,14 +259,14 @@ class Queues:
         return self.active.get(uid) or self.backoff.get(uid) or self.pool.get(uid)
 
     def remove(self, uid: str) -> QueuedPod | None:
-        """Take a pod out, wherever it is; None when it is nowhere."""
+        """Remove a pod from wherever it waits; None if it does not."""
         queued = self.active.remove(uid) or self.backoff.remove(uid) or self.pool.remove(uid)
         if queued is not None:
             self._count_refusals(queued, -1)
         return queued
 
     def pop(self) -> QueuedPod | None:
-        """Take out the first active pod; with none left, the refused pod whose backoff ends first."""
+        """Remove and return the first active pod; if there is none, the refused pod whose backoff ends first."""
         queued = self.active.pop()
         if queued is None and (queued := self.backoff.pop()) is not None:
             self._on_queued(queued, QueueName.ACTIVE, POP_FROM_BACKOFF)
@@ -276,7 +275,7 @@ class Queues:
         return queued
 
     def take_back(self, queued: QueuedPod, how: Requeue, why: str) -> QueueName:
-        """Put a pod in that was popped and refused, and count who refused it."""
+        """Add a pod that was popped and refused, and count the plugins that refused it."""
         self._count_refusals(queued, +1)
         return self.requeue(queued, how, why)
 
@@ -290,7 +289,7 @@ class Queues:
         return self.to_active(queued, why)
 
     def to_active(self, queued: QueuedPod, why: str, *, has_passed_gates: bool = False) -> QueueName:
-        """Let a pod be tried, unless a gate holds it. It may be in the pool, or nowhere."""
+        """Make a pod active, unless a gate blocks it. It may be in the pool, or nowhere."""
         if not has_passed_gates and not self._passes_gates(queued):
             return self._to_pool(queued, why)
         if queued.initial_attempt_at is None:
@@ -301,18 +300,18 @@ class Queues:
         return QueueName.ACTIVE
 
     def reorder(self, queued: QueuedPod) -> None:
-        """The pod in the active or backoff queue has changed: put it where it belongs now."""
+        """Sort a changed pod of the active or backoff queue again."""
         if queued.uid in self.active:
             self._put_active(queued)
         else:
             self.backoff.add(queued)
 
     def order(self, queued: QueuedPod) -> Any:
-        """Whose turn it is: the smallest first."""
+        """The sort key of a pod: the smallest is next."""
         return self._sort_key(queued.info, queued.queued_at), queued.sequence
 
     def refuse(self, queued: QueuedPod, plugins: frozenset[str]) -> None:
-        """A pod in the pool would be refused by these plugins now, as one like it was: file it so."""
+        """File a pod of the pool under these plugins, which refused a pod like it."""
         self._count_refusals(queued, -1)
         queued.unschedulable_plugins = plugins
         self._count_refusals(queued, +1)
@@ -337,7 +336,7 @@ class Queues:
         return QueueName.GATED if queued.is_gated else QueueName.UNSCHEDULABLE
 
     def _passes_gates(self, queued: QueuedPod) -> bool:
-        """Ask the PreEnqueue plugins, the one that holds the pod first: it is the likeliest to go on doing so."""
+        """Run the PreEnqueue plugins, the one that blocked the pod last first: it is the most likely to block again."""
         gates, held_by = self._gates.get(queued.profile, ()), queued.gating_plugin
         for plugin in sorted(gates, key=lambda each: each.name != held_by) if held_by else gates:
             if not self._lets_in(plugin, queued):
@@ -363,7 +362,7 @@ class Queues:
                 del self.refusals[plugin, queued.profile]
 
     def counts(self) -> dict[QueueName, int]:
-        """How many pods are where; gated ones are not counted among the unschedulable."""
+        """The number of pods in each place; gated pods do not count as unschedulable."""
         gated = self.pool.gated_count
         return {
             QueueName.ACTIVE: len(self.active),

@@ -2,16 +2,16 @@
 
     add ──► gates ──► active ───────────────────── pop_nowait ─────────────────────► in flight ──► done
               │         ▲                                                             ▲  │
-              │         ├── its backoff is over ──── backoff ── nobody is active ─────┘  │
-              │ held    │                              ▲  ▲                              │
+              │         ├── its backoff is over ──── backoff ── no pod is active ─────┘  │
+              │ blocked │                              ▲  ▲                              │
               ▼         │                              │  └─── an error, or an event ────┤
-           unschedulable ── an event its refusers ─────┘       came meanwhile            │ add_unschedulable_
-               ▲            think worth a try                                            │ if_not_present
-               └──────────────────────── nothing that helps came ────────────────────────┘
+           unschedulable ── an event that the ─────────┘       came meanwhile            │ add_unschedulable_
+               ▲            refusing plugins think helps                                 │ if_not_present
+               └──────────────────────── no event that helps came ───────────────────────┘
 
-A pod is in exactly one of these places (`queues`), or not known at all. Everything is synchronous; the program calls
-the two flushes, wakes up on `on_active`, and pops. After `done` for a pod that is being bound, updates of that pod are
-not to be handed in until it has its node or has come back. Mirrors PriorityQueue of kube-scheduler 1.36.
+A pod is in exactly one of these places (`queues`), or not known at all. Everything is synchronous: the program calls
+the two flushes, wakes up on `on_active`, and pops. After `done` for a pod that is being bound, do not pass updates of
+it until it has its node or has come back. Mirrors PriorityQueue of kube-scheduler 1.36.
 """
 
 from __future__ import annotations
@@ -64,20 +64,20 @@ from tonnage.scheduling.queue.unschedulable_pods import WakingRules
 from tonnage.scheduling.queue.waking import CAN_BE_POPPED, Waking
 
 MAX_UNSCHEDULABLE_S: Final = 300.0
-"""No pod waits longer than this for an event that may never come."""
+"""The longest time a pod waits for an event that may never come."""
 FLUSH_UNSCHEDULABLE_EVERY_S: Final = 30.0
 """How often to call `flush_unschedulable_leftover`."""
 
 _NO_NEWS: Final = (BACKOFF_COMPLETE, POP_FROM_BACKOFF, SCHEDULE_ATTEMPT_FAILURE)
-"""Moves that no event is behind: nothing has changed for the pod."""
+"""Moves without an event: nothing has changed for the pod."""
 
 
 class SchedulingQueue:
-    """The pods that wait for a node; `profiles` are the rules by schedulerName.
+    """The pods that wait for a node. `profiles`: the rules by schedulerName.
 
-    `on_active` is called when there may be something to pop, `on_queued` for each pod that is put somewhere, and
-    `on_plugin_error` when a hint or a PreEnqueue plugin raises. With `nominations_give_way`, of equal pods nominated to
-    one node the earlier goes first. `retries_in_a_row`: see `ActiveQueue`.
+    `on_active` is called when a pod may be popped, `on_queued` for each pod that is put somewhere, `on_plugin_error`
+    when a hint or a PreEnqueue plugin raises. `nominations_give_way`: of equal pods nominated to one node, the earlier
+    goes first. `retries_in_a_row`: see `ActiveQueue`.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class SchedulingQueue:
     # -- pods come, change and go -------------------------------------------------------------------------------------
 
     def add(self, pod: Pod) -> None:
-        """A pod without a node was seen for the first time. One that is known already counts as updated."""
+        """A pod without a node was seen for the first time. A known pod counts as updated."""
         known = self._known(uid_of(pod))
         if known is not None:
             self.update(known.pod, pod)
@@ -142,12 +142,10 @@ class SchedulingQueue:
             self._enter(pod, UNSCHEDULED_POD_ADD)
 
     def update(self, old: Pod, new: Pod) -> None:
-        """A pod without a node changed. It keeps its place, unless the change lets it out of the unschedulable pool.
-
-        A pod in flight comes back with the newest version. One that is not known is added.
-        """
+        """A pod without a node changed. It keeps its place, unless the change moves it out of the unschedulable pool. A
+        pod in flight comes back with the newest version. An unknown pod is added."""
         uid = uid_of(new)
-        if uid_of(old) != uid:  # deleted and made again between two looks
+        if uid_of(old) != uid:  # deleted and created again between two events
             self.delete(old)
             self.add(new)
             return
@@ -168,10 +166,8 @@ class SchedulingQueue:
         self._waking.let_out()
 
     def delete(self, pod: Pod, *, bound_to: str = "") -> None:
-        """A pod was deleted or has ended, or, with `bound_to`, has got its node. One in flight will not come back.
-
-        Pods that left room for it where it was nominated are tried again, unless that is where it went.
-        """
+        """A pod was deleted or has ended or, with `bound_to`, got its node. A pod in flight will not come back. Pods
+        that left room for it on its nominated node are tried again, unless it went there."""
         nominated_to = self.nominator.node_of(pod) or pod.status.nominated_node_name
         self.nominator.remove(pod)
         flight = self._in_flight.get(uid_of(pod))
@@ -185,9 +181,8 @@ class SchedulingQueue:
     # -- pods in their places -----------------------------------------------------------------------------------------
 
     def pod_assumed(self, pod: Pod, node_name: str) -> None:
-        """The pod is on its way to a node, and expected nowhere. Pods that share a claim with it are like no others
-        now: where they may go depends on where it goes.
-        """
+        """The pod is assumed on a node and nominated nowhere. Pods that share a claim with it are now in classes by
+        themselves: where they may go depends on its node."""
         pool = self._queues.pool
         if pool.mounts_claims and pod.spec.volumes:
             pool.sign_again(pool.mounting(claims_named(None, pod)).values())
@@ -200,12 +195,12 @@ class SchedulingQueue:
 
     def _enter(self, pod: Pod, event: ClusterEvent) -> None:
         queued = QueuedPod(PodInfo(pod), self._clock.monotonic(), next(self._sequence))
-        # Gated or not: whoever nominated it wants the room kept.
+        # Even if it is gated: its nomination holds room.
         self.nominator.nominate(pod)
         self._tell(self._queues.to_active(queued, event.label))
 
     def _reconsider(self, queued: QueuedPod, old: Pod, new: Pod) -> None:
-        """An unschedulable pod was changed: do those who refused it think differently of it now?"""
+        """An unschedulable pod was changed: ask the plugins that refused it whether that helps."""
         for event in pod_events(old, new):
             how = self._table(queued).worth(queued, event, old, new)
             if how is not Requeue.NOT:
@@ -216,12 +211,12 @@ class SchedulingQueue:
     # -- attempts -----------------------------------------------------------------------------------------------------
 
     def pop_nowait(self) -> QueuedPod | None:
-        """The pod to try next, or None. It is in flight until `done` or `add_unschedulable_if_not_present`."""
+        """The next pod to try, or None. It is in flight until `done` or `add_unschedulable_if_not_present`."""
         queued = self._queues.pop()
         return None if queued is None else self._start_flight(queued)
 
     def take_nowait(self, pod: Pod) -> QueuedPod | None:
-        """Pop this very pod, wherever it waits; None when it does not. For whoever decides on the order himself."""
+        """Pop this pod from wherever it waits; None if it does not. For callers that choose the order themselves."""
         queued = self._queues.remove(uid_of(pod))
         return None if queued is None else self._start_flight(queued)
 
@@ -232,7 +227,7 @@ class SchedulingQueue:
         return queued
 
     def done(self, pod: Pod) -> None:
-        """No plugin will refuse the pod any more: events need not be kept for it. Twice does no harm."""
+        """No plugin can refuse the pod any more: stop keeping events for it. Safe to call twice."""
         self._in_flight.done(uid_of(pod))
         self._waking.tried(uid_of(pod))
 
@@ -244,10 +239,10 @@ class SchedulingQueue:
         pending_plugins: Iterable[str] = (),
         pod: Pod | None = None,
     ) -> QueueName | None:
-        """A popped pod failed: refused by these plugins, or, when none is named, by something that broke.
+        """A popped pod failed: these plugins refused it or, without plugins, an error occurred.
 
-        Returns where the events since its pop send it; None if the pod is gone, has got a node, or is in the queue
-        already. Hand in its newest version as `pod`: after `done` the queue has lost sight of it.
+        Returns where the events since its pop send it; None if it is gone, has a node, or is queued already. Pass its
+        newest version as `pod`: after `done` the queue no longer follows it.
         """
         uid, before, newest = queued.uid, queued.pod, self._newest(queued, pod)
         if newest is None:
@@ -257,7 +252,7 @@ class SchedulingQueue:
         queued.info = newest
         if self.nominator.node_of(before):
             self.nominator.update(newest.pod, self.nominator.rules.told(before))
-        else:  # it may have been nominated meanwhile, or was taken off the list when it was assumed
+        else:  # it may have been nominated meanwhile, or its nomination was removed when it was assumed
             self.nominator.nominate(newest.pod)
         queued.failed(
             self._clock.monotonic(),
@@ -265,13 +260,13 @@ class SchedulingQueue:
             unschedulable_plugins=frozenset(unschedulable_plugins),
             pending_plugins=frozenset(pending_plugins),
         )
-        # Without a refusal there is nobody to ask, and after `done` nothing was kept: better tried once too often.
+        # Without a refusal there is no plugin to ask, and after `done` no events were kept: try it once too often.
         how = Requeue.AFTER_BACKOFF
         if queued.rejectors and uid in self._in_flight:
             how = self._table(queued).worth_since(queued, self._in_flight.events_for(uid))
         self._in_flight.done(uid)
         if self.nominator.node_of(newest.pod) not in ("", queued.left_behind.tried_on):
-            how = Requeue.AT_ONCE  # it was nominated while it was on its way
+            how = Requeue.AT_ONCE  # it was nominated while in flight
         landed = self._tell(self._queues.take_back(queued, how, SCHEDULE_ATTEMPT_FAILURE))
         if queued.left_behind.is_like_others and queued.rejectors:
             self._waking.refused(queued)
@@ -280,7 +275,7 @@ class SchedulingQueue:
         return landed
 
     def _newest(self, queued: QueuedPod, pod: Pod | None) -> PodInfo | None:
-        """The popped pod as it is now; None if it is not to come back."""
+        """The newest version of the popped pod; None if it must not come back."""
         if self._queues.get(queued.uid) is not None:
             return None
         flight = self._in_flight.get(queued.uid)
@@ -295,10 +290,8 @@ class SchedulingQueue:
     def move_all_to_active_or_backoff(
         self, event: ClusterEvent, old: Any, new: Any, pre_check: PreCheck | None = None
     ) -> None:
-        """Something happened: try the unschedulable pods it may help, and remember it for those in flight.
-
-        `pre_check` leaves out pods that it cannot concern. A wildcard is for every pod.
-        """
+        """An event came: try the unschedulable pods it may help, and keep it for pods in flight. `pre_check` excludes
+        pods that it cannot concern. A wildcard is for every pod."""
         if event.is_wildcard or any(table.caring(event) for table in self._tables.values()):
             self._waking.wake(event, old, new, pre_check)
             self._in_flight.record(RecordedEvent(event, old, new, pre_check))
@@ -306,22 +299,20 @@ class SchedulingQueue:
     def cluster_changed(self, old: Object | None, new: Object | None) -> None:
         """An object that is not a waiting pod was added (`old` is None), changed, or deleted (`new` is None)."""
         if not len(self._queues.pool) and not len(self._in_flight):
-            return  # nobody whom it could help, and nobody in flight to keep it for
+            return  # no pod it could help, and none in flight to keep it for
         if _provisioner_of(old) != _provisioner_of(new):
-            self._queues.pool.sign_mounting_again()  # whose driver's slots a claim needs is another's now, or nobody's
+            self._queues.pool.sign_mounting_again()  # its claims need attach slots of another driver now, or of none
         for change in changes_of(old, new):
             self.move_all_to_active_or_backoff(*change)
 
     def assigned_pod_deleted(self, pod: Pod, *, assumed_on: str = "") -> None:
-        """A pod that took room on a node has given it up. One that was only assumed there does not name its node: hand
-        that in.
-        """
+        """A pod no longer uses room on a node. Pass the node of an assumed pod as `assumed_on`: its spec has none."""
         if assumed_on:
             pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=assumed_on))
         self.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, pod, None)
 
     def activate(self, pods: Iterable[Pod]) -> None:
-        """Try these pods now, whatever they wait for; one in flight is tried again when it comes back."""
+        """Try these pods now, whatever they wait for; a pod in flight is tried again when it comes back."""
         places, why = self._queues, FORCE_ACTIVATE.label
         for uid in map(uid_of, pods):
             if (queued := places.pool.get(uid)) is not None:
@@ -332,13 +323,13 @@ class SchedulingQueue:
                 self._in_flight.record(RecordedEvent(FORCE_ACTIVATE, None, None, only=uid))
 
     def gate_opened(self, pod: Pod, plugin: str) -> None:
-        """A PreEnqueue plugin lets this pod past from now on."""
+        """A PreEnqueue plugin no longer blocks this pod."""
         queued = self._queues.pool.get(uid_of(pod))
         if queued is not None and queued.gating_plugin == plugin:
             self._tell(self._queues.requeue(queued, Requeue.AFTER_BACKOFF, FORCE_ACTIVATE.label))
 
     def preemption_failed(self, pod: Pod) -> None:
-        """What was begun for an unschedulable pod has failed: it is tried again, after a backoff as for an error."""
+        """The preemption for an unschedulable pod failed: try it again after a backoff as for an error."""
         queued = self._queues.pool.get(uid_of(pod))
         if queued is not None:
             queued.queued_at, queued.backoff_until = self._clock.monotonic(), None
@@ -346,19 +337,18 @@ class SchedulingQueue:
             self._tell(self._queues.requeue(queued, Requeue.AFTER_BACKOFF, SCHEDULE_ATTEMPT_FAILURE))
 
     def flush_backoff_completed(self, now_s: float) -> None:
-        """Make pods active whose backoff is over, and let out those for whose sake others waited long enough. Call it
-        every second, or at `next_backoff_completion_at`.
-        """
+        """Make pods active whose backoff is over, and stop waiting for pods that were let out long ago. Call it every
+        second, or at `next_backoff_completion_at`."""
         for queued in self._queues.backoff.pop_completed(now_s):
             self._tell(self._queues.to_active(queued, BACKOFF_COMPLETE, has_passed_gates=True))
         self._waking.flush(now_s)
 
     def next_backoff_completion_at(self) -> float | None:
-        """The first instant at which `flush_backoff_completed` will find something; None when nobody backs off."""
+        """When `flush_backoff_completed` will next find a pod; None without backoffs."""
         return self._queues.backoff.next_completion_at()
 
     def flush_unschedulable_leftover(self, now_s: float) -> None:
-        """Try pods again that have waited for an event too long. Call it every 30 seconds."""
+        """Try pods again that have waited too long for an event. Call it every 30 seconds."""
         overdue = [queued for queued in self._queues.pool if now_s - queued.waiting_since() > self._max_unschedulable_s]
         for queued in overdue:
             queued.flushed_at = now_s
@@ -367,18 +357,18 @@ class SchedulingQueue:
     # -- looking in ---------------------------------------------------------------------------------------------------
 
     def pending_pods(self) -> dict[QueueName, int]:
-        """How many pods wait where: what scheduler_pending_pods shows. Those in flight wait nowhere."""
+        """The number of waiting pods by place, for scheduler_pending_pods. Pods in flight do not count."""
         return self._queues.counts()
 
     def refusals(self) -> dict[tuple[str, str], int]:
-        """(plugin, profile) -> in the way of how many waiting pods: what scheduler_unschedulable_pods shows."""
+        """(plugin, profile) -> the number of waiting pods that it blocks, for scheduler_unschedulable_pods."""
         return dict(self._queues.refusals)
 
     def pods_in(self, queue: QueueName) -> list[QueuedPod]:
         return list(self._queues.pods_in(queue))
 
     def in_flight(self) -> list[Pod]:
-        """The newest versions of the pods that are being tried, in the order they were popped."""
+        """The newest versions of the pods being tried, in the order they were popped."""
         return [info.pod for info in self._in_flight]
 
     @property
@@ -386,11 +376,11 @@ class SchedulingQueue:
         return self._in_flight.events_kept
 
     def get(self, pod: Pod) -> QueuedPod | None:
-        """The pod as it waits; None when it is in flight or not known."""
+        """The waiting pod; None if it is in flight or not known."""
         return self._queues.get(uid_of(pod))
 
     def newest(self, uid: str) -> Pod | None:
-        """A pod that waits or is in flight, as it is known now; None when there is none."""
+        """The newest version of a pod that waits or is in flight; None if there is none."""
         known = self._known(uid)
         return known.pod if known is not None else None
 

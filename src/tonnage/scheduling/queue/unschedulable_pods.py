@@ -1,14 +1,13 @@
-"""Pods that nothing fits, until something happens that the plugins which refused them care for.
+"""Pods that fit nowhere, until an event comes that the plugins which refused them registered for.
 
     refused by            sign                       needs            pods, in the queue's order
     NodeResourcesFit      2 CPU                      cpu 2000m        web-0, web-1, web-2, …
     VolumeBinding         20Gi of class fast         fast 20Gi        data-0, data-1, …
 
-Pods that the plugins which refused them cannot tell apart (`Plugin.sign`) are one class: what helps one of them helps
-all, and what refuses one refuses all. A pod without a sign is a class by itself. Classes are found by who refused them,
-and among those by what they cannot do without, so that an event looks only at the classes it may be enough for. Classes
-that cannot say what they need, and those that preemption may help, are looked at each time. A gated pod is found under
-its gate alone. (kube-scheduler signs pods as well: KEP-5598.)
+Pods that their refusing plugins cannot tell apart (`Plugin.sign`) form a class: an event helps all of them or none. A
+pod without a sign is a class by itself. Classes are indexed by refusing plugin and by need, so that an event only looks
+at classes it may be enough for. Classes without known needs, and those that preemption may help, are always looked at.
+A gated pod is indexed under its gate only. (kube-scheduler signs pods as well: KEP-5598.)
 """
 
 from __future__ import annotations
@@ -25,45 +24,45 @@ from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.queueing_hints import PluginErrorHook
 
 Needs: TypeAlias = Mapping[Hashable, int]
-"""What -> how much: an event that does not offer enough of any of them is of no use."""
+"""Resource -> amount: an event that offers too little of every resource does not help."""
 
 
 class Offer(NamedTuple):
-    """What an event has for the pods that a plugin refused. What `amounts` does not name it has none of."""
+    """What an event offers to pods that a plugin refused. Missing in `amounts` means none."""
 
     amounts: Mapping[Hashable, int]
     preempting_above: int
-    """Pods of a higher priority than this may have room made for them, where they preempt at all."""
+    """Preemption may make room for pods of a higher priority than this, if they may preempt."""
 
 
 class Needy(NamedTuple):
-    """What the pods of a class need, and the priority by which they preempt; None when they do not."""
+    """What the pods of a class need, and their priority for preemption; None if they never preempt."""
 
     needs: Needs
     preempts_with: int | None
 
 
 MayHelp: TypeAlias = Callable[[QueuedPod], bool]
-"""False for a pod that is refused all the same where an event happened."""
+"""False if a pod is still refused on the rows of an event."""
 
 
 class WakingRules:
-    """What the queue asks about refused pods. The engine answers; this base class knows nothing of plugins."""
+    """What the queue asks about refused pods. The engine answers; this base class knows no plugins."""
 
     def sign(self, profile: str, pod: PodInfo, plugins: frozenset[str]) -> Hashable | None:
-        """What these plugins see of the pod: pods of one sign are refused alike. None when one of them cannot say."""
+        """What these plugins read of the pod: pods of one sign are refused alike. None if a plugin cannot say."""
         return None
 
     def needs(self, profile: str, plugin: str, pod: PodInfo, refused_by: frozenset[str]) -> Needy | None:
-        """What an event must offer to help a pod that the plugin refused; None when the plugin cannot say."""
+        """What an event must offer to help a pod that the plugin refused; None if the plugin cannot say."""
         return None
 
     def offer(self, profile: str, plugin: str, event: ClusterEvent, old: Any, new: Any) -> Offer | None:
-        """What an event has for pods that a plugin refused; None when it may help any of them."""
+        """What an event offers to pods that a plugin refused; None if it may help any of them."""
         return None
 
     def reach(self, profile: str, plugin: str, event: ClusterEvent, changed: Any) -> MayHelp | None:
-        """A function that says of a pod whether the event may help it on the rows it is about; None for any row."""
+        """A function that returns whether the event may help a pod on its rows; None if it may for every pod."""
         return None
 
 
@@ -74,7 +73,7 @@ class RefusedClasses:
         self._all: dict[ClassKey, tuple[EquivalenceClass, Needy | None]] = {}
         self._unsaid: dict[ClassKey, EquivalenceClass] = {}
         self._by_priority: dict[int | None, dict[Hashable, dict[ClassKey, tuple[int, EquivalenceClass]]]] = {}
-        """By priority and what they need: how much, and the class."""
+        """By priority and resource: amount and class."""
 
     def put(self, found: EquivalenceClass, needy: Needy | None) -> None:
         self._all[found.key] = (found, needy)
@@ -102,7 +101,7 @@ class RefusedClasses:
         return (found for found, _ in self._all.values())
 
     def helped_by(self, offer: Offer) -> Iterator[EquivalenceClass]:
-        """Those that an event may be enough for; some of them more than once."""
+        """The classes that an event may be enough for; some of them more than once."""
         yield from self._unsaid.values()
         for priority, by_what in self._by_priority.items():
             if priority is not None and priority > offer.preempting_above:
@@ -120,10 +119,8 @@ ClassKey: TypeAlias = Hashable
 
 
 class EquivalenceClass(KeyedHeap[QueuedPod]):
-    """Pods of one profile that were refused by the same plugins and cannot be told apart by them, in the queue's order.
-
-    `rejectors` are the plugins under whose names the class is found.
-    """
+    """Pods of one profile, refused by the same plugins and alike to them, in the queue's order. `rejectors`: the
+    plugins that the class is indexed under."""
 
     def __init__(self, key: ClassKey, profile: str, rejectors: tuple[str, ...]) -> None:
         super().__init__()
@@ -139,10 +136,8 @@ Refuser = tuple[str, str]
 
 
 class UnschedulablePool:
-    """Waiting pods by uid, by class, by each plugin that refused them, and by the claims they mount.
-
-    A pod's sign is asked when it comes in, and again by `sign_again`, when a claim or its nomination has changed.
-    """
+    """Unschedulable pods by uid, by class, by refusing plugin, and by mounted claim. A pod's sign is computed when it
+    comes in, and by `sign_again` when a claim or its nomination has changed."""
 
     def __init__(
         self,
@@ -156,7 +151,7 @@ class UnschedulablePool:
         self.on_plugin_error = on_plugin_error
         self.is_nominated = is_nominated
         self.on_moved: Callable[[ClassKey, EquivalenceClass], None] = lambda before, now: None
-        """Told of a pod that was signed again and is of another class now: the class that it was of, and the other."""
+        """Called with the old and the new class of a pod that `sign_again` moved."""
         self._pods: dict[str, tuple[QueuedPod, EquivalenceClass, tuple[Key, ...]]] = {}
         self._classes: dict[ClassKey, EquivalenceClass] = {}
         self._by_refuser: dict[Refuser, RefusedClasses] = {}
@@ -164,7 +159,7 @@ class UnschedulablePool:
         self._gated: set[str] = set()
 
     def add(self, queued: QueuedPod) -> None:
-        """Add a pod, or file it again when it has changed, or who refused it; it keeps its place among all."""
+        """Add a pod, or index it again after a change; it keeps its place in the order."""
         self._take_from_files(queued.uid)
         self._file(queued)
 
@@ -188,7 +183,7 @@ class UnschedulablePool:
             self._gated.add(queued.uid)
 
     def remove(self, uid: str) -> QueuedPod | None:
-        """Take a pod out; None when it is not there."""
+        """Remove a pod; None if it is not there."""
         self._take_from_files(uid)
         entry = self._pods.pop(uid, None)
         return entry[0] if entry is not None else None
@@ -214,10 +209,8 @@ class UnschedulablePool:
         self._gated.discard(uid)
 
     def sign_again(self, pods: Iterable[QueuedPod]) -> None:
-        """What plugins see of these pods may have changed: file them where they belong now.
-
-        All are taken out before the first is put back: a class that is made again is asked anew what it needs.
-        """
+        """Index these pods again, because plugins may read something else of them now. All are removed before the first
+        is added: a class created again computes its needs again."""
         known = [(queued, self._pods[queued.uid][1].key) for queued in pods]
         for queued, _ in known:
             self._take_from_files(queued.uid)
@@ -228,32 +221,30 @@ class UnschedulablePool:
                 self.on_moved(before, self._pods[queued.uid][1])
 
     def sign_mounting_again(self) -> None:
-        """The same for every pod that mounts a claim."""
+        """`sign_again` for every pod that mounts a claim."""
         self.sign_again(self.mounting(tuple(self._by_claim)).values())
 
     def key_for(self, queued: QueuedPod) -> ClassKey | None:
-        """The class it belongs to as it was refused last; None when it is alone."""
+        """The class of a pod by its last refusal; None if it is alone."""
         if queued.is_gated or queued.pending_plugins or not queued.unschedulable_plugins:
             return None
-        if self.is_nominated(queued.pod):  # for it room is held, and others are nominated after it
+        if self.is_nominated(queued.pod):  # room is held for it, and others are nominated after it
             return None
         try:
             sign = self.rules.sign(queued.profile, queued.info, queued.unschedulable_plugins)
             hash(sign)
-        except Exception as exc:  # a pod that cannot be told from others is tried once too often, and that is all
+        except Exception as exc:  # a pod without a sign is tried once too often, nothing worse
             self.on_plugin_error("Sign", queued, exc)
             return None
         return None if sign is None else (queued.profile, queued.unschedulable_plugins, sign)
 
     def _needs_of(self, queued: QueuedPod, plugin: str) -> Needy | None:
-        """What the class of a pod needs of an event; None for those that have to be asked about each time: gated,
-        pending and nominated pods.
-        """
+        """What the class of a pod needs from an event; None for gated, pending and nominated pods."""
         if queued.is_gated or queued.pending_plugins or self.is_nominated(queued.pod):
             return None
         try:
             return self.rules.needs(queued.profile, plugin, queued.info, queued.unschedulable_plugins)
-        except Exception as exc:  # it is looked at once too often, and that is all
+        except Exception as exc:  # the class is looked at once too often, nothing worse
             self.on_plugin_error(plugin, queued, exc)
             return None
 
@@ -278,7 +269,7 @@ class UnschedulablePool:
 
     @property
     def mounts_claims(self) -> bool:
-        """Whether any of the pods does."""
+        """True if any of the pods mounts a claim."""
         return bool(self._by_claim)
 
     @property

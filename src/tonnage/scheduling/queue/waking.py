@@ -1,4 +1,4 @@
-"""Whom an event wakes: the unschedulable pods that it may help, one of each class, and no more than it can.
+"""Which pods an event wakes: the unschedulable pods that it may help, one of each class at a time.
 
     event ──► pods that mount a claim it is about ── a refuser thinks it worth a try ──► tried again
           └─► classes, by who refused them ──────── a refuser thinks it worth a try ──► a round: tried again, in turn
@@ -11,9 +11,9 @@ An event helps every pod of a class or none, and mostly there is room for one. S
          │       left alone: whatever changes that is an event again                   │
          └─────────────────────────────────────────────────────────────────────────────┘
 
-A plugin may say which rows the event is about (`Plugin.reach`): a pod that its refusers refuse there now, too, is left
-alone without an attempt. Nobody is lost: a pod that is left alone, or whose class is through, was judged after the
-event, by plugins whose hints go on being asked.
+A plugin may say which rows the event is about (`Plugin.reach`): a pod that is still refused there is left alone without
+an attempt. No pod is lost: a pod left alone, or whose class is through, was judged after the event, by plugins whose
+hints will be asked again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tonnage.scheduling.queue.queues import QueueName, Queues
 from tonnage.scheduling.queue.unschedulable_pods import ClassKey, EquivalenceClass
 
 PATIENCE_S: Final = 1.0
-"""For so long a pod that was let out keeps others from being let out."""
+"""A pod that was let out keeps others waiting for this long."""
 
 RoundKey: TypeAlias = tuple[str, type, Key]
 """Profile, and what changed: the object, or the node that a pod left."""
@@ -47,9 +47,9 @@ class Round:
         self.event: ClusterEvent
         self.changed: Any
         self.waiting: dict[ClassKey, frozenset[str]] = {}
-        """Classes that are not through, and the plugins that say that they are helped."""
+        """Classes that are not through, with the plugins that say the event helps them."""
         self.out: tuple[str, ClassKey] | None = None
-        """The pod that was let out and not tried since, and the class that it was of."""
+        """The pod that was let out and not tried yet, and its class."""
         self.let_out_at = 0.0
         self._turns: list[tuple[Any, int, ClassKey]] = []  # a heap
         self._tickets = count()
@@ -59,18 +59,18 @@ class Round:
         return self.key[0]
 
     def add(self, key: ClassKey, plugins: frozenset[str], order: Any) -> None:
-        """Let a class wait, if it does not; `order` is that of its head."""
+        """Add a class to the round if it is not in it. `order`: the order of its first pod."""
         known = self.waiting.get(key)
         self.waiting[key] = plugins if known is None else known | plugins
         if known is None:
             self.queue_up(key, order)
 
     def queue_up(self, key: ClassKey, order: Any) -> None:
-        """A class that waits has nobody out: its head is to have his turn."""
+        """Queue a class of the round of which no pod is out."""
         heapq.heappush(self._turns, (order, next(self._tickets), key))
 
     def next_class(self) -> ClassKey | None:
-        """Take out the class whose turn it is; None when there is none."""
+        """Remove and return the class whose turn it is; None if there is none."""
         return heapq.heappop(self._turns)[2] if self._turns else None
 
 
@@ -78,9 +78,8 @@ CAN_BE_POPPED = frozenset((QueueName.ACTIVE, QueueName.BACKOFF))
 
 
 class Waking:
-    """Moves pods out of the unschedulable pool. A nominated pod has its turn at once, so that its room is held again
-    before anybody else is tried. `on_active` is called when somebody may be popped.
-    """
+    """Moves pods out of the unschedulable pool. A nominated pod comes first, so that its room is held again before
+    other pods are tried. `on_active` is called when a pod may be popped."""
 
     def __init__(
         self,
@@ -100,15 +99,15 @@ class Waking:
         self._on_active = on_active
         self._rounds: dict[RoundKey, Round] = {}
         self._rounds_of: dict[str, set[RoundKey]] = {}
-        """By pod that is out."""
+        """Rounds by the pod that is out."""
         self._due: dict[RoundKey, None] = {}
-        """Rounds in which somebody may have a turn."""
+        """Rounds in which a pod may be let out."""
         self._pool.on_moved = self._moved
 
     # -- something happened -------------------------------------------------------------------------------------------
 
     def wake(self, event: ClusterEvent, old: Any, new: Any, pre_check: PreCheck | None) -> None:
-        """Let those be tried again whom an event may help. A wildcard helps everybody; `pre_check` leaves pods out."""
+        """Let pods be tried again that an event may help. A wildcard helps all pods; `pre_check` excludes pods."""
         if not len(self._pool):
             return
         if event.is_wildcard:
@@ -159,7 +158,7 @@ class Waking:
     def _classes(
         self, profile: str, table: HintTable, event: ClusterEvent, old: Any, new: Any
     ) -> list[EquivalenceClass]:
-        """Those that a plugin refused which cares for the event, and for which it may be enough."""
+        """The classes that a plugin registered for the event refused, and that the event may be enough for."""
         found: dict[ClassKey, EquivalenceClass] = {}
         for plugin in table.caring_for_any(event):
             refused = self._pool.refused_by(profile, plugin)
@@ -185,10 +184,8 @@ class Waking:
         changed: Any,
         helped: Iterable[tuple[EquivalenceClass, frozenset[str]]],
     ) -> None:
-        """These classes may be helped, as these plugins say; so may those of an earlier event of the object.
-
-        A pod of theirs that is being tried at this moment tells nothing about the event: the next has its turn.
-        """
+        """Add classes that an event helps, according to these plugins, to the round of the changed object. A pod of the
+        round that is being tried now says nothing about the event: the next pod is let out."""
         found = self._rounds.setdefault(key, Round(key))
         found.event, found.changed = event, changed
         if found.out is not None and self._is_in_flight(found.out[0]):
@@ -203,7 +200,7 @@ class Waking:
             self._due[found.key] = None
 
     def let_out(self) -> None:
-        """Move the pods out of the pool whose turn it is. A pod that the event cannot help is left alone."""
+        """Move the pods out of the pool whose turn it is. Pods that the event cannot help are left alone."""
         now_s = self._clock.monotonic()
         while self._due:
             key = next(iter(self._due))
@@ -216,7 +213,7 @@ class Waking:
                     found.waiting.pop(turn, None)
                     continue
                 if len(of_class) == 1:
-                    del found.waiting[turn]  # whoever joins the class from now on was tried after the event
+                    del found.waiting[turn]  # pods that join the class from now on were tried after the event
                 found.out, found.let_out_at = (head.uid, turn), now_s
                 self._rounds_of.setdefault(head.uid, set()).add(key)
                 self.move([(head, Requeue.AFTER_BACKOFF)], found.event)
@@ -225,27 +222,26 @@ class Waking:
                 del self._rounds[key]
 
     def _may_help(self, found: Round, queued: QueuedPod, plugins: frozenset[str]) -> bool:
-        """Whether one of the plugins that say so is right: the pod is not refused all the same where it happened."""
+        """True if one of these plugins is right: the pod is not still refused on the rows of the event."""
         for plugin in plugins:
             may_help = self._rules.reach(found.profile, plugin, found.event, found.changed)
             try:
                 if may_help is None or may_help(queued):
                     return True
-            except Exception as exc:  # one try too many is better than a pod that is never tried again
+            except Exception as exc:  # one attempt too many is better than a pod that is never tried again
                 self._pool.on_plugin_error(plugin, queued, exc)
                 return True
         return False
 
     def tried(self, uid: str) -> None:
-        """A pod was placed, met an error or is gone: the next one like it has its turn."""
+        """A pod was placed, met an error or is gone: let the next one like it out."""
         for key in list(self._rounds_of.get(uid, ())):
             self._come_back(self._rounds[key])
         self.let_out()
 
     def refused(self, queued: QueuedPod) -> None:
-        """A pod that was let out was refused, as any pod like it would be, and is filed again. The other pods of its
-        old class are refused with it if the plugins that refuse it now cannot tell them from it.
-        """
+        """A pod that was let out was refused and is indexed again. Other pods of its old class are refused with it if
+        the plugins that refuse it now cannot tell them apart."""
         rounds = [self._rounds[key] for key in self._rounds_of.get(queued.uid, ())]
         theirs = self._pool.key_for(queued) if rounds else None
         for each in rounds:
@@ -262,7 +258,7 @@ class Waking:
         self.tried(queued.uid)
 
     def _refuse_alike(self, found: EquivalenceClass, queued: QueuedPod, key: ClassKey) -> None:
-        """Move the pods of a class that would be refused for the same reasons as one of them was just now."""
+        """Move the pods of a class that would be refused for the same reasons as `queued`."""
         for member in list(found):
             before = member.unschedulable_plugins
             member.unschedulable_plugins = queued.unschedulable_plugins
@@ -272,21 +268,21 @@ class Waking:
                 self._queues.refuse(member, queued.unschedulable_plugins)
 
     def _moved(self, before: ClassKey, now: EquivalenceClass) -> None:
-        """A pod is of another class now: what becomes of those it waited with tells nothing about it."""
+        """A pod changed its class: it joins the rounds in which its old class waits."""
         for each in self._rounds.values():
             plugins = each.waiting.get(before)
             if plugins is not None:
                 self._join(each, now, plugins)
 
     def flush(self, now_s: float) -> None:
-        """Wait no longer for pods that were let out a while ago."""
+        """Stop waiting for pods that were let out a while ago."""
         for each in self._rounds.values():
             if now_s - each.let_out_at >= PATIENCE_S:
                 self._come_back(each)
         self.let_out()
 
     def _come_back(self, found: Round) -> None:
-        """The pod that is out is not waited for any more."""
+        """Stop waiting for the pod that is out."""
         self._due[found.key] = None
         if found.out is None:
             return
@@ -309,7 +305,7 @@ class Waking:
 
 
 def _first(found: EquivalenceClass, named: Collection[str], pre_check: PreCheck | None) -> QueuedPod | None:
-    """The first pod of a class that the event may help and does not name: pods it names are asked by themselves."""
+    """The first pod of a class that the event may help but does not name: pods it names are judged separately."""
     head = found.peek()
     if head is not None and head.uid not in named and (pre_check is None or pre_check(head.pod)):
         return head
@@ -322,7 +318,7 @@ def _changed(old: Any, new: Any) -> Any:
 
 
 def _round_key(profile: str, old: Any, new: Any) -> RoundKey:
-    """What changed; of a pod, the node where it did."""
+    """The changed object; for a pod, its node."""
     changed = _changed(old, new)
     if isinstance(changed, Pod):
         return profile, Pod, changed.spec.node_name or changed.status.nominated_node_name
