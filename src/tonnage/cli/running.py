@@ -84,6 +84,7 @@ class RunningProgram:
     _electors: list[LeaderElector] = field(default_factory=list)
 
     async def enter(self, context: AbstractAsyncContextManager[T]) -> T:
+        """Keep a context open for as long as the program runs."""
         return await self._stack.enter_async_context(context)
 
     def enter_nowait(self, context: AbstractContextManager[T]) -> T:

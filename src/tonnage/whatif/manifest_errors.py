@@ -1,10 +1,10 @@
-"""From the bytes of a file to documents, and what is wrong with one: file, object, field, what to write instead.
+"""Parses files into documents, and explains what is wrong with one: file, object, field, and remedy.
 
     web.yaml, document 3 (Pod default/web): spec.containers[0].resources.requests.cpu="1 core" is not a quantity: …
 
-An API server's answer to a malformed document names neither list positions nor, for quantities, the field; so once
-`admit` has refused one, the innermost part that it refuses is looked for here. Files are YAML or JSON, one document or
-many, also as UTF-16, which PowerShell writes.
+An API server's error for a malformed document names no list positions and, for quantities, no field; so once `admit`
+has refused a document, the innermost refused part is searched here. Files are YAML or JSON, one document or many, also
+as UTF-16, which PowerShell writes.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Origin:
     document: int
     item: str = ""
     object: str = ""
-    """`Pod default/web`, as far as it is known."""
+    """Such as `Pod default/web`, as far as known."""
     unit: str = "document"
-    """What the file consists of, and is counted: a replay's steps, say. Document 0 is what stands in no document."""
+    """What the file's parts are called, such as a replay's steps. Number 0 stands for the whole file."""
 
     def __str__(self) -> str:
         document = f"{self.file}, {self.unit} {self.document}" if self.document else self.file
@@ -65,14 +65,14 @@ def malformed(origin: Origin, struct: Struct, doc: Doc) -> BrokenManifest:
 
 
 def unknown_fields(origin: Origin, struct: Struct, paths: list[str]) -> BrokenManifest:
-    """The error for fields that the kind does not have, in the API server's words."""
+    """The error for unknown fields, in the API server's words."""
     guesses = [guess for path in paths if (guess := _guess(struct, path))]
     told = ", ".join(f'unknown field "{path}"' for path in paths)
     return BrokenManifest(origin, told, field=paths[0], hint="; ".join(guesses) or None)
 
 
 def _guess(struct: Struct, path: str) -> str:
-    """`did you mean "spec.containers"?`: the nearest field of the struct that the path ends in."""
+    """`did you mean "spec.containers"?`: the most similar field of the struct that the path ends in."""
     *steps, last = [step.partition("[")[0] for step in path.split(".")]
     kind: Type = struct
     for step in steps:
@@ -89,7 +89,7 @@ Fits = Callable[[Any], bool]
 
 
 def _innermost(kind: Type, value: Any, path: str, fits: Fits) -> tuple[str, Any, Type]:
-    """Path, value and type of the smallest part that is refused; `fits` tells whether a value could stand here."""
+    """Path, value and type of the smallest refused part. `fits` says whether a value is valid at a place."""
     for step, part, part_kind, part_fits in _parts(kind, value, fits):
         if part is not None and not part_fits(part):
             return _innermost(part_kind, part, f"{path}{step}".removeprefix("."), part_fits)
@@ -142,7 +142,7 @@ _SHOWN = 60
 
 
 def _expected(kind: Type, value: Any) -> tuple[str, str]:
-    """What should stand there, and what to write."""
+    """What is expected, and what to write."""
     if isinstance(kind, ListOf):
         return _LIST
     if not isinstance(kind, Scalar):
@@ -156,7 +156,7 @@ def _expected(kind: Type, value: Any) -> tuple[str, str]:
 
 
 def shown_value(value: Any) -> str:
-    """A value of a file as JSON, cut where it is long."""
+    """A value as JSON, shortened if long."""
     try:
         text = msgspec.json.encode(value).decode()
     except (TypeError, ValueError, OverflowError):
@@ -169,7 +169,7 @@ _LONG_NUMBER = 19
 
 @dataclass(frozen=True, slots=True)
 class GivenText:
-    """A file that lies on no disk of ours, with the name that it is told by; counts wherever a file's name does."""
+    """The text of a file that is not on our disk, with its name. Accepted wherever a file name is."""
 
     name: str
     data: bytes
@@ -179,20 +179,19 @@ class GivenText:
 
 
 Source = str | GivenText
-"""Where manifests stand: a file's or a folder's path, `-`, or a text that was given."""
+"""Where manifests come from: the path of a file or folder, `-`, or a given text."""
 
 
 def documents_of(data: bytes, file: str, warnings: list[str]) -> list[Any]:
-    """The values of all documents, empty ones included, so that a position is a document's number. Raises
-    BrokenManifest; what is doubtful is said in `warnings`.
-    """
+    """The values of all documents, including empty ones, so that indexes are document numbers. Adds doubts to
+    `warnings`. Raises BrokenManifest."""
     if data.lstrip()[:1] == b"{":
         try:
             return [read_json(data, Budget(file_limits(len(data))))]
         except (BudgetExceeded, NumberOutOfRange) as exc:
             raise _unreadable(file, str(exc)) from exc
         except msgspec.DecodeError:
-            pass  # several documents, another encoding, YAML in flow style, or broken: all found out below
+            pass  # several documents, another encoding, YAML in flow style, or broken: decided below
     try:
         text = data.decode(json.detect_encoding(data))
     except UnicodeDecodeError as exc:
@@ -224,14 +223,14 @@ def _json_documents(text: str) -> list[Any]:
             continue
         try:
             value, at = decoder.raw_decode(text, at)
-        except RecursionError:  # brackets that are not balanced cannot be measured
+        except RecursionError:  # unbalanced brackets cannot be measured
             raise BudgetExceeded("depth", MAX_DEPTH) from None
         found.append(value)
     return found
 
 
 def _integer(digits: str) -> int | float:
-    """An integer that 64 bits do not hold is a fraction to Go, and never takes long to read."""
+    """An integer beyond 64 bits is a float in Go, and quick to parse."""
     return int(digits) if len(digits) < _LONG_NUMBER else float(digits)
 
 

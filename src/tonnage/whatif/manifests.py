@@ -2,9 +2,9 @@
 
     read(["cluster/", "web.yaml", "-"])      folders recursively and in order of their names; `-` is standard input
 
-Each object is found with its `Origin` and admitted (documents/admit.py). An unknown field is an error, as it is for
-kubectl; in an object that a server has written it is a warning, for a newer server knows more fields. Kinds that
-decisions do not look at are passed over, and counted. Of two objects with one name the later counts.
+Every object gets its `Origin` and is admitted (documents/admit.py). An unknown field is an error, as for kubectl, but
+only a warning in an object that a server wrote, because newer servers know more fields. Kinds that decisions do not
+read are skipped and counted. Of two objects with the same name the later counts.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ READ: dict[tuple[str, str], Resource] = {
     (resource.api_version, resource.kind): resource
     for resource in (*(resource_of(each.cls) for each in READ_KINDS), resource_of(PriorityClass))
 }
-"""What a decision looks at, by apiVersion and kind; priorities are looked up when a pod is created."""
+"""Kinds that decisions read, by apiVersion and kind; PriorityClasses are read when a pod is created."""
 
 READ_BY_CREATION: tuple[Resource, ...] = (
     resource_of(PriorityClass),
@@ -53,22 +53,22 @@ READ_BY_CREATION: tuple[Resource, ...] = (
     BY_KIND["v1", "ResourceQuota"],
     BY_KIND["node.k8s.io/v1", "RuntimeClass"],
 )
-"""What the creation of pods and claims looks at, and no decision."""
+"""Kinds that only the creation of pods and claims reads."""
 RULES: dict[tuple[str, str], Resource] = {
     (resource.api_version, resource.kind): resource
     for resource in READ_BY_CREATION
     if (resource.api_version, resource.kind) not in READ
 }
-"""Those of them that are kept as documents."""
+"""Kinds of `READ_BY_CREATION` that are kept as documents."""
 
 WORKLOADS: dict[tuple[str, str], Resource] = {
     (resource.api_version, resource.kind): resource
     for resource in (resource_of(CronJob), resource_of(DaemonSet), resource_of(Deployment), resource_of(Job))
 }
-"""What makes pods and is not looked at by decisions itself; those that are both stand in `READ`."""
+"""Workloads that decisions do not read; workloads that they do read are in `READ`."""
 
 _OTHERS = frozenset(kind for _, kind in BY_KIND) | {"PodTemplate", "PodGroup", "VolumeAttributesClass"}
-"""Kinds of the same groups that exist beside them, and may look like a slip of the pen."""
+"""Other kinds of the same groups, which are not misspellings."""
 _VERSION_OF = {(each.group, each.kind): version for (version, _), each in READ.items()}
 
 Key = tuple[str, str, str]
@@ -77,18 +77,18 @@ Key = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Manifest:
-    """One object: its admitted document, and where it stands."""
+    """An object's admitted document and its origin."""
 
     origin: Origin
     resource: Resource
     doc: Doc
     is_from_server: bool
-    """It was read from a cluster: it is past admission and validation, and taken as it stands."""
+    """The object comes from a cluster: it already passed admission and validation."""
 
 
 @dataclass(slots=True)
 class Manifests:
-    """All that was found. `passed_over` holds kind and key of each object that decisions do not look at."""
+    """Everything that was read. `passed_over`: kind and key of objects that decisions do not read."""
 
     by_key: dict[Key, Manifest] = field(default_factory=dict)
     rules: list[Doc] = field(default_factory=list)
@@ -101,7 +101,7 @@ class Manifests:
 
     @property
     def passed_over_counts(self) -> str:
-        """`2 Deployment, 1 ConfigMap`, the most frequent first; empty when nothing was."""
+        """`2 Deployment, 1 ConfigMap`, the most frequent first; empty if none."""
         counted = Counter(kind for kind, _ in self.passed_over)
         return ", ".join(f"{count} {kind}" for kind, count in counted.most_common())
 
@@ -113,10 +113,10 @@ def read(
     with_workloads: bool = False,
     stdin: Callable[[], bytes] = lambda: sys.stdin.buffer.read(),
 ) -> Manifests:
-    """Every object of these files and folders. Raises BrokenManifest, or TonnageError for what cannot be opened.
+    """Read every object of these files and folders. Raises BrokenManifest, or TonnageError for unreadable files.
 
-    `without` is a file that may lie in one of the folders and holds no manifests. Workloads that no decision looks at
-    are passed over too, unless somebody asks for the pods that they would make (`with_workloads`).
+    `without` is a file in one of the folders that holds no manifests. Workloads that decisions do not read are skipped
+    unless `with_workloads`.
     """
     found, names = Manifests(), NameGenerator(random.Random(0))
     kinds = READ | RULES | WORKLOADS if with_workloads else READ | RULES
@@ -128,9 +128,9 @@ def read(
 
 
 def documents_in(sources: Sequence[str]) -> Iterator[tuple[Origin, Resource, Doc]]:
-    """Every object of these files and folders as it is written, of any kind that an API server of ours serves.
+    """Every object of these files and folders as written, of any kind that our API server serves.
 
-    Raises BrokenManifest for a kind that is not served or an object without a name; the server judges the rest.
+    Raises BrokenManifest for a kind that is not served or an object without a name; the server validates the rest.
     """
     for origin, doc in _all_objects(sources, None, lambda: sys.stdin.buffer.read(), []):
         resource = BY_KIND.get((doc["apiVersion"], doc["kind"]))
@@ -146,7 +146,7 @@ def documents_in(sources: Sequence[str]) -> Iterator[tuple[Origin, Resource, Doc
 
 
 def objects_at(origin: Origin, value: Any, names: NameGenerator, warnings: list[str]) -> Iterator[Manifest]:
-    """The objects of one value that stands elsewhere. Raises BrokenManifest, also for kinds that are not read."""
+    """The objects of a value in another file. Raises BrokenManifest, also for kinds that are not read."""
     for place, doc in _objects(origin, value):
         found = Manifests(warnings=warnings)
         _take(found, place, doc, names, READ)
@@ -170,7 +170,7 @@ def _all_objects(
 
 
 def _texts(source: Source, without: Path | None, stdin: Callable[[], bytes]) -> Iterator[tuple[str, bytes]]:
-    """(name, content) of each file that a source stands for."""
+    """(name, content) of every file of a source."""
     if isinstance(source, GivenText):
         yield source.name, source.data
         return
@@ -199,7 +199,7 @@ def _shown(source: Source) -> str:
 
 
 def _objects(origin: Origin, value: Any, kind: str = "", version: str = "") -> Iterator[tuple[Origin, Doc]]:
-    """The objects of a document: itself, or those of a list. A typed list says what its items need not repeat."""
+    """The document itself, or the items of a list. Items of a typed list inherit its kind and version."""
     if value is None:
         return
     if not isinstance(value, dict):
@@ -275,14 +275,14 @@ def _take(
 
 
 def _check_passed_over(origin: Origin, doc: Doc) -> None:
-    """Raise BrokenManifest for a kind that was probably meant to be one we read: of another version, or misspelt."""
+    """Raise BrokenManifest for a kind that probably means one we read: of another version, or misspelt."""
     group = doc["apiVersion"].rpartition("/")[0]
     known = _VERSION_OF.get((group, doc["kind"]))
     problem = f'no matches for kind "{doc["kind"]}" in version "{doc["apiVersion"]}"'
     if known is not None:
         raise BrokenManifest(origin, problem, field="apiVersion", hint=f"write apiVersion: {known}")
     elsewhere = [version for (_, kind), version in _VERSION_OF.items() if kind == doc["kind"]]
-    if not group and elsewhere:  # a group of its own may have a kind of that name; the core group is nobody's own
+    if not group and elsewhere:  # a custom group may have a kind of that name; the core group belongs to Kubernetes
         raise BrokenManifest(origin, problem, field="apiVersion", hint=f"write apiVersion: {elsewhere[0]}")
     kinds = [kind for known_group, kind in _VERSION_OF if known_group == group]
     if doc["kind"] not in _OTHERS and (guess := did_you_mean(doc["kind"], kinds)):

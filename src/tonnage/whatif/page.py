@@ -1,13 +1,12 @@
-"""A page of text for people: paragraphs and tables that keep to a terminal's width and never break a word.
+"""Text for people: paragraphs and tables that keep to the terminal's width and never break a word.
 
-A name is a word, however long: what a person copies from the screen is whole. A table whose columns cannot be made
-narrow enough is written row by row, one line for each cell:
+Names are never broken, so that they can be copied. A table that is too wide is written row by row, a line per cell:
 
     REFUSED  3
     BY       TaintToleration
     NODES    node-1, node-2, node-3
 
-In a pipe there are neither colours nor broken lines: the same answer is the same text everywhere.
+A pipe gets neither colours nor wrapped lines: equal answers are equal texts.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ _GAP = 2
 _UNBROKEN = 1_000_000
 """A width that no line reaches."""
 _MOST_NAMES, _EXAMPLES = 5, 3
-"""Up to so many names are all told; of more only so many."""
+"""Up to five names are all listed; of more, only three."""
 
 
 def named(names: Sequence[str], most: int = _MOST_NAMES, examples: int = _EXAMPLES) -> str:
-    """Names in a line; of many the first few, and how many more there are."""
+    """Names in a line; of many, the first few and the number of the others."""
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[:examples])} and {len(names) - examples:,} more"
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """By which names sort so that n9 comes before n10."""
+    """A sort key that puts n9 before n10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
@@ -56,19 +55,19 @@ def any_of(nodes: Sequence[str]) -> str:
 
 
 def _follows(one: str, other: str) -> bool:
-    """Whether a name is the next after another: n08, n09."""
+    """True if a name is the next after another: n08, n09."""
     found, following = re.fullmatch(r"(.*?)(\d+)", one), re.fullmatch(r"(.*?)(\d+)", other)
     return bool(found and following and found[1] == following[1] and int(found[2]) + 1 == int(following[2]))
 
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """The head of a column; numbers stand to the right."""
+    """The head of a column; numbers are aligned right."""
 
     head: str
     is_number: bool = False
     is_whole: bool = False
-    """Its cells stay in one line, as long as the table is one."""
+    """Its cells are not wrapped while the table is written as a table."""
 
 
 @dataclass(slots=True)
@@ -84,7 +83,7 @@ class FittedTable:
         return sum(self._widest(place) for place in range(len(self.columns))) + _GAP * (len(self.columns) - 1)
 
     def lines(self, width: int) -> Iterable[Text]:
-        """The table in lines of this width, but for words that are longer."""
+        """The table in lines of this width; only longer words exceed it."""
         widths = self._widths(width)
         if widths is None:
             yield from self._stacked(width)
@@ -102,7 +101,7 @@ class FittedTable:
         return max(cell_len(self.columns[place].head), *(_longest_word(row[place]) for row in self.rows), 0)
 
     def _widths(self, width: int) -> list[int] | None:
-        """By column, those that need least filled up first; None where even the longest words do not fit."""
+        """The width of each column, narrow columns first; None if the longest words do not fit."""
         places = range(len(self.columns))
         found, wanted = [self._narrowest(place) for place in places], [self._widest(place) for place in places]
         left = width - sum(found) - _GAP * (len(self.columns) - 1)
@@ -141,7 +140,7 @@ class FittedTable:
 
 
 class TextPage:
-    """Writes to a stream: as wide as the terminal is, or unbroken where there is none."""
+    """Writes to a stream: as wide as the terminal, or without wrapping if it is none."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -156,12 +155,12 @@ class TextPage:
         self.write(text(""))
 
     def say(self, line: Text, indent: int = 0) -> None:
-        """A paragraph; `indent` holds for all of its lines."""
+        """Write a paragraph; `indent` applies to all its lines."""
         for part in _broken(line, self.width - indent):
             self.write(text(" " * indent) + part)
 
     def more(self, count: int, what: str = "more", indent: int = 0) -> None:
-        """How many are left out of a list; nothing is said where none are."""
+        """Write how many entries are left out; nothing for 0."""
         if count > 0:
             self.say(text(f"… and {count:,} {what}", style="dim"), indent)
 
@@ -170,7 +169,7 @@ class TextPage:
             self.write(text(" " * indent) + line if indent and line.plain else line)
 
     def write(self, line: Text) -> None:
-        """One line that is as wide as it may be; whoever shows lines elsewhere overrides this."""
+        """Write one finished line. Subclasses that show lines elsewhere override this."""
         line.rstrip()
         if self._is_terminal:
             self._console.print(line, soft_wrap=True)
@@ -183,7 +182,7 @@ def _longest_word(cell: Text) -> int:
 
 
 def _broken(line: Text, width: int) -> list[Text]:
-    """A line in parts of this width, broken at spaces alone; leading spaces stay."""
+    """Wrap a line at spaces only; leading spaces stay."""
     if line.cell_len <= width:
         return [line]
     parts: list[Text] = []

@@ -1,10 +1,10 @@
-"""`simulate --recording`: what a live scheduler wrote down by --record, decided again, and by other policies.
+"""`simulate --recording`: repeat what a live scheduler recorded with --record, also with other policies.
 
-`_repeat` does to an engine of the recorded configuration and seed what was done to the recorded one: the decisions are
-the same, or this is another Tonnage. `_judge` asks another policy at each recorded decision what it would have done in
-that very state, and goes on with what was recorded, so that one difference does not hide the next.
+`_repeat` feeds an engine with the recorded configuration, seed and input: it makes the same decisions, unless this is
+another version of Tonnage. `_judge` asks another policy at every recorded decision, and continues with the recorded
+one, so that one difference does not hide the next.
 
-A file whose last line is cut off belongs to a scheduler that was killed, or runs still: it is read up to there.
+A file whose last line is cut off comes from a scheduler that was killed or still runs: it is read up to there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tonnage.whatif.shadow.judging import NOWHERE, Judge, Tally, show_difference
 
 
 class UnreadableRecording(TonnageError):
-    """A file that is no recording, or one that cannot be repeated."""
+    """A file that is no recording, or cannot be repeated."""
 
     def __init__(self, path: Path, line: int, problem: str, *, hint: str | None = None) -> None:
         self.path, self.line = path, line
@@ -48,16 +48,16 @@ class UnreadableRecording(TonnageError):
 
 @dataclass(slots=True)
 class Recording:
-    """One file. `lines` reads it anew each time; `number` is the line that it has come to."""
+    """A recording file. `lines` reads it from the start; `number` is the current line."""
 
     path: Path
     header: Header
     number: int = 1
     ending: str = ""
-    """How it ends, once it is read: empty where its scheduler stopped in order."""
+    """How the file ends, once it is read; empty if the scheduler stopped in order."""
 
     def lines(self) -> Iterator[RecordedLine]:
-        """Raises UnreadableRecording for a line that is none."""
+        """Raises UnreadableRecording for an invalid line."""
         self.number, self.ending = 1, "its scheduler was killed, or runs still"
         with _opened(self.path) as file:
             file.readline()
@@ -76,7 +76,7 @@ class Recording:
 
 
 def open_recording(path: Path) -> Recording:
-    """Raises UnreadableRecording for what is none, or of another version."""
+    """Raises UnreadableRecording for a file that is no recording or of another version."""
     hint = "give a file that `tonnage scheduler --record FILE` has written"
     with _opened(path) as file:
         first = file.readline()
@@ -104,7 +104,7 @@ Stopped = Callable[[], bool]
 
 @dataclass(slots=True)
 class Repeated:
-    """How a repetition went. `difference` is the first one; nothing was compared after it."""
+    """The result of a repetition. Nothing is compared after the first `difference`."""
 
     decisions: int = 0
     difference: Difference | None = None
@@ -158,7 +158,7 @@ class RepeatedRecording:
 
 
 def configuration_of(recording: Recording, foreign: ForeignPlugins) -> Configuration:
-    """The configuration that it was recorded with. Raises UnreadableRecording where this Tonnage cannot take it."""
+    """The recorded configuration. Raises UnreadableRecording if this version cannot load it."""
     known = tuple(KnownPlugin.of(plugin) for plugin in foreign.values())
     try:
         gates = Gates.parse(recording.header.feature_gates)
@@ -178,13 +178,13 @@ def answered(
     is_stopped: Stopped,
     step: Callable[[float], object] = lambda amount: None,
 ) -> RepeatedRecording:
-    """Repeat a recording, and judge it by other configurations; as far as that came when it was stopped."""
+    """Repeat a recording, and judge it by other configurations. The answer is partial when stopped."""
     answer = RepeatedRecording(recording, Repeated())
     configuration = configuration_of(recording, foreign)
     answer.is_partial = _repeat(answer, configuration, foreign, is_stopped, None)
     found = answer.repeated.difference
     if found is not None and found.what == "attempt" and not answer.is_partial:
-        _repeat(answer, configuration, foreign, is_stopped, answer.repeated.decisions)  # once more, to tell why
+        _repeat(answer, configuration, foreign, is_stopped, answer.repeated.decisions)  # again, to explain it
     step(1.0)
     for name, other in others.items():
         tally = answer.judged[name] = Tally(instant(recording.header.now_us))
@@ -200,7 +200,7 @@ def _repeat(
     is_stopped: Stopped,
     explained: int | None,
 ) -> bool:
-    """True when it was stopped before its end."""
+    """Returns True if stopped before the end."""
     recording = answer.recording
     repetition = Repetition(
         recording.header,
@@ -227,7 +227,7 @@ def _repeat(
 def _judge(
     answer: RepeatedRecording, tally: Tally, configuration: Configuration, foreign: ForeignPlugins, is_stopped: Stopped
 ) -> bool:
-    """True when it was stopped before its end."""
+    """Returns True if stopped before the end."""
     recording, objects = answer.recording, RecordedObjects()
     header = recording.header
     clock = RecordedClock(header.at, instant(header.now_us))

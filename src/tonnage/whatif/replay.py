@@ -1,11 +1,11 @@
-"""Decisions in sequence, with the scheduler's memory, on virtual time: a race as a script that can be run again.
+"""A sequence of decisions with the scheduler's memory, on virtual time: a race as a repeatable script.
 
     apply, delete ──► objects (ReplayObjects)     ──► engine ──► schedule: attempt, explained ──► explanation
                                                          ▲         fail_binding: that attempt is undone
     advance ──► clock ──► tick ──────────────────────────┘         restart: a new engine, objects are kept
 
-What a scheduler would write on its way to a binding is assumed in memory and not written to the objects: what the
-cluster then shows is for whoever holds the script to say.
+What a scheduler would write before a binding is assumed in memory and not written to the objects: the script says what
+the cluster shows.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ Place = tuple[str, Key]
 
 
 def renewed(found: T, metadata: Mapping[str, Any] | None = None, **changes: Any) -> T:
-    """The object with these changes, also of its metadata, for `ReplayObjects` to give it a new version."""
+    """The object with these changes to its fields and metadata; `ReplayObjects` gives it a new version."""
     replace = msgspec.structs.replace
     return replace(found, metadata=replace(found.metadata, resource_version="", **(metadata or {})), **changes)
 
 
 class ReplayObjects:
-    """Objects as a server would keep them, by kind and name, each with a uid, a time of creation and a version.
+    """Objects as a server would store them, by kind and name, each with a uid, a creation time and a version.
 
-    An object made again under its name has another uid, a changed one another version; an update that changes nothing
-    leaves it alone. Values that an object brings along stand. Uids are made from names, the same at every run.
+    A recreated object gets a new uid, a changed one a new version; an update without changes does nothing. Values that
+    an object already has are kept. Uids are derived from names and repeat in every run.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -69,13 +69,13 @@ class ReplayObjects:
         return of_kind.get(key) if of_kind is not None else None
 
     def of_kind(self, kind: str) -> Collection[Object]:
-        """All objects of a kind, in the order they came."""
+        """All objects of a kind, in order of creation."""
         return self._kept.get(kind, {}).values()
 
     def load(self, objects: Iterable[Object]) -> None:
-        """Take in what is there at the start; those without a version get one above all that were given.
+        """Load the initial objects; those without a version get one above all given versions.
 
-        One that does not say when it was created is old, however old: nobody waits for it to be seen.
+        An object without a creation time counts as old.
         """
         found = list(objects)
         self._version = max([self._version, *(each.metadata.revision for each in found)])
@@ -83,9 +83,9 @@ class ReplayObjects:
             self._put(each, now=None)
 
     def put(self, new: Object) -> tuple[Object | None, Object]:
-        """Create an object, or replace the one of its name: (before, now), the very same object if nothing changed.
+        """Create or replace an object. Returns (before, now): the same object if nothing changed.
 
-        With another uid than the one before it is another object, and that one is gone.
+        An object with another uid replaces the existing one as a new object.
         """
         return self._put(new, now=self._clock.now)
 
@@ -119,12 +119,12 @@ class ReplayObjects:
         return before, kept
 
     def remove(self, kind: str, key: Key) -> Object | None:
-        """Delete an object; None when there is none. Nothing holds it back: a replay has no finalizers at work."""
+        """Delete an object; None when there is none. Finalizers are ignored."""
         return self._kept.get(kind, {}).pop(key, None)
 
 
 class ReplayError(TonnageError):
-    """A step that cannot be taken in the state the replay is in."""
+    """A step that is impossible in the replay's state."""
 
 
 def no_profile(pod: Pod, engine: Engine) -> ReplayError:
@@ -135,7 +135,7 @@ def no_profile(pod: Pod, engine: Engine) -> ReplayError:
 
 
 class _OnItsWay(NamedTuple):
-    """A pod that was sent to a node and is not seen there yet."""
+    """A pod that was placed on a node and is not bound yet."""
 
     queued: QueuedPod
     placement: Placement
@@ -144,8 +144,8 @@ class _OnItsWay(NamedTuple):
 class Replay:
     """One cluster and one scheduler, moved by steps.
 
-    Time starts at `starts_at`, else at the last instant that the objects tell of, or else at a fixed one. `memory` is
-    what a live scheduler of that cluster knows besides.
+    Time starts at `starts_at`, else at the objects' latest timestamp, else at a fixed time. `memory` is the memory of
+    the cluster's live scheduler.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class Replay:
         self._on_their_way: dict[str, _OnItsWay] = {}
 
     def pod(self, key: Key) -> Pod:
-        """A pod as the objects have it. Raises ReplayError when there is none."""
+        """Raises ReplayError when there is no such pod."""
         found = self.objects.get("Pod", key)
         if not isinstance(found, Pod):
             count = sum(isinstance(each, Pod) for each in self.objects)
@@ -188,16 +188,16 @@ class Replay:
     # -- decisions ----------------------------------------------------------------------------------------------------
 
     def schedule(self, key: Key) -> Explanation:
-        """Decide on a pod, reserve, assume. Raises ReplayError for one that a scheduler would not take up."""
+        """Decide about a pod, reserve, assume. Raises ReplayError for a pod that a scheduler would not take up."""
         attempt = self.attempt(key, explains=True)
         if attempt.explanation is None:
             raise RuntimeError(f"the attempt to place {key} was not explained")
         return _told(attempt, attempt.explanation)
 
     def attempt(self, key: Key, *, explains: bool = False) -> Attempt:
-        """The same without an explanation, which costs as much as the decision: for who places thousands.
+        """Like `schedule`, but without an explanation, which costs as much as the decision.
 
-        `placement` is where it was sent; `decision.diagnosis` says why it fits nowhere.
+        `placement` says where the pod was sent; `decision.diagnosis` why it fits nowhere.
         """
         pod = self.pod(key)
         self._check_waiting(pod)
@@ -213,14 +213,14 @@ class Replay:
         return attempt
 
     def _taken(self, pod: Pod) -> QueuedPod:
-        """The pod as the queue has it. Raises ReplayError when no profile would place it."""
+        """The pod as the queue holds it. Raises ReplayError if no profile would place it."""
         found = self.engine.queue.take_nowait(pod)
         if found is None:
             raise no_profile(pod, self.engine)
         return found
 
     def fail_binding(self, key: Key) -> str:
-        """Undo a pod's last decision; the node it was sent to. Raises ReplayError when none could fail."""
+        """Undo a pod's last decision. Returns its node. Raises ReplayError when there is no decision to fail."""
         pod = self.pod(key)
         sent = self._on_their_way.get(uid_of(pod))
         if sent is None:
@@ -235,18 +235,18 @@ class Replay:
         return sent.placement.node
 
     def withdraw(self, key: Key) -> None:
-        """Take a pod's last decision back as if it had not been made; no node is blamed for it."""
+        """Take back a pod's last decision as if it had not been made; no node is blamed."""
         pod = self.pod(key)
         sent = self._on_their_way[uid_of(pod)]
         self._take_back(sent)
         self.engine.requeue(sent.queued, pod)
 
     def nominate(self, key: Key, node: str) -> None:
-        """Expect a pod that fits nowhere yet on a node where room is being made for it."""
+        """Nominate a pod that does not fit yet to a node where others are preempted for it."""
         self.engine.queue.nominator.expect(self.pod(key), node)
 
     def hold(self, holds: Mapping[Reservation, Sequence[Hold]]) -> None:
-        """Keep back this capacity and nothing else: news of an object that is our own doing ends no hold."""
+        """Hold exactly this capacity: our own changes to an object end no hold."""
         keys = {each.pod for of_mode in holds.values() for each in of_mode}
         pods = (self.objects.get("Pod", key) for key in keys)
         self.engine.held.agree_with(holds, {each.key: PodInfo(each) for each in pods if isinstance(each, Pod)})
@@ -273,9 +273,9 @@ class Replay:
     # -- the cluster --------------------------------------------------------------------------------------------------
 
     def apply(self, new: Object) -> str:
-        """Create an object or replace the one of its name: `created`, `configured` or `unchanged`, as kubectl says.
+        """Create or replace an object: `created`, `configured` or `unchanged`, as kubectl says.
 
-        Raises ReplayError for a pod that would leave the node it is bound to.
+        Raises ReplayError for a pod that would leave its node.
         """
         if isinstance(new, Pod):
             self._check_stays(new)
@@ -294,7 +294,8 @@ class Replay:
         return "configured"
 
     def delete(self, kind: str, namespace: str, name: str) -> None:
-        """Delete an object; `namespace` is empty for kinds that have none. Raises ReplayError when it is not there."""
+        """Delete an object; `namespace` is empty for cluster-scoped kinds. Raises ReplayError when it does not
+        exist."""
         key = f"{namespace}/{name}" if namespace else name
         found = self.objects.remove(kind, key)
         if found is None:
@@ -302,7 +303,7 @@ class Replay:
         self._gone(found)
 
     def advance(self, seconds: float) -> datetime:
-        """Move time on, and let go of what was held until then; the time it is now. Raises ReplayError at its end."""
+        """Advance the clock and expire holds. Returns the new time. Raises ReplayError at the end of time."""
         try:
             self.clock.now() + timedelta(seconds=seconds)
         except OverflowError:
@@ -312,7 +313,7 @@ class Replay:
         return self.clock.now()
 
     def restart(self) -> list[tuple[Key, str]]:
-        """Lose all memory and start again from the objects; the pods that were assumed, each with its node."""
+        """Drop the scheduler's memory and start again from the objects. Returns the assumed pods with their nodes."""
         forgotten = [(each.placement.pod.key, each.placement.node) for each in self._on_their_way.values()]
         self._start()
         return forgotten
@@ -328,9 +329,8 @@ class Replay:
             )
 
     def _check_placement(self, pod: Pod) -> None:
-        """The informer's word on a pod. Bound where it was sent, an assumed one is confirmed; elsewhere, its binding
-        has failed. One that is still on its way stays so.
-        """
+        """Compare a changed pod with its placement. Bound to the assumed node, it is confirmed; bound elsewhere, its
+        binding has failed; unbound, it stays assumed."""
         sent = self._on_their_way.get(uid_of(pod))
         if sent is None:
             return

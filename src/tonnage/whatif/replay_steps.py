@@ -1,4 +1,4 @@
-"""The steps of a replay: read from a file, taken one after the other, and shown with what came of each.
+"""The steps of a replay: read from a file, executed one after the other, and shown with their results.
 
     - schedule: shop/web-0                        decide, reserve, assume
     - apply: [{apiVersion: v1, kind: Pod, …}]     create objects, or replace those of the same name
@@ -7,8 +7,8 @@
     - advance: 30                                 seconds
     - restart: true                               memory is lost, objects are kept
 
-The whole file is judged before the first step is taken, and whatever is wrong is told with the number of its step, the
-field, the value and what to write instead. What only shows on the way (a pod that is placed already) the replay tells.
+The whole file is checked before the first step runs: errors name the step, the field, the value and the remedy. What
+depends on the state (a pod that is already placed) is an error of the replay.
 
     step 1: schedule batch/job-0
       does not fit: 0/1 nodes are available: 1 node(s) did not have enough free storage.
@@ -43,7 +43,7 @@ from tonnage.whatif.replay import Replay, ReplayError
 
 @dataclass(frozen=True, slots=True)
 class StepTarget:
-    """An object by its name; `namespace` is empty for kinds that have none."""
+    """An object by name; `namespace` is empty for cluster-scoped kinds."""
 
     kind: str
     namespace: str
@@ -54,14 +54,14 @@ class StepTarget:
 
 
 class Step(NamedTuple):
-    """One step: its kind, as the file names it, and its value: a pod's key, objects, targets, seconds, or True."""
+    """One step: its kind as in the file, and its value: a pod's key, objects, targets, seconds, or True."""
 
     kind: str
     value: Any
 
 
 class BrokenStep(TonnageError):
-    """A step that cannot be taken; `number` counts from 1, and is 0 when the file as a whole is wrong."""
+    """An invalid step; `number` counts from 1, and is 0 when the file as a whole is wrong."""
 
     def __init__(self, file: str, number: int, problem: str, *, field: str = "", hint: str | None = None) -> None:
         self.file = file
@@ -72,7 +72,7 @@ class BrokenStep(TonnageError):
 
 
 def read_steps(path: Path, creation: Creation, warnings: list[str]) -> list[Step]:
-    """The steps of a file, in order. Raises BrokenStep or BrokenManifest; what is doubtful is said in `warnings`."""
+    """The steps of a file, in order. Appends to `warnings`. Raises BrokenStep or BrokenManifest."""
     try:
         data = path.read_bytes()
     except OSError as exc:
@@ -81,7 +81,7 @@ def read_steps(path: Path, creation: Creation, warnings: list[str]) -> list[Step
 
 
 def steps_of(given: GivenText, creation: Creation, warnings: list[str]) -> list[Step]:
-    """The same for a text that lies in no file."""
+    """The steps of a given text."""
     return _Reader(given.name, creation, warnings).steps(given.data)
 
 
@@ -159,7 +159,7 @@ class _Reader:
         return True
 
     def _items(self, field: str, value: Any) -> Iterator[tuple[str, Any]]:
-        """Each item of a list with its place, such as `apply[0]`."""
+        """The items of a list with their places, such as `apply[0]`."""
         if not isinstance(value, list) or not value:
             problem = f"{field}={shown_value(value)} is not a list of objects"
             raise self._broken(problem, field=field, hint="write a dash before each of them")
@@ -213,14 +213,14 @@ class _Reader:
 
 
 MAX_LINES = 8
-"""Objects of one step that are named one by one."""
+"""How many objects of one step are listed."""
 MAX_MISSES = 3
-"""Nodes whose nearest miss is told."""
+"""How many nodes are listed with their nearest miss."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """One step and what came of it; `answer` is that of a `schedule`."""
+    """A step and its result; `answer` is the explanation of a `schedule`."""
 
     number: int
     title: str
@@ -229,7 +229,7 @@ class StepResult:
 
 
 def take(run: Replay, number: int, step: Step) -> StepResult:
-    """Take one step. Raises ReplayError for one that cannot be taken now."""
+    """Execute one step. Raises ReplayError if it is impossible now."""
     kind, value = step
     match kind:
         case "schedule":
@@ -252,9 +252,9 @@ def take(run: Replay, number: int, step: Step) -> StepResult:
 
 
 def taken(run: Replay, steps: Iterable[Step], file: str, note: Callable[[str], object]) -> Iterator[StepResult]:
-    """Take the steps of a file; what was done in each. Raises BrokenStep for one that cannot be taken.
+    """Execute the steps of a file and yield their results. Raises BrokenStep for an impossible step.
 
-    `note` is told, once for each, which schedulers pods ask for that none of the profiles is.
+    Calls `note` once for every scheduler name that pods ask for and no profile has.
     """
     foreign_names: set[str] = set()
     names = {profile.scheduler_name for profile in run.profiles}
@@ -293,7 +293,7 @@ def _told(answer: Explanation) -> Text:
 
 
 def misses(answer: Explanation) -> Iterable[str]:
-    """The nodes that were refused for their storage, the nearest first."""
+    """The nodes that were refused for storage, the nearest first."""
     if answer.node:
         return
     found = sorted((miss, each.name) for each in answer.nodes if (miss := each.miss) is not None)

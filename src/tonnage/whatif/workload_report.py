@@ -1,4 +1,4 @@
-"""A workload's pods as a person reads them: where each goes, how many on which node, and why the others do not fit.
+"""A workload's pods as text: the node of each, the number by node, and why others do not fit.
 
     StatefulSet/shop/db: 4 pods, of which 2 fit and 2 do not
 
@@ -8,7 +8,7 @@
     shop/db-3          does not fit either; as shop/db-2
     by node: node-1 1
 
-After it come the whole explanations of pods that do not fit, one for each reason, and of a pod that is the only one.
+Full explanations follow: of pods that do not fit, one per reason, and of a pod that is the only one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tonnage.whatif.explain_report import MAX_ROWS, preemption_sentence, print_e
 from tonnage.whatif.page import FittedTable, TableColumn, TextPage, named
 
 _MOST_EXPLAINED = 3
-"""Pods that do not fit, each for other reasons, that are explained in full."""
+"""How many pods that do not fit, each for other reasons, are explained in full."""
 
 
 def print_workloads(answers: Sequence[WorkloadAnswer], weights: Mapping[str, int], page: TextPage) -> None:
@@ -78,7 +78,7 @@ def _headline(answer: WorkloadAnswer) -> Text:
 
 
 def _shown(pods: Sequence[PodAnswer]) -> list[PodAnswer]:
-    """The first of many, and of those that do not fit as many as there is room for."""
+    """The first of many pods, and as many of those that do not fit as there is room for."""
     if len(pods) <= MAX_ROWS:
         return list(pods)
     refused = [each for each in pods if not each.fits][: MAX_ROWS // 2]

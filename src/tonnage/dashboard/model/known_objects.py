@@ -107,6 +107,7 @@ class KnownObjects:
         self.capacities: dict[Key, CSIStorageCapacity] = self._by_kind[CSIStorageCapacity]
         self.attachments: dict[Key, VolumeAttachment] = self._by_kind[VolumeAttachment]
         self.owners: dict[str, Object] = {}
+        """ReplicaSets and Jobs by uid."""
         self.nodes_by_label = Index()
         self.pods_of_claim = Index()
         self.pods_of_node = Index()

@@ -105,6 +105,8 @@ class DataLeftBehind(msgspec.Struct, frozen=True, rename={"size_bytes": "bytes"}
 
 
 class LostData(msgspec.Struct, frozen=True, rename={"size_bytes": "bytes"}):
+    """Data that ends with its pod."""
+
     pod: str
     volume: str
     what: str

@@ -3,4 +3,4 @@
 from typing import Final
 
 STUCK_AFTER_S: Final = 120.0
-"""A claim that has no volume so long after its pod was sent somewhere. Disks of clouds take up to a minute."""
+"""After this time a placed pod's claim without a volume counts as stuck. Cloud disks take up to a minute."""

@@ -1,8 +1,8 @@
-"""Follow a live cluster with a shadow: informers in, nothing out. Only GET requests are made, watches among them.
+"""Follows a live cluster with a shadow, with GET requests and watches only.
 
-The kinds are those that decisions read, events of the two reasons that matter, and pods that failed. A kind that cannot
-be read counts as having no objects, and is noted; without nodes and pods there is nothing to follow. What informers
-tell goes through `revision_order`, so that none is judged by what another has not told yet.
+Reads the kinds that decisions need, Events with two reasons, and failed pods. An unreadable kind counts as empty, with
+a note; nodes and pods are required. Changes go through `revision_order`, so that no change is judged before the earlier
+changes of other watches.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tonnage.whatif.shadow.signs import TOLD_BY_EVENTS, Shadow
 _SYNC_TIMEOUT_S: Final = 120.0
 TICK_EVERY_S: Final = 1.0
 _LAST_S: Final = CALM_S + 1.0
-"""At the end: how long what waits for its turn is still waited for."""
+"""How long to wait at the end for changes that are still held back."""
 
 Note = Callable[[str], object]
 
@@ -44,7 +44,7 @@ class Following:
         self._informers = list(self._made())
 
     def _made(self) -> Iterator[tuple[Informer[Any], bool]]:
-        """Every informer, and whether nothing can be done without it."""
+        """Every informer, and whether it is required."""
         for kind in READ_KINDS:
             informer: Informer[Any] = Informer(self._client, kind.cls, field_selector=kind.field_selector)
             changed = partial(self._changed, None if kind.is_told else informer.progress)
@@ -63,7 +63,7 @@ class Following:
         yield failed, False
 
     def _changed(self, progress: StreamProgress | None, old: Object | None, new: Object | None) -> None:
-        """`progress` of the watch that tells it; None for a kind whose versions do not compare with the others'."""
+        """`progress`: the watch of the change; None for a kind whose versions do not compare with others."""
 
         def tell(is_judged: bool) -> None:
             self._shadow.changed(old, new, is_judged=is_judged)
@@ -73,14 +73,13 @@ class Following:
         else:
             self._order.put(progress, tell, lambda: self._shadow.is_lacking(old, new))
 
-    # Events may be kept in a store of their own, with versions of its own; and both of these are about a decision that
-    # has been told before.
+    # Events may be in another store with its own versions; and both reasons concern decisions that were seen before.
 
     def _told(self, event: Event) -> None:
         self._order.put_last(lambda _: self._shadow.told(event))
 
     async def __aenter__(self) -> Following:
-        # Where there is no cluster, or none for us, that is told at once; one node is little to ask for.
+        # Report an unreachable or forbidden cluster at once, with a small request.
         await self._client.list(Node, field_selector="metadata.name=tonnage-shadow", retry=False)
         for informer, _ in self._informers:
             informer.start()
@@ -90,7 +89,7 @@ class Following:
         await asyncio.gather(*(informer.stop() for informer, _ in self._informers))
 
     async def wait_synced(self) -> None:
-        """Return when the state is known. Raises what stands in the way of nodes and pods, NotSynced for slow ones."""
+        """Wait until the state is known. Raises the error of nodes or pods, and NotSynced after a timeout."""
         began_at = self._clock.monotonic()
         while late := [each for each in self._informers if not each[0].is_synced]:
             for informer, is_needed in late:
@@ -109,7 +108,7 @@ class Following:
         self._order.open([each.progress for each, _ in self._informers if each in self._judged_by])
 
     async def run(self, for_s: float | None, on_tick: Callable[[], object]) -> None:
-        """Follow for so long, or until `end` is called. What waits for its turn then is waited for a moment longer."""
+        """Follow for `for_s` seconds or until `end`, then wait briefly for changes that are still held back."""
         clock, self._is_running = self._clock, True
         ends_at = inf if for_s is None else clock.monotonic() + for_s
         tick_at = clock.monotonic() + TICK_EVERY_S
@@ -129,6 +128,6 @@ class Following:
         self._order.close()
 
     def end(self) -> bool:
-        """Follow no longer than what has been told already asks for; False when it is not being followed yet."""
+        """Stop after the changes received so far; False if following has not started."""
         self._has_ended = True
         return self._is_running

@@ -1,15 +1,15 @@
-"""What Tonnage would have decided about a pod that another scheduler places, how the two compare, and the tally of it.
+"""What Tonnage would decide about a pod that another scheduler places, the comparison, and the tally.
 
-`Judge` is an engine that follows somebody else's decisions. It is asked about a pod before the other's decision is
-applied, and then counts the pod where the other has sent it, with what a scheduler keeps back for it there: the next
-pod is judged by what is left, not by figures that are not refreshed yet.
+`Judge` is an engine that follows another scheduler's decisions. It decides about a pod before the other's decision is
+applied, then counts the pod on the other's node with what a scheduler keeps back there: the next pod is judged by what
+is left, not by figures that are not refreshed yet.
 
     explanation = judge.decide(pod)                     # on the state without the other's decision
     verdict = verdict_of(explanation, theirs="node-2")
     placement = judge.follow(pod, verdict)              # the pod is on its way there
     tally.decided(verdict)
 
-Nodes that score alike are no disagreement: a scheduler tosses between them. No I/O.
+Equal scores are no disagreement: a scheduler chooses between them at random. No I/O.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from tonnage.whatif.page import FittedTable, TableColumn, TextPage
 
 STORAGE_PLUGINS: Final = frozenset({"NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions", "VolumeZone"})
 _SCORING: Final = "VolumeBinding"
-"""Whose scores are those of the gate StorageCapacityScoring."""
+"""The plugin whose scores come from the gate StorageCapacityScoring."""
 _TOLD_SCORES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ShadowVerdict:
-    """One decision of the other scheduler beside ours; `ours` is empty where Tonnage would have let the pod wait."""
+    """A decision of the other scheduler beside ours; `ours` is empty if Tonnage would not place the pod."""
 
     pod: str
     theirs: str
     ours: str
     agreed: bool
     tie: bool = False
-    """They differ, and theirs is as good as ours."""
+    """They differ, and both nodes have equal scores."""
     refused: bool = False
     by_storage: bool = False
     by_scoring: bool = False
-    """They differ by StorageCapacityScoring alone: with the gate off, theirs is as good as any."""
+    """They differ only by StorageCapacityScoring: with the gate off, no node is better than theirs."""
     why: str = ""
 
     def document(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class ShadowVerdict:
 
 
 def verdict_of(explanation: Explanation, theirs: str) -> ShadowVerdict:
-    """Compare a decision of ours, made before theirs was applied, with the node they chose; empty is nowhere."""
+    """Compare our decision, made before theirs was applied, with their node; empty means none."""
     ours = explanation.node if explanation.schedulable else ""
     if theirs == ours:
         return ShadowVerdict(explanation.pod, theirs, ours, agreed=True)
@@ -95,8 +95,8 @@ def verdict_of(explanation: Explanation, theirs: str) -> ShadowVerdict:
 
 
 def _is_by_scoring(explanation: Explanation, there: NodeAnswer | None, here: NodeAnswer | None) -> bool:
-    """Whether their node would be as good as any if nodes were not scored by free storage. With the gate off
-    VolumeBinding scores nothing, and all other scores are what they are."""
+    """True if no node is better than theirs without VolumeBinding's scores. With the gate off VolumeBinding scores
+    nothing, and all other scores stay."""
     if there is None or here is None or not there.feasible:
         return False
     best = max(each.total - each.scores.get(_SCORING, 0) for each in explanation.nodes if each.feasible)
@@ -105,7 +105,7 @@ def _is_by_scoring(explanation: Explanation, there: NodeAnswer | None, here: Nod
 
 
 def _why(explanation: Explanation, theirs: str, there: NodeAnswer | None, here: NodeAnswer | None) -> str:
-    """Why not there, and why where Tonnage would have sent it."""
+    """Why not their node, and why ours."""
     if there is None:
         told = f"{theirs} is a node that is not known"
     elif not there.feasible:
@@ -125,7 +125,7 @@ def _why(explanation: Explanation, theirs: str, there: NodeAnswer | None, here: 
 
 
 def _apart(there: NodeAnswer, here: NodeAnswer) -> str:
-    """The scores that part two nodes, the furthest apart first."""
+    """The scores that differ between two nodes, largest difference first."""
     gaps = {name: here.scores[name] - there.scores.get(name, 0) for name in here.scores}
     telling = sorted((name for name in gaps if gaps[name]), key=lambda name: (-abs(gaps[name]), name))
     parts = [f"{name} {there.scores.get(name, 0)} against {here.scores[name]}" for name in telling[:_TOLD_SCORES]]
@@ -133,8 +133,8 @@ def _apart(there: NodeAnswer, here: NodeAnswer) -> str:
 
 
 class Judge:
-    """One engine that decides along with another scheduler. Pods that no profile is asked to place are judged by the
-    first: who looks on has seldom given their scheduler's name. Ties are broken by `seed`."""
+    """An engine that decides beside another scheduler. The first profile judges pods whose scheduler name no profile
+    has: users seldom configure the other scheduler's name. `seed` breaks ties."""
 
     def __init__(
         self,
@@ -154,17 +154,17 @@ class Judge:
         )
 
     def decide(self, pod: Pod) -> Explanation:
-        """What Tonnage would do with a pod that waits, in this state. Where the other expects it does not count: that
-        is written when the other has decided."""
+        """What Tonnage would do with a waiting pod in this state. Its nomination is ignored: the other scheduler wrote
+        it after its own decision."""
         return self.engine.explain(_with_nomination(pod, ""))
 
     def follow(self, pod: Pod, verdict: ShadowVerdict) -> Placement | None:
-        """Count the pod where the other has sent it, with what Tonnage would keep back for it there. None where Tonnage
-        would not have sent it: then only what the cluster comes to show counts."""
+        """Count the pod on the other's node, with what Tonnage would keep back for it. None if Tonnage refuses that
+        node: then only the objects count."""
         if verdict.refused or not verdict.theirs:
             return None
         engine = self.engine
-        engine.queue.nominator.expect(pod, verdict.theirs)  # a pod goes where it is nominated, if it fits there
+        engine.queue.nominator.expect(pod, verdict.theirs)  # a pod goes to its nominated node if it fits there
         queued = engine.queue.take_nowait(pod)
         if queued is None:
             return None
@@ -178,7 +178,7 @@ class Judge:
         return None
 
     def let_go(self, placement: Placement | None, pod: Pod | None = None) -> None:
-        """The pod did not get there after all; `pod` is how it waits now, None when it is gone or elsewhere."""
+        """The pod did not get to its node. `pod` is its waiting version; None if it is gone or elsewhere."""
         if placement is None:
             return
         self.engine.withdraw(placement)
@@ -194,13 +194,12 @@ def _with_nomination(pod: Pod, node: str) -> Pod:
 
 
 MOST_KEPT: Final = 1000
-"""Differences, and refused volumes, that are kept to be told in full; of more only the number."""
+"""How many differences and refusals are kept in full; of more, only the number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A pod that was sent where volumes could not be made or attached; `claims` are those of the volumes, as they
-    become known."""
+    """A pod on a node where volumes could not be created or attached; `claims` grows as they become known."""
 
     verdict: ShadowVerdict
     seen_by: str
@@ -208,7 +207,7 @@ class Refusal:
 
     @property
     def is_avoided(self) -> bool:
-        """Tonnage would not have sent it there: it refuses the node, or has a better one."""
+        """True if Tonnage would not have chosen that node: it refuses the node, or has a better one."""
         return not self.verdict.agreed
 
     @property
@@ -233,8 +232,8 @@ class Refusal:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts since a start. `unseen` are pods that got a node and could not be judged: they were not seen waiting
-    without a decision, or not all that was there at that moment is known."""
+    """Counts since the start. `unseen`: pods that got a node and could not be judged, because they were not seen
+    waiting or the state at that moment was incomplete."""
 
     since: datetime
     most_kept: int = MOST_KEPT
@@ -243,16 +242,16 @@ class Tally:
     ties: int = 0
     differing: int = 0
     by_scoring: int = 0
-    """Those of them that come from StorageCapacityScoring alone."""
+    """How many of the differences come only from StorageCapacityScoring."""
     refused: int = 0
     volumes: int = 0
-    """Volumes of these pods that were refused; a pod may have several."""
+    """Refused volumes of these pods; a pod may have several."""
     avoided: int = 0
     unjudged: set[Key] = field(default_factory=set)
-    """Claims whose volumes were refused after a decision that could not be judged."""
+    """Claims with refused volumes after decisions that could not be judged."""
     unseen: int = 0
     on_difference: Callable[[ShadowVerdict], object] = lambda verdict: None
-    """Told of those that are kept, as they are found; so is `on_refusal`."""
+    """Called with every kept difference at once; so is `on_refusal`."""
     on_refusal: Callable[[Refusal], object] = lambda refusal: None
     differences: list[ShadowVerdict] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
@@ -270,7 +269,7 @@ class Tally:
             self.on_difference(verdict)
 
     def volumes_refused(self, verdict: ShadowVerdict, seen_by: str, claims: set[Key]) -> None:
-        """A pod is sent where volumes are refused; `claims` grows as more of them become known."""
+        """A pod was placed where volumes are refused; `claims` grows as more become known."""
         found = Refusal(verdict, seen_by, claims)
         self.refused += 1
         self.volumes += max(len(claims), 1)
@@ -307,7 +306,7 @@ NOWHERE: Final = "nowhere"
 
 
 def counts(tally: Tally) -> str:
-    """The state in a line, for progress."""
+    """The counts in a line, for progress."""
     told = f"{tally.decisions:,} decisions, {tally.agreed:,} agreed, {tally.differing:,} differed"
     return f"{told}, {tally.refused:,} with volumes refused" if tally.refused else told
 
@@ -359,7 +358,7 @@ def _refused(tally: Tally) -> str:
 
 
 def show_differences(tally: Tally, page: TextPage, heads: tuple[str, str], more: str) -> None:
-    """The first rows, under what theirs and ours is called, and how many more there are."""
+    """The first rows, with `heads` for theirs and ours, and the number of further rows."""
     table = FittedTable([TableColumn("POD", is_whole=True), *map(TableColumn, (*heads, "WHY"))])
     for each in tally.differences[:MOST_ROWS]:
         table.add(each.pod, each.theirs or NOWHERE, each.ours or NOWHERE, each.why)

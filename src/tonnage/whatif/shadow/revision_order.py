@@ -1,15 +1,15 @@
-"""News of several watches in the order in which it happened, each told when nothing that came before it can be missing.
+"""Orders the changes of several watches: a change is delivered when no earlier change can be missing.
 
-After a cut the watch of pods may be back before that of claims, and a pod would be judged without its claim. So news
-waits, sorted by the server's versions, until every watch is known to have come as far:
+After a disconnect the watch of pods may return before that of claims, and a pod would be judged without its claim. So
+changes wait, sorted by the server's resourceVersions, until every watch is known to have come as far:
 
-    proof     the watch has come to this version or a later one: by an event, a bookmark, a state it fetched
-    calm      or it is open, and nothing earlier came for `CALM_S` (`RESUMED_S` before it has said anything)
-    there     without proof, objects that the news names are waited for as well
+    proof     the watch has reached this version: by an event, a bookmark, or a list
+    calm      or it is open, and nothing earlier came for `CALM_S` (`RESUMED_S` before its first message)
+    there     without proof, objects that the change names must be known as well
 
-What waits longer than `LIMIT_S` is told as not judged, and so is what falls into a gap: versions of which some watch
-had to fetch the state as a whole. News without a version goes after what came before it. A server that was put back to
-an older copy counts anew: what waits is told as not judged, and every watch has to fetch its state first.
+A change that waits longer than `LIMIT_S` is delivered as not judged, and so is a change in a gap: versions that some
+watch had to skip by a new list. A change without a version goes after all earlier ones. After a server was restored
+from an older backup, waiting changes are delivered as not judged, and every watch must list again first.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tonnage.client.informer import StreamProgress
 CALM_S: Final = 1.0
 RESUMED_S: Final = 5.0
 LIMIT_S: Final = 60.0
-"""Longer than the longest pause of an informer between two attempts to connect."""
+"""Longer than an informer's longest pause between two attempts to connect."""
 LOOK_EVERY_S: Final = 0.05
-"""How often to look. A longer pause of our own is no calm: nobody read what may have come in it."""
+"""How often to look. A longer pause of our own is no calm: changes may have arrived unread."""
 
 Tell = Callable[[bool], object]
-"""Given whether it can be judged."""
+"""Delivers a change; True if it can be judged."""
 
 
 @dataclass(order=True, slots=True)
@@ -48,11 +48,12 @@ class _Seen:
     open_since_s: float | None = None
     calm_since_s: float = 0.0
     outdated_gap: tuple[int, int] | None = None
-    """The server has gone back since; this watch counts again when it has fetched another state."""
+    """The server went back in time; this watch counts again after its next list."""
 
 
 class RevisionOrder:
-    """Holds what watches tell until it can be told in order. Until `open` everything is told as it comes, unjudged."""
+    """Holds changes of watches until they can be delivered in order. Before `open` they are delivered at once, not
+    judged."""
 
     def __init__(self, now_s: float) -> None:
         self._seen: dict[int, _Seen] = {}
@@ -61,21 +62,21 @@ class RevisionOrder:
         self._number = 0
         self._newest = 0
         self._now_s = now_s
-        self._read_s = 0.0  # time in which news could be read: it does not run while we do not look
+        self._read_s = 0.0  # time during which we read; it stops while we do not look
         self._is_open = False
 
     def __len__(self) -> int:
         return len(self._held)
 
     def open(self, streams: Sequence[StreamProgress]) -> None:
-        """These are the watches, and each knows its state."""
+        """Start ordering: these are the watches, and all of them have listed."""
         self._streams = streams
         self._is_open = True
         for stream in streams:
             self._seen_of(stream).told = stream.reached
 
     def put(self, stream: StreamProgress, tell: Tell, is_lacking: Callable[[], bool] = lambda: False) -> None:
-        """A watch tells this now. `is_lacking`: it names objects that are not known."""
+        """Add a change of a watch. `is_lacking`: it names unknown objects."""
         if not self._is_open:
             tell(False)
             return
@@ -88,7 +89,7 @@ class RevisionOrder:
         self._put(version or self._newest, tell, is_lacking)
 
     def put_last(self, tell: Tell) -> None:
-        """News that cannot be compared with the other: it goes after all that has come."""
+        """Add a change whose version does not compare: it is delivered after all changes so far."""
         if self._is_open:
             self._put(self._newest, tell, lambda: False)
         else:
@@ -115,11 +116,11 @@ class RevisionOrder:
             heapq.heappop(self._held).tell(is_judged)
 
     def close(self) -> None:
-        """The end: what still waits is told as not judged."""
+        """Deliver everything that still waits as not judged."""
         self._tell_rest()
 
     def _is_judged(self, news: _News) -> bool | None:
-        """Whether it can be judged; None while that is open."""
+        """Whether the change can be judged; None while undecided."""
         if any(after < news.version <= to for after, to in (stream.gap for stream in self._streams)):
             return False
         is_late = self._now_s - news.since_s >= LIMIT_S

@@ -1,21 +1,20 @@
-"""The other scheduler's decisions, read off the objects it writes; each is judged before it is applied. No I/O.
+"""The other scheduler's decisions, read from the objects it writes and judged before they are applied. No I/O.
 
-A scheduler shows a decision in several places, and which of them a watch brings first is chance:
+A decision shows in several places, and watches may bring any of them first:
 
-    selected-node on a claim of the pod     this node, and a volume is to be made there now
-    a volume kept for a claim of the pod    the decision is made; its node is not told yet
-    spec.nodeName of the pod                the pod is there
+    selected-node on a claim of the pod     this node, and a volume is to be created there now
+    a volume reserved for a claim           the pod is decided; its node is not known yet
+    spec.nodeName of the pod                the pod is bound
 
-At the first of them Tonnage decides, on the state before it, and a node that is told later is compared with that. Where
-that state is not fully known (`revision_order`) the pod is not judged: it is `unseen`.
+At the first sign Tonnage decides on the state before it; a node that is known later is compared with that decision. If
+that state is incomplete (`revision_order`), the pod is not judged: it is `unseen`.
 
     waits ──first sign──► under way ──bound, Running──► forgotten
                              └──its volumes cannot be made──► counted; what follows is another decision
 
-That volumes could not be made or attached is seen by: selected-node taken back; ProvisioningFailed with
-ResourceExhausted or OutOfRange, or of any kind where Tonnage's account says that there is no room; FailedAttachVolume,
-unless the volume is still elsewhere; attachError; a pod that failed with VolumeAttachmentLimitExceeded; and a claim
-without a volume after `stuck_after_s`.
+Volumes count as refused by: a removed selected-node; ProvisioningFailed with ResourceExhausted or OutOfRange, or with
+any code if Tonnage sees no room either; FailedAttachVolume, unless the volume is still attached elsewhere; attachError;
+a pod that failed with VolumeAttachmentLimitExceeded; and a claim without a volume after `stuck_after_s`.
 """
 
 from __future__ import annotations
@@ -39,35 +38,35 @@ from tonnage.whatif.shadow.judging import Judge, ShadowVerdict, Tally, verdict_o
 _SETTLED_S: Final = 5.0
 """A younger decision is not counted at the end, whatever its volumes look like."""
 _MOST_ENDED: Final = 1000
-"""Pods that are through and may still be told something about."""
+"""Limit of finished pods that late Events may still concern."""
 
 PROVISIONING_FAILED, FAILED_ATTACH = "ProvisioningFailed", "FailedAttachVolume"
 LIMIT_EXCEEDED = "VolumeAttachmentLimitExceeded"
 TOLD_BY_EVENTS: Final = (PROVISIONING_FAILED, FAILED_ATTACH)
 _NO_ROOM: Final = ("ResourceExhausted", "OutOfRange")
-"""Codes by which a driver says that a volume cannot be made there, whenever it is asked."""
+"""A driver's codes for a volume that cannot be created there at any time."""
 
 _log = logs.logger("tonnage.shadow")
 
 
 @dataclass(slots=True)
 class _UnderWay:
-    """A pod for which the other scheduler has decided."""
+    """A pod that the other scheduler has decided about."""
 
     pod: Pod
     explanation: Explanation | None
     since_s: float
     verdict: ShadowVerdict | None = None
-    """None while their node is not told."""
+    """None while their node is unknown."""
     placement: Placement | None = None
     refused: set[Key] | None = None
-    """Claims whose volumes were refused, as far as they are known; None when none was."""
+    """Claims with refused volumes, as far as known; None without a refusal."""
     awaits_event: set[Key] = field(default_factory=set)
-    """Claims whose volumes were refused, and the events that say so have not come yet."""
+    """Claims with refused volumes whose Events have not arrived yet."""
 
 
 class Shadow:
-    """Follows one cluster. Objects come in by `changed`, events by `told`; `open` when the state is known."""
+    """Follows one cluster. Objects come in by `changed`, Events by `told`; call `open` when the state is known."""
 
     def __init__(self, judge: Judge, tally: Tally, *, stuck_after_s: float = STUCK_AFTER_S) -> None:
         self.judge, self.tally = judge, tally
@@ -78,12 +77,12 @@ class Shadow:
         self._waiting: dict[str, Pod] = {}
         self._under_way: dict[str, _UnderWay] = {}
         self._ended: OrderedDict[str, _UnderWay] = OrderedDict()
-        self._users: dict[Key, dict[str, None]] = {}  # the uids of pods that wait or are under way, by claim
-        self._begun: set[str] = set()  # pods whose decision is older than we are, or was not seen
+        self._users: dict[Key, dict[str, None]] = {}  # uids of pods that wait or are under way, by claim
+        self._begun: set[str] = set()  # pods whose decision came before us, or was not seen
         self._can_judge = True
 
     def open(self) -> None:
-        """The state is known: what comes from now on is news. Decisions that are under way now are not judged."""
+        """The state is known: later changes are news. Decisions under way now are not judged."""
         self._engine.open()
         self._is_open = True
         for pod in self._waiting.values():
@@ -96,13 +95,13 @@ class Shadow:
     # -- objects in ---------------------------------------------------------------------------------------------------
 
     def changed(self, old: Object | None, new: Object | None, *, is_judged: bool = True) -> None:
-        """An object came, changed or went. It is judged first and applied then, whatever becomes of the judgement.
-        Without `is_judged` the state before it is not known in full: a decision that it shows is not compared."""
+        """An object was added, changed or removed. It is judged first, and always applied then. Without `is_judged` the
+        state before it is incomplete: a decision that it shows is not compared."""
         self._can_judge = is_judged
         try:
             if self._is_open:
                 self._judge(old, new)
-        except Exception:  # a fault of ours, or of a plugin: what comes next has to be judged on the right state
+        except Exception:  # a bug of ours or of a plugin: the next change needs the right state
             about = new or old
             _log.exception("A decision could not be judged", object=about.key if about is not None else "")
         if new is None:
@@ -129,7 +128,7 @@ class Shadow:
             self._attachment_changed(new)
 
     def is_lacking(self, old: Object | None, new: Object | None) -> bool:
-        """A change shows a decision and names objects that are not known: their watch may not have told of them yet."""
+        """True if a change shows a decision and names unknown objects: their watch may be late."""
         if isinstance(new, Pod):
             was_waiting = isinstance(old, Pod) and not old.spec.node_name
             return bool(new.spec.node_name) and was_waiting and self._lacks(new, new.spec.node_name)
@@ -210,7 +209,7 @@ class Shadow:
             self._end(under_way)
 
     def failed(self, pod: Pod) -> None:
-        """A pod has ended in failure; its node may have found that it cannot attach one volume more."""
+        """A pod failed; perhaps its node could not attach one more volume."""
         if pod.status.reason == LIMIT_EXCEEDED:
             self._refused(uid_of(pod), pod.spec.node_name, f"{LIMIT_EXCEEDED}: {pod.status.message}".rstrip(": "))
 
@@ -228,7 +227,7 @@ class Shadow:
             self._sign(new.key, "")
 
     def _taken_back(self, claim: PersistentVolumeClaim, node: str) -> None:
-        """The provisioner gives a claim back to the scheduler: its volume cannot be made on this node."""
+        """The provisioner removed selected-node from a claim: its volume cannot be created on this node."""
         is_one_meant = False
         for uid in tuple(self._users.get(claim.key, ())):
             if uid in self._begun:
@@ -236,7 +235,7 @@ class Shadow:
                 self._begun.discard(uid)
             seen_by = f"selected-node {node} was taken back from claim {claim.name}"
             under_way = self._under_way.get(uid)
-            if under_way is None:  # another claim of the same decision was taken back before
+            if under_way is None:  # another claim of the same decision came first
                 self._refused(uid, node, seen_by, claim.key)
                 if uid in self._ended:
                     self._ended[uid].awaits_event.add(claim.key)
@@ -244,7 +243,7 @@ class Shadow:
             is_older = under_way.verdict is not None and under_way.verdict.theirs != node
             if is_older or uid not in self._waiting:
                 continue
-            if under_way.verdict is None and not is_one_meant:  # of pods that share the claim one was sent there
+            if under_way.verdict is None and not is_one_meant:  # pods share the claim
                 self._conclude(under_way, node)
                 is_one_meant = True
             was_told = under_way.refused is not None and claim.key in under_way.refused
@@ -274,7 +273,7 @@ class Shadow:
     # -- events -------------------------------------------------------------------------------------------------------
 
     def told(self, event: Event) -> None:
-        """Somebody reports that a volume could not be made or attached."""
+        """An Event reports that a volume could not be created or attached."""
         if not self._is_open:
             return
         about, seen_by = event.involved_object, f"{event.reason}: {event.message}"
@@ -287,11 +286,11 @@ class Shadow:
             self._provisioning_failed(f"{about.namespace}/{about.name}", seen_by, is_final=is_final)
 
     def _provisioning_failed(self, key: Key, seen_by: str, *, is_final: bool) -> None:
-        """Other failures than for want of room pass, or the claim is found to be stuck; where Tonnage sees no room
-        either, it is that."""
+        """Without `is_final` the failure counts only if Tonnage sees no room either; others pass, or the claim becomes
+        stuck."""
         for uid in tuple(self._users.get(key, ())):
             before = self._ended.get(uid)
-            if before is not None and key in before.awaits_event:  # of a refusal that was counted when it happened
+            if before is not None and key in before.awaits_event:  # belongs to a refusal that is already counted
                 before.awaits_event.discard(key)
                 continue
             under_way, claim = self._under_way.get(uid), self._storage.claims.get(key)
@@ -306,7 +305,7 @@ class Shadow:
     # -- decisions ----------------------------------------------------------------------------------------------------
 
     def _sign(self, claim: Key, node: str) -> None:
-        """A claim shows that its pod is decided about, and for which node if that is told."""
+        """A claim shows that its pod is decided, and its node if known."""
         waiting = [uid for uid in self._users.get(claim, ()) if uid in self._waiting and uid not in self._begun]
         for uid in waiting:
             under_way = self._under_way.get(uid)
@@ -321,7 +320,7 @@ class Shadow:
                 continue
             if under_way is None:
                 under_way = self._decide(self._waiting[uid])
-            if node and len(waiting) == 1:  # of several pods that share a claim, their nodes tell who was meant
+            if node and len(waiting) == 1:  # several pods share the claim: spec.nodeName shows which one was meant
                 self._conclude(under_way, node)
 
     def _decide(self, pod: Pod) -> _UnderWay:
@@ -337,7 +336,7 @@ class Shadow:
         under_way.placement = self.judge.follow(under_way.pod, verdict)
 
     def _refused(self, uid: str, node: str, seen_by: str, claim: Key = "") -> None:
-        """A volume was refused: a pod counts once a decision, and so does each of its claims."""
+        """A volume was refused. A pod counts once per decision, and so does each of its claims."""
         under_way = self._under_way.get(uid) or self._ended.get(uid)
         if under_way is None or under_way.verdict is None or under_way.verdict.theirs != node:
             return
@@ -345,7 +344,7 @@ class Shadow:
             under_way.refused = {claim} - {""}
             self.tally.volumes_refused(under_way.verdict, seen_by, under_way.refused)
         elif claim and claim not in under_way.refused:
-            self.tally.volumes += bool(under_way.refused)  # the first of a pod is counted, named or not
+            self.tally.volumes += bool(under_way.refused)  # the first refusal of a pod counts, with or without a claim
             under_way.refused.add(claim)
 
     def _end(self, under_way: _UnderWay) -> None:
@@ -362,7 +361,7 @@ class Shadow:
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Once a second: what ends by the clock, and who is stuck."""
+        """Call it once a second: expires what ends by the clock, and finds stuck claims."""
         now_s = self._clock.monotonic()
         self._engine.tick(now_s)
         for under_way in self._under_way.values():
@@ -370,7 +369,7 @@ class Shadow:
                 self._stuck(under_way, f"after {self._stuck_after_s:g} s")
 
     def close(self) -> None:
-        """The end: pods without their volumes count as stuck where Tonnage's account of the node says so too."""
+        """The end: pods without their volumes count as stuck if Tonnage sees no room on the node either."""
         now_s = self._clock.monotonic()
         for under_way in self._under_way.values():
             verdict = under_way.verdict
