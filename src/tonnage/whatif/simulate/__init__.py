@@ -4,6 +4,6 @@
                               ▲                                                            │
                               └──────────── volumes made or refused, figures published ────┘
 
-The engine is the real one. What a driver, a provisioner, a kubelet and workload controllers do is a model with the
-parameters of the reference driver; the same seed gives the same run.
+The engine is the real one. Driver, provisioner, kubelets and workload controllers are models with the parameters of the
+reference driver. The same seed gives the same run.
 """

@@ -1,13 +1,13 @@
-"""Several runs of one scenario side by side, where any two of them part and why, and all of it as people read it.
+"""Several runs of one scenario side by side, the first difference of any two with its reason, and the text of it.
 
                             kube-scheduler                   default
     placed                             401                       412
     waiting                             11                         0
     utilisation           71% ▁▂▃▄▅▆▆▇▇▇▇▇          73% ▁▂▃▄▅▆▇▇▇▇██
 
-Up to the decision where two runs of one seed part they have done the same at the same times; so what is explained there
-is the difference of their rules. To explain it, the two runs are made again, up to that decision. Small lines show a
-figure over the time of the run.
+Up to their first different decision two runs of one seed did the same at the same times: the decision shows the
+difference of their rules. To explain it, both runs are repeated up to that decision. Sparklines show a figure over
+time.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ SPREAD: Final = {
     "p99": "time to running, p99",
     "bytesRebuilt": "rebuilt",
 }
-"""What is told over several seeds."""
+"""The figures that are reported over several seeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What is kept of a run: its world is not, which may be large."""
+    """The part of a run that is kept; its world may be large and is dropped."""
 
     run: Run
     document: dict[str, Any]
@@ -59,7 +59,7 @@ Pair = tuple[AttemptMade | None, AttemptMade | None]
 
 
 def first_parting(one: Sequence[AttemptMade], other: Sequence[AttemptMade]) -> tuple[int, Pair] | None:
-    """The number of the first decision that differs, and both; None where a run has nothing more to decide."""
+    """The number of the first different decision, and both decisions, of which one is None if that run has no more."""
     pairs = enumerate(zip_longest(one, other))
     return next(((number, pair) for number, pair in pairs if pair[0] != pair[1]), None)
 
@@ -70,7 +70,7 @@ class Comparison:
     results: dict[str, RunResult] = field(default_factory=dict)
     differences: list[dict[str, Any]] = field(default_factory=list)
     others: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """By name, the same runs with further seeds."""
+    """By name: the same runs with further seeds."""
     is_partial: bool = False
 
     def document(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class Comparison:
         }
 
     def spread(self) -> dict[str, Any]:
-        """The least and the most of each figure over all seeds, by run."""
+        """The minimum and maximum of each figure over all seeds, by run."""
         found: dict[str, Any] = {}
         for name, others in self.others.items():
             documents = [self.results[name].document, *others]
@@ -101,8 +101,7 @@ def compare(
     progress: Callable[[str], Progress] = lambda name: lambda amount: None,
     seeds: int = 1,
 ) -> Comparison:
-    """Make the runs one after the other, then again with further seeds. When the player is stopped, what is known by
-    then is the answer."""
+    """Run one after the other, then again with further seeds. A stopped player gives a partial answer."""
     found = Comparison(runs[0].seed if runs else 0)
     for run in runs:
         if player.is_stopped():
@@ -163,7 +162,7 @@ def _difference(one: RunResult, other: RunResult, explain: Explain) -> dict[str,
 
 
 def _side(decided: AttemptMade | None, explanation: Mapping[str, Any] | None, nodes: Sequence[str]) -> dict[str, Any]:
-    """What one run decided there and why: the nodes of both answers, and the best."""
+    """One run's decision and its reason: the nodes of both decisions, and the best."""
     if decided is None:
         return {"pod": None, "node": None, "at": None, "why": "has nothing more to decide", "nodes": []}
     answers = list(explanation["nodes"]) if explanation is not None else []
@@ -187,7 +186,7 @@ def _why(
     explanation: Mapping[str, Any] | None,
     nodes: Sequence[str],
 ) -> str:
-    """One sentence: the points of the node, and what the other run's node has or lacks here."""
+    """A sentence: the score of the chosen node, and what the other run's node has or lacks here."""
     if not decided.node:
         return str(explanation["message"]) if explanation is not None else "it fits nowhere"
     mine = answers.get(decided.node)
@@ -217,9 +216,9 @@ def _less(mine: Mapping[str, int], theirs: Mapping[str, int]) -> str:
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _LINE: Final = 16
-"""The characters of a line that shows a figure over time."""
+"""Characters of a sparkline."""
 _GROUPS: Final = 5
-"""Reasons of waiting pods that are shown of each run."""
+"""How many reasons of waiting pods are shown per run."""
 _NAMES: Final = 3
 
 Document = Mapping[str, Any]
@@ -266,7 +265,7 @@ def _range(found: Mapping[str, Any] | None, figure: str) -> str:
 
 
 def sparkline(values: Sequence[float], highest: float | None = None) -> str:
-    """Values as bars, the last of each share of them; `highest` is a full bar, else the highest value is."""
+    """Values as bars, the last of each interval. `highest` is a full bar; by default the largest value."""
     if not values:
         return ""
     top = highest if highest is not None else max(values)

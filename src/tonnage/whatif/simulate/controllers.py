@@ -1,9 +1,9 @@
-"""Workload controllers: which pod comes after one that went, and in which order a StatefulSet's pods start.
+"""Workload controllers: which pod replaces a deleted one, and in which order a StatefulSet's pods start.
 
-A pod of a StatefulSet comes back under its name, others under a new one, each from the same template and with the
-claims that stay; claims of ephemeral volumes are made anew, empty. A pod that nobody manages does not come back. A
-StatefulSet with OrderedReady makes a pod when all before it run; a pod that its node rejected is made again at growing
-intervals (`RejectedPods`).
+A StatefulSet's pod is recreated under its name, others under a new one, from the same template and with the claims that
+remain; claims of ephemeral volumes are recreated empty. A pod without a controller is not recreated. A StatefulSet with
+OrderedReady creates a pod when all pods before it run. A pod that its node rejected is recreated at growing intervals
+(`RejectedPods`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OF_THE_OLD_VOLUME: Final = (BIND_COMPLETED, SELECTED_NODE, REBUILD_TARGET)
 
 Claims = dict[str, PersistentVolumeClaim]
 Make = Callable[[], Pod | None]
-"""Makes the next pod of a workload, with its claims; None when there is none to make."""
+"""Creates the next pod of a workload, with its claims; None when there is none to create."""
 
 
 def is_managed(pod: Pod) -> bool:
@@ -39,25 +39,26 @@ def is_managed(pod: Pod) -> bool:
 
 
 def is_daemon(pod: Pod) -> bool:
-    """A pod of a DaemonSet serves its node and shares its fate: no drain moves it."""
+    """True for a DaemonSet's pod: it belongs to its node, and no drain moves it."""
     return pod.metadata.controller is not None and pod.metadata.controller.kind == "DaemonSet"
 
 
 def is_mirror(pod: Pod) -> bool:
-    """A static pod, which its node runs from a file: the API server has only its image, and cannot evict it."""
+    """True for a static pod: its kubelet runs it from a file, and the API server has only a mirror that it cannot
+    evict."""
     controller = pod.metadata.controller
     return MIRROR in pod.metadata.annotations or (controller is not None and controller.kind == "Node")
 
 
 @dataclass(slots=True)
 class _StartOrder:
-    """What an OrderedReady StatefulSet makes one after the other."""
+    """The start order of an OrderedReady StatefulSet."""
 
     to_make: deque[Make] = field(default_factory=deque)
-    """New pods, each of which waits until none is `starting`."""
+    """New pods that wait until none is `starting`."""
     starting: set[Key] = field(default_factory=set)
     held: dict[int, tuple[Pod, Claims]] = field(default_factory=dict)
-    """Pods that went, by ordinal: each is made again when all before it run."""
+    """Deleted pods by ordinal: each is recreated when all before it run."""
 
 
 class Controllers:
@@ -69,17 +70,17 @@ class Controllers:
         self._orders: dict[Key, _StartOrder] = {}
         """By the StatefulSet's key."""
         self.on_replaced: Callable[[Pod, Pod], None] = lambda old, new: None
-        """Told of a pod that comes in another's place."""
+        """Called with a pod and its replacement."""
 
     @property
     def not_made(self) -> int:
-        """Pods that are asked for and wait for those before them."""
+        """Number of requested pods that wait for earlier ones."""
         return sum(len(order.to_make) + len(order.held) for order in self._orders.values())
 
-    # -- pods that go -------------------------------------------------------------------------------------------------
+    # -- deleted pods -------------------------------------------------------------------------------------------------
 
     def replace(self, pod: Pod, why: str) -> None:
-        """A pod goes, with the claims that are its own, and its successor comes if it has a controller."""
+        """Delete a pod with its ephemeral claims; its controller, if any, creates a replacement."""
         found = self._world.now(pod)
         if found is None:
             return
@@ -88,11 +89,11 @@ class Controllers:
             self._follow(found, claims)
 
     def another(self, pod: Pod) -> None:
-        """Make a pod in the place of one that is on its way out and still there; its claims stay with it."""
+        """Create a replacement for a terminating pod that still exists and keeps its claims."""
         self._follow(pod, self._own_claims(pod))
 
     def end(self, pod: Pod, why: str) -> None:
-        """A pod goes with the claims that are its own, and nobody comes in its place."""
+        """Delete a pod with its ephemeral claims, without a replacement."""
         self._leave(pod, why)
         self.go_on(pod)
 
@@ -104,13 +105,13 @@ class Controllers:
         return claims
 
     def _own_claims(self, pod: Pod) -> Claims:
-        """The claims of its ephemeral volumes, which go when the pod goes."""
+        """The claims of its ephemeral volumes, which are deleted with the pod."""
         names = [each.claim_name(pod.name) for each in pod.spec.volumes if each.ephemeral]
         claims = {name: self._world.get(PersistentVolumeClaim, f"{pod.namespace}/{name}") for name in names if name}
         return {name: claim for name, claim in claims.items() if claim is not None}
 
     def _follow(self, pod: Pod, claims: Claims) -> None:
-        """Make the pod that comes after another, now or when its turn has come."""
+        """Create a pod's replacement, now or when its turn comes."""
         owner = self._one_by_one(pod)
         if owner is None:
             self._make_successor(pod, claims)
@@ -120,12 +121,12 @@ class Controllers:
         self._release(order)
 
     def _one_by_one(self, pod: Pod) -> StatefulSet | None:
-        """The StatefulSet of a pod, if it makes a pod only when all before it run."""
+        """The pod's StatefulSet, if it is OrderedReady."""
         owner = self._world.get(StatefulSet, _set_key(pod)) if _set_key(pod) else None
         return owner if owner is not None and owner.spec.pod_management_policy != "Parallel" else None
 
     def _release(self, order: _StartOrder) -> None:
-        """Make those whose turn has come, by their ordinals, until one has to run first."""
+        """Create the pods whose turn has come, by ordinal, up to the first that must run before others."""
         for ordinal in sorted(order.held):
             pod, claims = order.held[ordinal]
             if self.waits_for(pod):
@@ -134,7 +135,7 @@ class Controllers:
             self._make_successor(pod, claims)
 
     def waits_for(self, pod: Pod) -> Key:
-        """The pod of a StatefulSet that has to run before this one is made again; empty when there is none."""
+        """The StatefulSet's pod that must run before this one is recreated; empty if none."""
         owner = self._one_by_one(pod)
         if owner is None:
             return ""
@@ -176,7 +177,7 @@ class Controllers:
         return name
 
     def pod_rejected(self, pod: Pod) -> None:
-        """A pod was failed by its node before it ran: another is made, after an interval if that did not help."""
+        """A node failed a pod before it ran: create another, after an interval if that did not help before."""
         controller = pod.metadata.controller
         if controller is None:
             return
@@ -189,7 +190,7 @@ class Controllers:
     # -- StatefulSets -------------------------------------------------------------------------------------------------
 
     def make(self, owner: StatefulSet, make: Make) -> None:
-        """Make the next pod of a StatefulSet, when its turn has come."""
+        """Create the next pod of a StatefulSet when its turn comes."""
         if owner.spec.pod_management_policy == "Parallel":
             make()
             return
@@ -205,7 +206,7 @@ class Controllers:
                 order.starting.add(made.key)
 
     def go_on(self, pod: Pod) -> None:
-        """A pod runs, or is gone for good: what its StatefulSet held back for it is made."""
+        """A pod runs or is gone for good: create what its StatefulSet held back for it."""
         order = self._orders.get(_set_key(pod))
         if order is not None:
             self._release(order)
@@ -214,7 +215,7 @@ class Controllers:
 
 
 def _set_key(pod: Pod) -> Key:
-    """The key of a pod's StatefulSet; empty for pods of others."""
+    """The key of a pod's StatefulSet; empty for other pods."""
     controller = pod.metadata.controller
     return f"{pod.namespace}/{controller.name}" if controller is not None and controller.kind == "StatefulSet" else ""
 
@@ -225,7 +226,7 @@ def _is_up(pod: Pod) -> bool:
 
 
 def _emptied(claim: PersistentVolumeClaim, name: str, owner: Pod) -> PersistentVolumeClaim:
-    """A claim as it was before it was bound, for another pod."""
+    """The claim as before its binding, for another pod."""
     replace = msgspec.structs.replace
     owners = tuple(replace(each, name=owner.name, uid=owner.uid) for each in claim.metadata.owner_references)
     metadata = replace(

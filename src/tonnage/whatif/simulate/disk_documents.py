@@ -1,12 +1,12 @@
-"""Disks as JSON: pools with their free bytes, the volumes in them, and what the scheduler has promised of them.
+"""Disks as JSON: pools with free bytes, the volumes in them, and the scheduler's promises.
 
-Reports draw their capacity maps from it (`html/capacity_map.py`), scripts may read it (docs/whatif.md):
+Reports draw capacity maps from it (`html/capacity_map.py`), and scripts may read it (docs/whatif.md):
 
     {"objects": [key], "where": text, "classes": [name], "totalBytes": int, "freeBytes": [int],
      "volumes": [{"volume", "claim", "pool": int or null, "bytes", "promised": bool}]}
 
-`freeBytes` is what is free in each pool as far as volumes go; what is promised is to come out of it. The pool of a
-promise is the driver's choice: told is one way in which all that is promised fits, or null when there is none.
+`freeBytes` is what volumes leave free in each pool; promises will still use some of it. The driver will choose the
+pool of a promise: shown is one way in which all promises fit, or null when there is none.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _SEARCH_STEPS: Final = 10_000
 
 
 def disk_documents(storage: StorageModel, held: HeldCapacity | None) -> list[dict[str, Any]]:
-    """The disks of a storage model, of very many the first, with what a scheduler holds of them."""
+    """The disks of a storage model, limited to the first ones, with what a scheduler holds of them."""
     promised = _promised(storage, held) if held is not None else {}
     return [_document(storage, disk, promised.get(disk, {})) for disk in list(storage.disks)[:MOST_DISKS]]
 
 
 def disks_of_objects(objects: Iterable[Object], held: HeldCapacity | None) -> list[dict[str, Any]]:
-    """The same for a cluster as its objects tell of it."""
+    """The disks of a cluster, from its objects."""
     known = list(objects)
     storage = StorageModel(WorldState(known, WorldSettings(), Watcher(), ()), random.Random(0))
     storage.open(known)
@@ -42,7 +42,7 @@ def disks_of_objects(objects: Iterable[Object], held: HeldCapacity | None) -> li
 
 
 def _promised(storage: StorageModel, held: HeldCapacity) -> dict[Disk, dict[Key, int]]:
-    """By disk the claims that bytes are kept back for, without those that have their volume on it already."""
+    """By disk: the claims that bytes are kept back for, without claims whose volume is already on it."""
     found: dict[Disk, dict[Key, int]] = {}
     for view in held.modes.values():
         for hold in view.holds():
@@ -57,7 +57,7 @@ def _promised(storage: StorageModel, held: HeldCapacity) -> dict[Disk, dict[Key,
 
 
 def _sizes(storage: StorageModel, keys: Sequence[Key], held_bytes: int) -> dict[Key, int]:
-    """What each claim of a hold asks for; a hold knows their sum."""
+    """The size of each claim of a hold; the hold itself only knows the sum."""
     if len(keys) == 1:
         return {keys[0]: held_bytes}
     claims = (storage.objects.get(PersistentVolumeClaim, key) for key in keys)
@@ -92,7 +92,7 @@ def _document(storage: StorageModel, disk: Disk, promised: Mapping[Key, int]) ->
 
 
 def _shared_out(pools: Sequence[int], promised: Mapping[Key, int]) -> list[tuple[Key, int | None, int]]:
-    """(claim, pool, bytes) of one way in which all of it fits, the largest first."""
+    """(claim, pool, bytes) of one distribution in which everything fits, the largest first."""
     claims = sorted(promised.items(), key=lambda each: (-each[1], each[0]))
     order = sorted(range(len(pools)), key=lambda number: -pools[number])
     sizes = tuple(size_bytes for _, size_bytes in claims)

@@ -1,8 +1,8 @@
-"""What disks really hold, pools with free bytes and volumes in them, and the objects that tell of it, late or wrongly.
+"""The true contents of disks (pools and volumes), and the objects that publish them late or wrongly.
 
-Disks are read off the capacity objects at the start: each object is one set of pools, but objects of one capacity group
-for the same topology share theirs. Where a volume stands that was there before is not known; when it goes, its bytes
-come back to the pool that has the most room.
+Disks are derived from the initial capacity objects: each object is one set of pools, and objects of one capacity group
+and topology share theirs. The pool of an initial volume is unknown; when it is deleted, its bytes return to the pool
+with the most room.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ MI: Final = 1 << 20
 @dataclass(frozen=True, slots=True)
 class DriverSettings:
     pick: PickPolicy | None = None
-    """None: as the class or its driver is annotated (`tonnage.dev/pool-policy`), else best-fit."""
+    """None: the annotation of the class or driver (`tonnage.dev/pool-policy`), else best-fit."""
     create_latency_s: float = 0.5
     attach_latency_s: float = 0.5
     delete_latency_s: float = 0.5
     refresh_delay_s: float = 1.0
-    """From a change of the disks to the capacity object that shows it."""
+    """Seconds from a change of the disks to the capacity object that shows it."""
     overstates: float = 1.0
-    """Published figures are the true ones times this: figures that lie."""
+    """Published figures are the true ones times this: a driver that reports too much."""
     attach_slots: int | None = None
-    """What a node really takes; None: what its CSINode says."""
+    """How many volumes a node really takes; None: what its CSINode says."""
     rebuild_bytes_per_s: float = 200.0 * MI
 
 
@@ -73,23 +73,23 @@ class StorageSettings:
 
 
 _MOST_POOLS = 1000
-"""Of a sum and a maximum: more pools than this are not told apart."""
+"""Limit of pools that are derived from a sum and a maximum."""
 
 
 @dataclass(eq=False, slots=True)
 class Disk:
-    """Pools that one or several capacity objects tell of."""
+    """Pools that one or several capacity objects describe."""
 
     pools: list[int]
-    """Free bytes of each."""
+    """Free bytes of each pool."""
     total_bytes: int = 0
     objects: list[Key] = field(default_factory=list)
     volumes: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By name: the pool, -1 where that is not known, and the bytes."""
+    """By name: the pool, -1 if unknown, and the bytes."""
     included: set[str] = field(default_factory=set)
-    """The uids of claims whose volumes are in the figures of the start, bound or not."""
+    """UIDs of claims whose volumes the initial figures include, bound or not."""
     claims: dict[str, str] = field(default_factory=dict)
-    """The uids of the claims of volumes that were made here, by the volume's name."""
+    """By volume name: UIDs of the claims of volumes that were created here."""
 
     def __post_init__(self) -> None:
         self.total_bytes = self.total_bytes or sum(self.pools)
@@ -99,7 +99,7 @@ class Disk:
         return sum(self.pools)
 
     def take(self, volume: str, size_bytes: int, policy: PickPolicy, rng: random.Random) -> bool:
-        """Put a volume into a pool that the policy picks; False when none has room."""
+        """Put a volume into a pool chosen by the policy; False when none has room."""
         roomy = [number for number, free in enumerate(self.pools) if free >= size_bytes]
         if not roomy:
             return False
@@ -113,12 +113,12 @@ class Disk:
         return True
 
     def put(self, volume: str, number: int, size_bytes: int) -> None:
-        """Put a volume into the pool of this number, which has room."""
+        """Put a volume into the pool of this number, which must have room."""
         self.pools[number] -= size_bytes
         self.volumes[volume] = (number, size_bytes)
 
     def give(self, volume: str) -> bool:
-        """A volume goes; False when it was not here."""
+        """Remove a volume; False if it was not here."""
         self.claims.pop(volume, None)
         found = self.volumes.pop(volume, None)
         if found is None:
@@ -132,13 +132,13 @@ class Disk:
         return True
 
     def change_to(self, capacity: CSIStorageCapacity) -> None:
-        """Its pools have so much room now; the volumes stay, in pools that are not known any more."""
+        """Set the pools' free bytes to the object's figures; the volumes stay, in unknown pools."""
         self.pools = list(listed_pools(capacity)) or pools_of_sum(capacity)
         self.volumes = {name: (-1, size_bytes) for name, (_, size_bytes) in self.volumes.items()}
         self.total_bytes = sum(self.pools) + sum(size_bytes for _, size_bytes in self.volumes.values())
 
     def hold_before(self, volume: str, size_bytes: int) -> None:
-        """A volume that was there at the start: its bytes are not free, and not among the figures."""
+        """Add an initial volume: its bytes are used, and the figures do not include them."""
         self.volumes[volume] = (-1, size_bytes)
         self.total_bytes += size_bytes
 
@@ -152,7 +152,7 @@ class Disks:
         yield from dict.fromkeys(self.by_object.values())
 
     def add(self, capacity: CSIStorageCapacity, classes: Mapping[str, StorageClass]) -> Disk:
-        """The disk of a capacity object: a new one, or the one that another object of its group tells of."""
+        """The disk of a capacity object: a new one, or the disk of another object of its group."""
         found = self.by_object.get(capacity.key)
         if found is not None:
             return found
@@ -174,7 +174,7 @@ class Disks:
 
 
 def pools_of_sum(capacity: CSIStorageCapacity) -> list[int]:
-    """Pools that a sum and a maximum may stand for; one of the sum where there is no maximum."""
+    """Pools that match a sum and a maximum; a single pool without a maximum."""
     limit = volume_limit(capacity) or 0
     total = capacity.capacity.value() if capacity.capacity is not None else limit
     if limit <= 0 or limit >= total:
@@ -187,7 +187,7 @@ def pools_of_sum(capacity: CSIStorageCapacity) -> list[int]:
 def figures(
     capacity: CSIStorageCapacity, disk: Disk, overstates: float = 1.0, now: datetime | None = None
 ) -> CSIStorageCapacity:
-    """A capacity object as it tells of a disk, in the fields, and with the claims and times, that it told before."""
+    """The capacity object with a disk's figures, in the same fields as before, with claims and times if it had them."""
     pools = [int(free * overstates) for free in disk.pools]
     quantities = tuple(Quantity.from_int(free) for free in sorted(pools, reverse=True))
     changes: dict[str, object] = {}
@@ -210,7 +210,7 @@ def figures(
 
 
 def affinity_of(topology: LabelSelector | None) -> VolumeNodeAffinity:
-    """The node affinity of a volume that was made for a topology; none where that is everywhere."""
+    """The node affinity of a volume created for a topology; empty if that is everywhere."""
     if topology is None:
         return VolumeNodeAffinity()
     labels = [Requirement(key=key, operator="In", values=(value,)) for key, value in topology.match_labels.items()]
@@ -238,7 +238,7 @@ def made_volume(
         persistent_volume_reclaim_policy=reclaim,
         csi=CSIPersistentVolumeSource(driver=driver, volume_handle=name),
     )
-    # Its name is its own for ever: so is a uid made of it.
+    # The name is unique for ever, and so is a uid made from it.
     metadata = ObjectMeta(name=name, uid=name, annotations={PROVISIONED_BY: driver})
     return PersistentVolume(metadata=metadata, spec=spec, status=PersistentVolumeStatus(phase="Bound"))
 

@@ -1,13 +1,12 @@
-"""Nodes: pods are admitted, their volumes brought, then they run. Without a slot for a volume they fail (KEP-4876).
+"""Kubelets: pods are admitted, their volumes attached, then they run. Without an attach slot they fail (KEP-4876).
 
     bound ──► admitted, or Failed (OutOfcpu, NodeAffinity, …): `behaviour/nodes/kubelet_admission.py`
       └──► each volume: a slot? ──attach──► all there ──start latency──► Running
                              └─ none, and the CSIDriver asks for updates: CSINode is corrected, the pod Failed
                              └─ none, and it does not: the pod waits for a slot
 
-A volume whose driver rebuilds (KEP-5925) is copied to the node that its pod was sent to, if there is room, and is
-confined to it then; refused for want of room, it is tried again when there is some. What a driver really takes may
-differ from what its CSINode says (`attachSlots`).
+A volume whose driver rebuilds (KEP-5925) is copied to its pod's node if there is room, and then confined to it;
+otherwise it is retried when there is room. What a driver really takes may differ from its CSINode (`attachSlots`).
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ Done = Callable[[], None]
 
 @dataclass(slots=True)
 class _Move:
-    """One volume on its way to a disk; those who wait for it there."""
+    """A volume being copied to a disk, and the pods that wait for it there."""
 
     target: Disk
     node: str
     waiting: list[Done] = field(default_factory=list)
 
     def room(self, volume: str) -> str:
-        """The name under which room is held on the target until the volume is there."""
+        """The name under which the target's space is held until the volume has arrived."""
         return f"{volume} on its way"
 
 
@@ -53,19 +52,19 @@ class Rebuilds:
     model: StorageModel
     _moves: dict[str, _Move] = field(default_factory=dict)
     _refused: dict[Disk, list[tuple[Pod, str, str, Done]]] = field(default_factory=dict)
-    """Who looks again when a disk changes: the pod, its node, the volume."""
+    """Who retries when a disk changes: pod, node, volume."""
 
     def __post_init__(self) -> None:
         self.model.on_volume_gone, self.model.on_room = self._stop, self.disk_has_room
 
     def set_free(self, node_name: str, volumes: list[PersistentVolume]) -> None:
-        """A node is out of use: its volumes whose driver rebuilds may be rebuilt anywhere (KEP-5925)."""
+        """A node is out of use: volumes on it whose driver rebuilds may be rebuilt anywhere (KEP-5925)."""
         for volume in volumes:
             if self.model.rebuilds(volume) and volume.spec.node_affinity.required is not None:
                 self._move_to(volume, VolumeNodeAffinity(), home=node_name)
 
     def confine(self, volume: PersistentVolume) -> None:
-        """A volume's home takes pods again: it is confined to it, as before, unless it is on its way elsewhere."""
+        """A volume's node takes pods again: confine the volume to it, unless it is being rebuilt elsewhere."""
         disk = self.model.home.get(volume.name)
         if disk is None or volume.name in self._moves or not self.model.rebuilds(volume):
             return
@@ -73,7 +72,7 @@ class Rebuilds:
             self._move_to(volume, self.model.affinity(disk))
 
     def attach(self, pod: Pod, node: Node, volume: PersistentVolume, done: Done) -> None:
-        """Bring a volume to a pod's node; `done` is called when it is there, however long that takes."""
+        """Bring a volume to a pod's node; calls `done` when it is there."""
         model = self.model
         settings = model.settings.of(driver_of(volume))
         disk, here = model.home.get(volume.name), model.disks_for(volume.class_name, node)
@@ -107,14 +106,14 @@ class Rebuilds:
         return move
 
     def _stop(self, name: str) -> None:
-        """A move that nobody wants any more: the room held for it is given back."""
+        """Cancel a move that no pod needs, and free the space held for it."""
         move = self._moves.pop(name, None)
         if move is not None:
             move.target.give(move.room(name))
             self.model.changed(move.target, has_room=True)
 
     def disk_has_room(self, disk: Disk) -> None:
-        """Those who were refused for want of room look again."""
+        """Retry the moves that were refused for lack of room."""
         for pod, node_name, name, done in self._refused.pop(disk, ()):
             for others in self._refused.values():
                 others[:] = [each for each in others if each[0].uid != pod.uid or each[2] != name]
@@ -128,7 +127,7 @@ class Rebuilds:
             self.attach(pod, node, volume, done)
 
     def _arrived(self, name: str, move: _Move, size_bytes: int) -> None:
-        """The copy is complete: the volume lives there now, and its old room is free."""
+        """The copy is complete: the volume is on its new disk, and its old space is free."""
         model, volume = self.model, self.model.objects.get(PersistentVolume, name)
         if self._moves.get(name) is not move or volume is None:
             return
@@ -146,7 +145,7 @@ class Rebuilds:
             done()
 
     def _move_to(self, volume: PersistentVolume, affinity: VolumeNodeAffinity, *, home: str = "") -> None:
-        """Write where a volume can be used, as its driver does; `home` is told of one that may move."""
+        """Write a volume's node affinity as its driver does; `home` is the node of a volume that may move."""
         others = {key: value for key, value in volume.metadata.annotations.items() if key != VOLUME_HOME}
         annotations = {**others, VOLUME_HOME: home} if home else others
         spec = msgspec.structs.replace(volume.spec, node_affinity=affinity)
@@ -164,21 +163,21 @@ class Kubelets:
         self._rebuilds = rebuilds
         self._storage = rebuilds.model
         self._missing: dict[str, int] = {}
-        """How many volumes a bound pod still waits for, by uid."""
+        """By uid: how many volumes a bound pod still waits for."""
         self._attached: dict[Slot, dict[str, set[str]]] = {}
-        """The volumes that take a slot, each with the uids of the pods that use it."""
+        """Attached volumes, each with the uids of the pods that use it."""
         self._used: dict[str, list[tuple[Slot, str]]] = {}
-        """The same by the uid of the pod."""
+        """By pod uid: its slots and volumes."""
         self._attachments: dict[tuple[str, str], list[str]] = {}
-        """By node and volume, the VolumeAttachments that there were at the start; none is made here."""
+        """By node and volume: the initial VolumeAttachments; none is created here."""
         self._waiting: dict[Slot, list[tuple[Pod, str]]] = {}
-        """Pods that wait for a slot for a volume."""
+        """Pods that wait for a slot, with the volume."""
         self._admitted: defaultdict[str, AdmittedPods] = defaultdict(AdmittedPods)
         self.rejected = 0
-        """How many pods were failed by their nodes before they ran."""
+        """How many pods were rejected by their nodes."""
 
     def open(self) -> None:
-        """What runs at the start has its slots; CSINodes are corrected from then on, once a period."""
+        """Initial pods take their slots; from then on CSINodes are corrected once a period."""
         for each in self._world.all(VolumeAttachment):
             place = (each.spec.node_name, each.spec.source.persistent_volume_name)
             self._attachments.setdefault(place, []).append(each.key)
@@ -191,7 +190,7 @@ class Kubelets:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def adopt(self, pod: Pod) -> None:
-        """A pod that has its node from elsewhere: one that runs has its share already, another has come just now."""
+        """A pod that somebody else bound: a running one takes its share of the node, another is admitted first."""
         if not pod.spec.node_name or pod.is_terminal:
             return
         for volume in self._volumes(pod):
@@ -218,7 +217,7 @@ class Kubelets:
             self._attach(pod, volume.name)
 
     def pod_gone(self, pod: Pod) -> None:
-        """Its share of the node and its slots are free, its volumes detached, and who waits for a slot looks again."""
+        """Free the pod's resources and slots, detach its volumes, and let pods that wait for a slot retry."""
         self._missing.pop(pod.uid, None)
         self._admitted[pod.spec.node_name].release(pod.uid)
         for slot, volume in self._used.pop(pod.uid, ()):
@@ -233,7 +232,7 @@ class Kubelets:
                 self._world.agenda.after(0.0, lambda pod=waiting, name=name: self._attach(pod, name))  # type: ignore[misc]
 
     def _admit(self, pod: Pod, node: Node) -> bool:
-        """Whether the node takes the pod. For a critical one others go; a rejected one is failed."""
+        """True if the node admits the pod. A critical pod may preempt others; a rejected pod fails."""
 
         @cache
         def active() -> dict[str, Pod]:
@@ -256,7 +255,7 @@ class Kubelets:
         self.rejected += 1
         status = PodStatus(phase="Failed", reason=reason, message=f"{REJECTED}{message}")
         failed = self._world.put(renewed(now, status=status))
-        self.pod_gone(failed)  # what it held on the node is free; the pod itself stays to be looked at
+        self.pod_gone(failed)  # its resources are free; the failed pod itself stays
         self._controllers.pod_rejected(failed)
 
     def _volumes(self, pod: Pod) -> Iterator[PersistentVolume]:
@@ -301,7 +300,7 @@ class Kubelets:
     # -- slots --------------------------------------------------------------------------------------------------------
 
     def _take_slot(self, pod: Pod, volume: PersistentVolume) -> bool:
-        """Whether the node has a slot for the volume; it is taken then."""
+        """Take a slot for the volume; False if the node has none."""
         driver = driver_of(volume)
         slot = (pod.spec.node_name, driver)
         taken = self._attached.setdefault(slot, {})
@@ -316,7 +315,7 @@ class Kubelets:
         return True
 
     def _slots(self, node: str, driver: str) -> int | None:
-        """How many volumes of a driver a node really takes; None for any number."""
+        """How many volumes of a driver a node really takes; None for no limit."""
         true = self._storage.settings.of(driver).attach_slots
         if true is not None:
             return true
@@ -349,7 +348,7 @@ class Kubelets:
             self._world.agenda.after(period_s, lambda: self._tick(driver), is_alarm=True)
 
     def _correct(self, node: str, driver: str) -> None:
-        """Write what the driver really takes into its CSINode entry."""
+        """Write the driver's true limit into the CSINode."""
         found, true = self._world.get(CSINode, node), self._storage.settings.of(driver).attach_slots
         entry = found.driver(driver) if found is not None else None
         if found is None or entry is None or true is None or entry.allocatable.count == true:

@@ -1,6 +1,6 @@
-"""What a run comes to: who was placed, who waits, which volumes were refused, how long pods took, how full disks were.
+"""The results of a run: placed and waiting pods, refused volumes, times until pods run, and how full disks were.
 
-Everything is derived from what the world tells its `Watcher` and from samples: the same seed gives the same bytes.
+Everything comes from `Watcher` calls and from samples: the same seed gives the same bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tonnage.whatif.simulate.world_state import Watcher
 
 @dataclass(frozen=True, slots=True)
 class AttemptMade:
-    """One attempt: when, who, where to; an empty node is nowhere."""
+    """One attempt: time, pod, node; an empty node means none."""
 
     number: int
     at_s: float
@@ -35,7 +35,7 @@ class Sample:
     used_bytes: int
     total_bytes: int
     fragmentation: float
-    """The part of free bytes that is not in the largest pool of its disk: 0 when each disk's room is in one piece."""
+    """The share of free bytes outside the largest pool of its disk: 0 if each disk's free space is in one pool."""
     running: int
     waiting: int
     refused: int
@@ -51,29 +51,29 @@ class Measures(Watcher):
     running_after_s: list[float] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     failures: list[tuple[float, str, str, str]] = field(default_factory=list)
-    """(when, pod, node, why) of pods that lost their node on the way."""
+    """(time, pod, node, reason) of pods that lost their node before they ran."""
     lost: list[tuple[str, str]] = field(default_factory=list)
-    """Pods that went and that nobody makes again, each with why."""
+    """Deleted pods that nothing recreates, with the reason."""
     explanations: dict[int, dict[str, Any]] = field(default_factory=dict)
     arrived: int = 0
-    """How many pods were asked for."""
+    """How many pods were requested."""
     is_partial: bool = False
-    """The run was cut short: it tells of what happened until then."""
+    """The run was stopped early."""
     on_running: Callable[[Pod], None] = lambda pod: None
     world: World = field(init=False)
     _running: int = 0
     _finished: int = 0
-    """Pods that had a node, and whose life is over or was ended on purpose."""
+    """Pods that had a node and whose lifetime is over, or that were deleted on purpose."""
     _decided: set[str] = field(default_factory=set)
-    """Uids of pods that were sent to a node."""
+    """Uids of pods that were placed."""
 
     def begin(self, world: World) -> None:
-        """What runs at the start does, and who waits then has arrived."""
+        """Initial pods with a node count as running; those without have arrived."""
         self.world = world
         self._running = sum(pod.status.phase == "Running" for pod in world.pods())
         self.arrived = sum(not pod.spec.node_name and not pod.is_terminal for pod in world.pods())
 
-    # -- what the world tells -----------------------------------------------------------------------------------------
+    # -- calls of the world -------------------------------------------------------------------------------------------
 
     def decided(self, number: int, attempt: Attempt) -> None:
         node = ""
@@ -104,7 +104,7 @@ class Measures(Watcher):
         return self.world.agenda.now_s
 
     def sample(self) -> None:
-        """Note how the cluster is now; of two samples at one instant the later counts."""
+        """Record the cluster's current state; of two samples at one instant the later counts."""
         disks = list(self.world.storage.disks)
         free, total = sum([disk.free_bytes for disk in disks]), sum([disk.total_bytes for disk in disks])
         queue, on_their_way = self.world.engine.queue, self.world.scheduler.on_their_way
@@ -123,13 +123,13 @@ class Measures(Watcher):
 
     @property
     def refused_volumes(self) -> int:
-        """Volumes that were not made, and not rebuilt, where the scheduler had sent their pod."""
+        """Volumes that could not be created or rebuilt where the scheduler had sent their pod."""
         counts = self.world.storage.counts
         return counts.refused + counts.refused_rebuilds
 
     @property
     def placed(self) -> int:
-        """Pods that this run gave a node: those that are there, and those whose life ended there."""
+        """Pods that this run placed: those that still have a node, and those that ended there."""
         there = (pod for pod in self.world.pods() if pod.spec.node_name and not pod.is_terminal)
         return sum(pod.uid in self._decided and not pod.metadata.is_terminating for pod in there) + self._finished
 
@@ -137,7 +137,7 @@ class Measures(Watcher):
         return [pod for pod in self.world.pods() if not pod.spec.node_name and not pod.is_terminal]
 
     def waiting_groups(self) -> list[tuple[str, list[str]]]:
-        """(reason, pods) of who waits, the most pods first."""
+        """(reason, pods) of waiting pods, largest group first."""
         groups: dict[str, list[str]] = {}
         why = self.world.scheduler.why
         for pod in sorted(self.waiting_pods(), key=lambda pod: pod.key):
@@ -146,7 +146,7 @@ class Measures(Watcher):
 
 
 def percentile(values: Sequence[float], percent: float) -> float | None:
-    """The smallest value that so many percent do not exceed; None without any."""
+    """The smallest value that at least `percent` of the values do not exceed; None without values."""
     if not values:
         return None
     ordered = sorted(values)
@@ -155,14 +155,14 @@ def percentile(values: Sequence[float], percent: float) -> float | None:
 
 
 def fragmentation(disks: Sequence[Disk], free: int) -> float:
-    """`free` is how many bytes are, on all of them together."""
+    """`free`: the free bytes of all disks together."""
     largest = sum([max(disk.pools) for disk in disks if disk.pools])
     return 1 - largest / free if free else 0.0
 
 
 SHOWN_PODS: Final = 20
 PERCENTS: Final = (0, *range(5, 100, 5), 99, 100)
-"""Of how many pods it is told within what time they ran."""
+"""The percentages of pods for which the time until they ran is reported."""
 
 
 def run_document(measured: Measures) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What befalls nodes: cordoned, drained, failed, out of service, gone, back again, and new ones that join.
+"""What happens to nodes: cordon, drain, failure, out-of-service, removal, recovery, and new nodes.
 
 A drain cordons, then evicts pod after pod as `kubectl drain` does. Volumes of a node that is out of use may be rebuilt
 elsewhere, if their driver does that (KEP-5925).
@@ -35,14 +35,14 @@ def eviction_refusal(
 ) -> str:
     """Why a pod may not be evicted now; empty when it may.
 
-    `pods` are all that are there, asked for only if a budget means the pod; `find` knows the workloads behind them.
+    `pods` returns all pods; it is called only if a budget selects the pod. `find` looks up workloads.
     """
     meant = [each for each in budgets if each.namespace == pod.namespace and guards(each, pod)]
     if not meant:
         return ""
     counted = [codec.to_doc(with_true_status(each, pods(), find, now)) for each in meant]
     doc = codec.to_doc(pod)
-    doc.setdefault("status", {})["phase"] = pod.status.phase  # which a typed pod leaves out when it is the default
+    doc.setdefault("status", {})["phase"] = pod.status.phase  # a typed pod omits the default phase
     try:
         judge_eviction(doc, counted, {}, now=rfc3339(now))
     except ApiError as exc:
@@ -51,7 +51,7 @@ def eviction_refusal(
 
 
 _EVICT_AGAIN_S: Final = 5.0
-"""How soon kubectl tries an eviction again that a budget refused."""
+"""How soon kubectl retries an eviction that a budget refused."""
 
 
 class NodeEvents:
@@ -61,7 +61,7 @@ class NodeEvents:
         self._rebuilds = rebuilds
         self._draining: set[str] = set()
         self.refused: dict[str, str] = {}
-        """Pods that a budget still keeps on a node that is drained, each with why."""
+        """Pods that a budget still keeps on a draining node, with the reason."""
 
     def _may_go(self, pod: Pod) -> bool:
         world = self._world
@@ -78,7 +78,7 @@ class NodeEvents:
         self._rebuilds.set_free(name, self.volumes_on(name))
 
     def uncordon(self, name: str) -> None:
-        """Back in use; volumes that are still there are confined to it again."""
+        """Put the node back in use; volumes that are still there are confined to it again."""
         self._draining.discard(name)
         self._change(name, unschedulable=False)
         self._confine(name)
@@ -94,7 +94,7 @@ class NodeEvents:
         self._evict_all(name)
 
     def fail(self, name: str) -> None:
-        """The node is not heard of any more: tainted at once, its pods deleted when they no longer tolerate that."""
+        """The node stops reporting: it is tainted at once, and pods are deleted when their toleration ends."""
         taints = (Taint(key=UNREACHABLE, effect=NO_SCHEDULE), Taint(key=UNREACHABLE, effect=NO_EXECUTE))
         self._change(name, taints=taints)
         for pod in self._world.pods_on(name):
@@ -103,7 +103,7 @@ class NodeEvents:
                 self._world.agenda.after(stays_s, lambda pod=pod: self._leave(pod, name))  # type: ignore[misc]
 
     def out_of_service(self, name: str) -> None:
-        """A person says that the node is dead: its pods are deleted by force, its volumes may be rebuilt elsewhere."""
+        """A person declares the node dead: its pods are deleted by force, its volumes may be rebuilt elsewhere."""
         taint = Taint(key=OUT_OF_SERVICE, value="nodeshutdown", effect=NO_EXECUTE)
         self._change(name, taints=(taint,))
         self._rebuilds.set_free(name, self.volumes_on(name))
@@ -113,13 +113,13 @@ class NodeEvents:
                 self._controllers.replace(pod, "its node is out of service")
 
     def recover(self, name: str) -> None:
-        """The node is heard of again; pods that were deleted meanwhile are gone at last."""
+        """The node reports again; pods that were deleted meanwhile disappear."""
         self._change(name, without_taints=(UNREACHABLE, OUT_OF_SERVICE))
         self._finish(name, "its node was not heard of")
         self._confine(name)
 
     def remove(self, name: str) -> None:
-        """The Node object goes, and its CSINode: so do its pods, and its volumes may be rebuilt elsewhere."""
+        """Delete the Node and its CSINode: its pods go too, and its volumes may be rebuilt elsewhere."""
         volumes = self.volumes_on(name)
         self._draining.discard(name)
         self._world.remove(Node, name)
@@ -136,7 +136,7 @@ class NodeEvents:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def _evict_all(self, name: str) -> None:
-        """Evict everybody whose time has come; whom a budget protects is tried again for as long as the drain goes."""
+        """Evict every pod that is due; evictions that a budget refuses are retried while the drain lasts."""
         if name not in self._draining:
             return
         refused = False
@@ -151,9 +151,9 @@ class NodeEvents:
             self._world.agenda.after(_EVICT_AGAIN_S, lambda: self._evict_all(name), is_alarm=True)
 
     def _leave(self, pod: Pod, name: str) -> None:
-        """A pod's time on a node that is not heard of is over. Nobody there can end it: it stays, on its way out.
+        """A pod's toleration of an unreachable node is over. Nothing there can end it: it stays terminating.
 
-        Its controller makes another, except for a StatefulSet: two pods of one identity must not be.
+        Its controller creates another pod, except for a StatefulSet, which must not have two pods of one identity.
         """
         node, now = self._world.get(Node, name), self._world.now(pod)
         if now is None or now.metadata.is_terminating:
@@ -166,7 +166,7 @@ class NodeEvents:
             self._controllers.another(now)
 
     def _finish(self, name: str, why: str) -> None:
-        """Pods on their way out are gone: only a pod of a StatefulSet has waited for that to come back."""
+        """Terminating pods disappear: only pods of StatefulSets are recreated now."""
         for pod in self._world.pods_on(name):
             if not pod.metadata.is_terminating:
                 continue
@@ -177,7 +177,7 @@ class NodeEvents:
                 self._controllers.end(pod, why)
 
     def volumes_on(self, name: str) -> list[PersistentVolume]:
-        """The volumes that can be used on this node alone, or that stand on its disk."""
+        """The volumes that only this node can use, or that are on its disk."""
         node = self._world.get(Node, name)
         if node is None:
             return []
@@ -205,5 +205,5 @@ class NodeEvents:
 
 
 def stays(pod: Pod) -> bool:
-    """Whom a drain leaves alone: pods that belong to their node, that have ended, or that are on their way out."""
+    """True for pods that a drain leaves alone: those that belong to the node, have ended, or are terminating."""
     return is_daemon(pod) or is_mirror(pod) or pod.is_terminal or pod.metadata.is_terminating

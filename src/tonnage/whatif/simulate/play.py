@@ -1,7 +1,6 @@
-"""A scenario played on a cluster: its events are put on the agenda of a world, and the world is run to its end.
+"""A scenario played on a cluster: its events are put on a world's agenda, and the world runs to its end.
 
-What arrives when, and how long it stays, is drawn before anything is decided, by generators of their own: it is the
-same in every run of a seed, whatever is decided.
+Arrivals and lifetimes are drawn before any decision, by generators of their own: they are equal in all runs of a seed.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from tonnage.whatif.sources import ClusterState
 from tonnage.whatif.workloads import Workload, find_workload, is_workload, pods_of, workload_name
 
 LONGEST_S: Final = 3600.0
-"""A run without a duration ends so long after its last event at the latest."""
+"""A run without a duration ends at the latest this long after its last event."""
 SAMPLES: Final = 120
 _READ_KINDS: Final = frozenset(kind for _, kind in READ)
 
@@ -66,7 +65,7 @@ class Run:
 
 
 class Player:
-    """Plays one scenario on one cluster, as often as asked. Raises BrokenScenario if it names what is not there."""
+    """Plays one scenario on one cluster, any number of times. Raises BrokenScenario if it names unknown objects."""
 
     def __init__(
         self,
@@ -87,9 +86,9 @@ class Player:
         self.updates_attach_limits = updates_attach_limits
         self.is_stopped = is_stopped
         self.on_sample = on_sample
-        """Called after each sample, with the run as it is then."""
+        """Called after each sample, with the run."""
         self.most = most
-        """How many pods and nodes may come altogether: each of them is kept in memory."""
+        """Limit of arriving pods and nodes together: all of them are kept in memory."""
         self.warnings: list[str] = []
         self._make_creation = make_creation
         self._namespace = namespace
@@ -97,7 +96,7 @@ class Player:
         self._judge()
 
     def _judge(self) -> None:
-        """See that every workload and node that the scenario names is there when its time comes."""
+        """Check that every workload and node that the scenario names exists when its time comes."""
         nodes = {each.name for each in self.state.objects if isinstance(each, Node)}
         applied: set[str] = set()
         for event in sorted(self.scenario.events, key=lambda event: event.at_s):
@@ -136,13 +135,13 @@ class Player:
             raise BrokenScenario(self.scenario.file, event.field, f"is wrong: {exc.message}", hint=exc.hint) from exc
 
     def creation(self) -> Creation:
-        """What creates objects, knowing those that are there at the beginning."""
+        """A Creation that knows the initial objects."""
         found = self._make_creation()
         found.know(self.state.objects, self.state.rules)
         return found
 
     def created(self, event: Apply, creation: Creation, warnings: list[str]) -> list[Object]:
-        """The objects of an apply, as a server would keep them. Raises BrokenManifest."""
+        """The objects of an apply event, as a server would store them. Raises BrokenManifest."""
         names, made = NameGenerator(random.Random(0)), []
         for number, doc in enumerate(event.objects):
             origin = Origin(self.scenario.file, 0, f"{event.field}[{number}]")
@@ -191,9 +190,9 @@ class Play:
         self._expander = WorkloadExpander(state, self._creation, self.warnings)
         self._replicas: dict[str, Iterator[Replica]] = {}
         self._spans_s: dict[str, float] = {}
-        """How long pods run that do not run for ever, by uid."""
+        """By uid: how long a pod with a limited lifetime runs."""
         self._owners: dict[str, tuple[str, Key]] = {}
-        """The workload of each pod that came, by uid."""
+        """By uid: the workload of each pod that arrived."""
         self._daemons = {each.key: each for each in state.workloads if isinstance(each, DaemonSet)}
         self._last_s = 0.0
         self._coming = 0
@@ -201,14 +200,14 @@ class Play:
             self._note(event)
 
     def to_end(self, progress: Progress) -> Measures:
-        """Run it; samples are taken at equal distances."""
+        """Run to the end, with samples at equal intervals."""
         world, measures, duration_s = self.world, self.measures, self._scenario.duration_s
         known_s = self._last_s if duration_s is None else duration_s
         for number in range(SAMPLES + 1) if known_s else (0,):
             world.run_until(known_s * number / SAMPLES)
             self._sample()
             progress(1 / (SAMPLES + 2))
-        # How long it goes on after the last event is not known before: samples become rarer the longer it does.
+        # The time after the last event is unknown: samples become rarer the longer it takes.
         step_s, end_s = max(1.0, known_s / SAMPLES), known_s + LONGEST_S
         while duration_s is None and not world.run_until_idle(min(end_s, world.agenda.now_s + step_s)):
             self._sample()
@@ -244,7 +243,7 @@ class Play:
             at(event.at_s, partial(befalls, event.node))
 
     def _note_arrivals(self, event: Arrive) -> None:
-        """At an instant, one after the other, or at times that are drawn now, alike in every run."""
+        """All at one instant, at equal intervals, or at times drawn now, which are equal in every run."""
         workload = self._player.workload(event)
         if event.rate_per_s is not None and event.until_s is not None:
             at_s = event.at_s
@@ -261,7 +260,7 @@ class Play:
             self._note_arrival(event.at_s + number * event.every_s, workload, event.lifetime)
 
     def _count(self, field: str, more: int) -> None:
-        """Take note that so many more are to come. Raises BrokenScenario when those are too many."""
+        """Count further arrivals. Raises BrokenScenario when there are too many."""
         self._coming += more
         if self._coming > self._player.most:
             hint = (
@@ -294,7 +293,7 @@ class Play:
         for replica in islice(self._replicas[name], 1):
             place = (type(workload).__name__, workload.key)
             self._owners[replica.pod.uid] = place
-            if place not in self.world.sizes:  # as many as it had at the beginning
+            if place not in self.world.sizes:  # its initial size
                 found = pods_of(workload, (*self._player.state.objects, *self._player.state.workloads))
                 self.world.sizes[place] = sum(not pod.is_terminal for pod in found)
             self.world.sizes[place] += 1
@@ -308,7 +307,7 @@ class Play:
             self._spans_s[replica.pod.uid] = span_s
         return replica.pod
 
-    # -- lives --------------------------------------------------------------------------------------------------------
+    # -- lifetimes ----------------------------------------------------------------------------------------------------
 
     def _started(self, pod: Pod) -> None:
         span_s = self._spans_s.get(pod.uid)
@@ -316,7 +315,7 @@ class Play:
             self.world.agenda.after(span_s, partial(self._done, pod))
 
     def _replaced(self, old: Pod, new: Pod) -> None:
-        """Who comes in another's place begins its life anew."""
+        """A replacement begins a new lifetime."""
         if place := self._owners.pop(old.uid, None):
             self._owners[new.uid] = place
         span_s = self._spans_s.pop(old.uid, None)
@@ -324,7 +323,7 @@ class Play:
             self._spans_s[new.uid] = span_s
 
     def _done(self, pod: Pod) -> None:
-        """A pod's life is over, and its claims go with it."""
+        """A pod's lifetime is over; its claims are deleted with it."""
         found = self.world.now(pod)
         self._spans_s.pop(pod.uid, None)
         if found is None or found.metadata.is_terminating:
@@ -347,7 +346,7 @@ class Play:
                     self._size(now)
 
     def _size(self, workload: StatefulSet | ReplicaSet | ReplicationController) -> None:
-        """Give a workload that is applied the pods that it asks for; of too many the last go."""
+        """Give an applied workload the pods that it asks for; surplus pods are deleted, the last first."""
         place = (type(workload).__name__, workload.key)
         present = [pod for pod in pods_of(workload, self.world.objects) if not pod.is_terminal]
         have = self.world.sizes.setdefault(place, len(present))
@@ -359,7 +358,7 @@ class Play:
             self.world.controllers.end(pod, "scaled down")
 
     def _delete(self, event: Delete) -> None:
-        """What kubectl delete does: pods of a workload that stays are made again, those of one that goes are not."""
+        """Like kubectl delete: pods of a remaining workload are recreated, those of a deleted one are not."""
         for kind, namespace, name in event.objects:
             key = f"{namespace}/{name}" if namespace else name
             found = self.world.objects.get(kind, key)
@@ -391,7 +390,7 @@ class Play:
                     self._come(replica)
 
     def _is_at_work(self, daemons: DaemonSet) -> bool:
-        """Whether a DaemonSet has pods at all: one that is only there to arrive later makes none yet."""
+        """True if a DaemonSet has pods: one that arrives later has none yet."""
         if f"DaemonSet/{daemons.key}" in self._replicas:
             return True
         owned = (each.metadata.controller for each in self.world.pods() if each.namespace == daemons.namespace)

@@ -1,10 +1,10 @@
-"""A cluster in which replicas are made one after the other, each when all before it has come to rest.
+"""A cluster in which replicas are created one after the other, each when everything before it is settled.
 
     make a replica ──► the world lives on: decided, volumes made, figures published, pods run ──► idle ──► what became
                                                                                                      of the replica?
 
-So each is judged by the figures as they are then. Where nobody knows which pool a driver takes, it takes the worst or
-the best (`pool_choices`). Pods that wait already are tried first, as in the cluster.
+So each replica is judged by up-to-date figures. Where the driver's choice of pools is unknown, it takes the worst or
+the best (`pool_choices`). Pods that already wait are tried first, as in the cluster.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from tonnage.whatif.simulate.world_state import EveryAttempt, Watcher, WorldSett
 from tonnage.whatif.sources import ClusterState
 
 LONGEST_S: Final = 3600.0
-"""A replica that does not run then never does."""
+"""A replica that does not run by then never does."""
 
 
 class PodCourses(Watcher):
-    """Knows who came in whose place, who was preempted, and what was decided about each pod."""
+    """Records replacements, preempted pods, and the decisions about each pod."""
 
     def __init__(self) -> None:
         self.explained: dict[str, Explanation] = {}
-        """By uid: the attempt that placed the pod, or would preempt others for it; else the last."""
+        """By uid: the attempt that placed the pod or would preempt others for it; else the last."""
         self.preempted: list[Key] = []
         self._next: dict[str, Pod] = {}
 
@@ -55,7 +55,7 @@ class PodCourses(Watcher):
         self._next[old.uid] = new
 
     def last(self, pod: Pod) -> Pod:
-        """Who came last in a pod's place; the pod itself where nobody did."""
+        """The last in a pod's line of replacements; the pod itself without any."""
         while pod.uid in self._next:
             pod = self._next[pod.uid]
         return pod
@@ -66,13 +66,13 @@ class PlayedReplica:
     """What became of a replica."""
 
     pod: Pod
-    """As it is then, or its successor."""
+    """The pod in its final state, or its replacement."""
     node: str
-    """Where it runs; empty where it does not."""
+    """Its node; empty if it does not run."""
     victims: tuple[Key, ...]
     """The pods that were preempted meanwhile."""
     is_half_made: bool
-    """It does not run, and some of its volumes were made."""
+    """It does not run, and some of its volumes were created."""
 
 
 class PlayedCluster:
@@ -113,7 +113,7 @@ class PlayedCluster:
         self.settle()
 
     def _is_left_alone(self, pod: Pod) -> bool:
-        """It waits for a scheduler that does not run: it takes no room."""
+        """True if the pod waits for a scheduler that does not run: it takes no room."""
         return not pod.spec.node_name and bool(self._nobody(pod.spec.scheduler_name))
 
     def settle(self) -> None:
@@ -124,7 +124,7 @@ class PlayedCluster:
             self.world.put(each)
 
     def place(self, replica: Replica) -> PlayedReplica:
-        """Make a replica, and live on until nothing happens any more."""
+        """Create a replica, and run until nothing happens any more."""
         self._replica = replica
         before = len(self.courses.preempted)
         if not self._is_left_alone(replica.pod):
@@ -133,7 +133,7 @@ class PlayedCluster:
         return self.found(replica, victims=tuple(self.courses.preempted[before:]))
 
     def found(self, replica: Replica, victims: tuple[Key, ...] = ()) -> PlayedReplica:
-        """What a replica is by now."""
+        """The current state of a replica."""
         last = self.courses.last(replica.pod)
         pod = self.world.now(last) or last
         runs = pod.status.phase == "Running"
@@ -141,13 +141,13 @@ class PlayedCluster:
         return PlayedReplica(pod, pod.spec.node_name if runs else "", victims, not runs and is_made)
 
     def explain(self, pod: Pod) -> Explanation:
-        """What is decided about a pod that waits."""
+        """The decision about a waiting pod."""
         found = self.world.engine.explain(pod)
         found.held_back = self._nobody(pod.spec.scheduler_name) or found.held_back
         return found
 
     def as_replay(self) -> Replay:
-        """Its objects as they are now, for decisions that leave it alone."""
+        """Its current objects as a replay, for decisions that leave the cluster unchanged."""
         made = Replay(
             self.world.objects,
             self._profiles,
@@ -178,7 +178,7 @@ class PlayedCluster:
         return self.choices.pool_for(disk.pools, (size, *descending(rest)), sizes)
 
     def _asked_of(self, disk: Disk) -> Mapping[Key, int]:
-        """What the claims of the replica that is being made ask of a disk."""
+        """The sizes that the current replica's claims ask of a disk."""
         classes = self.world.storage.classes_of(disk)
         claims = self._replica.claims if self._replica is not None else ()
         return {each.key: _bytes(each) for each in claims if each.class_name in classes}

@@ -1,6 +1,6 @@
-"""`explain --workload`: the pods of a workload, those that wait and those to come, in a cluster that lives on.
+"""`explain --workload`: a workload's waiting and future pods, in a cluster on virtual time.
 
-Each is made when those before it run, so that it is judged by figures with their volumes in them: as `fit` does.
+As in `fit`, each pod is created when those before it run, and is judged by figures that include their volumes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tonnage.whatif.sources import ClusterState
 
 
 class PlayedWorkloads:
-    """Answers about the workloads of one cluster. What a person should know is handed to `note`, once."""
+    """Answers about the workloads of one cluster. Calls `note` once with each thing that a person should know."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class PlayedWorkloads:
         self._memory = state.memory
         self._note = note
         self._names = {profile.scheduler_name for profile in configuration.profiles}
-        """Of schedulers that nothing has to be said about."""
+        """Scheduler names that need no note."""
         self._cluster = PlayedCluster(
             state, configuration.profiles, foreign=foreign, takes_any_pod=is_default, explains=True
         )
@@ -48,8 +48,8 @@ class PlayedWorkloads:
             note(sentence)
 
     def answers(self, expansion: Expansion) -> Iterator[PodAnswer]:
-        """Tell of the pods of a workload that are there, then of those that it asks for and has not. Raises ReplayError
-        for a pod that no profile would place."""
+        """Answers for the workload's existing pods, then for the missing ones. Raises ReplayError for a pod that no
+        profile would place."""
         name = workload_text(expansion.workload)
         self._cluster.apply(expansion.made)
         for pod in expansion.present:

@@ -1,12 +1,12 @@
-"""Which pool a driver takes where nobody knows: the one that leaves room for the fewest replicas, or for the most.
+"""Which pool a driver takes if its policy is unknown: the one that leaves room for the fewest replicas, or for the
+most.
 
-A driver's choice matters for replicas with claims of different sizes: pools 100 and 100 hold 80+20 twice if each 20
-goes beside an 80, else once. `PoolChoices` looks ahead: replica after replica is put into the pools of one disk, every
-choice is tried, and a choice is worth the fewest or the most replicas that run in the end. The search is bounded; where
-it was cut, `is_cut` says so, and the rest is guessed.
+The choice matters for replicas with claims of different sizes: pools 100 and 100 hold 80+20 twice if each 20 goes
+beside an 80, else once. `PoolChoices` tries every choice for replica after replica in the pools of one disk; a choice
+is worth the fewest or the most replicas that run in the end. The search is bounded: `is_cut` says that it was cut and
+the rest is a guess.
 
-A driver that goes by `first-fit` has an order of its pools that nobody else knows: the worst or the best is given to it
-before its first volume.
+A driver with `first-fit` has an unknown order of pools: it is given the worst or the best before its first volume.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from tonnage.scheduling.volumes.packing.pool_fits import SearchBudget, Sizes, de
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, placed_by
 
 MOST_STATES: Final = 30_000
-"""States of the pools that one question looks at, about half a second."""
+"""Limit of pool states per question, about half a second."""
 _FURTHEST: Final = 200
-"""So many claims ahead."""
+"""How many claims the search looks ahead."""
 _MOST_ORDERS: Final = 720
 _PACKING_STEPS: Final = 2_000
 
 
 class DriverLuck(Enum):
-    """What is expected of a driver whose choices are not known."""
+    """What is assumed about a driver whose choices are unknown."""
 
     WORST = "worst"
     BEST = "best"
 
 
 class PoolChoices:
-    """The choices of one driver for volumes of replicas that all ask for the same `sizes` of a disk."""
+    """The choices of one driver for replicas that all ask for the same `sizes` of a disk."""
 
     def __init__(self, luck: DriverLuck) -> None:
         self._luck = luck
@@ -43,14 +43,14 @@ class PoolChoices:
         self._worth: dict[tuple[Sizes, Sizes, Sizes], int] = {}
         self.is_cut = False
         self.has_chosen = False
-        """There was a choice, so that another luck may have another end."""
+        """There was a choice, so another luck may end differently."""
 
     def pool_for(self, pools: Sequence[int], rest: Sizes, sizes: Sizes) -> int:
-        """The position of the pool that is taken for the first of `rest`, the claims of a replica that are still to be
-        made; some pool has room for it. Later replicas ask for `sizes`."""
+        """The index of the pool for the first of `rest`, the replica's claims still to be created; at least one pool
+        must have room for it. Later replicas ask for `sizes`."""
         size = rest[0]
         roomy = {free: place for place, free in enumerate(pools) if free >= size}
-        if len(roomy) == 1 or len({*sizes, *rest}) == 1:  # of claims alike as many fit, wherever they go
+        if len(roomy) == 1 or len({*sizes, *rest}) == 1:  # with equal claims the choice does not matter
             return next(iter(roomy.values()))
         self.has_chosen = True
         worth = {free: self._after(pools, free, rest, sizes) for free in roomy}
@@ -58,7 +58,7 @@ class PoolChoices:
         return roomy[min(free for free in roomy if worth[free] == best)]
 
     def order_of(self, pools: Sequence[int], sizes: Sizes) -> list[int]:
-        """The pools in the order that a driver with `first-fit` goes by."""
+        """The pools in the order of a driver with `first-fit`."""
         if len(set(sizes)) == 1 or len(set(pools)) == 1:
             return list(pools)
         worth = {order: _first_fits(order, sizes) for order in islice(dict.fromkeys(permutations(pools)), _MOST_ORDERS)}
@@ -68,8 +68,7 @@ class PoolChoices:
         return list(next(order for order in worth if worth[order] == chosen))
 
     def _after(self, pools: Sequence[int], free: int, rest: Sizes, sizes: Sizes, ahead: int = 0) -> int:
-        """How many replicas run in the end, the one that is being made among them, if it takes the pool with so much
-        free room."""
+        """How many replicas run in the end, including the current one, if it takes the pool with `free` bytes."""
         left = list(pools)
         left.remove(free)
         now, coming = descending([*left, free - rest[0]]), rest[1:]
@@ -98,7 +97,7 @@ def _hold(pools: Sizes, sizes: Sizes) -> bool:
 
 
 def _first_fits(pools: Sizes, sizes: Sizes) -> int:
-    """How many replicas a driver with this order of its pools makes."""
+    """How many replicas a driver with this order of pools creates."""
     count, free = 0, list(pools)
     while _hold(descending(free), sizes):
         for size in sizes:

@@ -1,9 +1,9 @@
-"""Schedulers that a simulation knows by name, to be compared without writing a file.
+"""Named scheduler configurations of simulations, for comparisons without a file.
 
-kube-scheduler   1.36's rules: none of our enhancements, each claim judged by itself, nothing kept back
+kube-scheduler   1.36's rules: none of our enhancements, claims judged one by one, nothing kept back
 kep              KEP-5925 to the letter: a capacity object is kept back whole, one without pools is one pool
 default          ours: promised bytes are kept in a ledger, what runs today is not turned away
-guaranteed       the same, and a node must hold the volumes whichever pools its driver picks
+guaranteed       default, and a node must hold the volumes whichever pools its driver picks
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tonnage.gates import Gates
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """What stands in its place as a file, and which gates it sets on top of those that were given."""
+    """The configuration file that a name stands for, and the gates it sets besides the given ones."""
 
     args: str
     gates: dict[str, bool]
 
     def text(self) -> str:
-        from tonnage.scheduling.configuration.plugin_args import GROUP_VERSION  # numpy comes with it; help needs none
+        from tonnage.scheduling.configuration.plugin_args import GROUP_VERSION  # loads numpy; help needs none
 
         head = f"apiVersion: {GROUP_VERSION}\nkind: KubeSchedulerConfiguration\n"
         if not self.args:
@@ -38,7 +38,7 @@ _SCHEDULER_GATES: Final = (
     "NominatedNodeNameForExpectation",
     "VolumeLimitScaling",
 )
-"""The gates that change what a scheduler decides; others are the API server's, the nodes' and the drivers'."""
+"""The gates that change a scheduler's decisions; others concern the API server, nodes and drivers."""
 
 PRESETS: Final = {
     "kube-scheduler": Preset("", dict.fromkeys(_SCHEDULER_GATES, False)),

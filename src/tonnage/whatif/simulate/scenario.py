@@ -40,7 +40,7 @@ NODE_EVENTS: Final = {
     **{each: each for each in ("cordon", "uncordon", "drain", "fail", "recover", "remove")},
     "outOfService": "out_of_service",
 }
-"""What befalls nodes, each with the method of `NodeEvents` that does it."""
+"""Events of nodes, each with its method of `NodeEvents`."""
 
 
 class BrokenScenario(TonnageError):
@@ -54,7 +54,7 @@ class BrokenScenario(TonnageError):
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """How long a pod runs: so long exactly, or drawn with this mean. None of both: for ever."""
+    """How long a pod runs: a fixed time, or random with this mean. With neither, for ever."""
 
     exactly_s: float | None = None
     mean_s: float | None = None
@@ -62,7 +62,7 @@ class Lifetime:
 
 @dataclass(frozen=True, slots=True)
 class Arrive:
-    """Pods of a workload come: all at an instant, one every so often, or at a random rate for a span."""
+    """Pods of a workload arrive: all at one instant, at equal intervals, or at a random rate for a span."""
 
     workload: str
     at_s: float = 0.0
@@ -72,7 +72,7 @@ class Arrive:
     rate_per_s: float | None = None
     lifetime: Lifetime = Lifetime()
     field: str = "arrive"
-    """Where it stands in the file; the same below."""
+    """Its place in the file; likewise in the other events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class NodeEvent:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Nodes come that are like one that is there, with its CSINode and its capacity objects, empty."""
+    """Nodes that copy an existing one, with its CSINode and its capacity objects, empty."""
 
     at_s: float
     like: str
@@ -113,7 +113,7 @@ Event = Arrive | NodeEvent | Join | Apply | Delete
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What happens, in the order of the file; `duration_s` is None where the end is when nothing more happens."""
+    """The events in the order of the file. `duration_s` is None if the run ends when nothing more happens."""
 
     file: str
     events: tuple[Event, ...]
@@ -122,7 +122,7 @@ class Scenario:
 
 
 MOST_ARRIVALS: Final = 1_000_000
-"""Of one event: beyond that somebody wrote a zero too many."""
+"""Limit of one event: more is a typing error."""
 LONGEST_S: Final = 8760 * 3600.0
 MOST_FACTOR: Final = 1000
 _RATE: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)/(s|min|h)")
@@ -139,7 +139,7 @@ def read_scenario(path: Path) -> Scenario:
 
 
 def scenario_of(given: GivenText) -> Scenario:
-    """The same for a text that lies in no file."""
+    """Read a scenario from a given text."""
     path, data = given.name, given.data
     twice: list[str] = []
     documents = [each for each in documents_of(data, path, twice) if each is not None]
@@ -154,7 +154,7 @@ def scenario_of(given: GivenText) -> Scenario:
 
 
 class _Reader:
-    """Reads the scenario of one file. Each method takes the field that a value stands in, for what is wrong with it."""
+    """Reads the scenario of one file. Methods take a value's field for error messages."""
 
     def __init__(self, file: str) -> None:
         self._file = file

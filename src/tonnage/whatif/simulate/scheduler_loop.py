@@ -1,9 +1,9 @@
-"""The scheduler's loop and its bindings on virtual time: pods are tried, bound, preempted and put back.
+"""The scheduler's loop and its bindings on virtual time: pods are tried, bound, preempted and requeued.
 
 The live scheduler does the same with tasks and a real API (`scheduler/loop.py`, `scheduler/binding_cycle.py`). Both
-drive one engine and the plugins' own PreBind and Bind; here these coroutines run without an event loop. What a plugin
-writes is applied to the objects at once. While it waits, its binding stands still and is asked again when a claim of
-its pod or its node changes, or when its time is over.
+drive one engine and the plugins' own PreBind and Bind; here these coroutines run without an event loop. A plugin's
+writes are applied to the objects at once. A waiting binding is resumed when a claim of its pod or its node changes, or
+when its time is over.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class BindingWait:
 
 
 class SimulatedBinding:
-    """One pod on its way to its node. `wait` is what it stands still for, None when it is over."""
+    """A pod's binding cycle. `wait` is what it waits for; None when it is over."""
 
     def __init__(self, queued: QueuedPod, placement: Placement, api: Api) -> None:
         self.queued = queued
@@ -64,11 +64,11 @@ class SimulatedBinding:
         self.status = Status()
         self.wait: BindingWait | None = None
         self.number = 0
-        """Counts its waits, so that an alarm for an older one is known to be stale."""
+        """Counts its waits: an alarm of an earlier wait is stale."""
         self._work: Coroutine[Any, Any, Status] = _bound(placement, api)
 
     def look(self) -> bool:
-        """Ask what it waits for; True when there is an answer, and it moved on."""
+        """Check what it waits for. True if there was an answer, and it moved on."""
         answer = self.wait.check() if self.wait is not None else None
         if answer is None:
             return False
@@ -76,7 +76,7 @@ class SimulatedBinding:
         return True
 
     def send(self, answer: Status | None) -> None:
-        """Move it on with the answer to what it waits for; None starts it."""
+        """Resume with the answer to what it waits for; None starts it."""
         try:
             self.wait = self._work.send(answer)
             self.number += 1
@@ -85,7 +85,7 @@ class SimulatedBinding:
 
 
 async def _bound(placement: Placement, api: Api) -> Status:
-    """The binding cycle as the live scheduler has it: PreBind plugins that have something to do, then Bind."""
+    """The live scheduler's binding cycle: PreBind plugins that have something to do, then Bind."""
     cycle, node = placement.cycle, placement.node
     due = []
     for plugin in placement.profile.pre_bind:
@@ -117,7 +117,7 @@ async def _answer(work: Any) -> Status:
 
 
 def patched(current: T, patch: Mapping[str, Any]) -> T:
-    if set(patch) == {"metadata"} and set(patch["metadata"]) == {"annotations"}:  # nearly all of them, and quick
+    if set(patch) == {"metadata"} and set(patch["metadata"]) == {"annotations"}:  # most patches, and fast
         annotations = {**current.metadata.annotations, **patch["metadata"]["annotations"]}
         kept = {key: value for key, value in annotations.items() if value is not None}
         return renewed(current, {"annotations": kept})
@@ -125,7 +125,7 @@ def patched(current: T, patch: Mapping[str, Any]) -> T:
 
 
 class SchedulerLoop:
-    """Works off the queue of a world's engine. To the plugins of its bindings it is the API."""
+    """Works off the queue of a world's engine. It is the API for the plugins of its bindings."""
 
     def __init__(self, world: WorldState, engine: Engine, controllers: Controllers, kubelets: Kubelets) -> None:
         self._world = world
@@ -133,20 +133,20 @@ class SchedulerLoop:
         self._controllers = controllers
         self._kubelets = kubelets
         self.attempts = 0
-        """How many there were; the number of the next."""
+        """Number of attempts so far, which is the number of the next."""
         self.why: dict[str, str] = {}
-        """Why each pod that waits does, by uid, as its last attempt told."""
+        """By uid: why a waiting pod waits, from its last attempt."""
         self._bindings: dict[str, SimulatedBinding] = {}
-        """Those that stand still, by the uid of their pod."""
+        """Waiting bindings by pod uid."""
         self._waiting: dict[Key, set[str]] = {}
-        """Who looks again when a claim or a node changes: by its key, the uids."""
+        """By key of a claim or node: uids of the pods whose bindings look again when it changes."""
 
     @property
     def on_their_way(self) -> int:
         return len(self._bindings)
 
     def schedule(self, queued: QueuedPod) -> None:
-        """One attempt for a pod that was popped, and what follows from it."""
+        """One attempt for a popped pod, with its consequences."""
         engine = self._engine
         if queued.pod.metadata.is_terminating or queued.uid in engine.assumed:
             engine.done(queued.pod)
@@ -173,12 +173,13 @@ class SchedulerLoop:
             self._came_back(queued, attempt.status, decision.node if decision is not None else "")
 
     def _held_back(self, binding: SimulatedBinding, attempt: Attempt) -> None:
-        """Permit plugins want the pod to wait. Nobody here allows it, and after their time it counts as rejected."""
+        """Permit plugins want the pod to wait. Nothing here allows it, and after their timeout it counts as
+        rejected."""
         plugin, seconds = min(attempt.waits.items(), key=lambda item: item[1])
         binding.status = Status(Code.UNSCHEDULABLE, (f"rejected due to timeout after waiting {seconds:g}s",), plugin)
         self._world.agenda.after(seconds, lambda: self._failed(binding))
 
-    # -- pods that are not placed -------------------------------------------------------------------------------------
+    # -- unschedulable pods -------------------------------------------------------------------------------------------
 
     def _not_placed(self, queued: QueuedPod, attempt: Attempt) -> None:
         diagnosis = attempt.decision.diagnosis if attempt.decision is not None else None
@@ -199,14 +200,14 @@ class SchedulerLoop:
         return self._engine.requeue(queued, newest, plugins=plugins, nomination=nomination)
 
     def _count_budgets(self) -> None:
-        """Preemption reads the statuses of budgets, which their controller keeps true."""
+        """Update the budgets' statuses, which preemption reads and a controller would maintain."""
         budgets = self._world.all(PodDisruptionBudget)
         pods = self._world.pods() if budgets else []
         for each in budgets:
             self._world.put(with_true_status(each, pods, self._world.find, self._world.clock.now()))
 
     def _preempt(self, queued: QueuedPod, outcome: PostFilterOutcome, plugins: Iterable[str]) -> None:
-        """Victims go; the pod is nominated to their node, and held back until they are gone."""
+        """Delete the victims; the pod is nominated to their node, and waits until they are gone."""
         plugin, found, engine = outcome.plugin, outcome.result, self._engine
         if plugin is None:
             return
@@ -243,14 +244,14 @@ class SchedulerLoop:
             self._look_at(uid)
 
     def look_at_figures(self, capacity: CSIStorageCapacity) -> None:
-        """A capacity object says something new: bindings to nodes that it reaches may wait for that."""
+        """A capacity object changed: bindings to nodes that it reaches may wait for it."""
         if self._bindings:
             cluster = self._engine.cluster
             for row in cluster.index(CapacityIndex).rows_of(capacity.key).tolist():
                 self.look(cluster.name(row))
 
     def look_after(self, pod: Pod) -> None:
-        """A pod is gone; so is what was kept for it."""
+        """A pod is gone: forget why it waited, and let its binding look again."""
         self.why.pop(uid_of(pod), None)
         self._look_at(uid_of(pod))
 
@@ -268,8 +269,8 @@ class SchedulerLoop:
             self._bindings[uid] = binding
             for key in topics:
                 self._waiting.setdefault(key, set()).add(uid)
-            # An alarm must not keep the binding, and all that was decided with it, for its ten minutes. One that looks
-            # again within seconds is no alarm: it waits for something that the clock brings.
+            # An alarm must not keep the binding and its decision alive for ten minutes. A wait that is checked every
+            # few seconds is no alarm: the clock ends it.
             is_alarm = wait.timeout_s > LOOK_EVERY_S
             self._world.agenda.after(wait.timeout_s, lambda: self._overdue(uid, number), is_alarm=is_alarm)
             return
@@ -290,10 +291,10 @@ class SchedulerLoop:
             binding.send(DEADLINE_EXCEEDED)
             self._moved_on(binding)
 
-    # -- what bindings may do (`Api`) ---------------------------------------------------------------------------------
+    # -- the plugins' API (`Api`) -------------------------------------------------------------------------------------
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
-        """The binding is written: the pod has its node, and its volumes are brought there."""
+        """Write the binding: the pod has its node, and its kubelet attaches its volumes."""
         found = self._world.get(Pod, pod.key)
         if found is None or uid_of(found) != pod.uid:
             raise NotFound(f'pods "{pod.key}" not found')
@@ -314,4 +315,4 @@ class SchedulerLoop:
         return is_over(pod, self._world.get(Pod, pod.key))
 
     def event(self, regarding: Object, reason: str, action: str, note: str) -> None:
-        """Events are for people who look at a cluster; nobody looks at this one."""
+        """Do nothing: nobody reads a simulation's Events."""

@@ -1,11 +1,11 @@
-"""The driver and its provisioner, as a model: volumes are made or refused, deleted, and told of.
+"""A model of the driver and its provisioner: volumes are created or refused, deleted, and published as capacity.
 
     a claim gets a selected node ──create latency──► a pool has room ──► a volume, bound to its claim
                                                      └─ none has ──► refused: the claim loses its node, as upstream does
     disks changed ──refresh delay──► capacity objects show it, as true as the driver is
 
-Everything it does to the cluster it does by writing objects, as the real parts do; the scheduler sees nothing else.
-`disks.py` has what is really there and what is told of it, `kubelets.py` how volumes move.
+It acts on the cluster only by writing objects, as the real programs do; the scheduler sees nothing else. `disks.py` has
+the true contents and what is published of them, `kubelets.py` moves volumes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tonnage.whatif.simulate.world_state import WorldState
 
 
 class Reach:
-    """The nodes of a moment, by their labels: nearly all node affinities name values of one."""
+    """The nodes of a moment, by label: nearly all node affinities name values of a single label."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._nodes = list(nodes)
@@ -49,7 +49,7 @@ class Reach:
                 self._by_label.setdefault(item, []).append(node)
 
     def of(self, required: NodeSelector | None) -> list[Node]:
-        """The nodes that a volume's affinity admits; all of them for one without any."""
+        """The nodes that a volume's affinity admits; all nodes without an affinity."""
         if required is None:
             return self._nodes
         asked: dict[str, Node] = {}
@@ -70,7 +70,7 @@ class StorageCounts:
     refused_rebuilds: int = 0
     bytes_rebuilt: int = 0
     rebuilt: list[tuple[float, str, str, str, int]] = field(default_factory=list)
-    """(when, volume, from, to, bytes)."""
+    """(time, volume, from, to, bytes)."""
 
 
 class StorageModel:
@@ -82,31 +82,31 @@ class StorageModel:
         self.disks = Disks()
         self.counts = StorageCounts()
         self.home: dict[str, Disk] = {}
-        """The disk of each volume that stands on one we know."""
+        """By volume: its disk, if known."""
         self.on_volume_gone: Callable[[str], None] = lambda name: None
         self.on_room: Callable[[Disk], None] = lambda disk: None
-        """Told of a volume that was deleted, and of a disk with more room: by `rebuilds`, whose volumes move."""
+        """`rebuilds` sets both: called with a deleted volume, and with a disk that has more room."""
         self.choose: Callable[[Disk, PersistentVolumeClaim, PickPolicy | None], int | None] | None = None
-        """Who picks the pool of a new volume instead of the driver; None where none has room."""
+        """Picks the pool of a new volume instead of the driver; None when no pool has room."""
         self._classes: dict[str, StorageClass] = {}
         self._drivers: dict[str, CSIDriver] = {}
         self._by_class: dict[str, dict[Key, CSIStorageCapacity]] = {}
         self._by_label: dict[tuple[str, str, str], dict[Key, CSIStorageCapacity]] = {}
-        """By class and one label of the topology, which is all that most of them have: no scan for each node."""
+        """By class and a single topology label, which most objects have: avoids a scan for each node."""
         self._by_rule: dict[str, dict[Key, CSIStorageCapacity]] = {}
-        """By class, those that reach nodes by other rules."""
+        """By class: objects whose topology is not a single label."""
         self._told: dict[Key, CSIStorageCapacity] = {}
-        """Capacity objects as they were last told: one that says something else was changed by somebody."""
+        """Capacity objects as last published: one that differs was changed by somebody else."""
         self._reach: Reach | None = None
         self._stale: set[Key] = set()
         self._refused: dict[Key, None] = {}
-        """Claims without a node that found no room: they look again when a disk changes."""
+        """Claims without a node that found no room: they retry when a disk changes."""
         self._numbers = 0
 
     # -- what it knows ------------------------------------------------------------------------------------------------
 
     def open(self, objects: Iterable[Object]) -> None:
-        """Learn what there is at the start; each volume stands on the disk of its node, if that is known."""
+        """Learn the initial objects; each volume is on the disk of its node, if known."""
         for each in objects:
             self.know(each)
         for volume in self.objects.all(PersistentVolume):
@@ -117,7 +117,7 @@ class StorageModel:
                 self.home[volume.name] = disk
 
     def take_unseen(self, volume: PersistentVolume) -> None:
-        """A volume that was made and that the figures do not show yet: its bytes are not free any more."""
+        """A created volume that the figures do not show yet: subtract its bytes."""
         disk = self.home.get(volume.name)
         if disk is not None and disk.volumes[volume.name][0] < 0:
             _, size_bytes = disk.volumes.pop(volume.name)
@@ -129,7 +129,7 @@ class StorageModel:
                 disk.volumes[volume.name] = (-1, size_bytes)
 
     def know(self, found: Object) -> None:
-        """An object came or changed that says what storage there is; others are not looked at."""
+        """A storage object was added or changed; other kinds are ignored."""
         if isinstance(found, CSIStorageCapacity):
             self._know_capacity(found)
         elif isinstance(found, StorageClass):
@@ -147,23 +147,23 @@ class StorageModel:
             self._by_class.setdefault(found.storage_class_name, {})[found.key] = found
             self._rules_of(found)[found.key] = found
         elif _figures(told) != _figures(found):
-            # Somebody wrote other figures: the disk itself is another now, less what stands on it.
+            # Somebody else wrote new figures: the disk is changed to them, less what stands on it.
             disk = self.disks.by_object[found.key]
             disk.change_to(found)
             self.changed(disk, has_room=True)
 
     def forget(self, capacity: CSIStorageCapacity) -> None:
-        """A capacity object went, and with it what can be told of its disk."""
+        """A capacity object was deleted: its disk can no longer be published."""
         self._told.pop(capacity.key, None)
         self._by_class.get(capacity.storage_class_name, {}).pop(capacity.key, None)
         self._rules_of(capacity).pop(capacity.key, None)
 
     def nodes_changed(self) -> None:
-        """Nodes came, went, or have other labels: who reaches which disk is found anew."""
+        """Nodes were added or removed, or labels changed: drop what was derived from them."""
         self._reach = None
 
     def _rules_of(self, capacity: CSIStorageCapacity) -> dict[Key, CSIStorageCapacity]:
-        """Where an object is found by the nodes that it reaches."""
+        """The index in which a capacity object is found by the nodes that it reaches."""
         topology, class_name = capacity.node_topology, capacity.storage_class_name
         if topology is not None and len(topology.match_labels) == 1 and not topology.match_expressions:
             ((label, value),) = topology.match_labels.items()
@@ -171,7 +171,7 @@ class StorageModel:
         return self._by_rule.setdefault(class_name, {})
 
     def disks_for(self, class_name: str, node: Node | None) -> list[Disk]:
-        """The disks from which a volume of a class can be made for a node; of all nodes when none is named."""
+        """The disks that can hold a new volume of a class for a node; without a node, for any node."""
         by_object = self.disks.by_object
         if node is None:
             return list(dict.fromkeys(by_object[key] for key in self._by_class.get(class_name, ())))
@@ -183,7 +183,7 @@ class StorageModel:
         return list(dict.fromkeys(by_object[key] for key in keys))
 
     def is_local(self, disk: Disk) -> bool:
-        """Whether one node alone can use what is on a disk; a zone's storage is nobody's in particular."""
+        """True if only one node can use the disk; a zone's storage is not local."""
         return self._topology(disk) is not None and len(self.reach().of(self.affinity(disk).required)) == 1
 
     def _topology(self, disk: Disk) -> LabelSelector | None:
@@ -198,17 +198,17 @@ class StorageModel:
         return volume.spec.csi is not None and rebuilds_volumes(self._drivers.get(volume.spec.csi.driver))
 
     def pick_of(self, class_name: str, driver: str) -> PickPolicy:
-        """How a driver picks a pool for a volume of a class: as the scenario says, else as they are annotated."""
+        """How a driver picks a pool for a class: by the scenario, else by annotations."""
         return self._told_pick(class_name, driver) or DEFAULT_PICK
 
     def _told_pick(self, class_name: str, driver: str) -> PickPolicy | None:
         told = self.settings.of(driver).pick or pool_policy_of(self._classes.get(class_name), self._drivers.get(driver))
         return next((each for each in PICK_POLICIES if each == told), None)
 
-    # -- making -------------------------------------------------------------------------------------------------------
+    # -- creating volumes ---------------------------------------------------------------------------------------------
 
     def claim_changed(self, claim: PersistentVolumeClaim) -> None:
-        """A claim that is not bound and whose time has come: make its volume after the driver's latency."""
+        """Create the volume of an unbound claim that is due, after the driver's latency."""
         storage_class = self._classes.get(claim.class_name or "")
         if claim.spec.volume_name or storage_class is None or storage_class.provisioner.endswith("/no-provisioner"):
             return
@@ -230,7 +230,7 @@ class StorageModel:
             disks.sort(key=lambda each: -max(each.pools, default=0))
         name = f"pvc-{self._numbers + 1:08d}"
         disk = next((each for each in disks if claim.uid in each.included), None)
-        if disk is not None:  # the figures of the start have its volume, which was made and not bound yet
+        if disk is not None:  # the initial figures include its volume, which was created and not bound yet
             disk.hold_before(name, size_bytes)
         else:
             disk = next((each for each in disks if self._take(each, name, claim, size_bytes)), None)
@@ -252,7 +252,7 @@ class StorageModel:
         self.objects.put(bound_claim(claim, name))
 
     def _take(self, disk: Disk, name: str, claim: PersistentVolumeClaim, size_bytes: int) -> bool:
-        """Put the volume of a claim into a pool of a disk; False when none has room."""
+        """Put a claim's volume into a pool of the disk; False when none has room."""
         class_name = claim.class_name or ""
         driver = self._provisioner(class_name)
         if self.choose is None:
@@ -263,7 +263,8 @@ class StorageModel:
         return number is not None
 
     def _refuse(self, claim: PersistentVolumeClaim) -> None:
-        """No room: a claim with a node loses it, so that the scheduler chooses again; another waits for room."""
+        """No room: a claim with a selected node loses it, so that the scheduler chooses again; another claim waits for
+        room."""
         self.counts.refused += 1
         if not claim.selected_node:
             self._refused[claim.key] = None
@@ -285,7 +286,8 @@ class StorageModel:
         return sorted({each.storage_class_name for each in told if each is not None})
 
     def home_node(self, volume: PersistentVolume) -> Node | None:
-        """The one node that a volume can be used on; of one that may move, where it is attached or was selected."""
+        """The only node that can use a volume; for a volume that may move, the node where it is attached or was
+        selected."""
         if volume.spec.node_affinity.required is None:
             owner = volume.spec.claim_ref
             claim = self.objects.get(PersistentVolumeClaim, owner.key) if owner is not None else None
@@ -302,7 +304,7 @@ class StorageModel:
         return homes[0] if len(homes) == 1 else None
 
     def is_home(self, volume: PersistentVolume, node: Node) -> bool:
-        """Whether a volume's contents are on this node: by its disk where that is known, else by its affinity."""
+        """True if a volume's contents are on this node: by its disk if known, else by its affinity."""
         disk = self.home.get(volume.name)
         if disk is not None:
             return disk in self.disks_for(volume.class_name, node) and self.is_local(disk)
@@ -313,10 +315,10 @@ class StorageModel:
             self._reach = Reach(self.objects.all(Node))
         return self._reach
 
-    # -- going --------------------------------------------------------------------------------------------------------
+    # -- deleting volumes ---------------------------------------------------------------------------------------------
 
     def claim_deleted(self, claim: PersistentVolumeClaim) -> None:
-        """What becomes of a claim's volume: deleted, after the driver's latency, or kept as its class says."""
+        """Delete the claim's volume after the driver's latency, or retain it, as its reclaim policy says."""
         self._refused.pop(claim.key, None)
         volume = self.objects.get(PersistentVolume, claim.spec.volume_name) if claim.spec.volume_name else None
         if volume is None:
@@ -337,7 +339,7 @@ class StorageModel:
     # -- figures ------------------------------------------------------------------------------------------------------
 
     def changed(self, disk: Disk, *, has_room: bool = False) -> None:
-        """Publish what a disk holds, once the driver gets round to it; `has_room`: who was refused looks again."""
+        """Publish a disk's figures after the driver's delay. `has_room`: refused claims retry."""
         if has_room:
             self.on_room(disk)
             refused, self._refused = self._refused, {}
@@ -354,7 +356,7 @@ class StorageModel:
             self.agenda.after(settings.refresh_delay_s, lambda key=key: self._publish(key))  # type: ignore[misc]
 
     def publish_all(self) -> None:
-        """At the start: a driver whose figures lie has done so before."""
+        """Publish the initial figures: a driver that overstates them has done so before."""
         for key, told in tuple(self._told.items()):
             if self.settings.of(self._provisioner(told.storage_class_name)).overstates != 1.0:
                 self._publish(key)
@@ -365,7 +367,7 @@ class StorageModel:
         if told is not None and disk is not None:
             overstates = self.settings.of(self._provisioner(told.storage_class_name)).overstates
             shown = figures(told, disk, overstates, self.agenda.clock.now())
-            self._told[key] = shown  # before it is written: these are our own figures
+            self._told[key] = shown  # before the write: these are our own figures
             self.objects.put(shown)
 
 

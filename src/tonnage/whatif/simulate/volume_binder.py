@@ -1,8 +1,8 @@
-"""The PV binder: claims and volumes that are there are bound to one another, by `behaviour/volumes/binding_plan.py`.
+"""The PV binder: binds existing claims and volumes to one another, by `behaviour/volumes/binding_plan.py`.
 
-A claim whose class waits for its consumer gets the volume that the scheduler chose for it, which it finds by the
-volume's `claimRef`. Any other claim takes the smallest that suits as soon as there is one, before anybody knows its
-node; where none does and its class has a provisioner, the driver makes one (`storage_model`).
+A claim of a WaitForFirstConsumer class gets the volume that the scheduler chose, recognised by its `claimRef`. Any
+other claim takes the smallest matching volume as soon as there is one, before its node is known; without a match, the
+driver creates one if the class has a provisioner (`storage_model`).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _PENDING: Final = ("", "Pending")
 
 
 class VolumeBinder:
-    """Binds what is there. It acts a moment after a change, when that has been seen by everybody."""
+    """Binds existing volumes. It acts a moment after a change, when every part has seen it."""
 
     def __init__(self, world: WorldState, scheduler: SchedulerLoop) -> None:
         self._world = world
         self._scheduler = scheduler
         self._unbound: dict[Key, None] = {}
-        """Claims that wait for a volume to be there, whoever makes it."""
+        """Claims that wait for a volume, whoever creates it."""
 
     def open(self) -> None:
-        """Volumes that nobody has are available."""
+        """Set unclaimed volumes to Available."""
         for volume in self._world.all(PersistentVolume):
             if volume.spec.claim_ref is None and volume.status.phase in _PENDING:
                 self._world.put(_available(volume))
@@ -61,12 +61,12 @@ class VolumeBinder:
                 self._world.agenda.after(0.0, lambda key=key: self._serve(key))  # type: ignore[misc]
 
     def _is_ours(self, claim: PersistentVolumeClaim) -> bool:
-        """Whether a volume that is there may be bound without a scheduler's word."""
+        """True if an existing volume may be bound without the scheduler."""
         found = self._world.get(StorageClass, claim.class_name or "")
         return found is None or not found.waits_for_consumer
 
     def _serve(self, key: Key, made: PersistentVolume | None = None) -> None:
-        """Take the next step of a claim, as the PV binder does; `made` is the one volume that is looked at, if any."""
+        """Take a claim's next step, as the PV binder does. With `made`, only this volume is considered."""
         claim = self._world.get(PersistentVolumeClaim, key)
         if claim is None or claim.is_bound:
             self._unbound.pop(key, None)

@@ -1,10 +1,10 @@
-"""A cluster on virtual time: objects, the scheduler's engine, storage, nodes and controllers, until pods run.
+"""A cluster on virtual time: objects, the scheduler's engine, storage, nodes and controllers.
 
     agenda: what is due ──► objects change ──► engine ──► attempts ──► bindings ──► volumes, nodes ──► pods run
                  ▲                                            │
                  └──────── next instant ◄── nothing left to do now
 
-At each instant everything that is due happens, then the queue is worked off, until nothing is left; then time goes on.
+At each instant everything due happens, then the queue is worked off, until nothing is left; then time advances.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from tonnage.whatif.simulate.world_state import Watcher, WorldSettings, WorldSta
 from tonnage.whatif.sources import engine_over
 
 TICK_S: Final = 1.0
-"""How often a scheduler that has pods waiting looks at the clock."""
+"""How often a scheduler with waiting pods looks at the clock."""
 
 
 class World(WorldState):
-    """One cluster, moved by its agenda. `is_stopped` is asked between any two steps: a run may be cut short.
+    """One cluster, moved by its agenda. `is_stopped` is called between any two steps and can end the run early.
 
-    `memory` is what a live scheduler of the cluster knows besides. Time starts at `starts_at`, else at the last instant
-    that the objects tell of.
+    `memory` is the memory of the cluster's live scheduler. Time starts at `starts_at`, else at the objects' latest
+    timestamp.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class World(WorldState):
             self.binder.claim_changed(claim)
 
     def _take_unseen(self, holds: Iterable[Hold]) -> None:
-        """What a scheduler of these objects keeps back for bound claims is what the figures do not show yet."""
+        """Use up the volumes of bound claims that capacity is still held for: the figures do not show them yet."""
         for hold in holds:
             volumes = [] if hold.is_rebuild else [self.volume_of(key) for key in hold.claims]
             for volume in volumes:
@@ -143,7 +143,7 @@ class World(WorldState):
             self.scheduler.look_after(found)
 
     def run_until(self, when_s: float) -> None:
-        """Live through everything up to an instant, that instant included."""
+        """Run up to and including an instant."""
         while not self.is_over:
             self._settle()
             following = self._next_s()
@@ -155,7 +155,7 @@ class World(WorldState):
             self._settle()
 
     def run_until_idle(self, at_most_s: float) -> bool:
-        """Live on until nothing is going to happen but pods that wait, or until an instant; whether that is so."""
+        """Run until only waiting pods are left, or until an instant. True if nothing else will happen."""
         while not self.is_over:
             self._settle()
             if not self.agenda.awake and self.engine.queue.next_backoff_completion_at() is None:
@@ -169,12 +169,12 @@ class World(WorldState):
 
     @property
     def is_over(self) -> bool:
-        """Cut short: by whoever watches, or because no further attempt is asked for."""
+        """The run was stopped, or reached its last attempt."""
         last = self.settings.stops_after
         return self.is_stopped() or (last is not None and self.scheduler.attempts > last)
 
     def _next_s(self) -> float | None:
-        """When something happens next; while pods wait or are on their way, the scheduler looks at the clock too."""
+        """When something happens next; while pods wait or are being bound, the scheduler looks at the clock too."""
         times_s = [] if self.agenda.next_s is None else [self.agenda.next_s]
         if any(self.engine.queue.pending_pods().values()) or len(self.engine.assumed):
             times_s.append(self._ticked_s + TICK_S)
@@ -187,7 +187,7 @@ class World(WorldState):
             self.engine.tick(self.clock.monotonic())
 
     def _settle(self) -> None:
-        """Do what is due, and place who can be placed, until nothing is left to do now."""
+        """Do what is due and place pods, until nothing is left to do now."""
         while not self.is_over:
             if (work := self.agenda.take_due()) is not None:
                 work()

@@ -1,7 +1,7 @@
-"""What there is in a simulated cluster: its objects by kind and name, its clock, and who is told of its course.
+"""The state of a simulated cluster: its objects by kind and name, its clock, and its watchers.
 
-`put` and `remove` are its API server. The parts of a world (`kubelets`, `controllers`, …) are built on this alone; the
-`World` hears of every object here and tells the parts that have to do with it.
+`put` and `remove` are its API server. The parts of a world (`kubelets`, `controllers`, …) depend only on this; the
+`World` receives every change and passes it to the parts concerned.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ Work = Callable[[], object]
 
 
 class Agenda:
-    """Work at instants of virtual time; of two at one instant, the one that was noted first comes first."""
+    """Work at instants of virtual time; at equal instants, in the order it was added."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
         self.now_s = 0.0
-        """Seconds since the beginning, exactly as they were noted: the clock counts whole nanoseconds."""
+        """Seconds since the start, exactly as given to `at`: the clock counts whole nanoseconds."""
         self.awake = 0
-        """How many notes there are that something is going to come of; see `at`."""
+        """Number of entries that are not alarms; see `at`."""
         self._began_s = clock.monotonic()
         self._order = count()
         self._notes: list[tuple[float, int, Work, bool]] = []
 
     @property
     def next_s(self) -> float | None:
-        """When something happens next; None when nothing is noted."""
+        """The next instant with work; None without any."""
         return self._notes[0][0] if self._notes else None
 
     def at(self, when_s: float, work: Work, *, is_alarm: bool = False) -> None:
-        """Note work for an instant; one that has passed is now. An alarm alone keeps nobody waiting."""
+        """Add work for an instant; a past one means now. An alarm alone does not keep the world from being idle."""
         self.awake += not is_alarm
         heapq.heappush(self._notes, (max(when_s, self.now_s), next(self._order), work, is_alarm))
 
@@ -56,7 +56,7 @@ class Agenda:
         self.at(self.now_s + max(delay_s, 0.0), work, is_alarm=is_alarm)
 
     def go_to(self, when_s: float) -> None:
-        """Let time pass; nothing is done on the way."""
+        """Advance time without doing any work."""
         if when_s > self.now_s:
             self.clock.advance(max(0.0, self._began_s + when_s - self.clock.monotonic()))
             self.now_s = when_s
@@ -73,7 +73,7 @@ T = TypeVar("T", bound=Object)
 
 
 class Watcher:
-    """Is told at once what happens in a world; here nothing follows from it."""
+    """Called at once with what happens in a world; the methods here do nothing."""
 
     def decided(self, number: int, attempt: Attempt) -> None: ...
 
@@ -97,11 +97,11 @@ class WorldSettings:
     storage: StorageSettings = field(default_factory=StorageSettings)
     takes_any_pod: bool = False
     explains: frozenset[int] = frozenset()
-    """Numbers of the attempts that are to be explained."""
+    """Numbers of the attempts to explain."""
     stops_after: int | None = None
-    """The number of the attempt after which nothing more is done."""
+    """The number of the last attempt."""
     start_latency_s: float = 0.5
-    """From a pod with all its volumes to a pod that runs."""
+    """Seconds from a pod with all its volumes to a running pod."""
     updates_attach_limits: bool = True
     """Whether a CSINode follows its drivers (KEP-4876)."""
 
@@ -122,19 +122,19 @@ class WorldState:
         self.objects = ReplayObjects(self.clock)
         self.objects.load(found)
         self.workloads = {(type(each).__name__, each.key): each for each in workloads}
-        """Workloads that decisions do not read, by kind and key; budgets ask for their sizes."""
+        """By kind and key: workloads that decisions do not read; budgets need their sizes."""
         self.sizes: dict[tuple[str, Key], int] = {}
-        """How many pods a workload wants by now, whatever it said at the beginning."""
+        """How many pods a workload wants now, whatever its initial object says."""
         self.watcher = watcher
         self.born_s: dict[str, float] = {}
-        """When each pod came, by uid."""
+        """By uid: when the pod arrived."""
         self._on_node: dict[str, dict[Key, Pod]] = {}
 
     def get(self, kind: type[T], key: Key) -> T | None:
         return cast("T | None", self.objects.get(kind.__name__, key))
 
     def find(self, kind: type[Object], key: Key) -> Object | None:
-        """The same, `workloads` included, each of its present size."""
+        """An object, also of `workloads`, with its current size."""
         place = (kind.__name__, key)
         found, size = self.objects.get(*place) or self.workloads.get(place), self.sizes.get(place)
         if size is None or not isinstance(found, Sized):
@@ -142,7 +142,7 @@ class WorldState:
         return msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, replicas=size))
 
     def all(self, kind: type[T]) -> list[T]:
-        """All objects of a kind, in the order they came."""
+        """All objects of a kind, in order of creation."""
         return cast("list[T]", list(self.objects.of_kind(kind.__name__)))
 
     def pods(self) -> list[Pod]:
@@ -152,7 +152,7 @@ class WorldState:
         return sorted(self._on_node.get(node_name, {}).values(), key=lambda pod: pod.key)
 
     def now(self, pod: Pod) -> Pod | None:
-        """This very pod as it is now; None when it is gone, also if another has its name."""
+        """This pod's current version; None when it is gone, even if another pod has its name."""
         found = self.get(Pod, pod.key)
         return found if found is not None and found.uid == pod.uid else None
 
@@ -173,13 +173,13 @@ class WorldState:
         return now
 
     def remove(self, kind: type[Object], key: Key) -> None:
-        """Delete an object; one that is not there is no error."""
+        """Delete an object, if it exists."""
         found = self.objects.remove(kind.__name__, key)
         if found is not None:
             self._gone(found)
 
     def evict(self, pod: Pod, why: str) -> None:
-        """Delete this pod, and no namesake."""
+        """Delete this pod, but not another of its name."""
         found = self.now(pod)
         if found is not None:
             self.remove(Pod, pod.key)
