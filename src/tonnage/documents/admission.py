@@ -45,10 +45,7 @@ SYSTEM_PRIORITY_CLASSES: tuple[Doc, ...] = (
 
 
 def kubernetes_service(port: int) -> Doc:
-    """The Service `default/kubernetes`, by which programs in pods find the API server on `port`.
-
-    Unlike other Services here it has an address, because clients read it.
-    """
+    """The Service `default/kubernetes` for the API server on `port`, with an address because clients read it."""
     return {
         "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
         "spec": {

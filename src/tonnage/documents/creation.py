@@ -72,8 +72,7 @@ class Creator:
     def create(self, resource: Resource, doc: Doc, *, manager: str = "") -> Errors:
         """Turn an admitted document, in place, into the object that a server would store; `manager` owns its fields.
 
-        Returns missing required fields, for `allow_missing`. Raises Forbidden (admission), RequestEntityTooLarge or
-        Invalid.
+        Returns missing required fields, for `allow_missing`. Raises Forbidden, RequestEntityTooLarge or Invalid.
         """
         strategy, meta, now = self.strategy(resource), doc["metadata"], rfc3339(self._clock.now())
         if not self._options.keep_status:

@@ -332,7 +332,7 @@ def _item_reader(kind: Type) -> tuple[int, Read]:
     return _READERS[kind.name]
 
 
-# -- scalars: those of protobuf, and the small messages that JSON writes as one value ----------------------------------
+# -- scalars: protobuf's own, and the small messages that JSON writes as one value ------------------------------------
 
 
 def _quantity(value: bytes, budget: Budget) -> str:

@@ -95,7 +95,7 @@ class Strategy:
             keep(new, old, "status")
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        """The errors of a change; by default those of the new object, and of changed `fixed` fields."""
+        """The errors of a change; by default the new object's errors, and changed `fixed` fields."""
         return self.validate(new) + unchanged_fields(new, old, *self.fixed)
 
     def spec_changed(self, new: Doc, old: Doc) -> bool:

@@ -217,8 +217,7 @@ def _write(value: Any) -> str:
 def _plain(value: Any, written: Any) -> Any:
     """Dicts, lists and text only, with times in whole seconds, which msgspec would not write.
 
-    `written` is the record that `value` was made from. Empty parts are left out: servers refuse some, such as a
-    volume's `nodeAffinity: {}`.
+    `written`: the record behind `value`. Empty parts are left out: servers refuse some, such as `nodeAffinity: {}`.
     """
     if isinstance(value, list | tuple):
         return [_plain(item, part) for item, part in zip(value, written, strict=True)]

@@ -99,7 +99,7 @@ def needed(rule: Rule | None = None, told: str = "") -> Asked:
 
 
 def if_set(rule: Rule) -> Rule:
-    """A field that may be empty."""
+    """A field that may be empty; `rule` applies to other values."""
     return lambda value, path: rule(value, path) if value else []
 
 
@@ -122,7 +122,7 @@ def within(low: int, high: int) -> ListRule:
 
 
 def must_be(is_legal: Callable[[Any], bool], told: str) -> ListRule:
-    """A rule with its own sentence."""
+    """A value for which `is_legal` holds; `told` is the error's sentence."""
     return lambda value, path: [] if is_legal(value) else [invalid(path, value, told)]
 
 
@@ -161,7 +161,6 @@ def positive(value: int, path: str) -> Errors:
 
 
 def token_lifetime(seconds: int, path: str) -> Errors:
-    """The requested lifetime of a service account's token."""
     if seconds < 600:
         return [invalid(path, seconds, "may not specify a duration less than 10 minutes")]
     return [invalid(path, seconds, "may not specify a duration larger than 2^32 seconds")] if seconds > 1 << 32 else []
@@ -213,7 +212,6 @@ def amount_of(value: int | str) -> int:
 
 
 def forbid_fields(doc: dict[str, Any], fields: Iterable[str], path: str, detail: str) -> Errors:
-    """One error for every one of these fields that is set."""
     return [forbidden(f"{path}.{field}", detail) for field in fields if field in doc]
 
 

@@ -205,8 +205,6 @@ class StatusCause(Record):
 
 
 class StatusDetails(Record):
-    """The object of a refusal."""
-
     name: str = ""
     group: str = ""
     kind: str = ""

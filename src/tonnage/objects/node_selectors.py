@@ -51,8 +51,6 @@ class PreferredSchedulingTerm(Record):
 
 
 class TopologySelectorLabelRequirement(Record):
-    """The label must have one of these values."""
-
     key: str
     values: tuple[str, ...] = ()
 
@@ -121,8 +119,7 @@ class Taint(Record):
 class Toleration(Record):
     """The taints that a pod accepts: an empty `key` or `effect` means any.
 
-    `toleration_seconds` is how long the pod stays after a NoExecute taint appears: absent is for ever, 0 or less not at
-    all.
+    `toleration_seconds`: how long the pod stays after a NoExecute taint appears; absent is for ever, 0 or less no time.
     """
 
     key: str = ""
@@ -133,7 +130,6 @@ class Toleration(Record):
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """True if this toleration covers this taint."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:

@@ -46,8 +46,6 @@ def requirements_in(text: str) -> tuple[Requirement, ...]:
 
 
 class _Tokens:
-    """The words and symbols of a text, one at a time."""
-
     def __init__(self, text: str) -> None:
         self._rest = iter(_TOKEN.findall(text))
         self.next: str = next(self._rest, "")

@@ -43,8 +43,7 @@ class PodDisruptionBudget(Object):
 LEASE_HEADER = "Tonnage-Lease"
 """Request header: the lease and the holder under whom a write is made: `kube-system/kube-scheduler host_1f0a`.
 
-Tonnage's API server refuses the write once somebody else holds the lease, however late it arrives; other servers ignore
-the header.
+Tonnage's API server refuses the write once another holder has the lease, however late it arrives; others ignore it.
 """
 
 

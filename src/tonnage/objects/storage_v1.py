@@ -27,9 +27,7 @@ POOLS_OBSERVED_AT = "tonnage.dev/pools-observed-at"
 POOLS_STALE_SINCE = "tonnage.dev/pools-stale-since"
 """Annotation with kept pools: the source has been silent since then, and the pools are going to be removed."""
 POOLS_CHECKED_AT = "tonnage.dev/pools-checked-at"
-"""Annotation with kept pools: when `tonnage pools` last checked. For a volume created later it is unknown whether the
-pools include it.
-"""
+"""Annotation with kept pools: when `tonnage pools` last checked. Volumes created later may be missing in them."""
 INCLUDED_CLAIMS = "tonnage.dev/included-claims"
 """Annotation of a capacity object: uids of claims whose recently created volumes its figures include."""
 INCLUDED_UNTIL = "tonnage.dev/included-until"
@@ -128,8 +126,7 @@ class CSINode(Object):
 class CSIStorageCapacity(Object):
     """Capacity for one class on the nodes that `node_topology` selects (absent: none, empty: all).
 
-    Absent `capacity` and `maximum_volume_size` are unknown, not zero; empty `available_capacities`: the driver does not
-    report pools.
+    Absent `capacity` and `maximum_volume_size` are unknown, not zero; empty `available_capacities`: no reported pools.
     """
 
     metadata: StampedMeta = StampedMeta()

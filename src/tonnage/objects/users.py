@@ -66,7 +66,6 @@ def service_account_user(namespace: str, name: str, uid: str = "") -> User:
 
 
 def service_account_groups(namespace: str) -> tuple[str, ...]:
-    """The groups of every ServiceAccount in a namespace."""
     return SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}"
 
 

@@ -65,8 +65,6 @@ class AccessDecision:
 
 
 class Authorizer(Protocol):
-    """Decides whether a request is allowed."""
-
     def authorize(self, attributes: Attributes) -> AccessDecision: ...
 
 

@@ -28,9 +28,7 @@ _NEEDS_VALUES, _NEEDS_NONE = ("In", "NotIn"), ("Exists", "DoesNotExist")
 
 
 def validate_review(doc: Doc, *, names_subject: bool, is_local: bool) -> Errors:
-    """Validate a SelfSubjectAccessReview, a SubjectAccessReview (`names_subject`) or a LocalSubjectAccessReview
-    (`names_subject` and `is_local`: it may only ask about its own namespace).
-    """
+    """The errors of a review. `names_subject`: a (Local)SubjectAccessReview; `is_local`: only about its namespace."""
     spec, meta = doc.get("spec", {}), doc.get("metadata", {})
     asked, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     errors: Errors = []
@@ -93,13 +91,11 @@ def _validate_requirement(requirement: Doc, path: str, validate_key: Callable[[s
 
 
 def subject_of_review(spec: Doc) -> User:
-    """The user that a SubjectAccessReview is about."""
     extra = {key: tuple(values) for key, values in spec.get("extra", {}).items()}
     return User(spec.get("user", ""), spec.get("uid", ""), tuple(spec.get("groups", ())), extra)
 
 
 def attributes_of_review(user: User, spec: Doc) -> Attributes:
-    """The attributes that a valid review asks about."""
     asked = spec.get("resourceAttributes")
     if asked is None:
         other = spec["nonResourceAttributes"]

@@ -55,8 +55,6 @@ class InvalidToken(Exception):
 
 
 class BoundObject(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The object that a token is bound to."""
-
     name: str = ""
     uid: str = ""
 
@@ -182,8 +180,6 @@ def _extra(claims: Claims) -> dict[str, tuple[str, ...]]:
 
 
 class LegacyClaims(msgspec.Struct, frozen=True):
-    """The claims of a legacy token."""
-
     iss: str = ""
     namespace: str = msgspec.field(name=f"{_PREFIX}namespace", default="")
     secret: str = msgspec.field(name=f"{_PREFIX}secret.name", default="")

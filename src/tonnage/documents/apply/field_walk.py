@@ -61,9 +61,7 @@ LEAF = Shape()
 
 
 Entry = tuple[str, Shape, Any]
-"""The FieldsV1 step of a name, the shape of its value, and the substitute for a value that is not set: ABSENT, or the
-empty value a Go server would have.
-"""
+"""(FieldsV1 step, shape of the value, substitute for an absent value: ABSENT, or the empty value of a Go server)."""
 
 
 class Declared(dict[str, Entry]):

@@ -150,10 +150,7 @@ def record_update(
 def take_away(
     managed: Managed, fields: FieldSet, *, api_versions: Collection[str], spare: FieldOwner | None = None
 ) -> None:
-    """Take the fields from every owner but `spare`, and drop owners without fields.
-
-    Entries of versions other than `api_versions` are dropped, as upstream does.
-    """
+    """Take the fields from all owners but `spare`. Drops empty entries and, as upstream, entries of other versions."""
     for owner, owned in list(managed.items()):
         left = owned.fields if owner == spare else owned.fields.difference(fields)
         if left.is_empty or owned.api_version not in api_versions:
@@ -194,7 +191,7 @@ def fold_old_updates(managed: Managed) -> None:
 
 
 def starting_point(stored: Any, sent: Any, subresource: str = "") -> Managed:
-    """The owners before a write: those that the client sent, if they are allowed and valid, else the stored ones."""
+    """The owners before a write: the client's entries, if they are allowed and valid, else the stored entries."""
     if subresource or sent is None or sent == stored:
         return read_entries(stored or ())
     if sent in ([], [{}]):

@@ -237,7 +237,6 @@ class Rules:
                 outcome.errors.append(required(at(base, f"{path}.{step(name)}")))
 
     def _count_errors(self, count: int, what: str, path: str, base: str) -> Iterator[FieldError]:
-        """Too few or too many items or properties."""
         fewest, most = (self._schema.get(f"{word}{what.capitalize()}") for word in ("min", "max"))
         if fewest is not None and count < fewest:
             yield invalid(at(base, path), count, f"{path} in body should have at least {fewest} {what}")
@@ -347,7 +346,6 @@ def _child(path: str, name: str) -> str:
 
 
 def embedded_errors(schema: Structural, value: Any, path: str) -> Errors:
-    """The errors of resources embedded in a value."""
     return [
         error
         for node, item, where in _described(schema, value, path)

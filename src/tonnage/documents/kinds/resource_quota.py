@@ -58,7 +58,7 @@ class ResourceQuotaStrategy(Strategy):
         ]
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
-        """A new quota that allows higher requests than limits."""
+        """A warning if a new quota allows higher requests than limits."""
         hard = new.get("spec", {}).get("hard", {}) if old is None else {}
         told = []
         for name in _NAMES:

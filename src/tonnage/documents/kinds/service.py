@@ -1,4 +1,4 @@
-"""Service. Nothing is allocated: addresses and node ports are those that a client gave, and never required.
+"""Service. Nothing is allocated: addresses and node ports are the client's, and never required.
 
 Nothing listens on a cluster IP here, and an address that leads nowhere is worse than none. Headless services, which
 StatefulSets need, are complete. Mirrors validateService.

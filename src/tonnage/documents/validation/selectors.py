@@ -29,7 +29,7 @@ def validate_label_selector(selector: Doc | None, path: str, *, allow_invalid_va
 
 
 def _validate_requirement(requirement: Doc, path: str, allow_invalid_values: bool, *, of_node: bool = False) -> Errors:
-    """One requirement on labels; those of a node selector may also compare numbers."""
+    """One requirement on labels; a node selector's requirement may also compare numbers."""
     operator, values = requirement.get("operator", ""), requirement.get("values", [])
     errors: Errors = []
     if operator in ("In", "NotIn"):

@@ -25,7 +25,7 @@ _ALIASED_BYTES = 64 * 1024 * 1024
 
 
 class BudgetExceeded(TonnageError):
-    """A text stands for more than its reader allows: `what` there is too much of, and the `limit`."""
+    """A text exceeds its budget: `what` there is too much of, and the `limit`."""
 
     def __init__(self, what: str, limit: int) -> None:
         self.what = what

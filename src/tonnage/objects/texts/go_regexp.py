@@ -14,7 +14,7 @@ import re2
 from tonnage.errors import TonnageError
 
 _MAX_BYTES: Final = 1 << 20
-"""Memory of one compiled pattern: counted repetitions are expanded, and Go also refuses those that multiply."""
+"""Memory of one compiled pattern: counted repetitions are expanded, and Go refuses repetitions that multiply too."""
 
 
 class InvalidPattern(TonnageError):

@@ -85,7 +85,7 @@ class InvalidYaml(TonnageError):
 
 
 class ExcessiveYaml(InvalidYaml):
-    """A text stands for more than its reader allows; `exceeded` says what there is too much of."""
+    """A text exceeds its budget; `exceeded` says which limit."""
 
     def __init__(self, exceeded: BudgetExceeded, *, line: int = 0, by_alias: bool = False) -> None:
         self.exceeded = exceeded

@@ -90,7 +90,6 @@ def validate_os(spec: Doc, path: str) -> Errors:
 
 
 def containers_in(spec: Doc, path: str) -> Iterator[tuple[Doc, str]]:
-    """Every container of a pod, with its path."""
     for field in ("initContainers", "containers", "ephemeralContainers"):
         for idx, container in enumerate(spec.get(field, ())):
             yield container, f"{path}.{field}[{idx}]"
