@@ -1,1 +1,1 @@
-"""The live scheduler: informers in, decisions out, bindings beside them."""
+"""The live scheduler: informers feed it, it decides, and bindings run beside the decisions."""

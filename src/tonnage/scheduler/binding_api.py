@@ -1,8 +1,8 @@
-"""What bindings do at the API server: writes, waits for what others do there, events for people.
+"""What bindings do at the API server: writes, waits for changes, events for people.
 
-What is written is a patch, locked by the resourceVersion that the change is based on. A binding that is refused because
-another has bound the pod, or deleted it, raises PodIsOver. One that got no answer may have been carried out: the pod is
-read, for as long as it takes, and only one that has no node counts as not bound.
+Writes are patches, locked by the resourceVersion that the change is based on. A binding that is refused because the pod
+is bound already, or deleted, raises PodIsOver. A binding without an answer may have been carried out: the pod is read,
+however long it takes, and counts as not bound only if it has no node.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tonnage.scheduling.queue.queued_pod import is_over
 T = TypeVar("T", bound=Object)
 
 _LOOK_EVERY_S = 5.0
-"""How often, at least, it is looked again whether a binding was carried out."""
+"""The longest pause between checks whether a binding was carried out."""
 
 _log = logs.logger("tonnage.scheduler")
 
 
 class PodIsOver(TonnageError):
-    """Nothing is written for a pod that is gone or going, or has its node. Its attempt ends, and nobody is told."""
+    """Nothing is written for a pod that is gone, terminating, or has its node. Its attempt ends silently."""
 
     def __init__(self, pod: PodInfo) -> None:
         self.pod = pod
@@ -41,18 +41,18 @@ class PodIsOver(TonnageError):
 
 
 class BindingApi(Api, Protocol):
-    """An Api whose waits may say what they are about, so that they are not asked about everything."""
+    """An Api whose waits may name their objects, so that they are not checked on every change."""
 
     async def settled(self, check: Check, timeout_s: float, about: Iterable[Topic] = ()) -> Status: ...
 
     async def pod(self, key: Key) -> Pod | None:
-        """A pod as the server has it now, not as a watch has told; None when it is gone."""
+        """The server's current pod, not the watch's; None if it is gone."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class LiveBindingApi:
-    """An API server, by its client. `newest` gives a pod as the informer knows it, None when it is gone."""
+    """An API server, through its client. `newest`: the informer's pod, None if it is gone."""
 
     client: Client
     waits: PreBindWaits
@@ -71,14 +71,14 @@ class LiveBindingApi:
             raise
 
     async def _is_over(self, pod: PodInfo) -> bool:
-        """Whether a binding was refused because another has bound the pod or deleted it; watches may tell later."""
+        """True if a binding was refused because the pod was bound by another, or deleted; watches may show it later."""
         try:
             return is_over(pod, await self.pod(pod.key))
         except TonnageError:
             return False
 
     async def _was_bound(self, pod: PodInfo, node_name: str) -> bool:
-        """Whether a binding without an answer was carried out. Waits for a server that is away."""
+        """True if a binding without an answer was carried out. Waits for an unreachable server."""
         backoff = Backoff(clock=self.client.clock, rng=self.client.rng, max_s=_LOOK_EVERY_S)
         while True:
             try:

@@ -3,8 +3,8 @@
     PreBindPreFlight ─► nominated? ─► Permit? ─► PreBind ─► Bind ─► PostBind
        └────────────────────── any failure ─────────────────┴─► unreserve, forget, try again later
 
-A pod is assumed before its binding starts and stays so until the informer confirms it. While its pod waits, a binding
-rests (bindings_under_way.py), and others are told where it goes (nominations.py). Errors are in upstream's words.
+A pod is assumed before its binding starts, until the informer confirms it. While its pod waits, a binding lends out its
+slot (bindings_under_way.py), and its node is published (nominations.py). Errors are in upstream's words.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tonnage.scheduling.framework import Api, Code, Cycle, PreBindPlugin, Status
 T = TypeVar("T", bound=Object)
 
 OVER = Status(Code.ERROR, ("the pod does not wait for a node any more",))
-"""How the binding of a pod ends that was deleted meanwhile, or bound by another."""
+"""The result of a binding whose pod was deleted meanwhile, or bound by another scheduler."""
 
 
 async def wait_on_permit(context: SchedulerContext, placement: Placement) -> Status:
-    """Wait for the Permit plugins that hold the pod, if any do. Mirrors WaitOnPermit."""
+    """Wait for the Permit plugins that make the pod wait, if any. Mirrors WaitOnPermit."""
     uid, waiting = placement.pod.uid, context.waiting_pods
     held = waiting.get(uid)
     if held is None:
@@ -43,7 +43,7 @@ async def wait_on_permit(context: SchedulerContext, placement: Placement) -> Sta
 
 
 def pre_bind_pre_flight(placement: Placement) -> Status | tuple[PreBindPlugin, ...]:
-    """Ask all PreBind plugins whether they have something to do: those that have, or the failure of one."""
+    """Ask all PreBind plugins whether they have work. Returns those that do, or the failure of one."""
     due: list[PreBindPlugin] = []
     for plugin in placement.profile.pre_bind:
         try:
@@ -59,7 +59,7 @@ def pre_bind_pre_flight(placement: Placement) -> Status | tuple[PreBindPlugin, .
 
 
 async def prepare(context: SchedulerContext, placement: Placement, due: Sequence[PreBindPlugin]) -> Status:
-    """Run the PreBind plugins that have something to do. What breaks is a Status with code ERROR."""
+    """Run the PreBind plugins that have work. An exception becomes a Status with code ERROR."""
     if not due:
         return Status()
     began_at = context.clock.monotonic()
@@ -71,7 +71,7 @@ async def prepare(context: SchedulerContext, placement: Placement, due: Sequence
 
 
 async def _pre_bind(context: SchedulerContext, placement: Placement, due: Sequence[PreBindPlugin], api: Api) -> Status:
-    """Let the PreBind plugins that have something to do for the pod do it, one after another."""
+    """Run these PreBind plugins, one after another."""
     for plugin in due:
         status, began_at = Status(Code.ERROR), context.clock.monotonic()
         try:
@@ -87,7 +87,7 @@ async def _pre_bind(context: SchedulerContext, placement: Placement, due: Sequen
 
 
 async def bind(context: SchedulerContext, placement: Placement) -> Status:
-    """Bind the pod. Never raises, as `prepare`."""
+    """Bind the pod. Never raises, like `prepare`."""
     api = _PodApi(context, placement)
     for binder in placement.profile.bind:
         status = await _answer(binder.bind, placement, binder.name, api)
@@ -99,7 +99,7 @@ async def bind(context: SchedulerContext, placement: Placement) -> Status:
 
 
 def _post_bind(placement: Placement) -> None:
-    """The pod is bound, and no PostBind plugin that breaks can change that."""
+    """Run PostBind. The pod is bound; a failing plugin cannot change that."""
     for plugin in placement.profile.post_bind:
         try:
             plugin.post_bind(placement.cycle, placement.node)
@@ -110,7 +110,7 @@ def _post_bind(placement: Placement) -> None:
 async def _answer(
     ask: Callable[[Cycle, str, Api], Awaitable[Status]], placement: Placement, plugin: str, api: Api
 ) -> Status:
-    """What a plugin says, asked by its method. One that raises, or says something else, is BROKEN."""
+    """The status that a plugin's method returns; BROKEN if it raises or returns something else."""
     try:
         status = await ask(placement.cycle, placement.node, api)
         if not isinstance(status, Status):
@@ -125,7 +125,7 @@ async def _answer(
 
 
 class _PodApi:
-    """The API server as one binding has it: it rests while it waits, and is woken by what its pod depends on."""
+    """The API of one binding: it lends out its slot while it waits, and is woken by changes that concern its pod."""
 
     def __init__(self, context: SchedulerContext, placement: Placement) -> None:
         self._api = context.api
@@ -152,7 +152,7 @@ class _PodApi:
         return self._is_over(pod)
 
     def _look_again(self) -> None:
-        """Right before every write: much may have happened since the decision. Raises PodIsOver."""
+        """Call it right before every write: much may have happened since the decision. Raises PodIsOver."""
         if self._is_over(self._pod):
             raise PodIsOver(self._pod)
 

@@ -1,11 +1,11 @@
-"""Bindings under way: those that wait, those that can still be called off, and how many call the API server at a time.
+"""Running bindings: their waits, which of them can be cancelled, and how many call the API server at a time.
 
     feed ──changed──► the waits it concerns, by topic, at once        ──► look: has the wait an answer?
          └──────────► all others, at the next `sweep`
 
-A binding has a slot while it calls the API server, and lends it out while it rests (its pod waits for its volumes, or
-for a Permit plugin); the loop stops deciding while all slots are taken. Who rises from a rest calls at once, so that
-for a moment more may call than there are slots. PreBind can be called off for a more important pod (podsInPreBind).
+A binding has a slot while it calls the API server, and lends it out while its pod waits for volumes or a Permit plugin;
+the loop stops deciding while all slots are taken. After a wait a binding calls at once, so for a moment more may call
+than there are slots. A more important pod can cancel PreBind (PodsInPreBind).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import SUCCESS, Code, Status
 
 Topic = tuple[type[Object], Key]
-"""What a wait is about."""
+"""An object that a wait is about."""
 Check = Callable[[], Status | None]
-"""An answer, or None: keep waiting."""
+"""Returns an answer, or None: keep waiting."""
 
 DEADLINE_EXCEEDED: Final = Status(Code.ERROR, ("context deadline exceeded",))
 
 
 async def _is_answered(answer: asyncio.Future[Status], clock: Clock, seconds: float) -> bool:
-    """Wait for an answer, for at most so many seconds; False if there is none by then."""
+    """Wait for an answer for at most `seconds`; False if there is none by then."""
     alarm = asyncio.create_task(clock.sleep(seconds))
     waited: tuple[asyncio.Future[Any], ...] = (answer, alarm)
     try:
@@ -41,7 +41,7 @@ async def _is_answered(answer: asyncio.Future[Status], clock: Clock, seconds: fl
 
 
 class _Wait:
-    """One check that has no answer yet."""
+    """A check without an answer yet."""
 
     def __init__(self, check: Check, about: frozenset[Topic]) -> None:
         self._check = check
@@ -49,7 +49,7 @@ class _Wait:
         self.answer: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
 
     def look(self) -> None:
-        """Ask the check. What it raises is for the one who waits, not for whoever told of the change."""
+        """Run the check. Its exceptions go to the waiting binding, not to the reporter of the change."""
         if self.answer.done():
             return
         try:
@@ -74,7 +74,7 @@ class PreBindWaits:
         return len(self._all)
 
     async def settled(self, check: Check, timeout_s: float, about: Iterable[Topic] = ()) -> Status:
-        """Wait until `check` has an answer. A cancellation, like an answer, leaves nothing behind."""
+        """Wait until `check` has an answer. A cancellation leaves nothing behind."""
         wait = _Wait(check, frozenset(about))
         wait.look()
         if wait.answer.done():
@@ -89,7 +89,7 @@ class PreBindWaits:
             self._remove(wait)
 
     def changed(self, *states: Object | None) -> None:
-        """An object came, changed or went: hand in what it was and what it is. Whoever it concerns is asked at once."""
+        """An object came, changed or went: pass its old and new state. The waits it concerns are checked at once."""
         if not self._all:
             return
         self._is_stale = True
@@ -100,7 +100,7 @@ class PreBindWaits:
             wait.look()
 
     def sweep(self) -> None:
-        """Ask everybody, if anything changed since the last time. Call it every second: upstream polls as often."""
+        """Run all checks if anything changed since the last call. Call it every second, as often as upstream polls."""
         if self._is_stale:
             self._is_stale = False
             for wait in tuple(self._all):
@@ -122,14 +122,14 @@ def _topics(each: Object) -> Iterable[Topic]:
 
 
 class PodsInPreBind:
-    """By the uid of the pod, the tasks that run its PreBind plugins. Single-threaded."""
+    """The tasks that run PreBind plugins, by pod uid. Single-threaded."""
 
     def __init__(self) -> None:
         self._running: dict[str, asyncio.Task[Any]] = {}
         self._called_off: dict[str, str] = {}
 
     async def run(self, uid: str, work: Awaitable[Status]) -> Status:
-        """Do the work, in the task that asks for it; an ERROR that says why, if it is called off before it ends."""
+        """Await the work in the current task. Returns an ERROR with the reason if it is called off before it ends."""
         task = asyncio.current_task()
         assert task is not None, "PreBind runs in a task"
         self._running[uid] = task
@@ -148,7 +148,7 @@ class PodsInPreBind:
         return status
 
     def call_off(self, uid: str, why: str) -> bool:
-        """End a preparation; False when the pod has none, or is past it."""
+        """Cancel a pod's PreBind; False if it has none, or is past it."""
         task = self._running.get(uid)
         if task is None:
             return False
@@ -159,7 +159,7 @@ class PodsInPreBind:
 
 
 MAX_BINDINGS = 256
-"""Bindings that call at a time."""
+"""The most bindings that call the API server at a time."""
 
 
 class BindingSlots:
@@ -191,7 +191,7 @@ class BindingSlots:
 
     @contextmanager
     def rest(self) -> Iterator[None]:
-        """Lend the slot out while the block waits. When the slots are closed, then or before, it is cancelled."""
+        """Lend the slot out inside the block. The task is cancelled if the slots are closed, before or during it."""
         task = asyncio.current_task()
         if self._is_closed or task is None:
             raise asyncio.CancelledError
@@ -204,7 +204,7 @@ class BindingSlots:
             self._resting.discard(task)
 
     def close(self) -> None:
-        """Wake whoever rests by cancelling it."""
+        """Cancel all tasks that have lent out their slots."""
         self._is_closed = True
         for task in self._resting:
             task.cancel()
@@ -221,11 +221,11 @@ class BindingSlots:
 
 
 MAX_WAIT_S = 15 * 60.0
-"""No plugin makes a pod wait longer than this."""
+"""The longest wait of a Permit plugin."""
 
 
 class WaitingPod:
-    """One held pod, as a Permit plugin sees it."""
+    """A pod that waits in Permit, for plugins."""
 
     def __init__(self, pod: PodInfo, node_name: str, deadlines_s: Mapping[str, float]) -> None:
         self.pod = pod
@@ -238,25 +238,25 @@ class WaitingPod:
         return tuple(self._deadlines)
 
     def allow(self, plugin: str) -> None:
-        """One plugin lets the pod go."""
+        """A plugin allows the pod."""
         self._deadlines.pop(plugin, None)
         if not self._deadlines and not self._answer.done():
             self._answer.set_result(SUCCESS)
 
     def reject(self, plugin: str, reason: str) -> None:
-        """One plugin will not let it go."""
+        """A plugin rejects the pod."""
         if not self._answer.done():
             self._answer.set_result(Status(Code.UNSCHEDULABLE, (reason,), plugin))
 
     def preempt(self, plugin: str) -> bool:
-        """A more important pod needs the room: nobody refuses this one, it may try again. False if it is past that."""
+        """A more important pod needs the room: end the wait, without a rejection. False if it has ended already."""
         if self._answer.done():
             return False
         self._answer.set_result(Status(Code.ERROR, ("waiting on permit for pod: preempted",), plugin))
         return True
 
     async def wait(self, clock: Clock) -> Status:
-        """The word of the plugins, or of the first deadline."""
+        """The answer of the plugins, or a rejection at the first deadline."""
         if self._answer.done():
             return self._answer.result()
         first, seconds = min(self._deadlines.items(), key=lambda each: each[1])
@@ -266,7 +266,7 @@ class WaitingPod:
 
 
 class WaitingPods:
-    """All held pods, for plugins that act on pods other than their own."""
+    """All pods that wait in Permit, for plugins that act on other pods."""
 
     def __init__(self) -> None:
         self._by_uid: dict[str, WaitingPod] = {}
@@ -281,7 +281,7 @@ class WaitingPods:
         return self._by_uid.get(uid)
 
     def pod_gone(self, uid: str) -> None:
-        """The pod was deleted, is going, or has its node: there is nothing to wait for."""
+        """The pod was deleted, is terminating, or has its node: end its wait."""
         waiting = self._by_uid.get(uid)
         if waiting is not None:
             waiting.reject("", "removed")

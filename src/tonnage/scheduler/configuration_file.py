@@ -1,8 +1,8 @@
-"""What a person configured and installed: the configuration file, the plugins of other packages, and the lease.
+"""The user's configuration file, the plugins of other packages, and the lease.
 
-kube-scheduler holds the lease kube-system/kube-scheduler for as long as it lives: a second scheduler that asks for it
-waits for ever. So that lease is for who serves `default-scheduler`. The other way round, two schedulers with leases of
-their own that both serve `default-scheduler` work at the same time on the same pods.
+kube-scheduler holds the lease kube-system/kube-scheduler as long as it lives: a second scheduler that wants it waits
+for ever. So that lease is only for a scheduler that serves `default-scheduler`. And two schedulers with different
+leases that both serve `default-scheduler` work on the same pods at the same time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tonnage.scheduling.plugins.registry import ForeignPlugins
 
 
 def load_configuration(path: Path | None, gates: Gates, foreign: Mapping[str, type[Plugin]]) -> Configuration:
-    """The file's configuration, or the default one. Raises ConfigurationError, also when there is no such file."""
+    """The file's configuration, or the default one. Raises ConfigurationError, also if the file does not exist."""
     known = tuple(KnownPlugin.of(plugin) for plugin in foreign.values())
     if path is None:
         return default_configuration(known_plugins=known, gates=gates)
@@ -50,7 +50,7 @@ GROUP: Final = "tonnage.plugins"
 
 
 def foreign_plugins() -> ForeignPlugins:
-    """Plugins that other packages bring, by name. Raises TonnageError for an entry point that is none."""
+    """The plugins of other packages, by name. Raises TonnageError for an entry point that is no plugin."""
     found: dict[str, type[Plugin]] = {}
     for entry in entry_points(group=GROUP):
         plugin = entry.load()
@@ -67,11 +67,11 @@ _KUBE_SCHEDULERS = (LeaderElection().resource_namespace, LeaderElection().resour
 
 
 class WaitsForKubeScheduler(TonnageError):
-    """The lease is kube-scheduler's, and the pods are not."""
+    """The lease is kube-scheduler's, but the pods are not."""
 
 
 def check_lease(configuration: Configuration) -> str:
-    """A warning about the lease, empty for none. Raises WaitsForKubeScheduler."""
+    """A warning about the lease; empty for none. Raises WaitsForKubeScheduler."""
     election = configuration.leader_election
     if not election.leader_elect:
         return ""

@@ -1,4 +1,4 @@
-"""What the parts of the live scheduler share, so that each is handed one thing."""
+"""The state that the parts of the live scheduler share."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tonnage.scheduling.queue.queued_pod import is_over
 
 
 class PodWrites(StatusWrites, Protocol):
-    """The calls of a client that change pods other than by binding them."""
+    """The client calls that change pods, except binding."""
 
     async def delete(self, kind: type[Pod], key: str, *, uid: str = "") -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerContext:
-    """One live scheduler: its engine, its way to the API server, and what its bindings are doing."""
+    """One live scheduler: its engine, its API client, and the state of its bindings."""
 
     engine: Engine
     client: PodWrites
@@ -38,29 +38,29 @@ class SchedulerContext:
     events: Events
     metrics: SchedulerMetrics
     newest: Callable[[Key], Pod | None]
-    """A pod as the informer knows it now, None when it is gone."""
+    """The informer's current pod; None if it is gone."""
     waits: PreBindWaits
     shows_nominations: bool = True
     """The gate NominatedNodeNameForExpectation."""
     leadership: Leadership | None = None
-    """Without leader election there is none, and nobody to make way for."""
+    """None without leader election."""
     telling: StatusWrites | None = None
-    """The client that tells people what became of pods, with a limit of its own; None is `client`."""
+    """The client for events and conditions, with its own request limit; None: `client`."""
     slots: BindingSlots = field(default_factory=BindingSlots)
     waiting_pods: WaitingPods = field(default_factory=WaitingPods)
     in_pre_bind: PodsInPreBind = field(default_factory=PodsInPreBind)
     traces: PodTraces | None = None
-    """Where pods are followed from queue to binding, if anywhere."""
+    """Where pods are traced from queue to binding, if at all."""
     rng: random.Random = field(default_factory=random.Random)
-    """For pauses between tries; not the engine's, whose draws are decisions."""
+    """For pauses between retries; not the engine's, whose draws are decisions."""
 
     @property
     def is_deposed(self) -> bool:
-        """Another may lead by now: what is under way is dropped, and nobody is told what became of it."""
+        """True if another scheduler may lead by now: running work is dropped, and nothing is reported."""
         return self.leadership is not None and self.leadership.is_over
 
     def is_over(self, pod: PodInfo) -> bool:
-        """True if nothing is to be done for a pod any more: it is gone or going, or has its node."""
+        """True if nothing must be done for the pod any more: it is gone, terminating, or has its node."""
         return is_over(pod, self.newest(pod.key))
 
     @property

@@ -1,7 +1,7 @@
-"""What the scheduler remembers and the API does not show: pages below /debug, and metrics.
+"""The scheduler's state that the API does not show: pages below /debug, and metrics.
 
-/debug/reservations: capacity that is kept back. /debug/nominations: what nominations hold. /debug/assumed: what
-decisions take to be true and the API does not show yet:
+/debug/reservations: held capacity. /debug/nominations: room held by nominations. /debug/assumed: what decisions assume
+and the API does not show yet:
 
     {"pods": [{"pod", "uid", "node"}], "claims": [{"claim", "uid", "annotations": {key: value}}],
      "volumes": [{"volume", "uid", "claim", "claimUid"}], "failedNodes": [{"uid", "node", "times", "why", "until"}]}
@@ -42,13 +42,13 @@ _TIMEOUT: Final = (
 
 
 class CapacityReservations:
-    """Everything kept back in a cluster, in any mode, as a report."""
+    """All capacity holds of a cluster, in any mode, as a report."""
 
     def __init__(self, held: HeldCapacity) -> None:
         self._held = held
 
     def listed(self) -> list[dict[str, Any]]:
-        """Who holds what, since when and why: what /debug/reservations shows. A promise that rests has 0 bytes."""
+        """The holds for /debug/reservations: holder, bytes, since when, why. A resting promise has 0 bytes."""
         found = [
             {
                 "mode": str(mode),
@@ -104,13 +104,13 @@ class CapacityReservations:
 
 
 class NominationsReport:
-    """Every nomination that a scheduler knows of, as a report."""
+    """All nominations that a scheduler knows, as a report."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def listed(self) -> list[dict[str, Any]]:
-        """Who is expected where, since when, by whom, and whether room is held: what /debug/nominations shows."""
+        """The nominations for /debug/nominations: pod, node, since when, writer, and whether room is held."""
         found = []
         for each in self._engine.queue.nominator:
             since, by = writer_of(each)
@@ -129,7 +129,7 @@ class NominationsReport:
         return sorted(found, key=lambda each: str(each["node"]))
 
     def families(self) -> Iterable[Metric]:
-        """How many nominations hold room now, how old the oldest of them is, and how many cannot come true."""
+        """How many nominations hold room now, the age of the oldest, and how many cannot come true."""
         unreachable = {("node-missing",): 0.0, ("refused",): 0.0}
         for each in self._engine.queue.nominator:
             if each.node not in self._engine.cluster.row_of:
@@ -157,13 +157,13 @@ class NominationsReport:
 
 
 class AssumedState:
-    """Everything one scheduler assumes, as a report."""
+    """Everything that one scheduler assumes, as a report."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def listed(self) -> dict[str, list[dict[str, Any]]]:
-        """What /debug/assumed shows, each list by name."""
+        """The content of /debug/assumed, each list sorted by name."""
         storage = self._engine.cluster.storage
         pods = [{"pod": info.key, "uid": info.uid, "node": node} for info, node in self._engine.assumed.listed()]
         claims = []
@@ -191,7 +191,7 @@ class AssumedState:
 
 
 _RESOURCE_EXHAUSTED: Final = 8
-"""The gRPC code by which a driver says that a node has no attach slot left (KEP-4876)."""
+"""The gRPC code of a driver if a node has no attach slot left (KEP-4876)."""
 _BY_CLASS: Final = ("storage_class",)
 _BY_DRIVER: Final = ("driver_name",)
 

@@ -1,14 +1,14 @@
-"""The scheduling loop: pop a pod, attempt to place it, hand it to its binding, go on.
+"""The scheduling loop: pop a pod, attempt to place it, start its binding, repeat.
 
     engine.pop ──► engine.attempt ──► placed ──► binding cycle (a task of its own)
                         │                             │ fails
                         │                             ▼
                         └── nothing fits ──► PostFilter ──► queue, condition, event
 
-One loop, one thread: decisions see a cluster that does not change under them, and none waits for the network. It gives
-way to the event loop after every few attempts, and pops nothing while too many bindings call the API server. Whatever
-raises in the work for one pod, the loop goes on (`_broke`). Told to stop, it lets calls under way finish and gives back
-what was kept for pods that wait; when its leadership is over it drops everything.
+One loop, one thread: the cluster does not change during a decision, and no decision waits for the network. The loop
+yields to the event loop after every few attempts, and pops nothing while too many bindings call the API server. An
+exception in the work for one pod never ends the loop (`_broke`). When stopped, it lets running calls finish and
+unreserves waiting pods; when it loses its leadership, it drops everything.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from tonnage.scheduling.queue.queued_pod import QueuedPod
 TICK_EVERY_S: Final = 1.0
 _BREATHE_EVERY = 8
 _BREATHE_EVERY_S = 0.02
-"""Attempts between two turns of the event loop, and how long they may take: a lease that is to be renewed, and bindings
-that were answered, wait for their turn."""
+"""Attempts between two turns of the event loop, and their longest time: lease renewals and answered bindings wait for
+their turn."""
 _LOOKING_AT_ONCE = 4
-"""Pods whose bindings are overdue that the API is asked about at a time: when a watch is behind, there may be many."""
+"""Overdue bindings that the API is asked about at a time: if a watch is behind, there may be many."""
 _UNEXPECTED = "the scheduler failed; see its log"
 _NAMED_A_TICK = 50
-"""Pods without a node that the log names, between two ticks; of more it tells the number. A line takes as long as half
-a decision, and conditions and events name them all."""
+"""Unplaced pods that the log names between two ticks; beyond, it logs their number. A line costs half a decision, and
+conditions and events name all pods."""
 
 _log = logs.logger("tonnage.scheduler")
 
@@ -69,19 +69,19 @@ class SchedulingLoop:
         self._work: set[asyncio.Task[None]] = set()
         self._unplaced = 0  # since the last tick
         self.is_busy = False
-        """Pods wait to be tried at this moment."""
+        """True while pods wait to be tried."""
         self._looking = asyncio.Semaphore(_LOOKING_AT_ONCE)
         self._active = asyncio.Event()
         self._engine.queue.on_active = self._active.set
 
     async def run(self) -> None:
-        """Schedule until cancelled; then let calls under way finish, and give back what is kept for pods that wait."""
+        """Schedule until cancelled; then let running calls finish, and unreserve waiting pods."""
         self._slots.open()
         ticking = asyncio.create_task(self._tick())
         try:
             attempts, breathed_at = 0, self._clock.monotonic()
             while True:
-                # Nothing is waited for between pop and attempt: the pod is tried as it is known now.
+                # No await between pop and attempt: the pod is tried in its known state.
                 await self._slots.wait_free()
                 try:
                     queued = self._engine.pop()
@@ -108,13 +108,13 @@ class SchedulingLoop:
             await self._end()
 
     async def settle(self) -> None:
-        """Wait until everything that was started beside the loop has ended."""
+        """Wait until everything started beside the loop has ended."""
         while self._work:
             await asyncio.wait(self._work)
         await self.pod_status.settle()
 
     async def _end(self) -> None:
-        """Let what is under way settle, for as long as we lead; then drop what is left."""
+        """Let running work settle while we lead; then drop the rest."""
         leadership = self._context.leadership
         if leadership is None:
             await self.settle()
@@ -147,11 +147,11 @@ class SchedulingLoop:
     # -- one pod ------------------------------------------------------------------------------------------------------
 
     def schedule_one(self, queued: QueuedPod) -> None:
-        """Attempt to place one popped pod and start what follows. Does not wait, and does not raise."""
+        """Attempt to place one popped pod and start what follows. Never waits, never raises."""
         placement: Placement | None = None
         try:
             if self._engine.is_settled(queued):
-                self._engine.done(queued.pod)  # going away, or on its way already: nothing to place
+                self._engine.done(queued.pod)  # terminating, or placed already
                 return
             started_at = self._clock.monotonic()
             attempt = self._engine.attempt(queued)
@@ -190,7 +190,7 @@ class SchedulingLoop:
                 self._traces.bound(placement, status)
             is_over = status is binding_cycle.OVER or self._context.is_over(placement.pod)
             if not is_bound and (self._context.is_deposed or is_over):
-                self._engine.withdraw(placement)  # there is nobody to tell, and nothing to try again
+                self._engine.withdraw(placement)  # nobody to inform, and nothing to try again
                 self._engine.done(queued.pod)
                 return
             self._metrics.attempt(placement.profile.scheduler_name, status, self._since(started_at))
@@ -200,7 +200,7 @@ class SchedulingLoop:
                 return
             self._engine.withdraw(placement)
             self._failed(queued, status, placement.node)
-        except asyncio.CancelledError:  # it waited when the scheduler was told to stop
+        except asyncio.CancelledError:  # it was waiting when the scheduler was stopped
             self._engine.withdraw(placement)
             self._engine.requeue(queued, self._context.newest(queued.info.key))
             raise
@@ -214,7 +214,7 @@ class SchedulingLoop:
             self._slots.give()
 
     async def _binding_cycle(self, queued: QueuedPod, placement: Placement) -> Status:
-        """Whatever is awaited, the pod may be over by then: it is looked at again before each step and each write."""
+        """The pod may be over after every await: it is checked again before each step and each write."""
         due = binding_cycle.pre_bind_pre_flight(placement)
         if isinstance(due, Status):
             return due
@@ -226,7 +226,7 @@ class SchedulingLoop:
         return await binding_cycle.bind(self._context, placement) if status.is_success else status
 
     async def _prepare(self, queued: QueuedPod, placement: Placement, due: tuple[PreBindPlugin, ...]) -> Status:
-        """What comes between the nomination and the binding: Permit, PreBind."""
+        """The steps between nomination and binding: Permit, PreBind."""
         permitted_at = self._clock.monotonic()
         status = await binding_cycle.wait_on_permit(self._context, placement)
         if self._traces is not None:
@@ -235,12 +235,12 @@ class SchedulingLoop:
             return status
         if self._context.is_over(placement.pod):
             return binding_cycle.OVER
-        # No plugin will refuse it any more, so events need not be kept for it.
+        # No plugin can refuse it any more, so no events need to be kept for it.
         self._engine.done(queued.pod)
         return await binding_cycle.prepare(self._context, placement, due)
 
     async def _look_for(self, placement: Placement) -> None:
-        """A binding was accepted, and no watch shows it: ask the API, and try the pod again if it did not happen."""
+        """A binding was accepted, but no watch shows it: ask the API, and try the pod again if it did not happen."""
         pod, found, was_answered = placement.pod, None, True
         async with self._looking:
             try:
@@ -259,7 +259,7 @@ class SchedulingLoop:
             self._failed(placement.queued, Status(Code.ERROR, (told,)), placement.node)
 
     def _failed(self, queued: QueuedPod, status: Status, node: str) -> None:
-        """A pod that had a node lost it again: after the decision, or on its way there."""
+        """A pod lost its node after the decision."""
         plugins = (status.plugin,) if status.is_rejection and status.plugin else ()
         reason = "Unschedulable" if status.is_rejection else "SchedulerError"
         withdrawn = self._nominations.withdrawn()
@@ -305,7 +305,7 @@ class SchedulingLoop:
     def _requeue(
         self, queued: QueuedPod, plugins: Iterable[str], reason: str, message: str, *, nomination: str | None
     ) -> None:
-        """Put a pod back that was not placed, and tell people. A scheduler that no longer leads has nothing to tell."""
+        """Put an unplaced pod back and report it. A scheduler that no longer leads reports nothing."""
         is_back = self._put_back(queued, plugins, reason, message, nomination=nomination)
         if is_back and not self._context.is_deposed:
             self._start(self.pod_status.failed(queued.info, reason, message, nomination=nomination))
@@ -313,7 +313,7 @@ class SchedulingLoop:
     def _put_back(
         self, queued: QueuedPod, plugins: Iterable[str], reason: str, message: str, *, nomination: str | None
     ) -> bool:
-        """Put a pod back that was not placed; False when it is gone, or has a node."""
+        """Put an unplaced pod back; False if it is gone or has a node."""
         newest = self._context.newest(queued.info.key)
         if not self._engine.requeue(queued, newest, plugins=plugins, nomination=nomination):
             return False
@@ -344,9 +344,7 @@ class SchedulingLoop:
         *,
         exc: BaseException | None = None,
     ) -> None:
-        """Something raised that nobody expected: log and count it, give back what was kept for the pod, and try it
-        again later.
-        """
+        """Handle an unexpected exception: log and count it, unreserve the pod, and try it again later."""
         pod = queued.info.key if queued is not None else ""
         _log.error("Scheduling failed unexpectedly", where=where, pod=pod, exc_info=exc or True)
         self._metrics.exception(where)

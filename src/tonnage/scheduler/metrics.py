@@ -1,4 +1,4 @@
-"""What the scheduler counts, under kube-scheduler's names and labels."""
+"""The scheduler's metrics, under kube-scheduler's names and labels."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _SLI_BUCKETS_S = tuple(0.01 * 2**i for i in range(20))
 _ATTEMPTS_BUCKETS = (1, 2, 4, 8, 16)
 _VICTIMS_BUCKETS = (1, 2, 4, 8, 16, 32, 64)
 SAMPLE_EVERY = 10
-"""Plugins are timed in one decision of so many."""
+"""Plugins are timed in one of this many decisions."""
 _RESULTS = {Code.SUCCESS: "scheduled", Code.ERROR: "error"}
 
 
 class SchedulerMetrics:
-    """The scheduler's metrics. What is a state (queues, cache) is read when somebody looks: see `watch`."""
+    """The scheduler's metrics. Gauges of state (queues, cache) are read on demand: see `watch`."""
 
     def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
         self._registry = registry
@@ -85,26 +85,26 @@ class SchedulerMetrics:
         self._exceptions.labels(where).inc()
 
     def plugin_times(self) -> PluginTimes | None:
-        """At the start of an attempt: whether its plugins are measured, which is so in one of ten, as upstream does."""
+        """Called at the start of an attempt: its plugins are measured in one of ten, like upstream."""
         self._attempts_begun += 1
         return self._times if self._attempts_begun % SAMPLE_EVERY == 0 else None
 
     def pre_bind(self, plugin: str, status: Status, seconds: float) -> None:
-        """Time PreBind, always: few pods have something to prepare, and for those it is long."""
+        """Time PreBind, always: few pods need it, and for these it is long."""
         self._plugin_s.labels("PreBind", plugin, "Success" if status.is_success else "Error").observe(seconds)
 
     def count_plugins(self, profiles: Iterable[Assembled]) -> None:
-        """Show what the plugins of these profiles count."""
+        """Show the counters of these profiles' plugins."""
         plugins = [plugin for profile in profiles for plugin in profile.plugins]
         self.watch(lambda: _summed(plugins))
 
     def watch(self, families: Callable[[], Iterable[Metric]]) -> None:
-        """Show what `families` says whenever the metrics are read."""
+        """Show what `families` returns whenever the metrics are read."""
         show_families(self._registry, families)
 
 
 class _SampledTimes:
-    """Times the plugins of the attempts that are sampled. See `framework.PluginTimes`."""
+    """Times the plugins of sampled attempts. See `framework.PluginTimes`."""
 
     def __init__(self, histogram: Histogram, clock: Clock) -> None:
         self._histogram = histogram
@@ -143,12 +143,12 @@ Values = Mapping[Any, float]
 
 
 def gauge(name: str, help: str, labels: tuple[str, ...], values: Values) -> Metric:
-    """A gauge as it stands now."""
+    """A gauge with its current values."""
     return _filled(GaugeMetricFamily(name, help, labels=labels), values)
 
 
 def counter(name: str, help: str, labels: tuple[str, ...], values: Values) -> Metric:
-    """A counter that somebody else counts; `name` goes without the `_total` it is shown with."""
+    """A counter with values counted elsewhere; `name` is without the `_total` suffix."""
     return _filled(CounterMetricFamily(name, help, labels=labels), values)
 
 

@@ -1,4 +1,4 @@
-"""Where a pod is expected to go, told to others before it is bound: `status.nominatedNodeName` (KEP-5278).
+"""A pod's chosen node, published before it is bound: `status.nominatedNodeName` (KEP-5278).
 
                                        NominatedNodeNameForExpectation
                                        on                               off
@@ -8,10 +8,10 @@
     it goes to X and is bound at once  nothing                          nothing
     an attempt fails                   what is there stays              it is emptied, unless preemption was not tried
 
-On, nobody's proposal is ever taken away (kube-scheduler 1.36 goes on emptying the field). What is held for it in memory
-is the queue's `nominator`. A write that fails is tried again, and the binding waits for it, `TRIES` times; then the
-binding goes on, and the write is tried again beside it until the pod is about to be bound. A server that never takes
-the write must not keep pods from running.
+With the gate on, no nomination is ever removed (kube-scheduler 1.36 still empties the field). The queue's `nominator`
+has the room held in memory. A failed write is tried `TRIES` times while the binding waits; then the binding goes on,
+and the write is retried beside it until the pod is about to be bound: a server that never accepts the write must not
+keep pods from running.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.queue.queued_pod import is_over, uid_of
 
 TRIES: Final = 6
-"""How often a nomination is tried before the binding goes on without it: eight seconds with the pauses below."""
+"""Attempts before the binding goes on without the nomination: eight seconds with the pauses below."""
 _FIRST_PAUSE_S: Final = 0.25
 _MAX_PAUSE_S: Final = 15.0
 
@@ -42,16 +42,15 @@ _log = logs.logger("tonnage.scheduler")
 
 
 class StatusWrites(Protocol):
-    """The call of a client that changes a pod's status."""
+    """The client call that changes a pod's status."""
 
     async def patch(self, cls: type[Pod], key: str, patch: Any, *, patch_type: Any, subresource: str) -> Pod: ...
 
 
 @dataclass(slots=True, eq=False)
 class Nominations:
-    """`is_shown` is the gate. `newest` gives a pod as the informer knows it, None when it is gone. A binding lends its
-    slot out while it waits for the next try; `rng` spreads those tries.
-    """
+    """Writes nominations. `is_shown`: the gate. `newest`: the informer's pod, None if it is gone. A binding lends its
+    slot out between retries; `rng` spreads the retries."""
 
     client: StatusWrites
     newest: Callable[[str], Pod | None]
@@ -61,14 +60,13 @@ class Nominations:
     rng: random.Random
 
     def withdrawn(self) -> str | None:
-        """What a failed attempt makes of a nomination that did not hold: "" empties it, None leaves it alone."""
+        """The nomination after a failed attempt: "" empties it, None leaves it unchanged."""
         return None if self.is_shown else ""
 
     @asynccontextmanager
     async def shown(self, pod: PodInfo, node_name: str) -> AsyncIterator[None]:
-        """Tell where the pod goes, then run the block: what is done for the pod before it is bound. When the block has
-        ended, nothing about the pod is being written any more.
-        """
+        """Publish the pod's node, then run the block: the steps before the binding. After the block no write about the
+        pod is running."""
         backoff = Backoff(clock=self.clock, rng=self.rng, first_s=_FIRST_PAUSE_S, max_s=_MAX_PAUSE_S, jitter=0.2)
         is_over = not self.is_shown or await self._show(pod, node_name)
         tries = 1
@@ -88,14 +86,14 @@ class Nominations:
             await asyncio.wait((repeating,))
 
     async def take_back(self, pods: Iterable[PodInfo]) -> None:
-        """Empty the field of pods that have to give way; with the gate on it stays."""
+        """Empty the field of pods that must give way; with the gate on it stays."""
         for pod in () if self.is_shown else pods:
             known = self.newest(pod.key)
             if known is not None and uid_of(known) == pod.uid and known.status.nominated_node_name:
                 await self._write(pod, None)
 
     async def _repeat(self, pod: PodInfo, node_name: str, backoff: Backoff) -> None:
-        """Try until it is written, or cancelled. A write that is under way then is waited for."""
+        """Retry until it is written, or cancelled. A running write is then awaited."""
         while True:
             await self.clock.sleep(backoff.next_s())
             writing = asyncio.ensure_future(self._show(pod, node_name))
@@ -107,19 +105,19 @@ class Nominations:
                 raise
 
     async def _show(self, pod: PodInfo, node_name: str) -> bool:
-        """Write it, unless the API says it already or the pod waits no longer; whether nothing is left to write."""
+        """Write the nomination if the API lacks it and the pod still waits. True if nothing is left to write."""
         known = self.newest(pod.key)
         if known is None or is_over(pod, known) or known.status.nominated_node_name == node_name:
             return True
         return await self._write(pod, node_name)
 
     async def _write(self, pod: PodInfo, node_name: str | None) -> bool:
-        """One try; False when another may go better."""
+        """One attempt; False if another may succeed."""
         patch = {"metadata": {"uid": pod.pod.metadata.uid}, "status": {"nominatedNodeName": node_name}}
         try:
             await self.client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
         except NotFound:
-            pass  # it was deleted meanwhile; there is nobody to tell
+            pass  # it was deleted meanwhile
         except TonnageError as exc:
             _log.warning("Cannot write a nomination", pod=pod.key, node=node_name or "", error=exc.message)
             return _is_for_good(exc)
@@ -127,7 +125,7 @@ class Nominations:
 
 
 def _is_for_good(exc: TonnageError) -> bool:
-    """Whether the same write is refused again, whenever it is tried: by the server, or because another leads."""
+    """True if every retry would be refused: by the server, or because another scheduler leads."""
     if isinstance(exc, Conflict | TooManyRequests | Timeout | Unauthorized):
         return False
     return isinstance(exc, NotLeading) or (isinstance(exc, ApiError) and exc.code < 500)

@@ -1,17 +1,16 @@
-"""Spans sent to a collector by OpenTelemetry's own library, OTLP over gRPC. The library is imported only when traces
-are asked for.
+"""Sends spans to a collector with OpenTelemetry's library, OTLP over gRPC. It is imported only if traces are wanted.
 
-It samples (a share of all pods, by trace), batches, and drops what a slow collector does not take: scheduling
-never waits for it. `exporter` is for tests.
+The library samples a share of all pods, batches, and drops what a slow collector does not accept: scheduling never
+waits for it. `exporter` is for tests.
 
-A TracingConfiguration is the file by which Kubernetes' programs are told where traces go and how many:
+A TracingConfiguration is Kubernetes' file for the target and the number of traces:
 
     apiVersion: apiserver.config.k8s.io/v1
     kind: TracingConfiguration
     endpoint: 127.0.0.1:4317            # OTLP over gRPC, without TLS; the default is localhost:4317
     samplingRatePerMillion: 10000       # of a million pods so many; the default is none
 
-Mirrors component-base/tracing/api/v1: names, defaults and what is refused.
+Mirrors component-base/tracing/api/v1: names, defaults and rules.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _SCHEMES: Final = ("dns", "unix", "unix-abstract")
 
 
 class InvalidTracingConfiguration(TonnageError):
-    """A file that is none, or says something that cannot be."""
+    """A file that is no TracingConfiguration, or has invalid values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ def load(path: Path) -> TracingConfiguration:
 
 
 def parse(text: str) -> TracingConfiguration:
-    """Strictly: fields that are not known are an error."""
+    """Parse strictly: unknown fields are an error."""
     document = _document(text)
     for name in document:
         if name not in _FIELDS:
@@ -111,12 +110,12 @@ def _rate(value: Any) -> int:
 
 _NS: Final = 1_000_000_000
 _SEND_S: Final = 3
-"""How long a batch may take to be sent, tries included."""
+"""The longest time to send a batch, with retries."""
 _CLOSE_MS: Final = 3_000
 
 
 class TracingNotInstalled(TonnageError):
-    """Traces were asked for, and the library is not there."""
+    """Traces were requested, but the library is not installed."""
 
     def __init__(self, missing: str) -> None:
         super().__init__(
@@ -147,12 +146,12 @@ def open_tracer(configuration: TracingConfiguration, *, service: str, version: s
 
 @dataclass(frozen=True, slots=True)
 class _Library:
-    """What is used of the library; without stubs of its own here, because it need not be there."""
+    """The parts of the library in use; untyped, because the library is optional."""
 
     tracer: Any
     trace: Any
     nobody: Any
-    """The context of a span that is nobody's child."""
+    """The context of a root span."""
 
 
 class _Tracer:

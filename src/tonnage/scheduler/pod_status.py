@@ -1,13 +1,13 @@
-"""What the scheduler says about a pod in the API: its PodScheduled condition, and events.
+"""What the scheduler writes about a pod: its PodScheduled condition, and events.
 
     an attempt failed ──► is a nomination to be written? ── yes ──► now, with the condition, among the bindings
                                        │ no
                                        ▼
                           noted, the newest a pod ──► written a few at a time, by a client that has a limit of its own
 
-Telling must not hold up placing. A condition that waits is replaced by a newer one, forgotten when its pod is placed or
-gone, and dropped and counted when `MAX_PENDING` wait already. It is written if it says something new then, locked by
-the pod's resourceVersion, and repeated after a pause if that fails. What cannot be written is logged.
+Reporting must not delay placing. A waiting condition is replaced by a newer one, forgotten if its pod is placed or
+gone, and dropped and counted if `MAX_PENDING` are waiting. It is written if it is still news, locked by the pod's
+resourceVersion, and retried after a pause if that fails. Final failures are logged.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.queue.queued_pod import uid_of
 
 MAX_PENDING: Final = 10_000
-"""Conditions that may wait to be written: about 10 MB."""
+"""The most conditions that wait to be written: about 10 MB."""
 WRITERS: Final = 4
 """Conditions written at a time."""
 _FIRST_PAUSE_S: Final = 0.5
-"""A pod that changed under a write is looked at again when the informer has had the time to hear of it."""
+"""After a conflict, the informer gets this time to show the changed pod."""
 _MAX_PAUSE_S: Final = 30.0
 _REPEATS: Final = 12
-"""Of a write that fails: for some four minutes. Then the queue's own flush is near, and the attempt says it again."""
+"""Retries of a failed write: about four minutes. Then the queue's flush is near, and the next attempt reports it."""
 
 _log = logs.logger("tonnage.scheduler")
 
 
 class Events(Protocol):
-    """The recorder."""
+    """The event recorder."""
 
     def event(self, regarding: Any, type: Any, reason: str, action: str, note: str, related: Any = None) -> None: ...
 
@@ -56,9 +56,7 @@ class _Said:
 
 
 class PodStatusWriter:
-    """Writes the PodScheduled condition and the scheduler's events. `client` is for nominations, `telling` for the
-    rest.
-    """
+    """Writes the PodScheduled condition and events. `client`: for nominations; `telling`: for the rest."""
 
     def __init__(
         self,
@@ -75,20 +73,20 @@ class PodStatusWriter:
         self._newest = newest
         self._pending: dict[str, _Said] = {}
         self._writers: set[asyncio.Task[None]] = set()
-        self._writing: set[str] = set()  # pods that are written of now: one word at a time, or an older could come last
-        self._withdrawn: set[str] = set()  # those of them whose word is not true any more: it is not repeated
-        self._repeats: dict[str, asyncio.Task[None]] = {}  # by pod: what could not be written, and waits for a while
+        self._writing: set[str] = set()  # pods being written: one write at a time, or an older one could come last
+        self._withdrawn: set[str] = set()  # of these, pods whose condition is out of date: it is not retried
+        self._repeats: dict[str, asyncio.Task[None]] = {}  # by pod: failed writes that wait for a retry
         self._is_closed = False
         self.dropped = 0
         """Conditions for which there was no room, or no time at the end."""
 
     @property
     def pending(self) -> int:
-        """How many conditions wait to be written."""
+        """The number of conditions that wait to be written."""
         return len(self._pending)
 
     def placed(self, pod: PodInfo) -> None:
-        """The pod has a node: that it had none is no news any more."""
+        """The pod has a node: drop its waiting condition."""
         self._forget(pod.uid)
 
     def scheduled(self, pod: PodInfo, node_name: str) -> None:
@@ -98,18 +96,15 @@ class PodStatusWriter:
     def failed(
         self, pod: PodInfo, reason: str, message: str, *, nomination: str | None = None
     ) -> Coroutine[Any, Any, None] | None:
-        """A pod could not be placed. `reason` is Unschedulable or SchedulerError.
-
-        `nomination` is where it is expected from now on, "" for nowhere; None leaves that as it is. Where it changes,
-        the write that says so is returned, to be awaited; it does not wait for its turn.
-        """
+        """A pod could not be placed. `reason` is Unschedulable or SchedulerError. `nomination`: its new nominated node,
+        "" for none; None leaves it unchanged. If it changes, the write is returned, to be awaited at once."""
         self._events.event(pod.pod, "Warning", "FailedScheduling", "Scheduling", message)
         said = _Said(pod.key, reason, message)
         if nomination is not None and nomination != pod.pod.status.nominated_node_name:
-            self._forget(pod.uid)  # it is said along with the nomination
+            self._forget(pod.uid)  # the nomination's write includes the condition
             return self._write_nomination(pod.pod, said, nomination)
         if (repeat := self._repeats.pop(pod.uid, None)) is not None:
-            repeat.cancel()  # there is a newer word
+            repeat.cancel()  # there is a newer condition
         if not _is_news(pod.pod, said):
             self._withdraw(pod.uid)
         elif pod.uid in self._pending or len(self._pending) < MAX_PENDING:
@@ -120,12 +115,12 @@ class PodStatusWriter:
         return None
 
     async def settle(self) -> None:
-        """Wait until everything that was noted is written."""
+        """Wait until all noted conditions are written."""
         while self._writers:
             await asyncio.wait(self._writers)
 
     def close(self) -> None:
-        """Forget what was not written yet: whoever schedules next says it again. Writes under way go on."""
+        """Forget unwritten conditions: the next scheduler writes them again. Running writes go on."""
         self._is_closed = True
         self.dropped += len(self._pending) + len(self._repeats)
         self._pending.clear()
@@ -134,7 +129,7 @@ class PodStatusWriter:
         self._repeats.clear()
 
     async def stop(self) -> None:
-        """Forget it, and drop the writes that are under way."""
+        """Forget unwritten conditions, and cancel running writes."""
         self.close()
         for writer in self._writers:
             writer.cancel()
@@ -156,7 +151,7 @@ class PodStatusWriter:
                 self._wake()
 
     async def _write_pending(self) -> None:
-        # Who has waited longest; a newer word keeps the place of the older.
+        # The longest waiting; a newer condition keeps the place of the older.
         while (uid := next((each for each in self._pending if each not in self._writing), None)) is not None:
             self._writing.add(uid)
             try:
@@ -175,7 +170,7 @@ class PodStatusWriter:
             is_over = await self._patch(self._telling, said.key, patch)
         except Conflict:
             is_over = False
-        if not is_over and uid not in self._pending and uid not in self._withdrawn:  # else it is known better
+        if not is_over and uid not in self._pending and uid not in self._withdrawn:  # newer news wins
             self._repeat_later(uid, replace(said, failures=said.failures + 1))
 
     def _repeat_later(self, uid: str, said: _Said) -> None:
@@ -211,13 +206,11 @@ class PodStatusWriter:
             _log.warning("Cannot write what became of a pod", pod=said.key, error=exc.message)
 
     async def _patch(self, client: StatusWrites, key: Key, patch: dict[str, Any]) -> bool:
-        """Write to a pod's status; whether there is nothing left to write. What fails is logged, but for a Conflict,
-        which is raised.
-        """
+        """Patch a pod's status. True if nothing is left to write. Errors are logged, but a Conflict is raised."""
         try:
             await client.patch(Pod, key, patch, patch_type="strategic", subresource="status")
         except NotFound:
-            pass  # it was deleted meanwhile; there is nobody to tell
+            pass  # it was deleted meanwhile
         except Conflict:
             raise
         except TonnageError as exc:

@@ -4,9 +4,9 @@
       queue ────────┐ attempt ───────────┐ queue ───┐ attempt ──────────────┐ bind ───────────────────┤
                       decide ───┐                     decide ──┐ reserve ───┘   prebind ────┐ …
 
-A trace begins when a new pod was first queued and ends when it is bound or gone. Attributes follow OpenTelemetry's
-conventions for Kubernetes; ours begin with `tonnage.`. `Tracer` is the seam to a collector. Times are seconds since
-1970.
+A trace begins when a new pod is first queued and ends when it is bound or gone. Attributes follow OpenTelemetry's
+conventions for Kubernetes; ours begin with `tonnage.`. `Tracer` is the interface to a collector. Times are seconds
+since 1970.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ Attributes = Mapping[str, Attribute]
 
 
 class Span(Protocol):
-    """Something that took time."""
+    """A piece of work with a duration."""
 
     @property
     def is_recording(self) -> bool:
-        """Whether anybody will see it: most pods are not sampled, and nothing need be worked out for them."""
+        """False if it is not sampled: most pods are not, and their attributes need not be computed."""
         ...
 
     def child(self, name: str, start_s: float, attributes: Attributes) -> Span: ...
 
     def end(self, end_s: float, attributes: Attributes | None = None, error: str = "") -> None:
-        """It is over. With an `error` it failed."""
+        """End the span; with an `error` it failed."""
         ...
 
 
 class Tracer(Protocol):
     def start(self, name: str, start_s: float, attributes: Attributes) -> Span:
-        """Begin a trace of its own."""
+        """Begin a new trace."""
         ...
 
     def close(self) -> None:
-        """Send what was not sent yet, within some seconds."""
+        """Send the remaining spans, within some seconds."""
         ...
 
 
 MOST_PODS: Final = 10_000
-"""Pods whose traces are open at a time; of more the oldest trace is ended where it stands."""
+"""The most open traces; beyond, the oldest trace is ended."""
 MOST_NAME: Final = 253
-"""As long as a name of Kubernetes may be."""
+"""The longest name in Kubernetes."""
 MOST_MESSAGE: Final = 1024
 
 
 class PodTraces:
-    """The traces of one scheduler. All its methods return at once."""
+    """The traces of one scheduler. All methods return at once."""
 
     def __init__(self, tracer: Tracer, clock: Clock) -> None:
         self._tracer = tracer
@@ -71,7 +71,7 @@ class PodTraces:
         return len(self._open)
 
     def attempted(self, queued: QueuedPod, attempt: Attempt, started_at: float) -> None:
-        """A pod was tried; `started_at` by the monotonic clock."""
+        """A pod was tried; `started_at` is of the monotonic clock."""
         root = self._root(queued)
         if not root.is_recording:
             return
@@ -94,20 +94,20 @@ class PodTraces:
         span.end(self._now(), told, _message(error))
 
     def binding(self, placement: Placement) -> None:
-        """A placed pod is on its way."""
+        """The binding of a placed pod begins."""
         root = self._open.get(placement.pod.uid)
         if root is not None and root.is_recording:
             attributes = {"k8s.node.name": _name(placement.node)}
             self._binding[placement.pod.uid] = root.child("bind", self._now(), attributes)
 
     def phase(self, uid: str, name: str, began_at: float) -> None:
-        """A part of a binding that is over now: permit, prebind."""
+        """A part of a binding has ended: permit, prebind."""
         span = self._binding.get(uid)
         if span is not None:
             span.child(name, self._wall(began_at), {}).end(self._now())
 
     def bound(self, placement: Placement, status: Status) -> None:
-        """The binding is over: well, and with it the pod's trace, or not."""
+        """The binding has ended; if it succeeded, the pod's trace ends too."""
         uid, now = placement.pod.uid, self._now()
         span = self._binding.pop(uid, None)
         if span is not None:
@@ -118,14 +118,14 @@ class PodTraces:
                 root.end(now, {"k8s.node.name": _name(placement.node)})
 
     def pod_gone(self, uid: str) -> None:
-        """The pod was deleted, or somebody else placed it."""
+        """The pod was deleted, or another scheduler placed it."""
         self._binding.pop(uid, None)
         root = self._open.pop(uid, None)
         if root is not None:
             root.end(self._now(), error="the pod is gone, or was placed by another")
 
     def close(self) -> None:
-        """The scheduler stops: what is open is ended where it stands, and sent."""
+        """The scheduler stops: end all open traces, and send them."""
         for root in self._open.values():
             root.end(self._now(), error="the scheduler stopped")
         self._open.clear()
@@ -153,12 +153,12 @@ class PodTraces:
         return self._clock.now().timestamp()
 
     def _wall(self, at: float) -> float:
-        """An instant of the monotonic clock as a time of day."""
+        """An instant of the monotonic clock as seconds since 1970."""
         return self._now() - (self._clock.monotonic() - at)
 
 
 def _rejections(attempt: Attempt) -> dict[str, Attribute]:
-    """How many nodes each plugin refused."""
+    """The number of nodes that each plugin refused."""
     diagnosis = attempt.decision.diagnosis if attempt.decision is not None else None
     if diagnosis is None:
         return {}

@@ -1,16 +1,15 @@
-"""Preemptions carried out: victims are told and deleted, while the scheduler goes on.
+"""Carries out preemptions: victims get a condition and are deleted, while the scheduler goes on.
 
     a decision names a node and its victims
-       │ begin: the pod is held back, lesser pods that were expected there are let go and tried again
+       │ begin: the pod is blocked; pods of lower priority nominated there lose it and are tried again
        ▼
     the pod's nomination is written ─► all victims but the last ─► the last ─► seen to go by the informer ─► end
                                          │ one cannot be deleted                                             ▲
                                          └──────────────────────────────────────────────────────────────────┘
 
-Until the end a PreEnqueue plugin holds the pod back; when something fails it is tried again, after its backoff. A
-victim that is not bound yet need not be deleted: its attempt fails. Mirrors the Executor of kube-scheduler 1.36,
-messages included; ours are that the nomination is written first, and that the informer's word on the victims is
-awaited.
+A PreEnqueue plugin blocks the pod until the end; after a failure it is tried again, after its backoff. A victim that is
+not bound yet is not deleted: its attempt fails. Mirrors the Executor of kube-scheduler 1.36, messages included;
+additionally, the nomination is written first, and we wait until the informer shows the victims' deletion.
 """
 
 from __future__ import annotations
@@ -32,22 +31,22 @@ from tonnage.scheduling.preemption.preemption import DISRUPTION_TARGET, PREEMPTE
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
 
 SEEN_WITHIN_S: Final = 30.0
-"""How long the informer's word on deleted victims is waited for: longer than a watch takes to be opened again."""
+"""How long to wait until the informer shows deleted victims: longer than a watch takes to reopen."""
 
 _log = logs.logger("tonnage.scheduler")
 
 
 @dataclass(slots=True)
 class StartedPreemption:
-    """One preemption: who makes room, for whom, and what is to be done for it."""
+    """One preemption: the plugin, the pod, its node, and the work to do."""
 
     plugin: PostFilterPlugin
     pod: PodInfo
     node: str
     victims: tuple[PodInfo, ...]
-    """Those that are not on their way out already, the most important first."""
+    """The victims that are not terminating already, most important first."""
     let_go: tuple[PodInfo, ...]
-    """Lesser pods that were expected on the node."""
+    """Pods of lower priority whose nominations to the node were removed."""
 
 
 class PreemptionExecutor:
@@ -61,12 +60,12 @@ class PreemptionExecutor:
     # -- on the loop --------------------------------------------------------------------------------------------------
 
     def hold_back(self, plugin: PostFilterPlugin, queued: QueuedPod, found: PostFilterResult) -> None:
-        """Before the pod goes back to the queue: keep it there for as long as its victims are being deleted."""
+        """Call it before the pod goes back to the queue: blocks it there while its victims are being deleted."""
         if any(not victim.is_terminating for victim in found.victims):
             self._engine.preemption_begins(plugin, queued.info)
 
     def begin(self, plugin: PostFilterPlugin, queued: QueuedPod, found: PostFilterResult) -> StartedPreemption:
-        """The pod is in the queue again, and expected on its node: make way for it in memory."""
+        """The pod is queued again and nominated: remove nominations of lower priority from its node."""
         let_go = self._engine.make_way(found.nominated_node, below=queued.info.priority)
         victims = tuple(victim for victim in found.victims if not victim.is_terminating)
         if victims:
@@ -74,15 +73,13 @@ class PreemptionExecutor:
         return StartedPreemption(plugin, queued.info, found.nominated_node, victims, let_go)
 
     def give_up(self, plugin: PostFilterPlugin, queued: QueuedPod) -> None:
-        """The pod did not go back to the queue: nobody has to go for it."""
+        """The pod did not go back to the queue: its victims stay."""
         self._engine.preemption_ends(plugin, queued.info)
 
     # -- beside it ----------------------------------------------------------------------------------------------------
 
     async def carry_out(self, started: StartedPreemption, told: Awaitable[None] | None) -> None:
-        """Write the nomination (`told`, None when the API has it), then see the victims off. What the API refuses ends
-        it.
-        """
+        """Write the nomination (`told`, None if the API has it), then delete the victims. An API refusal ends it."""
         pod = started.pod
         self._context.slots.take()
         done = False
@@ -98,7 +95,7 @@ class PreemptionExecutor:
             self._engine.preemption_ends(started.plugin, pod, succeeded=done)
 
     async def _see_off(self, started: StartedPreemption) -> bool:
-        """Delete the victims, the last when all others are; False when one cannot be, or is not seen to go."""
+        """Delete the victims, the last one after all others. False if one cannot be deleted, or is not seen to go."""
         if not started.victims:
             return True
         *others, last = started.victims
@@ -120,7 +117,7 @@ class PreemptionExecutor:
         return known is None or uid_of(known) != victim.uid or known.metadata.is_terminating
 
     async def _preempt(self, started: StartedPreemption, victim: PodInfo) -> bool:
-        """Make one pod give way, and tell people; False when that failed."""
+        """Evict one pod and report it; False if that failed."""
         plugin, pod = started.plugin.name, started.pod
         note = f"Preempted by pod {pod.uid} on node {started.node}"
         waiting = self._context.waiting_pods.get(victim.uid)
@@ -136,14 +133,14 @@ class PreemptionExecutor:
                 return True  # it went by itself
             except TonnageError as exc:
                 if self._is_going(victim):
-                    return True  # as well; or another has its name
+                    return True  # it went too, or another pod has its name
                 _log.warning("Cannot preempt", pod=pod.key, victim=victim.key, error=exc.message)
                 return False
         self._context.events.event(victim.pod, "Normal", "Preempted", "Preempting", note, pod.pod)
         return True
 
     async def _doom(self, victim: PodInfo, scheduler_name: str) -> None:
-        """Let the pod's own status say why it goes, so that its controller can tell this from a failure."""
+        """Set the condition that says why the pod goes, so that its controller does not take it for a failure."""
         condition: dict[str, Any] = {
             "type": DISRUPTION_TARGET,
             "status": "True",

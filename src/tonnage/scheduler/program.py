@@ -1,10 +1,10 @@
-"""The scheduler put together: client, informers, engine, loop, metrics. `tonnage scheduler` is this and a command line.
+"""The scheduler put together: client, informers, engine, loop, metrics. `tonnage scheduler` adds a command line.
 
     async with Program(client, configuration, ...) as program:      # informers follow, nothing is placed yet
         await program.run()                                        # places pods until cancelled
 
-Nothing is placed before every informer is in step. With leader election only the leader runs the loop; one that follows
-another leader fetches the state anew first. At -v 4 the scheduler logs what it considered for each pod's volumes.
+Nothing is placed before every informer is synced. With leader election only the leader runs the loop; a leader that
+follows another one first fetches the state again. At -v 4 the scheduler logs what it considered for volumes.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _considered_log = logs.logger("tonnage.scheduler.volumes")
 
 
 def log_considered(decider: Decider, decision: Decision) -> None:
-    """Write what was considered, if somebody reads it; refusals first, for they are what one looks for."""
+    """Log what was considered for a pod's volumes, at debug level; refusals first, because readers look for them."""
     pod = decision.cycle.pod
     if not _considered_log.isEnabledFor(logging.DEBUG) or not pod.pod.claim_names():
         return
     try:
         found = considered_objects(accounts_of(decider, decision))
-    except Exception:  # on the scheduling loop, which must not end because of a log line
+    except Exception:  # a log line must not end the scheduling loop
         _considered_log.exception("What was considered cannot be told", pod=pod.key)
         return
     found.sort(key=lambda each: not each.reason)
@@ -91,10 +91,9 @@ class SchedulerProgram:
         engine_of: Callable[..., Engine] = Engine,
         tracer: Tracer | None = None,
     ) -> None:
-        """With a `leadership`, the clients must have it as their guard. `telling` writes what people read, events and
-        conditions; by default it is `client`. `engine_of` makes the engine, one that is written down for instance.
-        With a `tracer`, pods are followed from queue to binding.
-        """
+        """`leadership` must also be the guard of the clients. `telling`: the client for events and conditions, by
+        default `client`. `engine_of` creates the engine, for example a recording one. `tracer`: traces pods from queue
+        to binding."""
         telling = telling or client
         self._on_synced = on_synced
         self._leadership = leadership
@@ -196,7 +195,7 @@ class SchedulerProgram:
         return self.informers.are_synced
 
     async def run(self) -> None:
-        """Place pods until cancelled; what is being written then, events too, is finished first."""
+        """Place pods until cancelled; running writes, also of events, are finished first."""
         await self.informers.wait_synced(timeout_s=_SYNC_TIMEOUT_S)
         if self._leadership is not None and self._leadership.follows_another:
             await self.informers.refresh()
@@ -206,10 +205,10 @@ class SchedulerProgram:
         try:
             await self.loop.run()
         finally:
-            await self.recorder.stop()  # here, where we still lead: later nothing may be written
+            await self.recorder.stop()  # while we still lead: later nothing may be written
 
     def _state(self) -> Iterable[Metric]:
-        """Gauges, as they stand when somebody looks."""
+        """The current gauges."""
         engine, slots = self.engine, self.context.slots
         pending = {(str(queue),): float(count) for queue, count in engine.queue.pending_pods().items()}
         refusals = {key: float(count) for key, count in engine.queue.refusals().items()}

@@ -1,11 +1,10 @@
-"""A recording on disk, written beside the scheduling loop: taking a line costs no waiting, whatever the disk does.
+"""A recording on disk, written beside the scheduling loop: the loop never waits for the disk.
 
     loop ── line ──► waiting lines (bounded) ──► a thread ──► FILE, mode 0600
 
-A recording that has a gap cannot be repeated past it. So it is not rotated: when it reaches its limit, when the disk
-fails, or when more waits to be written than `MOST_WAITING_BYTES`, it ends there, with a line and a log entry that say
-why; what is written until then can be repeated. The scheduler goes on in any case. A file that is there at the start
-is kept as FILE.old.
+A recording cannot be repeated past a gap, so it is not rotated: at its size limit, on a disk error, or when more than
+`MOST_WAITING_BYTES` wait, it ends with a line and a log entry that say why; it can be repeated up to there. The
+scheduler goes on in any case. An existing file is kept as FILE.old.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ _log = logs.logger("tonnage.scheduler")
 
 
 class CannotRecord(TonnageError):
-    """The file of --record cannot be made."""
+    """The file of --record cannot be created."""
 
 
 class RecordingFile:
-    """Takes lines, and has them written. Use it as a context manager; at its end everything that was taken is there."""
+    """Takes lines and writes them. A context manager: at its end all lines are written."""
 
     def __init__(self, path: Path, *, limit_bytes: int, clock: Clock) -> None:
         """Raises CannotRecord, NotOurs."""
@@ -46,7 +45,7 @@ class RecordingFile:
         self._lock = threading.Lock()
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self.stopped = ""
-        """Why nothing is written any more; empty while it is."""
+        """Why writing has stopped; empty while it goes on."""
         self._thread = threading.Thread(target=self._write, name="recording", daemon=True)
         self._thread.start()
 
@@ -58,7 +57,7 @@ class RecordingFile:
         self._thread.join(_END_WITHIN_S)
 
     def take(self, line: bytes) -> None:
-        """Have a line written; never waits, never raises."""
+        """Queue a line for writing; never waits, never raises."""
         if self.stopped:
             return
         if self._taken_bytes + len(line) > self._limit_bytes:

@@ -1,10 +1,10 @@
-"""What happens in a cluster, in the words that decide who is tried again.
+"""Cluster events, by which refused pods are tried again.
 
-A plugin registers masks of `ClusterEvent`, each with an optional hint that looks closer (`framework.Plugin.events`); an
-event that was seen is as specific as can be, and `covers` says whether a mask includes it. `changes_of(old, new)` reads
-the events off the objects themselves, and answers nothing when nothing changed that a scheduler could care for.
+A plugin registers masks of `ClusterEvent`, each with an optional hint (`framework.Plugin.events`); a seen event is as
+specific as possible, and `covers` says whether a mask includes it. `changes_of(old, new)` derives the events from two
+versions of an object; none if nothing changed that a scheduler reads.
 
-Words and masks are upstream's (EventResource and ActionType of k8s.io/kube-scheduler/framework), without those of
+Names and masks are upstream's (EventResource and ActionType of k8s.io/kube-scheduler/framework), without those of
 dynamic resource allocation and pod groups.
 """
 
@@ -21,7 +21,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo, requests_of
 
 
 class EventResource(StrEnum):
-    """What an event is about; `POD`, which plugins register, covers both kinds of it. The values label metrics."""
+    """What an event is about. `POD`, which plugins register, covers both kinds of pods. Values are metric labels."""
 
     POD = "Pod"
     ASSIGNED_POD = "AssignedPod"
@@ -38,7 +38,7 @@ class EventResource(StrEnum):
 
 
 class ActionType(Flag):
-    """What was done to it; `UPDATE` is every kind of update, for resources whose updates are not told apart."""
+    """What happened to the resource. `UPDATE` is every kind of update, if kinds are not distinguished."""
 
     ADD = auto()
     DELETE = auto()
@@ -73,7 +73,7 @@ class ActionType(Flag):
 
 
 class ClusterEvent(NamedTuple):
-    """A resource and what was done to it: one event that was seen, or a mask of events to be told of."""
+    """A resource and an action: one seen event, or a mask of events."""
 
     resource: EventResource
     action: ActionType
@@ -81,19 +81,17 @@ class ClusterEvent(NamedTuple):
 
     @property
     def label(self) -> str:
-        """How metrics and logs call it: `NodeAdd`, `AssignedPodDelete`, `UnschedulableTimeout`."""
+        """The name in metrics and logs: `NodeAdd`, `AssignedPodDelete`, `UnschedulableTimeout`."""
         return self.custom_label or f"{self.resource}{self.action.label}"
 
     @property
     def is_wildcard(self) -> bool:
-        """As an event that was seen: it asks nobody, and moves every pod (or the one it is about)."""
+        """As a seen event, it moves every pod (or the pod it is about) without asking plugins."""
         return self.resource is EventResource.WILDCARD and self.action is ActionType.ALL
 
     def covers(self, seen: ClusterEvent) -> bool:
-        """As a mask: does it include an event that was seen? Mirrors MatchClusterEvents.
-
-        The event has to be as specific as the mask or more: one for node labels does not include "some update".
-        """
+        """As a mask: True if it includes the seen event. Mirrors MatchClusterEvents. The event must be at least as
+        specific as the mask: a mask for node labels does not include "some update"."""
         if self.is_wildcard:
             return True
         is_about = (
@@ -107,7 +105,7 @@ class ClusterEvent(NamedTuple):
 _KINDS_OF_POD: Final = (EventResource.ASSIGNED_POD, EventResource.UNSCHEDULED_POD)
 
 EVERY_EVENT: Final = ClusterEvent(EventResource.WILDCARD, ActionType.ALL)
-"""The mask of a plugin that cannot say what it waits for: pods it refused are tried again on everything."""
+"""The mask of a plugin without known events: pods that it refused are tried again on every event."""
 
 ASSIGNED_POD_ADD: Final = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.ADD)
 ASSIGNED_POD_UPDATE: Final = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.UPDATE)
@@ -123,11 +121,11 @@ FORCE_ACTIVATE: Final = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "Fo
 SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
 POP_FROM_BACKOFF: Final = "PopFromBackoffQ"
-"""What moves a pod without an event; the three are labels like those of the events."""
+"""Moves of a pod without an event; used as labels like those of events."""
 
 
 class Hint(Enum):
-    """A plugin's word on whether an event may help a pod that it refused."""
+    """A plugin's answer whether an event may help a pod that it refused."""
 
     QUEUE = "Queue"
     SKIP = "QueueSkip"
@@ -137,15 +135,15 @@ QUEUE: Final = Hint.QUEUE
 SKIP: Final = Hint.SKIP
 
 HintFn: TypeAlias = Callable[[PodInfo, ClusterEvent, Any, Any], Hint]
-"""(the waiting pod, the event, the object before it, and after) -> may it help? Before an Add and after a Delete there
-is no object: None."""
+"""(waiting pod, event, old object, new object) -> may it help? For an Add the old object is None, for a Delete the
+new."""
 
 
 _FOR_MOUNTED_CLAIMS: Final[set[HintFn]] = set()
 
 
 def for_mounted_claims(hint: HintFn) -> HintFn:
-    """Mark a hint that helps only pods which mount a claim the event is about (`claims_named`): no others are asked."""
+    """Mark a hint as only for pods that mount a claim of the event (`claims_named`): other pods are not asked."""
     _FOR_MOUNTED_CLAIMS.add(hint)
     return hint
 
@@ -155,7 +153,7 @@ def is_for_mounted_claims(hint: HintFn) -> bool:
 
 
 class Change(NamedTuple):
-    """An event and the object it is about, before and after."""
+    """An event and its object, before and after."""
 
     event: ClusterEvent
     old: Any
@@ -177,9 +175,8 @@ _RESOURCES: Final[Mapping[type[Object], EventResource]] = {
 
 
 def changes_of(old: Object | None, new: Object | None) -> tuple[Change, ...]:
-    """What an informer's step from `old` to `new` means; None is "not there". A pod that has ended is as good as gone,
-    one that was given a node is a new assigned pod, and an object made again under its name is two changes.
-    """
+    """The changes in an informer's step from `old` to `new`; None: it does not exist. An ended pod counts as deleted, a
+    pod that got a node as a new assigned pod, and an object created again under its name is two changes."""
     if old is not None and new is not None and old.uid != new.uid:
         return changes_of(old, None) + changes_of(None, new)
     if isinstance(old, Pod) or isinstance(new, Pod):
@@ -199,7 +196,7 @@ def _object_events(old: Object | None, new: Object | None) -> Iterator[ClusterEv
 
 
 def claims_named(old: Any, new: Any) -> tuple[Key, ...]:
-    """The claims that a change is about: the claim itself, whose volume it is, or those that a pod mounts."""
+    """The claims that a change is about: the claim itself, the claim of a volume, or the claims that a pod mounts."""
     found: dict[Key, None] = {}
     for each in (old, new):
         if isinstance(each, PersistentVolumeClaim):
@@ -212,9 +209,8 @@ def claims_named(old: Any, new: Any) -> tuple[Key, ...]:
 
 
 def node_events(old: Node, new: Node) -> tuple[ClusterEvent, ...]:
-    """Which parts of a node changed that pods may wait for; none for a heartbeat. Unlike NodeSchedulingPropertiesChange
-    it tells of cordoning, for a volume may be rebuilt elsewhere then (KEP-5925).
-    """
+    """The changed parts of a node that pods may wait for; none for a heartbeat. Unlike NodeSchedulingPropertiesChange,
+    it includes cordoning: a volume may be rebuilt elsewhere then (KEP-5925)."""
     changed = {
         ActionType.UPDATE_NODE_TAINT: (
             old.spec.unschedulable != new.spec.unschedulable or old.spec.taints != new.spec.taints
@@ -229,12 +225,12 @@ def node_events(old: Node, new: Node) -> tuple[ClusterEvent, ...]:
 
 
 def _condition_statuses(node: Node) -> dict[str, str]:
-    """Without the heartbeats and transition times, which say nothing new."""
+    """Conditions without heartbeats and transition times."""
     return {condition.type: condition.status for condition in node.status.conditions}
 
 
 def pod_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
-    """Which parts of a pod changed; when none of those told apart, `UPDATE`. Mirrors PodSchedulingPropertiesChange."""
+    """The changed parts of a pod; `UPDATE` if none that is distinguished. Mirrors PodSchedulingPropertiesChange."""
     resource = EventResource.ASSIGNED_POD if new.spec.node_name else EventResource.UNSCHEDULED_POD
     changed = {
         ActionType.UPDATE_POD_LABEL: old.metadata.labels != new.metadata.labels,
@@ -242,7 +238,7 @@ def pod_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
         ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED: bool(
             old.spec.scheduling_gates and not new.spec.scheduling_gates
         ),
-        # Tolerations can only be added, so that their number tells.
+        # Tolerations can only be added, so their number is enough.
         ActionType.UPDATE_POD_TOLERATION: len(old.spec.tolerations) != len(new.spec.tolerations),
     }
     found = tuple(ClusterEvent(resource, action) for action, is_changed in changed.items() if is_changed)
@@ -250,7 +246,7 @@ def pod_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
 
 
 def _is_scaled_down(old: Pod, new: Pod) -> bool:
-    """Does it ask for less of anything than before?"""
+    """True if the pod requests less of any resource than before."""
     before, after = requests_of(old), requests_of(new)
     return any(name not in after or after[name] < asked for name, asked in before.items())
 

@@ -1,7 +1,7 @@
-"""Plugins that judge nodes one by one: write `filter_node` or `score_node`, and be asked about every node.
+"""Plugins that judge nodes one by one, with `filter_node` or `score_node`.
 
-The form is for plugins that are asked rarely or say little; one that judges all rows in a few array steps costs a
-hundredth of it on a large cluster. `framework` is the contract both keep.
+For plugins that run rarely or say little; a plugin that judges all rows in a few array operations costs a hundredth on
+a large cluster. Both keep the contract of `framework`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class NodeView:
 
 
 class NodeFilter(FilterPlugin):
-    """Write `filter_node`; the framework asks it about every node."""
+    """Write `filter_node`; it is called for every node."""
 
     @abstractmethod
     def filter_node(self, cycle: Cycle, view: NodeView) -> Status | None:
-        """A rejection, or None when the node passes."""
+        """A rejection, or None if the node passes."""
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         asked = row_numbers(rows).tolist()
@@ -56,7 +56,7 @@ class NodeFilter(FilterPlugin):
 
 
 class NodeScore(ScorePlugin):
-    """Write `score_node`; the framework asks it about every feasible node."""
+    """Write `score_node`; it is called for every feasible node."""
 
     @abstractmethod
     def score_node(self, cycle: Cycle, view: NodeView) -> int:
@@ -71,7 +71,7 @@ class NodeScore(ScorePlugin):
 
 
 def _views(cluster: Cluster, rows: Sequence[int]) -> Iterable[tuple[int, NodeView]]:
-    """The nodes in these rows, each with its place in the list; nobody is asked about a hole in the table."""
+    """The nodes of these rows, with their positions in the list; rows without a node are skipped."""
     for place, row in enumerate(rows):
         node = cluster.nodes[row]
         if node is not None:

@@ -1,1 +1,1 @@
-"""KubeSchedulerConfiguration: files read strictly, profiles, the plugins they run and their arguments."""
+"""KubeSchedulerConfiguration: strict reading of files, profiles, their plugins and arguments."""

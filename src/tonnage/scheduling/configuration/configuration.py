@@ -1,13 +1,11 @@
-"""KubeSchedulerConfiguration v1: the file that says how this scheduler works, read strictly.
+"""KubeSchedulerConfiguration v1: the scheduler's configuration file, read strictly.
 
-A file that kube-scheduler 1.36 accepts is accepted unchanged and means the same (tests/parity holds us to it). Two
-exceptions: a file with extenders is refused, and StorageCapacityScoring is on unless it is switched off. What is
-accepted without effect is said in `notes`.
+A file that kube-scheduler 1.36 accepts is accepted and means the same (tests/parity), with two exceptions: a file with
+extenders is refused, and StorageCapacityScoring is on by default. Settings without effect are listed in `notes`.
 
-The way of a file: text -> document -> records (`strict_decoding`) -> defaults and rules (here, `profile` and
-`plugin_args`) -> plugins of each profile (`profile_plugins`). Each step tells all it does not like before the next one
-starts. `with_defaults` mirrors SetDefaults_KubeSchedulerConfiguration, `rule_problems`
-ValidateKubeSchedulerConfiguration.
+The steps: text -> document -> records (`strict_decoding`) -> defaults and rules (here, `profile` and `plugin_args`) ->
+plugins of each profile (`profile_plugins`). Each step reports all its problems before the next one starts.
+`with_defaults` mirrors SetDefaults_KubeSchedulerConfiguration, `rule_problems` ValidateKubeSchedulerConfiguration.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ from tonnage.scheduling.configuration.strict_decoding import (
 
 
 class LeaderElection(Section):
-    """Who of several schedulers works: the holder of a Lease, renewed every `retry_period_s`."""
+    """Leader election: the scheduler that holds the Lease works, and renews it every `retry_period_s`."""
 
     leader_elect: bool = True
     lease_duration_s: Seconds = msgspec.field(name="leaseDuration", default=15.0)
@@ -63,11 +61,8 @@ class LeaderElection(Section):
 
 
 class ClientConnection(Section):
-    """How to reach the API server; an empty `kubeconfig` means the one inside a cluster.
-
-    Defaults are kube-scheduler's, so that a file means what it means there. How many requests are sent where a file
-    does not say stands in `RequestLimits`.
-    """
+    """How to reach the API server; an empty `kubeconfig` means the one inside a cluster. Defaults are kube-scheduler's,
+    so that a file means the same. `RequestLimits` has the limits if the file sets none."""
 
     kubeconfig: str = ""
     accept_content_types: str = ""
@@ -77,11 +72,11 @@ class ClientConnection(Section):
 
 
 class RequestLimits(Record):
-    """How many requests are sent a second, and at once; a negative `qps` is no limit.
+    """Limits on requests: per second (`qps`, negative: no limit), and at once (`burst`).
 
-    What `clientConnection` says counts. Where it says nothing, kube-scheduler sends 50 a second, which is all that it
-    places, for a binding is a request. We decide over a thousand pods a second; so many requests are let through, and
-    the rest is left to the server, which knows better than any client what it can bear (priority and fairness).
+    `clientConnection` decides if it is set. kube-scheduler's default of 50 per second also limits placements, because a
+    binding is a request. We decide over a thousand pods a second, so we allow as many requests; the server knows better
+    than a client what it can bear (priority and fairness).
     """
 
     qps: float = 1000.0
@@ -89,16 +84,15 @@ class RequestLimits(Record):
 
     @staticmethod
     def of(given: Mapping[str, Any], client_connection: ClientConnection) -> RequestLimits:
-        """`given` is what stands in the file, `client_connection` the same with kube-scheduler's defaults. 0 is not
-        given; a `qps` without a `burst` has kube-scheduler's.
-        """
+        """`given`: the fields in the file; `client_connection`: the same with kube-scheduler's defaults. 0 counts as
+        not given; a `qps` without a `burst` gets kube-scheduler's burst."""
         if given.get("qps"):
             return RequestLimits(qps=client_connection.qps, burst=client_connection.burst)
         return RequestLimits(burst=client_connection.burst) if given.get("burst") else RequestLimits()
 
 
 class ConfigurationFile(Section):
-    """What may stand in a file."""
+    """The fields of a configuration file."""
 
     gone: ClassVar[Mapping[str, str]] = {
         "healthzBindAddress": "take it away and start with --bind-address and --secure-port; /healthz is served there",
@@ -128,7 +122,7 @@ class ConfigurationFile(Section):
 
 
 def with_defaults(file: ConfigurationFile) -> ConfigurationFile:
-    """What zero means, where absent and zero are the same. Mirrors SetDefaults_KubeSchedulerConfiguration."""
+    """Replace zeros by defaults where absent and zero mean the same. Mirrors SetDefaults_KubeSchedulerConfiguration."""
     profiles = file.profiles or (Profile(),)
     if len(profiles) == 1 and profiles[0].scheduler_name is None:
         profiles = (msgspec.structs.replace(profiles[0], scheduler_name=DEFAULT_SCHEDULER_NAME),)
@@ -143,7 +137,7 @@ def with_defaults(file: ConfigurationFile) -> ConfigurationFile:
 
 
 def _zeros_replaced(given: Any, default: Any) -> Any:
-    """`given` with defaults for empty text and 0; a truth value is what it says."""
+    """`given` with defaults for empty text and 0; booleans are kept."""
     fields = [each for each in msgspec.structs.fields(given) if each.type is not bool]
     return msgspec.structs.replace(
         given, **{each.name: getattr(given, each.name) or getattr(default, each.name) for each in fields}
@@ -182,7 +176,7 @@ def rule_problems(file: ConfigurationFile, args: Sequence[Sequence[Any]], gates:
 
 
 def _leader_election_errors(election: LeaderElection, path: str) -> Errors:
-    """Nothing is looked at while leader election is off."""
+    """Nothing is checked while leader election is off."""
     if not election.leader_elect:
         return []
     errors: Errors = []
@@ -191,7 +185,7 @@ def _leader_election_errors(election: LeaderElection, path: str) -> Errors:
         if seconds <= 0:
             errors.append(invalid(f"{path}.{name}", format_duration(seconds), "must be greater than zero"))
     if lease_s <= renew_s:
-        # Upstream shows the deadline here, not the lease; the sentence is kept as it is.
+        # Upstream shows the deadline here, not the lease; we keep its sentence.
         told = "must be greater than `RenewDeadline`"
         errors.append(invalid(f"{path}.leaseDuration", format_duration(renew_s), told))
     if election.resource_lock != "leases":
@@ -215,10 +209,8 @@ KIND = "KubeSchedulerConfiguration"
 
 
 class Configuration(Record):
-    """A configuration in force: defaults filled in, rules checked, plugins resolved.
-
-    `source` is the file it came from, `notes` are sentences about what it says without effect.
-    """
+    """A configuration in force: defaults filled in, rules checked, plugins resolved. `source`: the file it came from.
+    `notes`: sentences about settings without effect."""
 
     profiles: tuple[ResolvedProfile, ...]
     parallelism: int = 16
@@ -232,22 +224,20 @@ class Configuration(Record):
     pod_max_backoff_seconds: int = 10
     delay_cache_until_active: bool = False
     pod_max_in_unschedulable_s: float = 300.0
-    """Not of the file: kube-scheduler has a flag for it."""
+    """Not from the file: kube-scheduler has a flag for it."""
     source: str = ""
     notes: tuple[str, ...] = ()
 
     def profile_named(self, scheduler_name: str) -> ResolvedProfile | None:
-        """The profile that a pod with this schedulerName asks for."""
+        """The profile for pods with this schedulerName."""
         return next((profile for profile in self.profiles if profile.scheduler_name == scheduler_name), None)
 
 
 def parse(
     text: str, *, source: str, known_plugins: Iterable[KnownPlugin] = (), gates: Gates | None = None
 ) -> Configuration:
-    """Read a configuration, YAML or JSON; `source` is what errors call it.
-
-    `known_plugins` are the plugins of others that profiles may name. Raises ConfigurationError.
-    """
+    """Read a configuration, YAML or JSON; errors call it `source`. Raises ConfigurationError. `known_plugins`: foreign
+    plugins that profiles may name."""
     gates = gates or Gates()
     problems: Problems = []
     notes: list[str] = []
@@ -263,12 +253,12 @@ def parse(
 
 
 def default_configuration(*, known_plugins: Iterable[KnownPlugin] = (), gates: Gates | None = None) -> Configuration:
-    """What holds without a file."""
+    """The configuration without a file."""
     return _in_force(ConfigurationFile(), [], "the default configuration", known_plugins, gates or Gates(), [])
 
 
 def _head_problems(doc: Any) -> Problems:
-    """What says that this is another file, or none at all."""
+    """Problems of a file that is empty or of another kind."""
     remedy = f"write apiVersion: {GROUP_VERSION} and kind: {KIND}"
     if not isinstance(doc, dict):
         found = "the file is empty" if doc is None else "the file holds a list or plain text, not fields"

@@ -1,7 +1,7 @@
-"""The arguments of plugins: what `pluginConfig` may say, what is meant when it says nothing, and what is wrong.
+"""The arguments of plugins: the fields of `pluginConfig`, their defaults, and their rules.
 
-One class for each plugin that takes arguments. `with_defaults` fills in what upstream's defaulting does, then `errors`
-judges the result. `StorageCapacityArgs` are ours, in a pluginConfig entry of their own that kube-scheduler ignores:
+Each plugin with arguments has a class. `with_defaults` fills in upstream's defaults, then `errors` checks the result.
+`StorageCapacityArgs` are Tonnage's own, in a pluginConfig entry that kube-scheduler ignores:
 
     pluginConfig:
     - name: StorageCapacity
@@ -52,14 +52,14 @@ class PluginArgs(Section):
     plugin: ClassVar[str]
     api_version: ClassVar[str] = GROUP_VERSION
     is_judged_when_unused: ClassVar[bool] = True
-    """Whether wrong arguments are refused even if the profile does not run the plugin."""
+    """True if wrong arguments are refused even if the profile does not run the plugin."""
 
     def with_defaults(self, gates: Gates) -> Self:
-        """What is meant by what is left out or zero."""
+        """The arguments with defaults for missing and zero fields."""
         return self
 
     def errors(self, path: str, gates: Gates) -> Errors:
-        """What is wrong, defaults included."""
+        """The errors of the arguments, after defaulting."""
         return []
 
 
@@ -234,7 +234,7 @@ class VolumeBindingArgs(PluginArgs):
         if gates.StorageCapacityScoring:
             return [*errors, *shape_errors(self.shape or (), f"{path}.shape")]
         if self.shape is not None:
-            # Refused, so that it does not start to matter unexpectedly on the day the gate is switched on.
+            # Refused, so that it does not take effect unexpectedly when the gate is switched on.
             told = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"
             shown = [{"Utilization": point.utilization, "Score": point.score} for point in self.shape]
             errors.append(invalid(f"{path}.shape", shown, told))
@@ -260,7 +260,7 @@ class DynamicResourcesArgs(PluginArgs):
 
 
 def _weighted(resources: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
-    """CPU and memory when none are named; a weight of 0 means 1."""
+    """CPU and memory if none are named; a weight of 0 means 1."""
     if not resources:
         return CPU_AND_MEMORY
     return tuple(msgspec.structs.replace(each, weight=each.weight or 1) for each in resources)
@@ -316,4 +316,4 @@ class StorageCapacityArgs(PluginArgs):
 ARGS_OF: Mapping[str, type[PluginArgs]] = {
     cls.plugin: cls for cls in sorted(PluginArgs.__subclasses__(), key=lambda cls: cls.plugin)
 }
-"""The class of a plugin's arguments; plugins that are not here take none, or read their own."""
+"""The argument class by plugin; plugins that are missing take no arguments, or read their own."""

@@ -1,7 +1,7 @@
-"""What the arguments of several plugins share: shapes, weighted resources, node selectors, default constraints.
+"""Shared rules for plugin arguments: shapes, weighted resources, node selectors, default constraints.
 
-Rules return the field errors they find, in kube-scheduler's wording (pkg/scheduler/apis/config/validation and
-component-helpers' nodeaffinity, of 1.36). The arguments themselves stand in `plugin_args`.
+Rules return field errors in kube-scheduler's wording (pkg/scheduler/apis/config/validation and component-helpers'
+nodeaffinity, of 1.36). `plugin_args` has the arguments.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def shape_errors(shape: Sequence[UtilizationShapePoint], path: str) -> Errors:
         if shape[idx - 1].utilization >= shape[idx].utilization:
             told = "values must be sorted in increasing order"
             errors.append(invalid(f"{path}[{idx}].utilization", shape[idx].utilization, told))
-            break  # the first step down says it; those after it follow from it more often than not
+            break  # later steps down mostly follow from the first
     for idx, point in enumerate(shape):
         if not 0 <= point.utilization <= 100:
             errors.append(invalid(f"{path}[{idx}].utilization", point.utilization, "not in valid range [0, 100]"))
@@ -92,9 +92,8 @@ def constraint_errors(constraints: Sequence[TopologySpreadConstraint], path: str
 
 
 def node_affinity_errors(affinity: NodeAffinity, path: str) -> Errors:
-    """What cannot be parsed in an affinity for all pods: looser than the API server is with a pod's own. Mirrors
-    NewNodeSelector and NewPreferredSchedulingTerms.
-    """
+    """Parse errors of an affinity for all pods; looser than the API server's rules for pods. Mirrors NewNodeSelector
+    and NewPreferredSchedulingTerms."""
     errors: Errors = []
     if affinity.required is not None:
         at = f"{path}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
@@ -150,16 +149,16 @@ Shape = tuple[tuple[int, int], ...]
 """(utilisation in percent, score 0..100), by rising utilisation."""
 
 _TO_PERCENT = 10
-"""Files have scores of 0 to 10; nodes are scored 0 to 100."""
+"""Scores in files are 0 to 10; nodes are scored 0 to 100."""
 
 
 def shape_of(points: Iterable[UtilizationShapePoint]) -> Shape:
-    """A shape as a configuration file has it."""
+    """The shape of a configuration file."""
     return tuple((point.utilization, point.score * _TO_PERCENT) for point in points)
 
 
 def along(shape: Shape, utilisation: Ints) -> Ints:
-    """The score at each utilisation, on straight lines between the shape's points; division truncates, as Go's does."""
+    """The score at each utilisation, on straight lines between the shape's points; division truncates, like Go's."""
     score = np.full_like(utilisation, shape[-1][1])
     for (left, low), (right, high) in reversed(list(pairwise(shape))):
         rise = (high - low) * (utilisation - left)

@@ -1,8 +1,8 @@
-"""The plugins of kube-scheduler 1.36: their names, where they take part, and which of them run by default.
+"""The plugins of kube-scheduler 1.36: names, extension points, and which of them run by default.
 
-A profile is written in these names. The order of `DEFAULT_PLUGINS` is upstream's and decides which plugin refuses a
-node first; the weights are those of its scores. Plugins that Tonnage does not have are here too, with the reason:
-configurations name them, and the default set contains two of them. `profile` is what reads this table.
+The order of `DEFAULT_PLUGINS` is upstream's and decides which plugin refuses a node first; the weights are for scores.
+Plugins that Tonnage lacks are listed too, with the reason: configurations name them, and the default set contains two.
+`profile` reads this table.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from tonnage.scheduling import framework
 
 
 class ExtensionPoint(StrEnum):
-    """Where a plugin can take part, in the words of the file and upstream's order. At the last two, for groups of pods,
-    nothing runs here.
-    """
+    """The extension points, by their names in the file and in upstream's order. Nothing runs here at the last two,
+    which are for pod groups."""
 
     PRE_FILTER = "preFilter"
     FILTER = "filter"
@@ -38,7 +37,7 @@ class ExtensionPoint(StrEnum):
 
     @property
     def interface(self) -> str:
-        """What upstream calls a plugin of this point in its messages: `PreFilterPlugin`."""
+        """Upstream's name in messages for a plugin of this point: `PreFilterPlugin`."""
         return f"{self[0].upper()}{self[1:]}Plugin"
 
     @property
@@ -56,7 +55,7 @@ _CLASSES: Mapping[ExtensionPoint, type[framework.Plugin]] = {
 
 @dataclass(frozen=True, slots=True)
 class KnownPlugin:
-    """A plugin that a profile may name. `absent_because` is empty for those that Tonnage can run."""
+    """A plugin that a profile may name. `absent_because` is empty if Tonnage can run it."""
 
     name: str
     points: frozenset[ExtensionPoint]
@@ -64,12 +63,12 @@ class KnownPlugin:
 
     @classmethod
     def of(cls, plugin: type[framework.Plugin]) -> Self:
-        """How a plugin's class is known: by its name, at the points whose classes it extends."""
+        """The entry for a plugin class: its name, and the points whose classes it extends."""
         return cls(plugin.name, frozenset(point for point, base in _CLASSES.items() if issubclass(plugin, base)))
 
 
 class PluginNameTaken(TonnageError):
-    """Somebody's plugin has the name of one that is there already; `name` is that name."""
+    """A foreign plugin has the name of an existing one."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -122,17 +121,17 @@ DEFAULT_WEIGHTS: Mapping[str, int] = {
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
 }
-"""What the default set says; a score without a weight counts once."""
+"""The weights of the default set; a score without a weight counts once."""
 
 # Mirrors getDefaultPlugins with the feature gates at their defaults of 1.36: the three for pod groups are off.
 DEFAULT_PLUGINS: tuple[str, ...] = tuple(plugin.name for plugin in _TABLE if plugin.absent_because != _NO_GROUPS)
 
 REMOVED_PLUGINS = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
-"""Names that v1 refuses with a sentence of its own; NodeVolumeLimits does what they did."""
+"""Names that v1 refuses with its own sentence; NodeVolumeLimits replaces them."""
 
 
 def catalogue_with(known_plugins: Iterable[KnownPlugin]) -> Mapping[str, KnownPlugin]:
-    """The catalogue and somebody else's plugins, who may step in for what is absent. Raises PluginNameTaken."""
+    """The catalogue with foreign plugins, which may replace absent ones. Raises PluginNameTaken."""
     catalogue = dict(CATALOGUE)
     for plugin in known_plugins:
         taken = catalogue.get(plugin.name)

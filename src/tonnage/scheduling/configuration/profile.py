@@ -1,8 +1,8 @@
-"""One scheduling profile: what a file says about it, what is wrong with that, and what comes out.
+"""One scheduling profile: its part of the file, its problems, and the resolved result.
 
-Pods choose a profile by their schedulerName. `Profile` is the file's word, `resolved` makes a `ResolvedProfile` of it:
-the plugins of every extension point in order (`profile_plugins`), and the arguments of those that take any
-(`plugin_args`). All profiles share one queue, so that they must sort it alike.
+Pods choose a profile by their schedulerName. `resolved` makes a `ResolvedProfile` of the file's `Profile`: the plugins
+of every extension point in order (`profile_plugins`), and the arguments (`plugin_args`). All profiles share one queue,
+so they must sort it alike.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _REMOVED = f'was invalid in version "v1" (KubeSchedulerConfiguration is version 
 
 
 class PluginConfig(Section):
-    """The arguments of one plugin, as they stand in the file."""
+    """The arguments of one plugin, as in the file."""
 
     name: str = ""
     args: Any = None
 
 
 class Profile(Section):
-    """A profile as it stands in the file; `plugins` says what differs from the default set."""
+    """A profile as in the file; `plugins` says what differs from the default set."""
 
     scheduler_name: str | None = None
     percentage_of_nodes_to_score: int | None = None
@@ -50,11 +50,11 @@ class Profile(Section):
 
 
 class ResolvedProfile(Record):
-    """What a profile comes to.
+    """A profile with its plugins and arguments.
 
-    `points` are all plugins by extension point, in order, with the weight they score with; `left_out` names those of
-    them that Tonnage does not have, each with the reason. `args` holds the arguments by plugin: typed ones of the
-    plugins that run, raw ones of somebody else's plugins that were given any. `gates` are those it was read under.
+    `points`: all plugins by extension point, in order, with their score weights. `left_out`: the plugins that Tonnage
+    lacks, with the reasons. `args`: by plugin, typed for the plugins that run, raw for foreign ones. `gates`: the
+    feature gates in force.
     """
 
     scheduler_name: str
@@ -68,13 +68,13 @@ class ResolvedProfile(Record):
         return tuple(plugin for plugin in self.points[point] if plugin.name not in self.left_out)
 
     def args_of(self, cls: type[A]) -> A:
-        """The arguments of one kind. KeyError when the profile does not run their plugin."""
+        """The arguments of one class. Raises KeyError if the profile does not run their plugin."""
         found: A = self.args[cls.plugin]
         return found
 
 
 def read_args(given: Profile, path: str, gates: Gates, problems: Problems) -> list[Any]:
-    """The arguments of each pluginConfig entry: typed and with defaults where we have a class, else as they stand."""
+    """The arguments of each pluginConfig entry: typed and with defaults if we have a class, else raw."""
     found: list[Any] = []
     for idx, entry in enumerate(given.plugin_config):
         cls = ARGS_OF.get(entry.name)
@@ -84,7 +84,7 @@ def read_args(given: Profile, path: str, gates: Gates, problems: Problems) -> li
 
 
 def _read_typed(cls: type[PluginArgs], value: Any, path: str, problems: Problems) -> PluginArgs:
-    """Arguments may say what they are; if they do, it must be true."""
+    """Read typed arguments. Their apiVersion and kind are optional, but must be right."""
     if not isinstance(value, dict):
         return read(cls, value, path, problems)
     fields = {name: item for name, item in value.items() if name not in ("apiVersion", "kind")}
@@ -101,7 +101,7 @@ def _read_typed(cls: type[PluginArgs], value: Any, path: str, problems: Problems
 
 
 def profile_errors(given: Profile, args: Sequence[Any], path: str, gates: Gates) -> Errors:
-    """What is wrong with one profile by itself. Mirrors validateKubeSchedulerProfile; `args` are from `read_args`."""
+    """The errors of one profile alone; `args` are from `read_args`. Mirrors validateKubeSchedulerProfile."""
     errors: Errors = []
     if not given.scheduler_name:
         errors.append(required(f"{path}.schedulerName"))
@@ -130,7 +130,7 @@ def percentage_errors(percentage: int | None, path: str) -> Errors:
 
 
 def queue_sort_errors(given: Sequence[Profile]) -> Errors:
-    """There is one queue for all profiles. Mirrors validateCommonQueueSort."""
+    """All profiles share one queue. Mirrors validateCommonQueueSort."""
     first = merged(given[0].plugins).queue_sort
     name = first.enabled[0].name if first.enabled else ""
     errors: Errors = []
@@ -165,7 +165,7 @@ def resolved(
     gates: Gates,
     problems: Problems,
 ) -> ResolvedProfile:
-    """What a profile comes to, or the problems that keep a scheduler from starting with it."""
+    """The resolved profile; appends problems that keep a scheduler from starting with it."""
     plugins = merged(given.plugins)
     name = given.scheduler_name or ""
     used = plugins.enabled_names | {StorageCapacityArgs.plugin}
@@ -191,7 +191,7 @@ def resolved(
 
 
 def queue_sort_problems(profiles: Sequence[ResolvedProfile]) -> Iterator[Problem]:
-    """What queue_sort_errors cannot see, because multiPoint decided it. Mirrors profile.cfgValidator."""
+    """Problems that queue_sort_errors cannot see, because multiPoint decides. Mirrors profile.cfgValidator."""
     (first,) = profiles[0].points[ExtensionPoint.QUEUE_SORT]
     for idx, other in enumerate(profiles[1:], 1):
         (current,) = other.points[ExtensionPoint.QUEUE_SORT]
@@ -206,7 +206,7 @@ def queue_sort_problems(profiles: Sequence[ResolvedProfile]) -> Iterator[Problem
 
 
 def notes_on(given: Profile, path: str, catalogue: Mapping[str, KnownPlugin]) -> Iterator[str]:
-    """What a profile says without effect; kube-scheduler takes it in silence, and people wonder."""
+    """Notes on settings without effect, which kube-scheduler accepts silently."""
     plugins = given.plugins or Plugins()
     used = merged(given.plugins).enabled_names | {StorageCapacityArgs.plugin}
     if given.percentage_of_nodes_to_score is not None:

@@ -1,12 +1,12 @@
 """Which plugins a profile runs, in which order and with what weight.
 
-`merged` puts a profile and the default set together (default_plugins.go), `expanded` spreads `multiPoint` over the
-extension points (expandMultiPointPlugins). The order of the result, point by point:
+`merged` combines a profile with the default set (default_plugins.go), `expanded` spreads `multiPoint` over the
+extension points (expandMultiPointPlugins). The order at each point:
 
     1. plugins named at the point that multiPoint has too, in the point's order (they override it);
-    2. the other multiPoint plugins that take part there, unless the point disables them, in the order of the default
-       set, then of the file;
-    3. plugins that the point alone names.
+    2. the other multiPoint plugins of the point, unless it disables them, in the order of the default set, then of
+       the file;
+    3. plugins that only the point names.
 
 A weight is the one at `score`, else that of `multiPoint`, else 1, whatever the default weight was.
 """
@@ -40,7 +40,7 @@ class ListedPlugin(Section):
 
 
 class PluginSet(Section):
-    """What is added at a point, and what of the default set is not wanted there."""
+    """The plugins added at a point, and the default plugins disabled there."""
 
     enabled: tuple[ListedPlugin, ...] = ()
     disabled: tuple[ListedPlugin, ...] = ()
@@ -81,14 +81,14 @@ class Plugins(Section):
 
 
 class PluginWeight(NamedTuple):
-    """A plugin at an extension point; the weight is 0 where nothing is weighed."""
+    """A plugin at an extension point; the weight is 0 where there are no weights."""
 
     name: str
     weight: int
 
 
 Points = Mapping[str, tuple[PluginWeight, ...]]
-"""By ExtensionPoint, which is the point's name in the file."""
+"""By ExtensionPoint, whose value is the point's name in the file."""
 
 DEFAULT_SET = Plugins(
     multi_point=PluginSet(
@@ -98,7 +98,7 @@ DEFAULT_SET = Plugins(
 
 
 def merged(custom: Plugins | None) -> Plugins:
-    """The default set with what a profile says about it."""
+    """The default set changed by a profile."""
     if custom is None:
         return DEFAULT_SET
     return Plugins(
@@ -108,9 +108,9 @@ def merged(custom: Plugins | None) -> Plugins:
 
 
 def _merged_set(default: PluginSet, custom: PluginSet) -> PluginSet:
-    """Mirrors mergePluginSet: a default plugin named again is replaced in its place, the rest of the file follows."""
+    """Mirrors mergePluginSet: a default plugin named again is replaced in its place; other plugins follow."""
     disabled = custom.disabled_names
-    # Of a name that stands there twice the last replaces the default; the others follow and are refused later.
+    # If a name occurs twice, the last replaces the default; the others follow and are refused later.
     places = {plugin.name: idx for idx, plugin in enumerate(custom.enabled)}
     replaced: set[int] = set()
     enabled: list[ListedPlugin] = []
@@ -128,7 +128,8 @@ def _merged_set(default: PluginSet, custom: PluginSet) -> PluginSet:
 def expanded(
     plugins: Plugins, scheduler_name: str, catalogue: Mapping[str, KnownPlugin], path: str, problems: Problems
 ) -> Points:
-    """The plugins of each point, `multiPoint` spread out; `plugins` are merged. Appends what upstream would refuse."""
+    """The plugins of each point, with `multiPoint` spread out. `plugins` must be merged. Appends upstream's
+    problems."""
     unknown = _unknown_plugins(plugins, catalogue, path)
     problems += unknown
     if unknown:
@@ -165,7 +166,7 @@ def _remedy(name: str, catalogue: Iterable[str]) -> str:
 def _sets(plugins: Plugins) -> Iterable[tuple[str, PluginSet, str]]:
     for point in ExtensionPoint:
         yield f"{point}.enabled", plugins.at(point), point.interface
-    # Upstream stumbles over it at the first point it expands, and speaks of that.
+    # Upstream reports it for the first point that it expands.
     first = next((point for point in ExtensionPoint if EVERY not in plugins.at(point).disabled_names), None)
     yield "multiPoint.enabled", plugins.multi_point, (first or ExtensionPoint.PRE_FILTER).interface
 
@@ -211,7 +212,7 @@ def _registered_twice(name: str, point: ExtensionPoint, path: str) -> Problem:
 def _weights(
     plugins: Plugins, point: ExtensionPoint, catalogue: Mapping[str, KnownPlugin], path: str, problems: Problems
 ) -> dict[str, int]:
-    """Mirrors getValidScoreWeights, whose 64 bits must hold the sum of all scores."""
+    """Mirrors getValidScoreWeights: the sum of all scores must fit 64 bits."""
     weights: dict[str, int] = {}
     total = 0
     for plugin in (*plugins.at(point).enabled, *plugins.multi_point.enabled):
@@ -219,7 +220,7 @@ def _weights(
             continue
         weights[plugin.name] = plugin.weight or 1
         left = _MAX_TOTAL - total
-        # A negative total wraps around, and so the next plugin is refused. It takes a last place to be let through.
+        # A negative total wraps around, so the next plugin is refused; only the last one gets through.
         if weights[plugin.name] * MAX_SCORE > (left if left <= _MAX_TOTAL else left - 2**64):
             message = f"{path}.{point}: total score of {point[0].upper()}{point[1:]} plugins could overflow"
             problems.append(Problem(f"{path}.{point}", weights, message, "write weights from 1 to 100"))

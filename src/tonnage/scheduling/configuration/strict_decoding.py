@@ -1,14 +1,14 @@
 """From a configuration file's text to typed records, strictly: every field is known and has its type.
 
-`document_of` reads text as kube-scheduler does: JSON if it starts with `{`, else the first YAML document. `read` walks
-a document along a record's annotations, appends a `Problem` for each mistake and goes on with the field's default, so
-that all mistakes are told at once, in one `ConfigurationError` (`refuse`). Its rules are those of Go's decoder:
+`document_of` reads text like kube-scheduler: JSON if it starts with `{`, else the first YAML document. `read` follows a
+record's annotations, appends a `Problem` for each mistake and continues with the default, so that one
+`ConfigurationError` reports all mistakes (`refuse`). The rules are those of Go's decoder:
 
-- A field that is absent or null takes its default; in a list, null is the empty value of its type.
-- No field is required by the decoder. Without a default it is empty, and validation has its say later.
-- Names are compared with their capitals. Numbers are not text, text is not a number.
+- An absent or null field takes its default; in a list, null is the empty value of its type.
+- The decoder requires no field. Without a default it is empty, and validation judges it later.
+- Names are case-sensitive. Numbers are not text, text is not a number.
 
-A plain `int` is 32 bits wide, `Int64` is wider; `Seconds` is a duration, written like `15s`.
+A plain `int` has 32 bits, `Int64` 64; `Seconds` is a duration, written like `15s`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tonnage.objects.texts.yaml_text import ExcessiveYaml, InvalidYaml, YamlEntr
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake: where it is (`path`, empty for the file as a whole), what stands there, what to write instead."""
+    """One mistake: its `path` (empty for the whole file), the value there, and what to write instead."""
 
     path: str
     value: Any
@@ -69,7 +69,7 @@ def refuse(file: str, problems: Sequence[Problem]) -> None:
 
 
 def broken_rules(errors: Iterable[FieldError]) -> Problems:
-    """Field errors as problems; their sentence holds the rule, and with it the remedy."""
+    """Field errors as problems; their sentence contains the rule, and so the remedy."""
     return [Problem(error.field, error.value, str(error)) for error in errors]
 
 
@@ -83,13 +83,13 @@ _SHOWN = 60
 
 
 class Section(Record):
-    """A part of a configuration file; `gone` says what became of fields that older versions had."""
+    """A part of a configuration file. `gone`: what replaces fields of older versions."""
 
     gone: ClassVar[Mapping[str, str]] = {}
 
 
 def read(cls: type[R], value: Any, path: str, problems: Problems) -> R:
-    """The record in a document at `path`; where a problem was found, it holds defaults instead."""
+    """The record at `path` of a document, with defaults where problems were found."""
     if not isinstance(value, dict):
         if value is not None:
             problems.append(_mismatch(value, path, "a map", "write a name and a colon before each of its values"))
@@ -183,7 +183,7 @@ def _read_scalar(type_: type, detail: str, value: Any, path: str, problems: Prob
 
 
 def _plain(type_: Any) -> tuple[Any, str]:
-    """A type without `| None` and annotations, and what the annotation said."""
+    """A type without `| None` and annotations, and the annotation's text."""
     if get_origin(type_) in (Union, UnionType):
         return _plain(next(each for each in get_args(type_) if each is not NoneType))
     if get_origin(type_) is Annotated:
@@ -192,7 +192,7 @@ def _plain(type_: Any) -> tuple[Any, str]:
 
 
 def _refuses_null(type_: Any) -> bool:
-    """A duration that is there must be one; upstream's decoder sees null as an empty text, which is none."""
+    """A duration must not be null: upstream's decoder reads null as empty text, which is no duration."""
     return get_origin(type_) is Annotated and _plain(type_)[1] == "duration"
 
 
@@ -229,11 +229,11 @@ def _join(path: str, name: str) -> str:
 
 
 _MAX_DIGITS = 100
-"""Of a number in JSON; those of any use have fewer than twenty."""
+"""The most digits of a JSON number; useful ones have fewer than twenty."""
 
 
 def document_of(text: str, problems: Problems, notes: list[str]) -> Any:
-    """The document in a text: dicts with text keys, lists, text, numbers, truth values and None."""
+    """The document in a text: dicts with text keys, lists, text, numbers, booleans and None."""
     try:
         return _settled(_from_json(text) if text.lstrip()[:1] == "{" else _from_yaml(text, notes), "", problems)
     except (BudgetExceeded, ExcessiveYaml) as exc:
@@ -250,7 +250,7 @@ def document_of(text: str, problems: Problems, notes: list[str]) -> Any:
 
 
 def _settled(value: Any, path: str, problems: Problems) -> Any:
-    """The same with entries as dicts; the last of several values of one field stands."""
+    """The document with entries as dicts; of several values of one field, the last counts."""
     if isinstance(value, YamlEntries):
         first_at: dict[str, int] = {}
         settled: dict[str, Any] = {}
@@ -270,7 +270,7 @@ def _settled(value: Any, path: str, problems: Problems) -> Any:
 
 
 def _whole(text: str) -> str:
-    """Text that can be written again: half a surrogate pair, which escapes can spell, becomes the replacement sign."""
+    """Text that can be encoded again: half a surrogate pair, which escapes can spell, becomes U+FFFD."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -290,7 +290,7 @@ def _from_json(text: str) -> Any:
     measure(data, Budget(file_limits(len(data))))
     try:
         return json.loads(text, object_pairs_hook=entries, parse_constant=constant, parse_int=integer)
-    except RecursionError:  # brackets that are not balanced cannot be measured
+    except RecursionError:  # the depth of unbalanced brackets cannot be measured
         raise BudgetExceeded("depth", MAX_DEPTH) from None
 
 

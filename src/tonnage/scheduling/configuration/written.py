@@ -1,8 +1,7 @@
 """A configuration in force as a KubeSchedulerConfiguration again: defaults filled in, plugins spelled out.
 
-What kube-scheduler writes with --write-config-to and shows at /configz. Reading it gives the same configuration. The
-plugins of every extension point are named in their order, with the default set switched off, so that the file means the
-same to a version with another default set.
+Like kube-scheduler's --write-config-to and /configz. Reading it gives the same configuration. All plugins are named in
+order and the default set is disabled, so that the file means the same to a version with another default set.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def document_of(configuration: Configuration) -> Doc:
 
 
 def text_of(configuration: Configuration) -> str:
-    """The same as YAML."""
+    """The configuration as YAML."""
     return yaml.safe_dump(document_of(configuration), sort_keys=False, default_flow_style=False)
 
 

@@ -1,21 +1,21 @@
 """The contract between a decision and its plugins, on one page.
 
-A plugin is a class with a name and some of the methods below; which of them run, in which order and with what weight is
-the profile's affair. Upstream's extension points are all here, in its order:
+A plugin is a class with a name and some of the methods below; the profile decides which of them run, in which order and
+with what weight. All of upstream's extension points are here, in its order:
 
     PreEnqueue  QueueSort │ PreFilter  Filter  PostFilter │ PreScore  Score │ Reserve  Permit
     PreBindPreFlight  PreBind  Bind  PostBind
 
-Filter and Score judge *all nodes at once*: they get rows (a slice or an array of row numbers) and answer over exactly
-those. The form that judges one node after another is in `per_node.py`.
+Filter and Score judge *all nodes at once*: they get rows (a slice or an array of row numbers) and answer for exactly
+these. `per_node.py` has the form that judges nodes one by one.
 
-`row_local = True` promises that the answer for a row depends on nothing but that row's columns and what
-`PodInfo.signature` covers: equal pods share it, and only rows that changed are asked again. A row-local plugin that
-reads more of the pod says so in PreFilter (`Cycle.tell_apart`, `Cycle.is_unlike_others`). `node_only = True` promises
-more: nothing but what the row's node says of itself, and `PodInfo.node_constraints`. Whether PreFilter or PreScore of
-such a plugin says SKIP is to depend on the same. A plugin that looks across rows says False and is asked every time.
+`row_local = True` promises that a row's answer depends only on that row's columns and `PodInfo.signature`: equal pods
+share it, and only changed rows are asked again. A row-local plugin that reads more of the pod says so in PreFilter
+(`Cycle.tell_apart`, `Cycle.is_unlike_others`). `node_only = True` promises more: only the node itself and
+`PodInfo.node_constraints` matter. A SKIP from PreFilter or PreScore must depend on the same. A plugin that reads other
+rows says False and runs every time.
 
-Nothing here does I/O. What must (PreBind, Bind) is handed an `Api` by the program that runs the binding.
+Nothing here does I/O. PreBind and Bind get an `Api` from the program that runs the binding.
 """
 
 from __future__ import annotations

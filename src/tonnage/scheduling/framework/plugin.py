@@ -1,7 +1,7 @@
-"""What every plugin has, whatever its extension points; what plugins answer; and the `Cycle` in which they are asked.
+"""What all plugins have, whatever their extension points; their answers; and the `Cycle` of an attempt.
 
-A judgement says in the bits of one integer which of its reasons hold against a node. There is room for 63; those that
-find none go by one name together, so that a node is never let in because its reason had no bit.
+The bits of a judgement's integer say which of its reasons apply to a node. There are 63; further reasons share one
+name, so that a node is never admitted because its reason had no bit.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Bits = npt.NDArray[np.int64]
 
 
 EventHint = tuple[ClusterEvent, HintFn | None]
-"""A mask of events and a closer look at those it covers; without one, each of them is worth a try."""
+"""A mask of events and an optional hint; without a hint, each of these events is worth an attempt."""
 
 
 class Code(Enum):
-    """What a plugin says about a pod as a whole."""
+    """A plugin's answer about a pod as a whole."""
 
     SUCCESS = "success"
     UNSCHEDULABLE = "unschedulable: preemption may help"
@@ -49,7 +49,7 @@ class Code(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A plugin's word on a pod, with countable reasons in upstream's wording."""
+    """A plugin's answer about a pod, with countable reasons in upstream's wording."""
 
     code: Code = Code.SUCCESS
     reasons: tuple[str, ...] = ()
@@ -84,11 +84,8 @@ def unresolvable(*reasons: str) -> Status:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A filter's answer over the rows it was asked about.
-
-    Bit i of `bits[k]` is set when `reasons[i]` holds against row k; 0 lets the row pass. `unresolvable` says for which
-    of the refused rows preemption cannot help: all, none, or as a mask.
-    """
+    """A filter's answer for the rows it was asked about. Bit i of `bits[k]` is set if `reasons[i]` applies to row k; 0
+    lets the row pass. `unresolvable`: the refused rows for which preemption cannot help: all, none, or a mask."""
 
     bits: Bits
     reasons: tuple[str, ...]
@@ -96,38 +93,34 @@ class Judgement:
 
 
 def refuse(refused: Mask, reason: str, *, unresolvable: bool) -> Judgement:
-    """The commonest answer: one reason, and the rows it holds against."""
+    """The most common answer: one reason, and the rows it applies to."""
     return Judgement(refused.astype(np.int64), (reason,), unresolvable)
 
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """A PreFilter plugin may leave only some nodes in the race; the others are refused in its name."""
+    """A PreFilter plugin's answer that only these rows remain; the others are refused in its name."""
 
     rows: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """SUCCESS when room can be made on `nominated_node`; else a status that says why that would not help.
-
-    Nothing is done yet: whoever runs the plugin deletes the `victims`, the most important first in the list.
-    """
+    """SUCCESS if room can be made on `nominated_node`; otherwise why that would not help. Nothing is done yet: the
+    caller deletes the `victims`, which are listed most important first."""
 
     status: Status
     nominated_node: str = ""
     victims: tuple[PodInfo, ...] = ()
     budget_violations: int = 0
-    """How many of the victims go against a PodDisruptionBudget."""
+    """How many victims violate a PodDisruptionBudget."""
     withdraws_nomination: bool = False
-    """All nodes were looked at in vain: where nominations are cleared at all, this pod's is."""
+    """True if no node helps: the pod's nomination is cleared, if nominations are cleared at all."""
 
 
 def scaled_to_max(scores: Ints, *, reverse: bool = False) -> Ints:
-    """0..100 in proportion to the largest, integer division; reversed, the smallest gets 100.
-
-    Mirrors helper.DefaultNormalizeScore: with a largest of 0, all are 0, or 100 when reversed.
-    """
+    """0..100 in proportion to the largest, integer division; reversed, the smallest gets 100. Mirrors
+    helper.DefaultNormalizeScore: with a largest of 0, all are 0, or 100 if reversed."""
     largest = int(scores.max(initial=0))
     if largest == 0:
         return np.full_like(scores, MAX_SCORE if reverse else 0)
@@ -136,16 +129,16 @@ def scaled_to_max(scores: Ints, *, reverse: bool = False) -> Ints:
 
 
 MAX_REASONS = 63
-"""A judgement names at most so many reasons: they are the bits of an integer."""
+"""The most reasons of a judgement: they are the bits of an integer."""
 SEARCH_ENDED = "node(s) may have enough free storage, but the search for it ended at its limit of steps"
-"""Not a refusal for good: whoever is told this is tried again, and the search goes on where it ended."""
+"""Not a final refusal: the pod is tried again, and the search continues."""
 
 OTHER_REASONS = "node(s) were refused for other reasons"
-"""Stands for those that found no room among them."""
+"""Stands for all reasons without a bit."""
 
 
 def with_reasons(known: tuple[str, ...], more: Iterable[str]) -> tuple[str, ...]:
-    """Reasons with more appended, each once. When there is no room left, `OTHER_REASONS` stands for the rest."""
+    """Reasons with more appended, without duplicates. `OTHER_REASONS` stands for those that do not fit."""
     found = dict.fromkeys(known)
     for reason in more:
         if reason not in found:
@@ -154,7 +147,7 @@ def with_reasons(known: tuple[str, ...], more: Iterable[str]) -> tuple[str, ...]
 
 
 def reason_place(reasons: tuple[str, ...], reason: str) -> int:
-    """Which bit a reason has."""
+    """The bit of a reason."""
     return reasons.index(reason if reason in reasons else OTHER_REASONS)
 
 
@@ -162,42 +155,42 @@ T = TypeVar("T")
 
 
 class PluginTimes(Protocol):
-    """Whoever measures plugins. A cycle that has one runs every plugin through it."""
+    """Measures plugins. A cycle that has one runs every plugin through it."""
 
     def run(self, point: str, plugin: str, work: Callable[..., Any], *given: Any) -> Any:
-        """`work(*given)`, measured as this plugin's at this extension point."""
+        """Return `work(*given)`, measured for this plugin and extension point."""
         ...
 
 
 class Cycle:
-    """One attempt to place one pod: what plugins see, and where they leave notes for themselves.
+    """One attempt to place one pod: what plugins read, and where they keep notes.
 
-    `state` holds a plugin's notes under its name, from PreFilter to PostBind. `feasible` are the rows that passed the
-    filters, in PreScore and Score, listed when first asked for.
+    `state` holds a plugin's notes under its name, from PreFilter to PostBind. `feasible`: the rows that passed the
+    filters, for PreScore and Score, computed on demand.
     """
 
     def __init__(self, pod: PodInfo, cluster: Cluster) -> None:
         self.pod = pod
         self.cluster = cluster
         self.nominated_here: Sequence[PodInfo] = ()
-        """Pods that are expected on the row in question and count as if they were there; see Decider.new_cycle."""
+        """Nominated pods that count as if they were on the row in question; see Decider.new_cycle."""
         self.nominated: Mapping[int, Sequence[PodInfo]] = {}
-        """By row, the pods that are expected there and that this one has to leave room for."""
+        """By row, the nominated pods that this pod must leave room for."""
         self.state: dict[str, Any] = {}
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
         self.apart: tuple[Hashable, ...] = ()
         """What makes this pod differ, for row-local plugins, from pods of the same signature."""
         self.unshared: set[str] = set()
-        """Row-local plugins whose answers to this pod are nobody else's."""
+        """Row-local plugins whose answers to this pod are not shared."""
         self.passing: Mask | None = None
-        """Over all rows: did the row pass the filters? None before they were asked."""
+        """A mask over all rows that passed the filters; None before Filter."""
         self.times: PluginTimes | None = None
-        """Set in the cycles that are measured."""
+        """Set if this cycle is measured."""
         self._feasible: npt.NDArray[np.intp] | None = None
 
     def run(self, point: str, plugin: Plugin, work: Callable[..., T], *given: Any) -> T:
-        """Ask a plugin at an extension point: `work`, its method, with what it is given."""
+        """Call a plugin's method at an extension point."""
         if self.times is None:
             return work(*given)
         measured: T = self.times.run(point, plugin.name, work, *given)
@@ -209,11 +202,11 @@ class Cycle:
         return (self.pod.signature, self.apart) if self.apart else self.pod.signature
 
     def tell_apart(self, plugin: str, *facts: Hashable) -> None:
-        """In PreFilter, by a row-local plugin: share its answers only with pods of which it tells the same."""
+        """In PreFilter of a row-local plugin: share its answers only with pods of equal facts."""
         self.apart = (*self.apart, plugin, *facts)
 
     def is_unlike_others(self, plugin: str) -> None:
-        """In PreFilter, by a row-local plugin: do not share its answers to this pod, ask it every time."""
+        """In PreFilter of a row-local plugin: do not share its answers to this pod."""
         self.unshared.add(plugin)
 
     @property
@@ -228,7 +221,7 @@ class Cycle:
 
 
 class Handle(Protocol):
-    """What a profile hands its plugins once all of them are made. `decider` is its decision.Decider."""
+    """What a profile passes to its plugins after creating them. `decider` is its decision.Decider."""
 
     @property
     def decider(self) -> Any: ...
@@ -239,7 +232,7 @@ class Handle(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PluginCounter:
-    """Something a plugin counts, for /metrics. `name` goes without the `_total` it is shown with."""
+    """A counter of a plugin, for /metrics. `name` is without the `_total` suffix."""
 
     name: str
     help: str
@@ -249,7 +242,7 @@ class PluginCounter:
 
 @dataclass(frozen=True, slots=True)
 class EventToRecord:
-    """What people are to be told about an object, as a Normal event."""
+    """A Normal event about an object."""
 
     regarding: Object
     reason: str
@@ -258,18 +251,18 @@ class EventToRecord:
 
 
 class RowAccount(Protocol):
-    """What a plugin has to tell people about one row, beyond its reasons."""
+    """A plugin's account of one row for people, beyond its reasons."""
 
     def document(self) -> Any:
-        """As `explain -o json` shows it."""
+        """The account as `explain -o json` shows it."""
         ...
 
 
 class Plugin(ABC):
-    """What every plugin has. Methods a class does not override are not called."""
+    """What every plugin has. Methods that a class does not override are not called."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """A class that judges otherwise than the one it is made from does not inherit its `sign` and `reach`."""
+        """A subclass that judges differently does not inherit `sign` and `reach`."""
         super().__init_subclass__(**options)
         for said in ("sign", "reach"):
             says = next(kind for kind in cls.__mro__ if said in vars(kind))
@@ -281,54 +274,46 @@ class Plugin(ABC):
     node_only: ClassVar[bool] = False
 
     def connect(self, handle: Handle) -> None:  # noqa: B027  # most plugins need nothing of it
-        """Called once, before the plugin is first asked."""
+        """Called once, before the plugin is used."""
 
     def indexes(self) -> Iterable[type]:
-        """The indexes of a cluster that this plugin reads by `Cluster.index`, so that they are kept; see
-        plugins/registry.py.
-        """
+        """The indexes that this plugin reads by `Cluster.index`; plugins/registry.py adds them."""
         return ()
 
     def counters(self) -> Iterable[PluginCounter]:
-        """What it has counted so far; the counters of all profiles are added up."""
+        """Its counters; those of all profiles are summed."""
         return ()
 
     def events_to_record(self, cycle: Cycle) -> Iterable[EventToRecord]:
-        """After an attempt that found no node: what people are to be told about other objects than the pod.
-
-        Asked by the live scheduler alone, once an attempt: a plugin keeps in mind what it told.
-        """
+        """After an attempt without a node: events about other objects than the pod. Only the live scheduler calls it,
+        once per attempt: the plugin must remember what it has reported."""
         return ()
 
     def account(self, cycle: Cycle) -> Mapping[int, RowAccount] | None:
-        """For `explain`, after the filters: what it can tell about each row; None when it has nothing to tell."""
+        """For `explain`, after the filters: the account of each row; None if there is none."""
         return None
 
     def nearest_miss(self, cycle: Cycle, row: int, account: RowAccount | None) -> Any:
-        """For `explain`: how near a row that this plugin refused came; None when unknown. `account` is the row's, if
-        any.
-        """
+        """For `explain`: how near a row that this plugin refused came; None if unknown. `account`: the row's."""
         return None
 
     def events(self) -> Iterable[EventHint]:
-        """What may make a pod that this plugin turned away schedulable: masks of events, each with an optional hint.
-
-        See events.py. Without any, the pod waits for the periodic flush.
-        """
+        """The events that may make a refused pod schedulable: masks, each with an optional hint (events.py). Without
+        any, the pod waits for the periodic flush."""
         return ()
 
     def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
-        """The rows on which an event may have changed this plugin's mind; None, as for most, when it may be any.
+        """The rows where an event may change this plugin's answer; None, as for most plugins, if it may be any.
 
-        Asked after the event was applied. A pod is not woken if all of these rows are refused now by those who turned
-        it away and look at nothing but rows (`row_local`).
+        Called after the event was applied. A pod is not woken if the `row_local` plugins that refused it still refuse
+        all of these rows.
         """
         return None
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:
-        """What PreFilter and Filter read of a pod, so that pods of one sign are refused on the same nodes; or None.
+        """What PreFilter and Filter read of a pod: pods of one sign are refused on the same nodes. None: like no other.
 
-        Of refused pods of one sign, one at a time is tried again (queue/unschedulable_pods.py). None: the pod is like
-        no other. A sign may say what the pod and its claims are, not how the cluster is. Mirrors SignPlugin (KEP-5598).
+        Of refused pods of one sign, one at a time is tried again (queue/unschedulable_pods.py). A sign may depend on
+        the pod and its claims, not on the state of the cluster. Mirrors SignPlugin (KEP-5598).
         """
         return None

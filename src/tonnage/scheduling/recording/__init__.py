@@ -1,1 +1,1 @@
-"""What a scheduler saw and decided, line by line, and the same again: an engine that is written down and repeated."""
+"""Recordings: an engine that writes down everything done to it, and the repetition of a recording."""

@@ -1,11 +1,11 @@
-"""The lines of a recording: JSON, one a line; the first is the header, each other one thing that was done to an engine.
+"""The lines of a recording, as JSON: a header, then one line for each call of the engine.
 
     {"recording":1,"tonnage":"VERSION","seed":42,"configuration":"…","featureGates":"…","at":12.5,"nowUs":…}
     {"op":"add","at":12.5,"nowUs":…,"object":{"kind":"Node",…}}
     {"op":"attempt","at":13.1,"nowUs":…,"uid":"…","key":"shop/db-0","node":"node-3"}
 
-`at` is in seconds of the monotonic clock, `nowUs` in microseconds since 1970; both stand still while an engine works.
-Objects are those that decisions read, in the fields that a scheduler knows of, without who wrote what.
+`at` is in seconds of the monotonic clock, `nowUs` in microseconds since 1970; both stand still during a call. Objects
+have the fields that a scheduler reads, without managedFields.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 NOTHING: Final = msgspec.Raw()
-"""In a line without an object. (The very one: fields that have their default are not written.)"""
+"""For a line without an object. (This very object: fields that are their default are not written.)"""
 OPERATIONS: Final = frozenset(
     {
         "add",
@@ -51,7 +51,7 @@ OPERATIONS: Final = frozenset(
 
 
 class Header(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
-    """The first line: everything that is chosen about an engine before it sees anything."""
+    """The first line: everything that is chosen about an engine at its start."""
 
     recording: int
     tonnage: str
@@ -64,11 +64,11 @@ class Header(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=
     takes_any_pod: bool = False
     implies_namespaces: bool = False
     max_unschedulable_s: float = 300.0
-    """Of a flag, not of the configuration; older recordings do not say it."""
+    """From a flag, not from the configuration; older recordings lack it."""
 
 
 class RecordedLine(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True, omit_defaults=True):
-    """One thing that was done to the engine, and for decisions what came of it."""
+    """One call of the engine, and for decisions its result."""
 
     op: str
     at: float
@@ -82,7 +82,7 @@ class RecordedLine(msgspec.Struct, rename="camel", forbid_unknown_fields=True, f
     plugins: tuple[str, ...] = ()
     nomination: str | None = None
     written: tuple[str, ...] = ()
-    """Of a placement that is withdrawn: claims and volumes that the API has by then, as kind/key."""
+    """For a withdrawn placement: claims and volumes that the API has by then, as kind/key."""
     below: int = 0
     flag: bool | None = None
 
@@ -97,7 +97,7 @@ def encoded(line: RecordedLine | Header) -> bytes:
 
 
 def read_line(text: bytes) -> RecordedLine:
-    """Raises msgspec.MsgspecError for what is no line of a recording."""
+    """Raises msgspec.MsgspecError for an invalid line."""
     found = _LINES.decode(text)
     if found.op not in OPERATIONS:
         raise msgspec.ValidationError(f'op "{found.op}" is not known')
@@ -105,12 +105,12 @@ def read_line(text: bytes) -> RecordedLine:
 
 
 def read_header(text: bytes) -> Header:
-    """Raises msgspec.MsgspecError for what is no header."""
+    """Raises msgspec.MsgspecError for an invalid header."""
     return _HEADERS.decode(text)
 
 
 def raw(each: Object) -> msgspec.Raw:
-    """An object as it is written, without what says who wrote it."""
+    """An object as it is written, without managedFields and kubectl's annotation."""
     metadata = each.metadata
     if LAST_APPLIED in metadata.annotations:
         annotations = {key: value for key, value in metadata.annotations.items() if key != LAST_APPLIED}

@@ -1,7 +1,7 @@
-"""An engine that writes down what is done to it. It decides as the plain one does.
+"""An engine that records everything done to it. It decides like the plain one.
 
-Time stands still while the engine works on one thing: what it reads of the clock is what the line says. So a repetition
-is told the same times, to the last digit, and what depends on them (backoffs, promises that end) comes out the same.
+Time stands still during a call: the engine reads the times of the line. So a repetition gets exactly the same times,
+and everything that depends on them (backoffs, expiring promises) comes out the same.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Sink = Callable[[bytes], object]
 
 
 class LatchedClock:
-    """Another clock, that can be made to stand still."""
+    """A clock that can be made to stand still."""
 
     def __init__(self, real: Clock) -> None:
         self.real = real
@@ -50,7 +50,7 @@ class LatchedClock:
 
     @contextmanager
     def latched(self, at: float | None = None) -> Iterator[None]:
-        """Stand still meanwhile: at the present, or with the monotonic time that somebody has read already."""
+        """Stand still inside the block: at the present, or at a monotonic time that was read already."""
         if self._held is not None:
             yield
             return
@@ -62,7 +62,7 @@ class LatchedClock:
 
 
 class RecordingEngine(Engine):
-    """Writes a line for whatever is done to it. What it does to itself meanwhile follows from that, and is not told."""
+    """Writes a line for every call from outside. Its own inner calls follow from that and are not written."""
 
     def __init__(
         self,
@@ -78,9 +78,8 @@ class RecordingEngine(Engine):
         settings: EngineSettings | None = None,
         **options: Any,
     ) -> None:
-        """`rng` is one that has just been seeded by `seed`; `configuration` and `feature_gates` are texts that give the
-        profiles and the settings again.
-        """
+        """`rng` must have just been seeded by `seed`; `configuration` and `feature_gates` are texts that reproduce the
+        profiles and settings."""
         self._latch = LatchedClock(clock)
         self._sink = sink
         settings = settings or EngineSettings()
@@ -102,8 +101,8 @@ class RecordingEngine(Engine):
 
     @contextmanager
     def _recorded(self, op: str, at: float | None = None, **told: Any) -> Iterator[dict[str, Any]]:
-        """Do something at one instant and write it down; what is yielded can be added to."""
-        if self._latch.is_latched:  # part of something that is written down
+        """Run the block at one instant and write its line; the block may add fields to the yielded dict."""
+        if self._latch.is_latched:  # an inner call of one that is written
             yield {}
             return
         with self._latch.latched(at):
@@ -145,7 +144,7 @@ class RecordingEngine(Engine):
         with self._recorded("attempt", uid=queued.uid, key=queued.info.key) as told:
             found = super().attempt(queued, explains=explains)
             told["node"] = found.placement.node if found.placement is not None else ""
-        found.decided_in_s = self._latch.real.monotonic() - began_at  # its clock stood still
+        found.decided_in_s = self._latch.real.monotonic() - began_at  # the engine's clock stood still
         return found
 
     def post_filter(self, attempt: Attempt) -> PostFilterOutcome | None:

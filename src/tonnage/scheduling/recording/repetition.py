@@ -1,11 +1,11 @@
-"""A recording done again: the same things to an engine of the same configuration and seed, at the same times. No I/O.
+"""Repeats a recording: the same calls to an engine of the same configuration and seed, at the same times. No I/O.
 
     repetition = Repetition(header, profiles)
     for line in lines:
-        difference = repetition.repeat(line)        # None, or where the engine decides otherwise than was recorded
+        difference = repetition.repeat(line)        # None, or where the engine decides otherwise than recorded
 
-Every pop, attempt and search for victims is compared with what the line says came of it. After a difference the two
-have parted, and nothing that follows means anything: stop there.
+Every pop, attempt and PostFilter is compared with the line's result. After a difference the two states differ, and
+later lines mean nothing: stop there.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from tonnage.scheduling.recording.lines import Header, RecordedLine, instant, re
 
 
 class BrokenRecording(TonnageError):
-    """A line that cannot follow the ones before it."""
+    """A line that cannot follow the lines before it."""
 
 
 class RecordedClock:
-    """Shows the times of the line that is being repeated."""
+    """Shows the times of the current line."""
 
     def __init__(self, at: float, now: datetime) -> None:
         self._at, self._now = at, now
@@ -55,7 +55,7 @@ class RecordedClock:
 
 
 class RecordedObjects:
-    """Objects as the recorded scheduler knew them; `take` gives what a line changes, as it was and as it is."""
+    """The objects that the recorded scheduler knew."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, Key], Object] = {}
@@ -84,7 +84,7 @@ class RecordedObjects:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where a repetition parts from its recording. Nodes are empty for nowhere."""
+    """Where a repetition differs from its recording. A node is empty for nowhere."""
 
     what: str
     """`attempt`: the pod goes elsewhere. `pop`: another pod is tried. `postFilter`: room is made elsewhere."""
@@ -96,7 +96,7 @@ class Difference:
 
 
 class Repetition:
-    """One engine, and what it had when the recording began: nothing."""
+    """An engine that starts empty, like the recorded one."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Repetition:
         max_backoff_s: float = MAX_BACKOFF_S,
         explained_decision: int | None = None,
     ) -> None:
-        """`explained_decision` is the number of the attempt to be explained, from 1; explaining all takes long."""
+        """`explained_decision`: the number of the attempt to explain, from 1; explaining all is slow."""
         self.clock = RecordedClock(header.at, instant(header.now_us))
         self.objects = RecordedObjects()
         self.engine = Engine(
@@ -132,7 +132,7 @@ class Repetition:
         self._finished: set[str] = set()  # pods whose binding the API has accepted
 
     def repeat(self, line: RecordedLine) -> Difference | None:
-        """Do what a line says. Raises BrokenRecording for one that cannot be done."""
+        """Repeat a line. Raises BrokenRecording if it is impossible."""
         self.clock.set(line)
         if line.op in ("add", "update", "delete"):
             self._changed(line)
@@ -165,7 +165,7 @@ class Repetition:
             self._forget_if_settled(uid_of(new or old))  # type: ignore[arg-type]  # one of them is there
 
     def _forget_if_settled(self, uid: str) -> None:
-        """A pod that is bound and seen to be so, or gone, is not heard of again; what is kept of it is large."""
+        """Forget a pod that is bound and confirmed, or gone: later lines do not name it, and its state is large."""
         if uid in self._finished and uid not in self.engine.assumed:
             self._finished.discard(uid)
             self._placements.pop(uid, None)
@@ -217,7 +217,7 @@ class Repetition:
 
     def _bound(self, line: RecordedLine) -> None:
         if line.op == "overdueBinding" and line.uid not in self._placements:
-            return  # its word, or its end, came first
+            return  # it was confirmed, or gone, before
         placement = _known(self._placements, line, "placed")
         if line.op == "bindingFinished":
             self.engine.binding_finished(placement)

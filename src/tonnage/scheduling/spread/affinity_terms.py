@@ -1,8 +1,7 @@
-"""The affinity terms that pods carry: read from a pod, and counted for the pods that are there.
+"""The affinity terms of pods: read from a pod, and counted for resident pods.
 
-Upstream's defaults: with neither namespaces nor a selector of them, a term means the pod's own namespace; without a
-label selector it means no pod. Terms written alike are one, with a count by row, and are found through an index by
-label.
+Upstream's defaults: without namespaces and namespaceSelector, a term means the pod's own namespace; without a label
+selector it means no pod. Equal terms are one, with a count by row, and are indexed by label.
 """
 
 from __future__ import annotations
@@ -20,15 +19,13 @@ from tonnage.scheduling.cluster.pod_matching import NOBODY, Labels, MatcherIndex
 from tonnage.scheduling.cluster.residents import RowCounts
 
 MAX_TERMS: Final = 512
-"""Affinity terms, or spread constraints, of a pod that is judged. Each may have to be asked about every pod,
-on the loop that all wait for: 5,000 terms against 1,000 unlike pods take 20 s, and a lease lasts 15. Upstream has
-no such limit."""
+"""The limit of affinity terms or spread constraints of a pod. Each may be matched against every pod on the scheduling
+loop: 5,000 terms against 1,000 unlike pods take 20 s, and a lease lasts 15. Upstream has no such limit."""
 
 
 class Term(NamedTuple):
-    """Pods that `matcher` means, within the nodes that share a value of `topology_key`. `weight` is that of a
-    preference, negative to keep away; 0 for what is required.
-    """
+    """Pods that `matcher` matches, on the nodes that share a value of `topology_key`. `weight`: of a preference,
+    negative for anti-affinity; 0 for a required term."""
 
     topology_key: str
     matcher: PodMatcher
@@ -40,16 +37,16 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Everything a pod says about other pods."""
+    """All affinity terms of a pod."""
 
     near: tuple[Term, ...] = ()
-    """Required affinity: one pod has to match all of them."""
+    """Required affinity: one pod must match all of them."""
     apart: tuple[Term, ...] = ()
     """Required anti-affinity."""
     preferred: tuple[Term, ...] = ()
-    """Both kinds of preference."""
+    """Preferences of both kinds."""
     errors: tuple[str, ...] = ()
-    """What could not be understood; the list it stands in is then taken to be empty."""
+    """Terms that could not be read; their list is then empty."""
 
 
 NO_TERMS: Final = Terms()
@@ -57,13 +54,13 @@ _read: Final[WeakKeyDictionary[PodInfo, Terms]] = WeakKeyDictionary()
 
 
 def terms_in(pod: Pod) -> int:
-    """How many terms a pod carries, without reading them."""
+    """The number of a pod's terms, without reading them."""
     near, apart = pod.spec.affinity.pod_affinity, pod.spec.affinity.pod_anti_affinity
     return len(near.required) + len(near.preferred) + len(apart.required) + len(apart.preferred)
 
 
 def terms_asked(info: PodInfo) -> Terms:
-    """The terms of a pod that waits, read once: every event in the cluster may ask for them."""
+    """The terms of a waiting pod, cached: every event in the cluster may ask for them."""
     if not terms_in(info.pod):
         return NO_TERMS
     found = _read.get(info)
@@ -111,14 +108,14 @@ def _matcher(pod: Pod, term: PodAffinityTerm) -> PodMatcher:
 
 @dataclass(eq=False, slots=True)
 class CarriedTerm:
-    """A term and where the pods are that carry it."""
+    """A term, and the rows of the pods that carry it."""
 
     term: Term
     where: RowCounts = field(default_factory=RowCounts)
 
 
 class _Register:
-    """Terms of one kind, each once."""
+    """Terms of one kind, without duplicates."""
 
     def __init__(self) -> None:
         self._carried: dict[Term, CarriedTerm] = {}
@@ -146,7 +143,7 @@ class _Register:
 
 
 class CarriedTerms:
-    """The terms that residents of a cluster carry, counted: `cluster.index(CarriedTerms)`."""
+    """The terms of a cluster's resident pods, counted. Get it with `cluster.index(CarriedTerms)`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._terms: dict[str, Terms] = {}  # by uid, of the pods that have any
@@ -157,19 +154,19 @@ class CarriedTerms:
 
     @property
     def is_empty(self) -> bool:
-        """No resident carries any."""
+        """True if no resident carries a term."""
         return not self._terms
 
     def near(self, info: PodInfo, namespace_labels: Labels) -> Sequence[CarriedTerm]:
-        """Required affinity of residents to a pod like this one."""
+        """The required affinity of residents that matches this pod."""
         return self._near.concerning(info, namespace_labels)
 
     def apart(self, info: PodInfo, namespace_labels: Labels) -> Sequence[CarriedTerm]:
-        """Required anti-affinity of residents to a pod like this one."""
+        """The required anti-affinity of residents that matches this pod."""
         return self._apart.concerning(info, namespace_labels)
 
     def preferred(self, info: PodInfo, namespace_labels: Labels) -> Sequence[CarriedTerm]:
-        """What residents would like of a pod like this one, of both kinds."""
+        """The preferences of residents, of both kinds, that match this pod."""
         return self._preferred.concerning(info, namespace_labels)
 
     # -- observing ----------------------------------------------------------------------------------------------------

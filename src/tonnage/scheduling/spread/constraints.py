@@ -1,8 +1,8 @@
-"""Spread constraints as decisions see them: what a pod asks for itself, or what its scheduler asks of every pod.
+"""Spread constraints for decisions: a pod's own, or the defaults of its profile.
 
-A pod without constraints of its own gets the profile's defaults, if a Service or the controller that owns it selects
-it. A domain is the nodes that share a value of a constraint's topology key. A hard constraint becomes a table of
-refusals, a soft one a table of costs, by label value. The formulas: `plugins/pod_topology_spread.py`.
+A pod without its own constraints gets the profile's defaults, if a Service or its controller selects it. A domain is
+the nodes that share a value of a constraint's topology key. A hard constraint becomes a table of refusals by label
+value, a soft one a table of costs. `plugins/pod_topology_spread.py` has the formulas.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _INCLUDED: Final = "PodTopologySpread/included"
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One constraint with its selector read. `matcher` means the pods to spread among, of the pod's own namespace."""
+    """A constraint with its selector read. `matcher`: the pods to spread among, in the pod's own namespace."""
 
     topology_key: str
     max_skew: int
@@ -55,20 +55,19 @@ class Constraint:
     honors_taints: bool
 
     def matches(self, labels: Labels) -> bool:
-        """Would a pod of the namespace with these labels be among them?"""
+        """True if a pod of the namespace with these labels is one of the pods to spread among."""
         return self.matcher is not NOBODY and hold(self.matcher.requirements, labels)
 
     def counted(self, cluster: Cluster) -> RowCounts:
-        """The pods to spread among, by row, without those that are terminating. An empty selector counts nobody
-        (countPodsMatchSelector).
-        """
+        """The pods to spread among, by row, without terminating ones; an empty selector has none
+        (countPodsMatchSelector)."""
         if not self.matcher.requirements:
             return _NOTHING
         return cluster.index(Residents).counted((self.matcher,), terminating=False)
 
 
 class Constraints(NamedTuple):
-    """The constraints a pod is held to, and whether they are the system's: those ask no node for labels it lacks."""
+    """The constraints of a pod. `are_system`: they are the system's defaults, for which nodes need no labels."""
 
     hard: tuple[Constraint, ...] = ()
     soft: tuple[Constraint, ...] = ()
@@ -87,14 +86,14 @@ class SpreadRules:
         self._defaults = tuple(_read(each, "", None) for each in defaults)
         self.default_hard = tuple(each for each in self._defaults if each.is_hard)
         self._own: WeakKeyDictionary[PodInfo, Constraints] = WeakKeyDictionary()
-        # Finding what selects a pod asks every Service of its namespace: the answers hold until a workload changes.
+        # Finding what selects a pod asks every Service of its namespace: answers hold until a workload changes.
         self._defaulted: dict[Hashable, Constraints] = {}
-        # Pods of a StatefulSet have labels of their own, and are selected by the same as the others.
+        # Pods of a StatefulSet have unique labels, but the same selector.
         self._selected: dict[Hashable, Constraints] = {}
         self._defaulted_by: tuple[Workloads | None, int] = (None, -1)
 
     def own(self, info: PodInfo) -> Constraints:
-        """What the pod asks for itself, read once: every event may ask for it. Raises InvalidSelector."""
+        """The pod's own constraints, cached: every event may ask for them. Raises InvalidSelector."""
         found = self._own.get(info)
         if found is None:
             asked = info.pod.spec.topology_spread_constraints
@@ -103,7 +102,7 @@ class SpreadRules:
         return found
 
     def constraints(self, info: PodInfo, workloads: Workloads) -> Constraints:
-        """What the pod is held to. Raises InvalidSelector."""
+        """The constraints that apply to the pod. Raises InvalidSelector."""
         if info.pod.spec.topology_spread_constraints:
             return self.own(info)
         if not self._defaults or workloads.is_empty:
@@ -135,9 +134,8 @@ class SpreadRules:
 
 
 def included(cycle: Cycle, constraint: Constraint) -> Mask | None:
-    """The rows whose pods and domains count, by the constraint's node inclusion policies; None when all do. The
-    affinity policy looks at the pod's own affinity, not at addedAffinity.
-    """
+    """The rows that count by the constraint's node inclusion policies; None if all do. The affinity policy reads the
+    pod's own affinity, not addedAffinity."""
     policies = (constraint.honors_affinity, constraint.honors_taints)
     known: dict[tuple[bool, bool], Mask | None] = cycle.state.setdefault(_INCLUDED, {})
     if policies not in known:
@@ -183,9 +181,8 @@ def _read(constraint: TopologySpreadConstraint, namespace: str, selector: LabelS
 
 
 def _with_label_keys(constraint: TopologySpreadConstraint, labels: Labels) -> LabelSelector | None:
-    """The selector with the pod's own values of `matchLabelKeys` added; a 1.36 API server has merged them already.
-    Without a selector there is nothing to narrow (mergeLabelSetWithSelector).
-    """
+    """The selector with the pod's own values of `matchLabelKeys`; a 1.36 API server has merged them already. Without a
+    selector there is nothing to narrow (mergeLabelSetWithSelector)."""
     selector = constraint.label_selector
     if selector is None or not constraint.match_label_keys:
         return selector
@@ -198,26 +195,26 @@ def _with_label_keys(constraint: TopologySpreadConstraint, labels: Labels) -> La
 
 
 CostsOf = Callable[[Rows], Floats]
-"""What a constraint costs the nodes of some rows, not yet rounded."""
+"""The costs of a constraint for nodes of some rows, not yet rounded."""
 
 CROWDED: Final = 1
-"""The bit of a refusal: the domain holds too many pods already."""
+"""The bit of a refusal: the domain has too many pods."""
 UNLABELLED: Final = 2
 """The bit of a refusal: the node is in no domain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """One topology key over the rows in use: value ids, 0 where the label is missing, and how many ids there are."""
+    """One topology key over the used rows: value ids, 0 without the label, and the number of ids."""
 
     ids: Ids
     size: int
     empty_id: int
-    """The id of the value "", 0 when no node has it."""
+    """The id of the value ""; 0 if no node has it."""
 
     @property
     def is_there(self) -> bool:
-        """Some node has, or had, a value of the key."""
+        """True if any node has, or had, the label."""
         return self.size > 1
 
     @classmethod
@@ -229,7 +226,7 @@ class Topology:
 
 
 def lacking(labelled: Mask | None, rows: Rows) -> Mask | None:
-    """Which of these rows lack one of the labels; None when none of them does."""
+    """A mask over `rows`: True if one of the labels is missing; None if none is."""
     if labelled is None:
         return None
     has_all: Mask = labelled[rows]
@@ -237,7 +234,7 @@ def lacking(labelled: Mask | None, rows: Rows) -> Mask | None:
 
 
 def having(topologies: Sequence[Topology]) -> Mask | None:
-    """Which rows have all of the labels; None when there are none to have."""
+    """A mask over all rows: True if all labels are present; None without labels."""
     found: Mask | None = None
     for topology in topologies:
         has_this: Mask = topology.ids != 0
@@ -257,7 +254,7 @@ def _pods(
 
 
 def refusals(cycle: Cycle, constraint: Constraint, topology: Topology, labelled: Mask) -> Ints:
-    """By label value: 0 where a hard constraint lets the pod in, else the bit of what it holds against the node."""
+    """By label value: 0 where a hard constraint admits the pod, else the bit of the refusal."""
     policy = included(cycle, constraint)
     pods = _pods(cycle, constraint, topology, labelled, policy)
     ids = topology.ids[labelled if policy is None else labelled & policy]
@@ -273,7 +270,7 @@ def refusals(cycle: Cycle, constraint: Constraint, topology: Topology, labelled:
 def costs(
     cycle: Cycle, constraint: Constraint, topology: Topology, labelled: Mask | None, scored: RowNumbers
 ) -> CostsOf:
-    """What a soft constraint costs nodes; `scored` are the rows that are to be scored."""
+    """The costs of a soft constraint. `scored`: the rows to be scored."""
     if constraint.topology_key == HOSTNAME:
         return _host_costs(cycle.cluster, constraint, topology, len(scored))
     return _domain_costs(cycle, constraint, topology, labelled, topology.ids[scored])
@@ -282,9 +279,8 @@ def costs(
 def _domain_costs(
     cycle: Cycle, constraint: Constraint, topology: Topology, labelled: Mask | None, scored_ids: Ids
 ) -> CostsOf:
-    """Nodes without the label take part only with the system's defaults (`labelled` is None then): they are one domain
-    with those whose label is empty, but pay nothing for it.
-    """
+    """Nodes without the label take part only with the system's defaults (`labelled` is None): they are one domain with
+    nodes whose label is empty, but pay nothing for it."""
     pods = _pods(cycle, constraint, topology, labelled, included(cycle, constraint))
     is_domain = np.bincount(scored_ids, minlength=topology.size) > 0
     if topology.empty_id:
@@ -307,5 +303,5 @@ def _host_costs(cluster: Cluster, constraint: Constraint, topology: Topology, sc
 
 
 def _weight(domains: int) -> float:
-    """So that a few pods in many domains weigh as much as many pods in few."""
+    """Makes few pods in many domains weigh as much as many pods in few domains."""
     return math.log(domains + 2)
