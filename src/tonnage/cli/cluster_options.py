@@ -145,8 +145,7 @@ class ClusterQuestion:
 
     @property
     def embedded_folder(self) -> Path | None:
-        """The folder of the `tonnage up` cluster that the kubeconfig belongs to. None for any other cluster, and when
-        the context leads to another API server."""
+        """The folder of the kubeconfig's `tonnage up` cluster; None if the context leads to another API server."""
         for folder in self._folders():
             try:
                 if (folder / ENDPOINTS_FILE_NAME).exists() and self._is_served_from(folder):
@@ -247,8 +246,7 @@ _OPTIONS = (
 
 
 def cluster_options(command: F) -> F:
-    """Add the options; the command receives them as `cluster: ClusterQuestion`. A command with file arguments names
-    them `more_files`."""
+    """Add the options, passed to the command as `cluster: ClusterQuestion`; file arguments are named `more_files`."""
     return _with_options(command, _OPTIONS)
 
 

@@ -258,8 +258,7 @@ class OurBash(BashComplete):
 
 
 def replaced_part(incomplete: str, breaks: str) -> str:
-    """The part of the value that bash does not replace: up to the last `=` or `:` at which it breaks words. Empty for
-    `--node=n`, whose value is `n`."""
+    """The part of a value that bash keeps: up to the last `=` or `:` where it breaks words; empty for `--node=n`."""
     incomplete = incomplete.removeprefix(flag_before(incomplete))
     ends = [incomplete.rfind(each) for each in "=:" if each in breaks]
     return incomplete[: max(ends, default=-1) + 1]

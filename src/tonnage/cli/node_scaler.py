@@ -48,8 +48,7 @@ def node_scaler(kubeconfig_file: Path | None, template: Path, **sizes: Any) -> N
 
 
 def template_of(path: Path) -> tuple[Doc, tuple[Doc, ...]]:
-    """The only Node of a file, and the file's storage objects, validated as an API server would. Raises BrokenManifest,
-    InvalidPool."""
+    """A file's one Node and storage objects, validated as by an API server. Raises BrokenManifest, InvalidPool."""
     from tonnage.nodescaler.node_pool import KINDS, InvalidPool
     from tonnage.objects.document import copy
     from tonnage.whatif.creation import created

@@ -68,8 +68,7 @@ def connection_of(wanted: Path | None, master: str = "") -> ServerConnection:
 
 @dataclass(slots=True)
 class RunningProgram:
-    """A running program: its clients, clock and metrics. Writes check `leadership`, which is None without leader
-    election."""
+    """A running program and its clients. Writes check `leadership`, which is None without leader election."""
 
     name: str
     connection: ServerConnection

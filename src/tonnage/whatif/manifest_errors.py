@@ -183,8 +183,7 @@ Source = str | GivenText
 
 
 def documents_of(data: bytes, file: str, warnings: list[str]) -> list[Any]:
-    """The values of all documents, including empty ones, so that indexes are document numbers. Adds doubts to
-    `warnings`. Raises BrokenManifest."""
+    """The values of all documents, also of empty ones, in order. Appends to `warnings`. Raises BrokenManifest."""
     if data.lstrip()[:1] == b"{":
         try:
             return [read_json(data, Budget(file_limits(len(data))))]

@@ -59,7 +59,7 @@ RULES: dict[tuple[str, str], Resource] = {
     for resource in READ_BY_CREATION
     if (resource.api_version, resource.kind) not in READ
 }
-"""Kinds of `READ_BY_CREATION` that are kept as documents."""
+"""Kinds of `READ_BY_CREATION` that decisions do not read: they are kept as documents."""
 
 WORKLOADS: dict[tuple[str, str], Resource] = {
     (resource.api_version, resource.kind): resource

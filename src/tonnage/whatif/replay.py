@@ -294,8 +294,7 @@ class Replay:
         return "configured"
 
     def delete(self, kind: str, namespace: str, name: str) -> None:
-        """Delete an object; `namespace` is empty for cluster-scoped kinds. Raises ReplayError when it does not
-        exist."""
+        """Delete an object; `namespace` is empty for cluster-scoped kinds. Raises ReplayError if it does not exist."""
         key = f"{namespace}/{name}" if namespace else name
         found = self.objects.remove(kind, key)
         if found is None:

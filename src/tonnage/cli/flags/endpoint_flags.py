@@ -91,7 +91,7 @@ def serving_options(*, port: int) -> Option:
         ),
         texts("--tls-cipher-suites", help="Cipher suites of TLS 1.2, in Go's names.  [default: OpenSSL's]"),
         switch("--permit-port-sharing", help="Others may listen on the same port (SO_REUSEPORT)."),
-        # Upstream's flags for what is always or never so here.
+        # Upstream's flags that are ignored or refused here.
         ignored("--permit-address-sharing", because="SO_REUSEADDR is always set"),
         ignored("--disable-http2-serving", because="HTTP/1.1 is spoken"),
         ignored("--http2-max-streams-per-connection", because="HTTP/1.1 is spoken"),
@@ -146,8 +146,7 @@ def _ciphers(names: tuple[str, ...]) -> tuple[str, ...]:
 def tls_of(
     flags: Flags, client_authorities: Callable[[], bytes], *, more_names: tuple[str, ...] = ()
 ) -> Iterator[ServerTls]:
-    """TLS with the flags' certificate, else with a self-signed one, as upstream does. `more_names` are further DNS
-    names of the self-signed certificate."""
+    """TLS with the flags' certificate, else, as upstream, with a self-signed one that is also for `more_names`."""
     from tonnage.serving.server_tls import GivenCertificate, ServerTls, ServingCertificate
 
     rules, clock = tls_rules(flags), SystemClock()
@@ -321,8 +320,7 @@ def check_endpoint(flags: Flags) -> None:
 def access_of(
     flags: Flags, own: ServerConnection, *, clock: Clock, rng: random.Random, user_agent: str
 ) -> DelegatedAccess | None:
-    """The access check that the flags ask for; None if every page is open. `own` is the program's connection to its API
-    server. Raises InvalidKubeconfig."""
+    """The flags' access check, by default over `own`; None if all pages are open. Raises TonnageError."""
     from tonnage.client.config import kubeconfig
     from tonnage.client.delegated_access.access import AccessSettings, DelegatedAccess
     from tonnage.client.delegated_access.authorities import AuthoritySources, FrontProxies

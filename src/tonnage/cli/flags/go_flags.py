@@ -174,8 +174,7 @@ lease_time_options: Final = options(
         )
     )
 )
-"""Lease duration, renew deadline and retry period. Help shows client-go's defaults; the values are None unless given.
-"""
+"""Lease duration, renew deadline and retry period: None unless given, though help shows client-go's defaults."""
 
 
 def lease_place_options(name: str) -> Option:

@@ -64,7 +64,7 @@ kube_scheduler_options: Final = options(
         "5m0s",
         "How long a pod waits for something to change before it is tried again all the same.",
     ),
-    # Upstream's flags for what is always or never so here.
+    # Upstream's flags that are ignored or refused here.
     click.option("--emulated-version", default=None, callback=_version, expose_value=False, hidden=True),
     click.option("--min-compatibility-version", default=None, callback=_version, expose_value=False, hidden=True),
     ignored("--log-flush-frequency", because="log lines are not held back"),

@@ -102,8 +102,7 @@ class Touched:
             self.residents |= self._objects.pods_of_claim[key]
 
     def spread(self) -> None:
-        """Touch what the labels of touched nodes reach. Labels that many nodes share, such as a zone, are looked up
-        once."""
+        """Touch what the labels of touched nodes reach. A label that many nodes share, such as a zone, counts once."""
         for label in self._labels:
             self.capacities |= self._objects.capacities_by_label[label]
             for name in self._objects.volumes_by_label[label]:

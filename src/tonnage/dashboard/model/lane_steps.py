@@ -70,8 +70,7 @@ def created_at(told: datetime | None, seen_at: datetime) -> datetime:
 
 
 def pod_steps(old: Pod | None, new: Pod, now: datetime, seen_at: datetime | None = None) -> Iterator[PodStep]:
-    """The steps between two states of a pod. Without `old`: every step that its state shows, first seen at
-    `seen_at`."""
+    """The steps between two states of a pod. Without `old`: every step that its state shows, seen at `seen_at`."""
     if old is None:
         at = created_at(new.metadata.creation_timestamp, seen_at or now)
         yield PodStep(at=at, kind="created", text="created", source=API)

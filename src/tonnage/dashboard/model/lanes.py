@@ -277,8 +277,7 @@ class Lanes:
             self._tell(key, lane_steps.attachment_steps(old, new, key, now), now, on=found.spec.node_name)
 
     def _decision(self, sent: AssumedPod, now: datetime) -> PodStep:
-        """The step for a pod that the scheduler assumed on a node. The scheduler is polled: later steps may be seen
-        first."""
+        """The step for an assumed pod. The scheduler's memory is polled: later steps may be seen first."""
         at = self._before_what_follows(sent.uid, sent.node, now)
         return PodStep(at=at, kind="decided", text=f"sent to {sent.node}", node=sent.node, source=lane_steps.SCHEDULER)
 

@@ -22,8 +22,7 @@ def row_of(
     left_behind: Collection[Key],
     contents: DriverContents,
 ) -> NodeRow | None:
-    """A node's row. `assumed`: pods that the scheduler assumed there. `left_behind`: volumes on it. None if the node is
-    gone and nothing is left of it."""
+    """A node's row; None if nothing is left of it. `assumed`: pods assumed there. `left_behind`: volumes on it."""
     node = objects.nodes.get(name)
     residents = [objects.pods[key] for key in sorted({*objects.pods_of_node[name], *assumed})]
     living = [pod for pod in residents if not pod.is_terminal]

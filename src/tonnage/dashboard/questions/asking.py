@@ -68,8 +68,7 @@ class QuestionLimit:
         self._is_given_up = True
 
     def check(self, *_: object) -> bool:
-        """Return False while the question may continue. Raises OutOfTime or GivenUp. Ignores a `step` callback's
-        arguments."""
+        """Return False while the question may go on; else raise OutOfTime or GivenUp. Fits as a `step` callback."""
         if self._may_go_on is not None and not self._may_go_on.is_set():
             began_s = time.monotonic()
             while not self._is_given_up and not self._may_go_on.wait(_LOOKS_UP_S):

@@ -153,8 +153,7 @@ TEMPLATE: Final = "the template"
 def drained(
     state: ClusterState, asking: Asking, limit: QuestionLimit, nodes: Sequence[str], *, is_one_by_one: bool
 ) -> dict[str, Any]:
-    """What draining these nodes would do. Raises TonnageError for an unknown node, or if the time ends without a
-    result."""
+    """What draining these nodes would do. Raises TonnageError for an unknown node, or if time ends without a result."""
     names = known_nodes(nodes, state.objects, state.source)
     scene = Scene(
         state,

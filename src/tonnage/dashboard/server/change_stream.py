@@ -24,8 +24,7 @@ from tonnage.dashboard.server.app import Answer, RoutedRequest
 from tonnage.dashboard.wire import CollectionFollower, Collections
 
 _LEVEL: Final = 1
-"""Rows repeat so much that the fastest level compresses them to a tenth; the next ones take twice the time for
-little."""
+"""Rows repeat so much that the fastest level packs them to a tenth; the next ones take twice the time for little."""
 
 
 class PackedState:

@@ -1,4 +1,4 @@
-"""What is below /api/v1: each endpoint with what it takes or answers (docs/reference/dashboard.md has these lines).
+"""The endpoints below /api/v1, with their parameters or answers (docs/reference/dashboard.md has these lines).
 
 GET    /api/v1/faults                  {"kinds": {"slow": {"meaning", "playedBy", "value"}}, "faults": [{"kind", …}]}
 POST   /api/v1/faults                  {"kind": "slow", "nodes": ["node-1"], "value": 2}; without nodes it is for all
@@ -15,9 +15,9 @@ GET /api/v1/pending                            what waits, by cause; ?full=true:
 GET /api/v1/pods/{namespace}/{name}            a pod's story
 GET /api/v1/pods/{namespace}/{name}/explain    node by node, pool by pool, scores
 
-Drain previews and fits are the answers of the commands with -o json. Faults are the one topic that writes, and off for
-real clusters. A replay has frames: the message of the first is a state, that of each further one a difference, as of
-/api/v1/changes; with a title, lines, the virtual time, and for a decision where the pod goes and why.
+Drain previews and fits answer like the commands with -o json. Only faults write, and only to embedded clusters. A
+replay's frames have messages like those of /api/v1/changes (first a state, then differences), with a title, lines, the
+virtual time, and for a decision the node and the reason.
 """
 
 from __future__ import annotations
@@ -54,8 +54,7 @@ NOT_EMBEDDED: Final = "faults are for clusters of `tonnage up` alone, and this d
 
 
 def routes_of(cluster: ShownCluster, data_dir: Path | None, asking: Asking | None = None) -> Router:
-    """Every route for this cluster. `data_dir`: the folder of an embedded cluster. `asking`: the configuration for
-    questions."""
+    """Every route. `data_dir`: the folder of an embedded cluster. `asking`: the configuration for questions."""
     router, asking = Router(), asking or Asking()
     _add_faults(router, cluster, data_dir)
     _add_replay(router, asking)

@@ -47,8 +47,7 @@ from tonnage.whatif.page import named
 REFRESH: Final = timedelta(minutes=2)
 """How soon a figure should follow a volume: external-provisioner asks once a minute and after every volume."""
 AHEAD: Final = timedelta(minutes=1)
-"""How much older than a volume's object a figure that includes the volume may be: in a burst, objects wait to be
-written."""
+"""A figure may include volumes whose objects are younger by this: in a burst, objects wait to be written."""
 _ENOUGH: Final = 2
 """How many volumes without effect on figures, or settled objects, are more than chance."""
 _CALM: Final = timedelta(minutes=10)
@@ -177,8 +176,7 @@ class DriverFigures:
         return Provisioning.UNKNOWN, ""
 
     def _pairs(self, *, with_younger: bool) -> Iterable[Sequence[tuple[int, int]]]:
-        """By class: free and used bytes of each node. With `with_younger`, volumes younger than the figure count:
-        deletions may have made up for them."""
+        """By class: free and used bytes of each node; `with_younger`, also of volumes younger than the figure."""
         by_class: dict[str, list[tuple[int, int]]] = {}
         for each in self.objects:
             free = free_bytes(each)

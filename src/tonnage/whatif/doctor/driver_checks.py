@@ -376,8 +376,7 @@ def _policies(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_local(facts: Facts, driver: str) -> bool:
-    """True if volumes are reachable from some nodes only: by capacity topology, or because each node is its own
-    topology."""
+    """True if only some nodes reach a volume: by capacity topology, or because each node is its own topology."""
     reaches = [facts.reach[each.key] for each in facts.capacities_of.get(driver, ())]
     if any(0 < len(each) < len(facts.nodes) for each in reaches):
         return True

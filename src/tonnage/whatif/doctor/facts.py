@@ -246,7 +246,6 @@ class Facts:
 
     @cached_property
     def classes_of(self) -> Mapping[str, Sequence[StorageClass]]:
-        """By driver: its storage classes."""
         found: dict[str, list[StorageClass]] = {}
         for each in self.classes.values():
             found.setdefault(csi_driver_of(each.provisioner), []).append(each)
@@ -259,7 +258,6 @@ class Facts:
 
     @cached_property
     def capacities_of(self) -> Mapping[str, Sequence[CSIStorageCapacity]]:
-        """By driver: the capacity objects of its classes."""
         found: dict[str, list[CSIStorageCapacity]] = {}
         for each in self.capacities.values():
             if driver := self.driver_of_class(each.storage_class_name):

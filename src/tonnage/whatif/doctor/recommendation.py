@@ -1,9 +1,9 @@
-"""Which `reservation`, `legacyPools` and `poolFit` fit a cluster, with the reason for each, and the file that says so.
+"""Which `reservation`, `legacyPools` and `poolFit` suit a cluster, with reasons, and a configuration file with them.
 
-reservation   Ledger counts what was promised until figures show it; None where no driver publishes capacity.
-legacyPools   read only where an object tells a sum. Bounded: both figures are necessary. Independent would let more in
+reservation   Ledger counts promises until figures show them; None where no driver publishes capacity.
+legacyPools   matters only where an object has a sum. Bounded: both figures are necessary. Independent would admit more
               where figures do not follow volumes, and promise less: it is never recommended.
-poolFit       Prefer: a node where volumes fit more surely goes first. With one pool or one claim it is Possible.
+poolFit       Prefer: nodes where volumes fit more surely come first. With one pool or one claim it is Possible.
 """
 
 from __future__ import annotations

@@ -62,8 +62,7 @@ _PATIENCE_S: Final = 15.0
 async def read_server(
     connection: ServerConnection, objects: Iterable[Object], *, user_agent: str
 ) -> tuple[ServerFacts, str, list[GrantedAccess]]:
-    """Facts about the server, and the permissions of the scheduler with the name of their account. Unanswered requests
-    leave facts unknown."""
+    """Facts about the server, and the scheduler's account with its permissions; unknown where nothing was answered."""
     async with Client.connect(connection, user_agent=user_agent) as client:
         version = await _read_json(client, "/version")
         metrics = await _read(client, "/metrics")

@@ -114,8 +114,7 @@ def _classes_of(judge: Judge, pod: Pod) -> set[str]:
 
 
 def _refused_there(judge: Judge, pod: Pod, node: str) -> str:
-    """Why the driver would refuse the pod's volumes on the node; empty if it accepts them. The pod is counted there
-    afterwards."""
+    """Why the driver would refuse the pod's volumes on the node, else empty. The pod counts there afterwards."""
     verdict = ShadowVerdict(pod.key, node, node, agreed=True)
     if pod.claim_names():
         verdict = verdict_of(judge.decide(pod), node)
@@ -162,8 +161,7 @@ def compare_running(
     step: Step,
     foreign: ForeignPlugins | None = None,
 ) -> None:
-    """Judge whether running pods would be admitted again. kube-scheduler's rules judge only those that Tonnage would
-    not admit."""
+    """Would running pods be admitted again? kube-scheduler's rules judge only pods that Tonnage would not admit."""
     running = pods_with_claims(facts)
     if not running:
         return

@@ -45,8 +45,7 @@ from tonnage.whatif.sources import ClusterState
 
 
 class Lineages(Watcher):
-    """Watches a world: which pods were deleted, which pods replaced them, and which nodes scored as well as the chosen
-    one."""
+    """Records deleted pods, their replacements, and the nodes that scored as well as the chosen one."""
 
     def __init__(self) -> None:
         self.gone_count = 0

@@ -43,8 +43,7 @@ def joined(*parts: Part) -> Html:
 
 
 def element(name: str, /, *parts: Part, **attributes: str | int | float | None) -> Html:
-    """An element. In attribute names underscores become hyphens and a trailing one is dropped; None omits the
-    attribute."""
+    """An element. In attribute names `_` becomes `-`, and a last `_` is dropped; None omits the attribute."""
     said = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{text(value)}"'
         for key, value in attributes.items()

@@ -95,8 +95,7 @@ def verdict_of(explanation: Explanation, theirs: str) -> ShadowVerdict:
 
 
 def _is_by_scoring(explanation: Explanation, there: NodeAnswer | None, here: NodeAnswer | None) -> bool:
-    """True if no node is better than theirs without VolumeBinding's scores. With the gate off VolumeBinding scores
-    nothing, and all other scores stay."""
+    """True if no node beats theirs without the scores of VolumeBinding, which scores nothing with the gate off."""
     if there is None or here is None or not there.feasible:
         return False
     best = max(each.total - each.scores.get(_SCORING, 0) for each in explanation.nodes if each.feasible)
@@ -154,8 +153,7 @@ class Judge:
         )
 
     def decide(self, pod: Pod) -> Explanation:
-        """What Tonnage would do with a waiting pod in this state. Its nomination is ignored: the other scheduler wrote
-        it after its own decision."""
+        """Our decision about a waiting pod. Its nomination is ignored: the other scheduler wrote it after deciding."""
         return self.engine.explain(_with_nomination(pod, ""))
 
     def follow(self, pod: Pod, verdict: ShadowVerdict) -> Placement | None:

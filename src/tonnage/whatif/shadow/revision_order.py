@@ -52,8 +52,7 @@ class _Seen:
 
 
 class RevisionOrder:
-    """Holds changes of watches until they can be delivered in order. Before `open` they are delivered at once, not
-    judged."""
+    """Holds changes until they can be delivered in order. Before `open` they are delivered at once, not judged."""
 
     def __init__(self, now_s: float) -> None:
         self._seen: dict[int, _Seen] = {}

@@ -286,8 +286,7 @@ class Shadow:
             self._provisioning_failed(f"{about.namespace}/{about.name}", seen_by, is_final=is_final)
 
     def _provisioning_failed(self, key: Key, seen_by: str, *, is_final: bool) -> None:
-        """Without `is_final` the failure counts only if Tonnage sees no room either; others pass, or the claim becomes
-        stuck."""
+        """Without `is_final` a failure counts only if Tonnage sees no room either; others pass, or end as stuck."""
         for uid in tuple(self._users.get(key, ())):
             before = self._ended.get(uid)
             if before is not None and key in before.awaits_event:  # belongs to a refusal that is already counted

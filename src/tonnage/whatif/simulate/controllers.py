@@ -44,8 +44,7 @@ def is_daemon(pod: Pod) -> bool:
 
 
 def is_mirror(pod: Pod) -> bool:
-    """True for a static pod: its kubelet runs it from a file, and the API server has only a mirror that it cannot
-    evict."""
+    """True for a static pod: its kubelet runs it from a file, and the API server cannot evict its mirror."""
     controller = pod.metadata.controller
     return MIRROR in pod.metadata.annotations or (controller is not None and controller.kind == "Node")
 

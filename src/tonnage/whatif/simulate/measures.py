@@ -68,7 +68,7 @@ class Measures(Watcher):
     """Uids of pods that were placed."""
 
     def begin(self, world: World) -> None:
-        """Initial pods with a node count as running; those without have arrived."""
+        """Count the pods that run at the start, and those without a node as arrived."""
         self.world = world
         self._running = sum(pod.status.phase == "Running" for pod in world.pods())
         self.arrived = sum(not pod.spec.node_name and not pod.is_terminal for pod in world.pods())

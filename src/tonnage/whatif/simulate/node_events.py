@@ -166,7 +166,7 @@ class NodeEvents:
             self._controllers.another(now)
 
     def _finish(self, name: str, why: str) -> None:
-        """Terminating pods disappear: only pods of StatefulSets are recreated now."""
+        """Terminating pods disappear. Pods of StatefulSets and DaemonSets are recreated; others already have been."""
         for pod in self._world.pods_on(name):
             if not pod.metadata.is_terminating:
                 continue

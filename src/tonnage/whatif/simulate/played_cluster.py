@@ -63,8 +63,6 @@ class PodCourses(Watcher):
 
 @dataclass(frozen=True, slots=True)
 class PlayedReplica:
-    """What became of a replica."""
-
     pod: Pod
     """The pod in its final state, or its replacement."""
     node: str
@@ -76,8 +74,6 @@ class PlayedReplica:
 
 
 class PlayedCluster:
-    """One cluster that replicas are put into."""
-
     def __init__(
         self,
         state: ClusterState,

@@ -48,8 +48,7 @@ class PlayedWorkloads:
             note(sentence)
 
     def answers(self, expansion: Expansion) -> Iterator[PodAnswer]:
-        """Answers for the workload's existing pods, then for the missing ones. Raises ReplayError for a pod that no
-        profile would place."""
+        """A workload's existing pods, then missing ones. Raises ReplayError for a pod that no profile would place."""
         name = workload_text(expansion.workload)
         self._cluster.apply(expansion.made)
         for pod in expansion.present:

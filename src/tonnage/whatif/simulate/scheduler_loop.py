@@ -173,8 +173,7 @@ class SchedulerLoop:
             self._came_back(queued, attempt.status, decision.node if decision is not None else "")
 
     def _held_back(self, binding: SimulatedBinding, attempt: Attempt) -> None:
-        """Permit plugins want the pod to wait. Nothing here allows it, and after their timeout it counts as
-        rejected."""
+        """Permit plugins let the pod wait. Nothing here allows it: after their timeout it counts as rejected."""
         plugin, seconds = min(attempt.waits.items(), key=lambda item: item[1])
         binding.status = Status(Code.UNSCHEDULABLE, (f"rejected due to timeout after waiting {seconds:g}s",), plugin)
         self._world.agenda.after(seconds, lambda: self._failed(binding))

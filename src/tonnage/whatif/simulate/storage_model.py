@@ -263,8 +263,7 @@ class StorageModel:
         return number is not None
 
     def _refuse(self, claim: PersistentVolumeClaim) -> None:
-        """No room: a claim with a selected node loses it, so that the scheduler chooses again; another claim waits for
-        room."""
+        """No room: a claim with a selected node loses it, and the scheduler chooses again; others wait for room."""
         self.counts.refused += 1
         if not claim.selected_node:
             self._refused[claim.key] = None
@@ -286,8 +285,7 @@ class StorageModel:
         return sorted({each.storage_class_name for each in told if each is not None})
 
     def home_node(self, volume: PersistentVolume) -> Node | None:
-        """The only node that can use a volume; for a volume that may move, the node where it is attached or was
-        selected."""
+        """The only node that can use a volume; for one that may move, the node where it is attached or was selected."""
         if volume.spec.node_affinity.required is None:
             owner = volume.spec.claim_ref
             claim = self.objects.get(PersistentVolumeClaim, owner.key) if owner is not None else None
