@@ -143,7 +143,7 @@ _PLAIN = frozenset({"string", "bool", "int32", "int64"})
 
 
 def _drops_empty(field: Field) -> bool:
-    """True if upstream leaves out the field's zero. An empty `managedFields` stays: it forgets all owners."""
+    """True if upstream omits the field if empty or zero. An empty `managedFields` stays: it forgets all owners."""
     if isinstance(field.type, (ListOf, MapOf)):
         return not field.required and field.name != "managedFields"
     # Fields without a protobuf number are our own, or apiVersion and kind.

@@ -85,7 +85,7 @@ def shown_strategy(kind: str, rolling: Doc | None, fields: Sequence[str]) -> Doc
 
 
 def validate_selected_template(spec: Doc, kind: str) -> Errors:
-    # As upstream, ReplicaSets get the text `invalid "for deployment"` too.
+    # As upstream, the error about a ReplicaSet's selector says "for deployment" too.
     errors = validate_selector(spec, "deployment", "invalid label selector")
     template = spec.get("template", {})
     if spec.get("selector") is None or parsed_selector(spec["selector"]) is not None:
