@@ -266,7 +266,7 @@ class SchedulingLoop:
         self._engine.failed_on(queued, node, status.message)
         self._requeue(queued, plugins, reason, status.message, nomination=withdrawn)
 
-    # -- nothing fits -------------------------------------------------------------------------------------------------
+    # -- unplaced pods ------------------------------------------------------------------------------------------------
 
     def _not_placed(self, queued: QueuedPod, attempt: Attempt, started_at: float) -> None:
         took_s, scheduler_name = self._since(started_at), attempt.profile.scheduler_name

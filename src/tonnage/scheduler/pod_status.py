@@ -170,7 +170,7 @@ class PodStatusWriter:
             is_over = await self._patch(self._telling, said.key, patch)
         except Conflict:
             is_over = False
-        if not is_over and uid not in self._pending and uid not in self._withdrawn:  # newer news wins
+        if not is_over and uid not in self._pending and uid not in self._withdrawn:  # else out of date
             self._repeat_later(uid, replace(said, failures=said.failures + 1))
 
     def _repeat_later(self, uid: str, said: _Said) -> None:

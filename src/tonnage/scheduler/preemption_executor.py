@@ -76,7 +76,7 @@ class PreemptionExecutor:
         """The pod did not go back to the queue: its victims stay."""
         self._engine.preemption_ends(plugin, queued.info)
 
-    # -- beside it ----------------------------------------------------------------------------------------------------
+    # -- beside the loop ----------------------------------------------------------------------------------------------
 
     async def carry_out(self, started: StartedPreemption, told: Awaitable[None] | None) -> None:
         """Write the nomination (`told`, None if the API has it), then delete the victims. An API refusal ends it."""

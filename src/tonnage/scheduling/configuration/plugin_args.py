@@ -47,7 +47,7 @@ _STRATEGIES = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
 
 
 class PluginArgs(Section):
-    """What all arguments have: a plugin's name, and the apiVersion and kind they may carry."""
+    """The common part of all arguments: a plugin's name, and their optional apiVersion and kind."""
 
     plugin: ClassVar[str]
     api_version: ClassVar[str] = GROUP_VERSION
@@ -64,7 +64,7 @@ class PluginArgs(Section):
 
 
 class DefaultPreemptionArgs(PluginArgs):
-    """How many nodes preemption looks at: so many percent of all, and never fewer than the absolute number."""
+    """How many candidate nodes preemption needs: a percentage of all nodes, but at least the absolute number."""
 
     plugin = "DefaultPreemption"
     min_candidate_nodes_percentage: int = 10
@@ -86,7 +86,7 @@ class DefaultPreemptionArgs(PluginArgs):
 
 
 class InterPodAffinityArgs(PluginArgs):
-    """What an existing pod's required affinity is worth to a newcomer it matches; whether its preferences count."""
+    """The weight of an existing pod's required affinity for a new pod, and whether its preferences count."""
 
     plugin = "InterPodAffinity"
     hard_pod_affinity_weight: int = 1
@@ -100,7 +100,7 @@ class InterPodAffinityArgs(PluginArgs):
 
 
 class NodeAffinityArgs(PluginArgs):
-    """Node affinity that holds for every pod of the profile, beside the pod's own."""
+    """Node affinity for every pod of the profile, in addition to the pod's own."""
 
     plugin = "NodeAffinity"
     added_affinity: NodeAffinity | None = None
@@ -134,13 +134,13 @@ class NodeResourcesBalancedAllocationArgs(PluginArgs):
 
 
 class RequestedToCapacityRatioParam(Section):
-    """The score for each utilization, as a line through points."""
+    """The score by utilization, on straight lines between points."""
 
     shape: tuple[UtilizationShapePoint, ...] = ()
 
 
 class ScoringStrategy(Section):
-    """How a node's resources become a score; the ratio is there for RequestedToCapacityRatio alone."""
+    """How a node's resources become a score; the ratio is only for RequestedToCapacityRatio."""
 
     type: str = ""
     resources: tuple[ResourceSpec, ...] = ()
@@ -148,7 +148,7 @@ class ScoringStrategy(Section):
 
 
 class NodeResourcesFitArgs(PluginArgs):
-    """Extended resources that are not looked at (by name or by group), and how the rest is scored."""
+    """Extended resources to ignore (by name or group), and how the others are scored."""
 
     plugin = "NodeResourcesFit"
     # Upstream's table of validations has these under a name that never occurs; only the plugin itself judges them.
@@ -192,7 +192,7 @@ class NodeResourcesFitArgs(PluginArgs):
 
 
 class PodTopologySpreadArgs(PluginArgs):
-    """How pods without constraints of their own spread: System (hostname and zone, softly) or List, the ones here."""
+    """How pods without their own constraints spread: System (hostname and zone, soft) or List."""
 
     plugin = "PodTopologySpread"
     default_constraints: tuple[TopologySpreadConstraint, ...] = ()
@@ -242,7 +242,7 @@ class VolumeBindingArgs(PluginArgs):
 
 
 class DynamicResourcesArgs(PluginArgs):
-    """Read and judged as upstream does; Tonnage does not have the plugin."""
+    """Read and checked like upstream; Tonnage does not have the plugin."""
 
     plugin = "DynamicResources"
     filter_timeout_s: Seconds | None = msgspec.field(name="filterTimeout", default=10.0)
@@ -267,28 +267,28 @@ def _weighted(resources: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
 
 
 class Reservation(StrEnum):
-    """What is kept back for pods that are on their way (KEP-5925)."""
+    """What is reserved for pods whose volumes the capacity objects do not show yet (KEP-5925)."""
 
     OBJECT = "Object"
-    """The whole capacity object until it is refreshed: the KEP."""
+    """The whole capacity object until it is refreshed, as in the KEP."""
     LEDGER = "Ledger"
-    """The bytes promised, claim by claim, until they are seen in the object."""
+    """The promised bytes, claim by claim, until the object shows them."""
     NONE = "None"
 
 
 class PoolFit(StrEnum):
-    """How sure it must be that a pod's volumes find room, given that the driver picks the pools."""
+    """How sure a fit of a pod's volumes must be, given that the driver chooses the pools."""
 
     PREFER = "Prefer"
-    """A node with a better grade goes before any other, whatever their scores."""
+    """A node with a better grade is preferred, whatever the scores."""
     POSSIBLE = "Possible"
-    """Scores alone decide, as in KEP-5925; of equally good nodes the one with the better grade is taken."""
+    """Scores decide, as in KEP-5925; among equal scores, the better grade."""
     GUARANTEED = "Guaranteed"
-    """Only nodes where every order of the claims and every choice of pools ends well."""
+    """Only nodes where every order of the claims and every choice of pools works."""
 
 
 class LegacyPools(StrEnum):
-    """How a capacity object without pools is read: one pool of its maximum, bounded by its sum, or claim by claim."""
+    """How a capacity object without pools is read: one pool of its maximum, limited by its sum, or each claim alone."""
 
     STRICT = "Strict"
     BOUNDED = "Bounded"
@@ -296,7 +296,7 @@ class LegacyPools(StrEnum):
 
 
 class StorageCapacityArgs(PluginArgs):
-    """A capacity held for bound claims is let go after `reservation_timeout_seconds`, refreshed or not."""
+    """A hold for bound claims ends after `reservation_timeout_seconds`, even if the object was not refreshed."""
 
     plugin = "StorageCapacity"
     api_version = "tonnage.dev/v1alpha1"

@@ -318,7 +318,7 @@ class Engine:
             self._rng.setstate(lot)
         return found
 
-    # -- what becomes of a placement ----------------------------------------------------------------------------------
+    # -- after a placement --------------------------------------------------------------------------------------------
 
     def done(self, pod: Pod) -> None:
         """No plugin can refuse the in-flight pod any more: stop keeping events for it."""
@@ -383,7 +383,7 @@ class Engine:
             nominator.let_go(queued.pod)
         return True
 
-    # -- who makes room ---------------------------------------------------------------------------------------------
+    # -- preemption -------------------------------------------------------------------------------------------------
 
     def preemption_begins(self, plugin: PostFilterPlugin, pod: PodInfo) -> None:
         """Victims are about to be deleted for a pod: do not try it until they are."""

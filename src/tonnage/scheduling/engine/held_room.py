@@ -74,7 +74,7 @@ class EngineNominations(NominationRules):
         self._waiting: dict[Key, set[str]] = {}  # the uids of pods, by claim
         queue.nominator.rules = self
 
-    # -- the API's word -----------------------------------------------------------------------------------------------
+    # -- nominations in the API ---------------------------------------------------------------------------------------
 
     def told(self, pod: Pod) -> str:
         nominated = pod.status.nominated_node_name
@@ -111,7 +111,7 @@ class EngineNominations(NominationRules):
             if not waiting:
                 self._waiting.pop(key, None)
 
-    # -- tried in vain ------------------------------------------------------------------------------------------------
+    # -- failed attempts ----------------------------------------------------------------------------------------------
 
     def refused_on(self, attempt: Attempt) -> str:
         """The nominated node that refused the pod and where waiting is useless; empty if there is none.
@@ -179,7 +179,7 @@ class EngineNominations(NominationRules):
         if self._is_shown:
             self._nominator.failed_nodes.pod_gone(pod, self._cluster.storage)
 
-    # -- what changes a nomination, or what it holds ------------------------------------------------------------------
+    # -- changes of a nomination, or of what it holds -----------------------------------------------------------------
 
     @contextmanager
     def changing(self, old: Object | None, new: Object | None) -> Iterator[None]:

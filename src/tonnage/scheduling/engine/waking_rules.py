@@ -50,7 +50,7 @@ class EngineWaking(WakingRules):
             for name, profile in profiles.items()
         }
 
-    # -- who is like whom ---------------------------------------------------------------------------------------------
+    # -- which pods are alike -----------------------------------------------------------------------------------------
 
     def sign(self, profile: str, pod: PodInfo, plugins: frozenset[str]) -> Hashable | None:
         known = self._plugins.get(profile)
@@ -69,7 +69,7 @@ class EngineWaking(WakingRules):
             signs.append(sign)
         return tuple(signs)
 
-    # -- where it happened --------------------------------------------------------------------------------------------
+    # -- rows of an event ---------------------------------------------------------------------------------------------
 
     def reach(self, profile: str, plugin: str, event: ClusterEvent, changed: Any) -> MayHelp | None:
         found = self._plugins[profile].get(plugin)
@@ -96,7 +96,7 @@ class EngineWaking(WakingRules):
                     return False
         return True
 
-    # -- what is enough -----------------------------------------------------------------------------------------------
+    # -- needs and offers ---------------------------------------------------------------------------------------------
 
     def needs(self, profile: str, plugin: str, pod: PodInfo, refused_by: frozenset[str]) -> Needy | None:
         """NodeResourcesFit's events are about one node: a pod that was also refused for labels needs these too."""

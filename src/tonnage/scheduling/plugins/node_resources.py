@@ -93,15 +93,15 @@ DEFAULT_RESOURCES = ((CPU, 1), (MEMORY, 1))
 
 
 class NodeResourcesFit(SumsFilter, ScorePlugin):
-    """Filters by real requests. A request that is larger than the whole node cannot be helped by preemption.
+    """Filters by real requests. Preemption cannot help a request that exceeds the whole node.
 
-    Scores by strategy, over the configured resources, with something assumed for containers that do not say:
+    Scores by strategy over the configured resources, with assumed requests for containers without any:
 
         LeastAllocated              sum(weight * 100 * (allocatable - use) // allocatable) // sum(weight)
         MostAllocated               sum(weight * 100 * use // allocatable) // sum(weight)
-        RequestedToCapacityRatio    the shape at 100 * use // allocatable; resources that score 0 leave the mean
+        RequestedToCapacityRatio    the shape at 100 * use // allocatable; resources that score 0 do not count
 
-    `ignored` and `ignored_groups` name extended resources that somebody else accounts for.
+    `ignored` and `ignored_groups` are extended resources that another component checks.
     """
 
     name = "NodeResourcesFit"
@@ -264,12 +264,12 @@ def _mean(total: Ints, weights: Ints) -> Ints:
 
 
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
-    """Prefers the node whose resources the pod makes more evenly used.
+    """Prefers nodes whose resources are used more evenly with the pod.
 
         evenness(f) = int((1 - std(f)) * 100),  f = use / allocatable of each resource, at most 1
         score       = 50 + trunc((50 + evenness with the pod - evenness without it) / 2)
 
-    A pod that asks for none of the resources has no say.
+    A pod that requests none of the resources is not scored.
     """
 
     name = "NodeResourcesBalancedAllocation"
@@ -367,8 +367,8 @@ class ImageLocality(ScorePlugin):
         sum    = over the pod's images: size on this node * (nodes that have it) / (all nodes)
         score  = 100 * (clamp(sum, low, high) - low) / (high - low),  low = 23 MB, high = 1000 MB a container
 
-    The share of nodes damps the score of an image that only one node has; as a fact about all nodes it makes the plugin
-    not row-local. Upstream takes an image's size from the first node it saw it on; we take each node's own.
+    The share of nodes lowers the score of an image that only one node has; because it depends on all nodes, the plugin
+    is not row-local. Upstream uses an image's size on the first node it saw; we use each node's own.
     """
 
     name = "ImageLocality"

@@ -217,7 +217,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:
         return volume_sign(pod, cluster)
 
-    # -- where does it fit? -------------------------------------------------------------------------------------------
+    # -- PreFilter and Filter -----------------------------------------------------------------------------------------
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
         if not cycle.pod.has_claims:
@@ -299,7 +299,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def nearest_miss(self, cycle: Cycle, row: int, account: RowAccount | None) -> Miss | None:
         return account.room_miss if isinstance(account, NodeAccount) else None
 
-    # -- where best? --------------------------------------------------------------------------------------------------
+    # -- Score --------------------------------------------------------------------------------------------------------
 
     def pre_score(self, cycle: Cycle) -> Status | None:
         """SKIP without KEP-4049's gate, or if all volumes of the pod exist."""
@@ -328,7 +328,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         notes: Notes = cycle.state[self.name]
         return grades_at(notes.fit, notes.demand, rows) - np.int64(Grade.GUARANTEED)
 
-    # -- going there --------------------------------------------------------------------------------------------------
+    # -- Reserve and PreBind ------------------------------------------------------------------------------------------
 
     def reserve(self, cycle: Cycle, node_name: str) -> Status:
         notes: Notes | None = cycle.state.get(self.name)

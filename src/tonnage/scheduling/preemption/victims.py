@@ -138,7 +138,7 @@ def _refusal(decider: Decider, cycle: Cycle, row: int, guests: Sequence[PodInfo]
     return tuple(reason for place, reason in enumerate(judgement.reasons) if bits >> place & 1)
 
 
-# -- the cluster as it might be ---------------------------------------------------------------------------------------
+# -- the hypothetical cluster -----------------------------------------------------------------------------------------
 
 
 class _Gone:

@@ -219,7 +219,7 @@ class Nominator:
         self._by_node: dict[str, dict[str, Nomination]] = {}
         self._node_of: dict[str, str] = {}
 
-    # -- the API's word, and ours -------------------------------------------------------------------------------------
+    # -- nominations of the API, and ours -----------------------------------------------------------------------------
 
     def nominate(self, pod: Pod, node_name: str | None = None) -> None:
         """Nominate the pod to this node only; it holds room there. None: to the API's node; "": to none. A pod that was
@@ -282,7 +282,7 @@ class Nominator:
         if is_news:
             self._activate((pod,))
 
-    # -- what becomes of the pod --------------------------------------------------------------------------------------
+    # -- changes of the pod -------------------------------------------------------------------------------------------
 
     def remove(self, pod: Pod) -> None:
         """The pod is gone, bound or assumed: it is nominated nowhere."""
@@ -369,7 +369,7 @@ class Nominator:
         if waiting is not None:
             self._pool.sign_again((waiting,))
 
-    # -- looking in ---------------------------------------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------------------------------
 
     def get(self, pod: Pod) -> Nomination | None:
         uid = uid_of(pod)

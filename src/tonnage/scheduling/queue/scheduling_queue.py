@@ -178,7 +178,7 @@ class SchedulingQueue:
         if nominated_to not in ("", bound_to):
             self.nominator.room_was_given_up(pod, nominated_to)
 
-    # -- pods in their places -----------------------------------------------------------------------------------------
+    # -- assumed and new pods -----------------------------------------------------------------------------------------
 
     def pod_assumed(self, pod: Pod, node_name: str) -> None:
         """The pod is assumed on a node and nominated nowhere. Pods that share a claim with it are now in classes by
@@ -354,7 +354,7 @@ class SchedulingQueue:
             queued.flushed_at = now_s
         self._waking.move(((queued, Requeue.AFTER_BACKOFF) for queued in overdue), UNSCHEDULABLE_TIMEOUT)
 
-    # -- looking in ---------------------------------------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------------------------------
 
     def pending_pods(self) -> dict[QueueName, int]:
         """The number of waiting pods by place, for scheduler_pending_pods. Pods in flight do not count."""

@@ -248,7 +248,7 @@ class UnschedulablePool:
             self.on_plugin_error(plugin, queued, exc)
             return None
 
-    # -- looking in ---------------------------------------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------------------------------
 
     def refused_by(self, profile: str, plugin: str) -> RefusedClasses:
         return self._by_refuser.get((profile, plugin), _NO_CLASSES)

@@ -104,7 +104,7 @@ class Waking:
         """Rounds in which a pod may be let out."""
         self._pool.on_moved = self._moved
 
-    # -- something happened -------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def wake(self, event: ClusterEvent, old: Any, new: Any, pre_check: PreCheck | None) -> None:
         """Let pods be tried again that an event may help. A wildcard helps all pods; `pre_check` excludes pods."""
@@ -175,7 +175,7 @@ class Waking:
         if not CAN_BE_POPPED.isdisjoint(landed):
             self._on_active()
 
-    # -- somebody has his turn ----------------------------------------------------------------------------------------
+    # -- rounds -------------------------------------------------------------------------------------------------------
 
     def _begin(
         self,

@@ -153,7 +153,7 @@ class RecordingEngine(Engine):
             told["node"] = found.result.nominated_node if found is not None else ""
         return found
 
-    # -- what becomes of them -----------------------------------------------------------------------------------------
+    # -- after a decision ---------------------------------------------------------------------------------------------
 
     def done(self, pod: Pod) -> None:
         with self._recorded("done", uid=uid_of(pod)):

@@ -239,7 +239,7 @@ def after_sharer_changes(pod: PodInfo, event: ClusterEvent, old: Pod | None, new
     return SKIP
 
 
-# -- behind them ------------------------------------------------------------------------------------------------------
+# -- helpers ----------------------------------------------------------------------------------------------------------
 
 
 def _may_use(pod: PodInfo, class_name: str) -> bool:

@@ -155,7 +155,7 @@ def _is_on_its_way(part: _Part) -> bool:
     return any(claim.selected_node and not claim.is_bound for claim in part)
 
 
-# -- what waking needs ------------------------------------------------------------------------------------------------
+# -- for waking -------------------------------------------------------------------------------------------------------
 
 
 def held_by(fit: VolumeFit, pod: PodInfo, row: int) -> frozenset[Hashable]:

@@ -125,7 +125,7 @@ class VolumeFit:
             self.cluster.note_rows(np.array(sorted(self._undecided_rows), dtype=np.intp))
             self._undecided_rows.clear()
 
-    # -- what is to be made -------------------------------------------------------------------------------------------
+    # -- volumes to create --------------------------------------------------------------------------------------------
 
     def provisioning_demand(self, claims: Sequence[PersistentVolumeClaim]) -> ProvisioningDemand:
         """What it takes to create volumes for these claims."""

@@ -101,7 +101,7 @@ class Reaches:
         is_asked = places >= 0
         return places[is_asked], self._reaches[is_asked]
 
-    # -- keeping the pairs true ---------------------------------------------------------------------------------------
+    # -- updating the pairs -------------------------------------------------------------------------------------------
 
     def _refresh(self) -> None:
         changes = self._cluster.node_changes

@@ -144,7 +144,7 @@ class ClassCapacity:
             return None
         return max(found) if policy.scores_best else found[0]
 
-    # -- asking about all of them -------------------------------------------------------------------------------------
+    # -- asking about all objects -------------------------------------------------------------------------------------
 
     def held_numbers(self, policy: CapacityPolicy, sizes: Sizes, rows: npt.NDArray[np.intp]) -> Numbers:
         """The numbers of objects that reach these rows, would hold the group, and have holds; without duplicates."""

@@ -231,7 +231,7 @@ class CapacityGroups:
             for _, each in sorted(self._objects.at((name, topology)).items())
         )
 
-    # -- what storage tells -------------------------------------------------------------------------------------------
+    # -- storage events -----------------------------------------------------------------------------------------------
 
     def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
         known = either(old, new)

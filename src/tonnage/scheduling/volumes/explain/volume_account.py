@@ -104,7 +104,7 @@ class VolumeAccount:
         gone = self._attached.gone_nodes_with(claim.spec.volume_name) if claim is not None else []
         return f"a pod that shares the claim has it attached on {', '.join(gone)}, which is gone"
 
-    # -- volumes that exist -------------------------------------------------------------------------------------------
+    # -- existing volumes ---------------------------------------------------------------------------------------------
 
     def _unreachable(self, claim: PersistentVolumeClaim, volume: PersistentVolume | None, row: int) -> Miss | None:
         if volume is None:
@@ -117,7 +117,7 @@ class VolumeAccount:
             reached = self._reach[volume.name] = matching(self._cluster, required, self._cluster.all_rows)
         return None if reached[row] else elsewhere(f"volume {volume.name} cannot be reached from this node")
 
-    # -- volumes that are to be made ----------------------------------------------------------------------------------
+    # -- new volumes --------------------------------------------------------------------------------------------------
 
     def _made(self, row: int, provisioning: ProvisioningDemand, rebuilt: set[Key]) -> Iterator[ClaimAccount]:
         supplies: dict[int, Supply] = {}

@@ -286,7 +286,7 @@ class CapacityHolds(ABC):
 
     @abstractmethod
     def own_claims(self, claims: Iterable[PersistentVolumeClaim], group: Iterable[PersistentVolumeClaim]) -> list[Key]:
-        """The claims whose holds do not block a `group`; the group is one of those that a pod's `claims` form."""
+        """The claims whose holds do not block a `group`, which is a part of a pod's `claims`."""
 
     @abstractmethod
     def holds(self) -> list[Hold]:
@@ -321,7 +321,7 @@ class CapacityHolds(ABC):
     @abstractmethod
     def _timeout_of(self, name: str) -> float: ...
 
-    # -- a pod's way --------------------------------------------------------------------------------------------------
+    # -- calls for a pod ----------------------------------------------------------------------------------------------
 
     def catch_up(self) -> None:
         """Account for changed nodes, new objects and new rules; a decision calls this before it asks."""

@@ -118,7 +118,7 @@ class Ledger(PromiseBook):
         told = promise.timeout_s if promise is not None else None
         return self.longest_timeout_s if told is None else told
 
-    # -- a pod's way --------------------------------------------------------------------------------------------------
+    # -- calls for a pod ----------------------------------------------------------------------------------------------
 
     @contextmanager
     def assuming(self, claims: Collection[Key]) -> Iterator[None]:
@@ -242,7 +242,7 @@ class Ledger(PromiseBook):
         for promise in promises:
             self.settle(promise)
 
-    # -- what storage tells -------------------------------------------------------------------------------------------
+    # -- storage events -----------------------------------------------------------------------------------------------
 
     def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         key = either(old, new).key
@@ -333,7 +333,7 @@ class Ledger(PromiseBook):
         names = {each.name for each in (old, new) if each is not None}
         self._stale_classes.update(each.name for each in self._storage.classes.values() if each.provisioner in names)
 
-    # -- telling ------------------------------------------------------------------------------------------------------
+    # -- observers ----------------------------------------------------------------------------------------------------
 
     def _tell(self, gone: CSIStorageCapacity | None = None) -> None:
         """Call the observers about all changes so far. `gone`: an object that was just deleted."""

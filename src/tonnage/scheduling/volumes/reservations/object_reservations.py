@@ -166,7 +166,7 @@ class Reservations(CapacityHolds):
         told = self._by_object[name].timeout_s
         return self.longest_timeout_s if told is None else told
 
-    # -- a pod's way --------------------------------------------------------------------------------------------------
+    # -- calls for a pod ----------------------------------------------------------------------------------------------
 
     def keep_back(self, pod: PodInfo, plan: VolumePlan, timeout_s: float) -> None:
         """Siblings of an object are reserved with it, for the claims of all of them."""
@@ -212,7 +212,7 @@ class Reservations(CapacityHolds):
         self.reservations_total += 1
 
     def _find_rebuilds(self) -> None:
-        """Reserve all objects that volumes may be rebuilt from which were on their way before the scheduler started."""
+        """For rebuilds that began before the scheduler started: reserve all objects they may take capacity from."""
         found: dict[str, tuple[CSIStorageCapacity, list[PersistentVolumeClaim]]] = {}
         for claim in self._storage.claims:
             volume = self._storage.volumes.get(claim.spec.volume_name) if claim.is_bound else None
@@ -282,7 +282,7 @@ class Reservations(CapacityHolds):
         bound_at = max(known) if known and len(known) == len(held.waited) else None
         return is_looked_at_anew(now, held.looked_at, bound_at)
 
-    # -- what storage tells -------------------------------------------------------------------------------------------
+    # -- storage events -----------------------------------------------------------------------------------------------
 
     def _capacity_changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
         if old is not None and (new is None or identity(new) != identity(old)):

@@ -210,7 +210,7 @@ class PromiseBook(CapacityHolds):
                 self._charges.put(uid, promise.key, size)
                 self._changed[uid] = self._changed.get(uid, False) or size < before.get(uid, 0)
 
-    # -- volumes that were made ---------------------------------------------------------------------------------------
+    # -- created volumes ----------------------------------------------------------------------------------------------
 
     def volume_came(self, volume: PersistentVolume) -> None:
         """A volume came or changed: check whether it was created for a promise, and whether figures show it."""
@@ -299,7 +299,7 @@ class PromiseBook(CapacityHolds):
         found = dict.fromkeys([*charged, *self._promises.naming[uid]])
         return [each for each in found if each is not None]
 
-    # -- what is left behind ------------------------------------------------------------------------------------------
+    # -- left-behind volumes ------------------------------------------------------------------------------------------
 
     def _leave(self, promise: Promise, claim: PersistentVolumeClaim | None) -> Promise | None:
         """Open the promise that follows `promise` now that its claim is `claim`; None if nothing stays promised. For an
@@ -370,7 +370,7 @@ class PromiseBook(CapacityHolds):
         resources = msgspec.structs.replace(claim.spec.resources, requests={"storage": volume.size})
         return msgspec.structs.replace(left, spec=msgspec.structs.replace(claim.spec, resources=resources))
 
-    # -- what is charged ----------------------------------------------------------------------------------------------
+    # -- charges ------------------------------------------------------------------------------------------------------
 
     def charged_to(self, promise: Promise) -> Sequence[CSIStorageCapacity]:
         """The objects that a promise is charged to; includes the named object even if the node is gone."""

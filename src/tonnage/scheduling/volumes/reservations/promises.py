@@ -254,7 +254,7 @@ class Figures:
         self._undecided: dict[str, dict[Key, tuple[int, int, int]]] = {}
         """By object, volumes without a decision: order, bytes, and the tick they came at."""
 
-    # -- what happens -------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def refreshed(self, before: CSIStorageCapacity, new: CSIStorageCapacity, *, is_elsewhere: bool) -> None:
         """Record a new publication of an object. `is_elsewhere`: it is for other nodes or another class, so its figures
@@ -292,7 +292,7 @@ class Figures:
         if falls and promise.is_made:
             falls.take(promise.decided, _volume_size(promise, charged))
 
-    # -- what is shown ------------------------------------------------------------------------------------------------
+    # -- shown volumes ------------------------------------------------------------------------------------------------
 
     def shown_by_refresh(self, capacity: CSIStorageCapacity, unshown: Sequence[Promise]) -> list[Promise]:
         """The promises of `unshown` whose volumes the object shows after its last refresh."""
