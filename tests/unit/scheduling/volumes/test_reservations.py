@@ -473,6 +473,60 @@ def test_a_refused_rebuild_holds_an_object_only_where_it_would_fit(rig: Reservat
     assert rig.causes() == {"failure": 1}
 
 
+def rebuild_two(rig: ReservationsRig) -> PodInfo:
+    """A pod with two volumes that may move, and room reserved on node-1 for both."""
+    rig.storage.put(volume("pv-logs", "20Gi", claim="default/logs"))
+    rig.storage.put(claim("logs", "20Gi", volume="pv-logs", selected_node="node-0"))
+    return rebuild(rig, "logs")
+
+
+def test_a_refused_rebuild_without_room_does_not_hold_an_object_on_which_the_pods_other_volume_arrived(
+    rig: ReservationsRig,
+) -> None:
+    rebuild_two(rig)
+    rig.storage.put(volume("pv-logs", "20Gi", on="node-1", claim="default/logs"))
+    rig.storage.put(attachment("va", "pv-data", "node-1", error="no pool has room"))
+    # 20Gi are free: it may still arrive.
+    rig.refresh(free="20Gi")
+    assert rig.is_reserved
+    # 10Gi are: it cannot, and the figures show the other volume. Pods of 10Gi are tried again.
+    shown = rig.refresh(free="10Gi")
+    assert not rig.is_reserved and rig.causes() == {"refresh": 1}
+    assert rig.released == [shown.metadata.resource_version]
+
+
+def test_a_rebuild_refused_after_its_room_went_leaves_the_wait_for_a_refresh_to_the_volume_that_arrived(
+    rig: ReservationsRig,
+) -> None:
+    rebuild_two(rig)
+    rig.refresh(free="10Gi")
+    rig.storage.put(volume("pv-logs", "20Gi", on="node-1", claim="default/logs"))
+    assert rig.is_reserved and rig.reservations.next_expiry_at() is None
+    rig.storage.put(attachment("va", "pv-data", "node-1", error="no pool has room"))
+    assert rig.is_reserved and rig.reservations.next_expiry_at() == 60
+    rig.refresh(free="10Gi")
+    assert rig.causes() == {"refresh": 1}
+
+
+def test_a_refused_rebuild_without_room_does_not_end_the_reservation_of_another_that_is_under_way(
+    rig: ReservationsRig,
+) -> None:
+    rebuild_two(rig)
+    rig.storage.put(attachment("va", "pv-data", "node-1", error="no pool has room"))
+    rig.refresh(free="10Gi")
+    assert rig.is_reserved
+    rig.storage.put(attachment("va-2", "pv-logs", "node-1", error="no pool has room"))
+    assert rig.causes() == {"failure": 1}
+
+
+def test_a_refused_rebuild_without_room_does_not_hold_an_object_that_a_volume_was_made_of(rig: ReservationsRig) -> None:
+    rebuild(rig, "scratch")
+    rig.storage.put(attachment("va", "pv-data", "node-1", error="no pool has room"))
+    rig.bind("scratch")
+    rig.refresh(free="10Gi")
+    assert rig.causes() == {"refresh": 1}
+
+
 def test_a_rebuild_under_way_is_found_again_by_a_scheduler_that_starts(rig: ReservationsRig) -> None:
     rebuild(rig)
     rig.storage.put(asking_for(claim("data", "20Gi", volume="pv-data"), "node-1"))

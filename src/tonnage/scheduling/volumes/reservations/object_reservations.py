@@ -292,15 +292,20 @@ class Reservations(CapacityHolds):
         if new is not None:
             held = self._by_object.get(identity(new))
             if held is not None and is_refresh(held.version, new):
-                if held.is_under_way or not self._is_shown(held, new):
-                    held.version = new.figures_version
-                    self._tell_changed(held.uid)
-                    self._judge(held)
-                else:
-                    self._end(held, REFRESH)
+                self._refreshed(held, new)
             if old is None or is_elsewhere(old, new):
                 for sibling in self._groups.siblings(new):
                     self._hold_siblings(sibling)
+
+    def _refreshed(self, held: ReservedObject, new: CSIStorageCapacity) -> None:
+        self._judge(held)  # a rebuild that was refused may have lost its room
+        if held.uid not in self._by_object:
+            return
+        if held.is_under_way or not self._is_shown(held, new):
+            held.version = new.figures_version
+            self._tell_changed(held.uid)
+        else:
+            self._end(held, REFRESH)
 
     def _is_shown(self, held: ReservedObject, new: CSIStorageCapacity) -> bool:
         """True if a refresh shows the reserved volumes. Any refresh by a provisioner does (KEP-5925). Kept pools do if
@@ -386,22 +391,17 @@ class Reservations(CapacityHolds):
         for key in list(held.waited.keys() - held.rebuilds):
             if self._refusals.of(self._storage.claims.get(key) or claims[key]) and self._lose(held, key, REFUSAL):
                 return
-        under_way = []
+        held.is_under_way = False
         for key in held.rebuilds & held.waited.keys():
             volume, progress = self._storage.volumes.get(claims[key].spec.volume_name), RebuildProgress.UNDER_WAY
             if volume is not None:
                 progress = progress_of(self._cluster, volume, held.node_of[key])
-            if progress is RebuildProgress.ELSEWHERE and self._lose(held, key, FAILURE):
+            if progress is RebuildProgress.UNDER_WAY and not self._is_hopeless(held, claims[key]):
+                held.is_under_way = True
+            elif progress is not RebuildProgress.ARRIVED and self._lose(held, key, FAILURE):
                 return
-            if progress is RebuildProgress.UNDER_WAY:
-                under_way.append(claims[key])
-        held.is_under_way = bool(under_way)
-        is_stuck = len(under_way) == len(held.waited) and all(self._is_hopeless(held, each) for each in under_way)
-        if under_way and is_stuck:
-            self._end(held, FAILURE)
-            return
         bound = [(self._storage.claims.get(key) or claims[key]).is_bound for key in held.waited]
-        is_bound = all(bound) and not under_way
+        is_bound = all(bound) and not held.is_under_way
         if is_bound and not held.is_bound:
             held.bound_at = self._server.now()
             shown = self._storage.capacities.get(held.capacity.key)
