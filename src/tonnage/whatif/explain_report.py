@@ -86,7 +86,6 @@ def print_volumes(accounts: Iterable[tuple[str, NodeAccount]], page: TextPage, *
 
 
 def claim_sentences(account: NodeAccount) -> Iterator[str]:
-    """A sentence for each claim on a node."""
     for each in account.claims:
         takes, source = _takes(each), _source(each)
         grade = f"; the fit is {each.supply.grade}" if each.supply.grade else ""
@@ -200,7 +199,6 @@ def show(explanation: Explanation, weights: Mapping[str, int], out: TextIO) -> N
 
 
 def print_explanation(explanation: Explanation, weights: Mapping[str, int], page: TextPage) -> None:
-    """Write an explanation to an existing page."""
     for line in _headline(explanation):
         page.say(line)
     feasible = [each for each in explanation.nodes if each.feasible and not each.passed_over]

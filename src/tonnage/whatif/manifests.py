@@ -77,8 +77,6 @@ Key = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Manifest:
-    """An object's admitted document and its origin."""
-
     origin: Origin
     resource: Resource
     doc: Doc

@@ -81,7 +81,6 @@ def read_steps(path: Path, creation: Creation, warnings: list[str]) -> list[Step
 
 
 def steps_of(given: GivenText, creation: Creation, warnings: list[str]) -> list[Step]:
-    """The steps of a given text."""
     return _Reader(given.name, creation, warnings).steps(given.data)
 
 

@@ -112,7 +112,6 @@ _SIGNS: Final = str.maketrans(
 
 
 def is_ascii_alone(environ: Mapping[str, str]) -> bool:
-    """True if the user's locale has only ASCII."""
     wanted = ["LC_ALL", "LC_CTYPE", "LANG"]
     if environ.get("LC_CTYPE", "").upper() in ("C.UTF-8", "C.UTF8", "UTF-8"):
         wanted.remove("LC_CTYPE")

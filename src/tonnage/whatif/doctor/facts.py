@@ -61,7 +61,6 @@ class Permission(NamedTuple):
 
 
 def scheduler_permissions(namespace: str = LEASE_NAMESPACE) -> tuple[Permission, ...]:
-    """The permissions that a scheduler in this namespace needs."""
     found = (
         permission
         for rule in rules_of("scheduler", namespace)
@@ -146,8 +145,6 @@ class GateSign:
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What an API server reports about itself."""
-
     version: str = ""
     """Such as `v1.36.0`; empty if unknown."""
     major: int = 0

@@ -76,7 +76,6 @@ def _maps(answer: Answer) -> list[Html]:
 
 
 def _key(pod: str, claim: str) -> str:
-    """The claim's key, in the pod's namespace."""
     return claim if "/" in claim else f"{pod.rpartition('/')[0]}/{claim}"
 
 

@@ -243,7 +243,7 @@ class Shadow:
             is_older = under_way.verdict is not None and under_way.verdict.theirs != node
             if is_older or uid not in self._waiting:
                 continue
-            if under_way.verdict is None and not is_one_meant:  # pods share the claim
+            if under_way.verdict is None and not is_one_meant:  # of pods that share the claim, one was sent
                 self._conclude(under_way, node)
                 is_one_meant = True
             was_told = under_way.refused is not None and claim.key in under_way.refused
@@ -319,7 +319,7 @@ class Shadow:
                 continue
             if under_way is None:
                 under_way = self._decide(self._waiting[uid])
-            if node and len(waiting) == 1:  # several pods share the claim: spec.nodeName shows which one was meant
+            if node and len(waiting) == 1:  # with several pods, spec.nodeName will show which was meant
                 self._conclude(under_way, node)
 
     def _decide(self, pod: Pod) -> _UnderWay:

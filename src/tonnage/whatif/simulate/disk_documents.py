@@ -34,7 +34,6 @@ def disk_documents(storage: StorageModel, held: HeldCapacity | None) -> list[dic
 
 
 def disks_of_objects(objects: Iterable[Object], held: HeldCapacity | None) -> list[dict[str, Any]]:
-    """The disks of a cluster, from its objects."""
     known = list(objects)
     storage = StorageModel(WorldState(known, WorldSettings(), Watcher(), ()), random.Random(0))
     storage.open(known)

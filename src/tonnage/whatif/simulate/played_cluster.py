@@ -129,7 +129,6 @@ class PlayedCluster:
         return self.found(replica, victims=tuple(self.courses.preempted[before:]))
 
     def found(self, replica: Replica, victims: tuple[Key, ...] = ()) -> PlayedReplica:
-        """The current state of a replica."""
         last = self.courses.last(replica.pod)
         pod = self.world.now(last) or last
         runs = pod.status.phase == "Running"
@@ -137,7 +136,6 @@ class PlayedCluster:
         return PlayedReplica(pod, pod.spec.node_name if runs else "", victims, not runs and is_made)
 
     def explain(self, pod: Pod) -> Explanation:
-        """The decision about a waiting pod."""
         found = self.world.engine.explain(pod)
         found.held_back = self._nobody(pod.spec.scheduler_name) or found.held_back
         return found

@@ -139,7 +139,6 @@ def read_scenario(path: Path) -> Scenario:
 
 
 def scenario_of(given: GivenText) -> Scenario:
-    """Read a scenario from a given text."""
     path, data = given.name, given.data
     twice: list[str] = []
     documents = [each for each in documents_of(data, path, twice) if each is not None]
