@@ -37,7 +37,7 @@ class CreationOptions:
     keep_priority: bool = False
     """A number in `spec.priority` stays, where a server would compute it."""
     keep_disabled_fields: bool = False
-    """Fields whose gate is closed stay: the scheduler reports that it ignores them, a server drops them silently."""
+    """Fields whose gate is closed stay: whoever decides reports that it ignores them, a server drops them."""
     allow_missing: bool = False
     """A missing required field is reported, not an error: absence means something to a decision."""
     is_limited: bool = True

@@ -120,7 +120,7 @@ def _shorten(meta: Doc, before_s: int, grace_s: int, now: datetime) -> None:
     ends_at = _later(parse_rfc3339(meta["deletionTimestamp"]), grace_s - before_s)
     is_over = ends_at < now
     meta["deletionTimestamp"] = rfc3339(now if is_over else ends_at)
-    # One second stays if a period was asked for: then the kubelet, which waits for it, confirms the deletion.
+    # One second stays if a period was asked for: whoever waits for it confirms the deletion.
     meta["deletionGracePeriodSeconds"] = min(grace_s, 1) if is_over else grace_s
 
 

@@ -99,7 +99,7 @@ def reconciled(existing: Doc, expected: Doc) -> Doc | None:
         if missing:
             doc["subjects"] = [*doc.get("subjects", ()), *missing]
         return doc if doc != existing else None
-    is_gathered = "aggregationRule" in expected  # then a controller writes its rules
+    is_gathered = "aggregationRule" in expected  # then its rules are not written here
     if not is_gathered and existing.get("rules") != expected.get("rules"):
         missing = uncovered([RuleIndex(rules_of(existing))], rules_of(expected))
         doc["rules"] = [*doc.get("rules", ()), *(document_of(right) for box in missing for right in single_rights(box))]

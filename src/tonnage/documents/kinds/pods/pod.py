@@ -31,7 +31,7 @@ class PodStrategy(Strategy):
         *("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork"),
         *("status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName"),
     )
-    selected_at: ClassVar[dict[str, str]] = {"status.podIPs": "status.podIPs.ip"}  # as upstream: empty
+    selected_at: ClassVar[dict[str, str]] = {"status.podIPs": "status.podIPs.ip"}  # empty for every pod
 
     def default(self, doc: Doc) -> None:
         default_pod(doc)

@@ -26,7 +26,7 @@ OLD_CONTROLLER_UID, OLD_JOB_NAME = "controller-uid", "job-name"
 _NO_LIMIT = 2**31 - 1
 _MOST_PARALLEL = _MANY_TO_COUNT = _MOST_FAILED = 100_000
 _MOST_OF_MANY = 10_000
-"""Limit of parallelism and failed indexes for more than 100,000 completions: a status could not list more."""
+"""Limit of parallelism and maxFailedIndexes for over 100,000 completions with a backoffLimitPerIndex."""
 _MANAGED_BY_MAX = 63
 _COUNTS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
 
