@@ -1,22 +1,19 @@
-"""What might help pods that wait: changes of the cluster, proposed by who refused them where, and tried on the engine.
+"""What might help pods that wait: changes of the cluster, proposed by who refused them where.
 
     uncordon node-5
     6 more attach slots for csi.example on node-3
     one more pool of 2Ti of class fast on node-b2
     one more node like node-3
 
-A change of a size is first as large as all who could use it ask for together; tried, it shrinks to the least that lets
-the same pods in. In a trial the pods that fit already stay where they were sent, the others are tried again in their
-order, and afterwards everything is as before. Where no single change helps a pod, what is in the way once the first is
-gone is tried beside it: two changes at once, of which each is needed.
+A change of a size is as large as all who could use it ask for together; `trials.py` shrinks it to the least that lets
+the same pods in.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import gcd
 from typing import Any, Final
 
@@ -29,8 +26,7 @@ from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount, amount
-from tonnage.whatif.explain import DecisionSequence
-from tonnage.whatif.knobs import LABEL, least, state_knobs, turned
+from tonnage.whatif.knobs import LABEL, state_knobs, turned
 from tonnage.whatif.node_copies import (
     copy_of,
     own_objects,
@@ -40,7 +36,7 @@ from tonnage.whatif.node_copies import (
     with_more_room,
     with_more_slots,
 )
-from tonnage.whatif.page import any_of, named, natural
+from tonnage.whatif.page import named
 from tonnage.whatif.pending.causes import is_wish
 
 MOST_OF_A_KIND: Final = 4
@@ -304,151 +300,3 @@ def _without_gate(pod: Pod, gate: str) -> Pod:
 
 def _most(counted: Counter[Any]) -> list[Any]:
     return sorted(counted, key=lambda each: (-counted[each], each))[:MOST_OF_A_KIND]
-
-
-MOST_PAIRED: Final = 8
-"""Pods that pairs are tried for: one of each cause, those that came first."""
-MOST_FIRST: Final = 6
-MOST_SECOND: Final = 4
-"""So many changes are tried first, and so many beside each: 24 decisions a pod."""
-MOST_REFINED: Final = 200
-PAIR: Final = 100
-"""A pair is dearer than any single change."""
-
-
-@dataclass(frozen=True, slots=True)
-class Help:
-    """A change that was tried, and the pods it lets in."""
-
-    pattern: str
-    """In words, with `{node}` where its nodes are named."""
-    pods: tuple[Key, ...]
-    rank: int
-    nodes: tuple[str, ...] = ()
-    """Any one of them does."""
-    size: int = 0
-
-    @property
-    def change(self) -> str:
-        return self.pattern.replace("{node}", any_of(self.nodes))
-
-    def document(self) -> dict[str, Any]:
-        return {"change": self.change, "pods": len(self.pods)}
-
-
-def merged(helps: Iterable[Help]) -> list[Help]:
-    """Those that let the same pods in, in the same words, are one, on any of their nodes."""
-    found: dict[tuple[int, str, tuple[Key, ...]], Help] = {}
-    for each in helps:
-        key = (each.rank, each.pattern, tuple(sorted(each.pods)))
-        nodes = {*(found[key].nodes if key in found else ()), *each.nodes}
-        found[key] = replace(found.get(key, each), nodes=tuple(sorted(nodes, key=natural)))
-    return list(found.values())
-
-
-class Trials:
-    """Tries changes on a sequence whose pods have been decided on."""
-
-    def __init__(
-        self, sequence: DecisionSequence, waiting: Sequence[Key], step: Callable[[float], object] = lambda amount: None
-    ) -> None:
-        self._sequence = sequence
-        self._replay = sequence.replay
-        self._waiting = waiting
-        self._step = step
-
-    def tried(self, change: ClusterChange) -> Help | None:
-        """What a change helps, at the smallest size that does it; None when it helps nobody."""
-        placed = self._placed(change, change.size, self._waiting)
-        if not placed:
-            return None
-        size = self._least_size(change, placed)
-        return Help(change.told(size), tuple(placed), change.rank, (change.node,) if change.node else (), size)
-
-    def _least_size(self, change: ClusterChange, placed: Mapping[Key, str]) -> int:
-        """The smallest that lets all of these in; for very many pods the first: each size tries them all."""
-        if change.size <= change.unit or len(placed) > MOST_REFINED:
-            return change.size
-        keys = list(placed)
-
-        def does(units: int) -> bool:
-            return len(self._placed(change, units * change.unit, keys)) == len(keys)
-
-        return (least(-(-change.size // change.unit), does) or 0) * change.unit or change.size
-
-    def tried_in_pairs(self, each: Waiting) -> Help | None:
-        """Two changes that let a pod in which no single one does: the first pair, of the cheapest kinds, that does."""
-        alone = ChangeProposals([each], self._replay.objects).all()
-        for first in [change for change in alone if change.rank != ANOTHER_NODE][:MOST_FIRST]:
-            with self._changed(first.objects(first.size), first.deleted):
-                attempt = self._replay.attempt(each.key, explains=True)
-                if attempt.placement is not None:  # by itself after all
-                    self._replay.withdraw(each.key)
-                    continue
-                if attempt.explanation is None:
-                    continue
-                left = Waiting(each.pod, attempt.explanation)
-                for second in ChangeProposals([left], self._replay.objects).all()[:MOST_SECOND]:
-                    if second.rank == ANOTHER_NODE:
-                        continue
-                    placed = self._placed(second, second.size, self._waiting)
-                    if each.key in placed:
-                        break
-                else:
-                    continue
-            return self._pair(first, second, tuple(placed))
-        return None
-
-    def _pair(self, first: ClusterChange, second: ClusterChange, placed: tuple[Key, ...]) -> Help:
-        """Both, or the second alone where that does: it may be about a place that was not among those tried."""
-        of_first = {(type(each), each.key) for each in first.objects(first.size)}
-        if of_first.isdisjoint((type(each), each.key) for each in second.objects(second.size)):
-            alone = self._placed(second, second.size, self._waiting)
-            if alone:
-                return Help(second.text(second.size), tuple(alone), second.rank)
-        told = f"{first.text(first.size)}, and {second.text(second.size)}"
-        return Help(told, placed, PAIR + first.rank + second.rank)
-
-    def _placed(self, change: ClusterChange, size: int, keys: Sequence[Key]) -> dict[Key, str]:
-        """By pod of these that fits with the change, its node."""
-        placed: dict[Key, str] = {}
-        with self._changed(change.objects(size), change.deleted):
-            try:
-                for key in keys:
-                    self._step(0)  # a try of thousands of pods takes long: whoever asked may end it here
-                    if self._sequence.held_back(self._replay.pod(key)):
-                        continue
-                    attempt = self._replay.attempt(key)
-                    if attempt.placement is not None:
-                        placed[key] = attempt.placement.node
-            finally:
-                for key in reversed(placed):
-                    self._replay.withdraw(key)
-        return placed
-
-    @contextmanager
-    def _changed(self, objects: Sequence[Object], deleted: Sequence[Pod]) -> Iterator[None]:
-        replay = self._replay
-        holds = replay.engine.held.holds()
-        before = [(each, replay.objects.get(type(each).__name__, each.key)) for each in objects]
-        try:
-            for pod in deleted:
-                replay.delete("Pod", pod.namespace, pod.name)
-            for each in objects:
-                replay.apply(_renewed(each))
-            replay.hold(holds)
-            yield
-        finally:
-            for each, old in reversed(before):
-                if old is None:
-                    replay.delete(type(each).__name__, each.namespace, each.name)
-                else:
-                    replay.apply(_renewed(old))
-            for pod in deleted:
-                replay.apply(pod)
-            replay.hold(holds)
-
-
-def _renewed(found: Object) -> Object:
-    """The same object as a newer version of itself: whoever keeps it numbers it."""
-    return msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, resource_version=""))

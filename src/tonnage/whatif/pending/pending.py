@@ -33,7 +33,8 @@ from tonnage.whatif.explain_report import preemption_sentence
 from tonnage.whatif.page import FittedTable, TableColumn, TextPage, named
 from tonnage.whatif.pending import causes
 from tonnage.whatif.pending.causes import CauseOfPod, NodePlaces, PendingCause, cause_of
-from tonnage.whatif.pending.changes import MOST_PAIRED, ChangeProposals, Help, Trials, Waiting, merged
+from tonnage.whatif.pending.changes import ChangeProposals, Waiting
+from tonnage.whatif.pending.trials import MOST_PAIRED, Help, Trials, merged
 from tonnage.whatif.sources import ClusterState
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
