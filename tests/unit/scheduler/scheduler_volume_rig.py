@@ -32,7 +32,7 @@ from tonnage.scheduler.program import log_considered
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
-from tonnage.scheduling.engine.attempt import EngineHooks
+from tonnage.scheduling.engine.attempt import EngineHooks, EngineSettings
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.framework import Plugin, Status
 from tonnage.scheduling.queue.queued_pod import is_over, uid_of
@@ -67,6 +67,7 @@ class SchedulerRig:
         reservation: str = "Object",
         timeout_s: int = 600,
         slots: int = 256,
+        settings: EngineSettings | None = None,
         plugins: Iterable[type[Plugin]] = (),
         points: str = "",
         is_shown: bool = True,
@@ -114,6 +115,7 @@ class SchedulerRig:
             clock=self.clock,
             rng=random.Random(1),
             foreign=foreign,
+            settings=settings,
             hooks=EngineHooks(
                 on_change=self._changed,
                 on_pod_gone=self._pod_gone,

@@ -26,6 +26,7 @@ from scheduler_volume_rig import SchedulerRig
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIStorageCapacity, VolumeAttachment
+from tonnage.scheduling.engine.attempt import EngineSettings
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import attachment, capacity, claim, driver, pod_with, storage_class, volume
@@ -33,6 +34,8 @@ from tonnage.testing.storage_builders import attachment, capacity, claim, driver
 NODES = ("a", "b", "c", "d")
 POOL_GI = 100
 STEPS = 60
+NO_FLUSH = EngineSettings(max_unschedulable_s=1e9)
+"""No pod is tried again just because it has waited for long: that would hide an event that did not wake it."""
 
 
 @dataclass(slots=True)
@@ -60,7 +63,7 @@ class PromisedCluster:
         self.rig = SchedulerRig(
             storage_class(), driver(rebuilding=True), *(node(name) for name in NODES),
             *(capacity("fast", name, f"{POOL_GI}Gi", pools=[f"{POOL_GI}Gi"]) for name in NODES),
-            reservation=reservation,
+            reservation=reservation, settings=NO_FLUSH,
         )  # fmt: skip
 
     # -- what there is ------------------------------------------------------------------------------------------------
@@ -228,7 +231,7 @@ class PromisedCluster:
     def restart(self) -> None:
         """The scheduler loses its memory; the objects stay."""
         before = self.rig
-        self.rig = SchedulerRig(reservation=self.reservation)
+        self.rig = SchedulerRig(reservation=self.reservation, settings=NO_FLUSH)
         self.rig.clock.advance(before.clock.monotonic() - self.rig.clock.monotonic())
         self.rig._version = before._version + 1
         self.rig.bound.update(before.bound)
