@@ -411,6 +411,29 @@ def test_a_label_that_a_pod_asks_for_is_told_but_none_that_says_where_a_node_is(
     assert helps(asked(node("a"), pod("far", node_selector={ZONE: "z"}))) == []
 
 
+def test_another_class_that_has_room_is_told_before_a_purchase():
+    found = [node("a"), capacity(node="a", pools=["10Gi"]), storage_class("slow")]
+    found += [capacity("slow", node="a", pools=["100Gi"]), claim("data", "40Gi"), pod_with("db", "data")]
+    assert helps(asked(*found)) == [
+        (1, "class slow instead of fast"),
+        (1, "one more pool of 40Gi of class fast on a"),
+    ]
+    two = [*found, claim("more", "50Gi"), pod_with("web", "more"), claim("most", "90Gi"), pod_with("zoo", "most")]
+    assert (2, "class slow instead of fast") in helps(asked(*two)), "slow holds 40Gi and 50Gi, and not 90Gi beside them"
+
+
+def test_another_class_without_room_is_not_told_and_a_made_volume_keeps_its_class():
+    full = [node("a"), capacity(node="a", pools=["10Gi"]), storage_class("slow")]
+    waits = [claim("data", "40Gi"), pod_with("db", "data")]
+    no_room = asked(*full, capacity("slow", node="a", pools=["30Gi"]), *waits)
+    assert helps(no_room) == [(1, "one more pool of 40Gi of class fast on a")]
+    nobody_checks = asked(*full, storage_class("cloud", provisioner="cloud.example"), *waits)
+    assert helps(nobody_checks) == helps(no_room)
+    made = [claim("data", "40Gi", volume="pv"), volume("pv", "40Gi", claim="default/data", on="gone")]
+    answer = asked(*full, capacity("slow", node="a", pools=["90Gi"]), *made, pod_with("db", "data"))
+    assert helps(answer) == []
+
+
 # -- showing ----------------------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """What might help pods that wait: changes of the cluster, proposed by who refused them where.
 
     uncordon node-5
+    class slow instead of fast
     6 more attach slots for csi.example on node-3
     one more pool of 2Ti of class fast on node-b2
     one more node like node-3
@@ -22,11 +23,11 @@ import msgspec
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.node_selectors import UNSCHEDULABLE, Taint, find_untolerated
-from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity
+from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount, amount
-from tonnage.whatif.knobs import LABEL, state_knobs, turned
+from tonnage.whatif.knobs import LABEL, class_knobs, state_knobs, turned
 from tonnage.whatif.node_copies import (
     copy_of,
     own_objects,
@@ -42,7 +43,7 @@ from tonnage.whatif.pending.causes import is_wish
 MOST_OF_A_KIND: Final = 4
 """So many places are tried for a change of one kind: those that the most pods were refused at."""
 _MOST_SHAPES: Final = 8
-_UNCORDON, _TAINT, _LABEL, _GATE, _DELETE, _SLOTS, _POOL, ANOTHER_NODE = range(8)
+_UNCORDON, _TAINT, _LABEL, _GATE, _DELETE, _CLASS, _SLOTS, _POOL, ANOTHER_NODE = range(9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,10 @@ class ChangeProposals:
         """Pods that share an explanation: of thousands that are alike it is read once."""
 
     def all(self) -> list[ClusterChange]:
+        """Changes of the pods' own claims, then those of the cluster."""
+        return [*self._other_classes(), *self.of_cluster()]
+
+    def of_cluster(self) -> list[ClusterChange]:
         """The cheaper kinds first."""
         return [
             *self._uncordoned(),
@@ -188,6 +193,25 @@ class ChangeProposals:
                 if isinstance(pod, Pod) and pod.spec.node_name and not pod.is_terminal and key in _claim_keys(pod):
                     told = f"delete pod {pod.key}, which has claim {key} for itself"
                     yield _of_no_size(_DELETE, told, [], (pod,))
+
+    # -- the workloads ------------------------------------------------------------------------------------------------
+
+    def _unmade_claims(self) -> list[PersistentVolumeClaim]:
+        """Claims without a volume of pods that were refused for their volumes, and of no pod that has a place."""
+        waiting = {each.key for each in self._waiting}
+        others = [each for each in self._objects if isinstance(each, Pod) and each.key not in waiting]
+        used = {key for pod in others if not pod.is_terminal for key in _claim_keys(pod)}
+        refused = {number for number, _ in self._refused("VolumeBinding")}
+        wanted = {key for number in refused for each in self._alike[number] for key in _claim_keys(each.pod)}
+        found = (self._claims[key] for key in sorted(wanted - used) if key in self._claims)
+        return [each for each in found if not each.spec.volume_name]
+
+    def _other_classes(self) -> Iterator[ClusterChange]:
+        """All claims of one class in another whose room is known: one that nobody checks would let every pod in."""
+        checked = {each.storage_class_name for each in self._objects if isinstance(each, CSIStorageCapacity)}
+        classes = (each for each in self._objects if isinstance(each, StorageClass) and each.name in checked)
+        for knob in class_knobs(self._unmade_claims(), classes):
+            yield _of_no_size(_CLASS, knob.told(1), turned([(knob, 1)]))
 
     # -- room ---------------------------------------------------------------------------------------------------------
 
