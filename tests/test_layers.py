@@ -166,7 +166,7 @@ INNER_ROWS: dict[str, Rows] = {
             "node_copies",
             "html",
         ),
-        ("manifests", "explain_report", "knobs", "schedulers_seen", "shadow"),
+        ("manifests", "explain_report", "knobs", "schedulers_seen", "shadow", "unused_claims"),
         ("creation", "recording"),
         ("sources",),
         ("expansion", "replay"),

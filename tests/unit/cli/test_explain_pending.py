@@ -38,6 +38,7 @@ from tonnage.whatif.scheduler_memory import AssumedPod, SchedulerMemory
 from tonnage.whatif.sources import ClusterState, clock_of
 
 ZONE = "topology.kubernetes.io/zone"
+DELETED = {"persistentVolumeReclaimPolicy": "Delete"}
 
 
 def asked(
@@ -360,6 +361,7 @@ def test_gates_and_pods_that_have_a_claim_for_themselves_are_tried():
 def test_trying_leaves_everything_as_it_was(mode):
     objects = [*two_zones("80Gi", "60Gi"), *database("db-0", "db", "70Gi"), *database("db-1", "db", "100Gi")]
     objects += [*database("db-2", "db", "75Gi"), pod("huge", cpu="50"), node("z", unschedulable=True)]
+    objects += [claim("old", "40Gi", volume="pv"), volume("pv", "40Gi", claim="default/old", on="b1", spec=DELETED)]
     state = ClusterState([driver(), storage_class(), *objects], "the test", clock_of(objects))
     configuration = parse(storage_configuration(reservation=mode), source="config.yaml")
     sequence = DecisionSequence(state, configuration, is_default=True)
@@ -432,6 +434,17 @@ def test_another_class_without_room_is_not_told_and_a_made_volume_keeps_its_clas
     made = [claim("data", "40Gi", volume="pv"), volume("pv", "40Gi", claim="default/data", on="gone")]
     answer = asked(*full, capacity("slow", node="a", pools=["90Gi"]), *made, pod_with("db", "data"))
     assert helps(answer) == []
+
+
+def test_a_claim_that_no_pod_uses_is_deleted_before_anything_is_bought():
+    unused = [claim("old", "40Gi", volume="pv"), volume("pv", "40Gi", claim="default/old", on="a", spec=DELETED)]
+    waits = [claim("data", "60Gi"), pod_with("db", "data")]
+    told = (1, "delete claim default/old, which has 40Gi on a and which no pod uses")
+    one_pool = [node("a"), capacity(node="a", pools=["30Gi"])]
+    assert helps(asked(*one_pool, *unused, *waits))[0] == told
+    two_pools = [node("a"), capacity(node="a", pools=["30Gi", "10Gi"])]
+    assert told not in helps(asked(*two_pools, *unused, *waits)), "the room may come back to either pool"
+    assert told not in helps(asked(*one_pool, *unused, pod_with("user", "old", on="a"), *waits))
 
 
 # -- showing ----------------------------------------------------------------------------------------------------------

@@ -21,12 +21,12 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Final
 
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PodInfo
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
-from tonnage.scheduling.volumes.capacity.pools import free_bytes, listed_pools
+from tonnage.scheduling.volumes.capacity.pools import free_bytes
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.whatif.knobs import (
     CLAIM,
@@ -44,9 +44,10 @@ from tonnage.whatif.knobs import (
     turned,
     unbound,
 )
-from tonnage.whatif.node_copies import copy_of, own_objects, shape_of, sharing_pools, volumes_on, with_more_room
+from tonnage.whatif.node_copies import copy_of, own_objects, shape_of, sharing_pools, volumes_on
 from tonnage.whatif.page import any_of, natural
 from tonnage.whatif.replay import Replay, renewed
+from tonnage.whatif.unused_claims import UnusedClaim, unused_claims
 
 NODES_TRIED: Final = 64
 """Of each kind of refusal; where there are more nodes, those with the most room."""
@@ -54,7 +55,6 @@ NODES_PAIRED: Final = 8
 MOST_KNOBS: Final = 12
 """What may be changed about one node; of more, the first. Twelve are 66 pairs."""
 SHOWN: Final = 8
-_MOST_UNUSED: Final = 16
 _ON_NODE: Final = " on {node}"
 _KNOB_OF: Final = {"NodeVolumeLimits": "slots", "VolumeBinding": "pool", "NodeResourcesFit": "resource"}
 """By the plugin that refused a node, the kind of change that may help by itself."""
@@ -209,38 +209,16 @@ class Remedies:
                 yield _remedy(knob, amount, "")
 
     def _by_unused_claims(self) -> Iterator[Remedy]:
-        """A claim that has a volume and that no pod has ever used: the room comes back, to whichever pool."""
-        pods = [each for each in self._of(Pod) if not each.is_terminal and each.key != self._pod.key]
-        used = {f"{each.namespace}/{name}" for each in pods for name in each.claim_names()}
-        unused = [each for each in self._of(PersistentVolumeClaim) if each.spec.volume_name and each.key not in used]
-        for claim in sorted(unused, key=lambda each: each.key)[:_MOST_UNUSED]:
-            volume = self._objects.get((PersistentVolume, claim.spec.volume_name))
-            if isinstance(volume, PersistentVolume) and volume.spec.persistent_volume_reclaim_policy == "Delete":
-                homes = [node for node in self._nodes.values() if volume in volumes_on(node, (node, volume))]
-                if len(homes) == 1 and self._fits_without(claim, volume, homes[0]):
-                    told = f"delete claim {claim.key}, which has {volume.size} on {{node}} and was never used"
-                    yield Remedy(CLAIM, 0, homes[0].name, "claim", told, nodes=(homes[0].name,))
+        for unused in unused_claims(self._objects.values(), but_by=self._pod.key):
+            if self._fits_without(unused):
+                told = f"delete claim {unused.claim.key}, which has {unused.volume.size} on {{node}} and was never used"
+                yield Remedy(CLAIM, 0, unused.node, "claim", told, nodes=(unused.node,))
 
-    def _fits_without(self, claim: PersistentVolumeClaim, volume: PersistentVolume, node: Node) -> bool:
+    def _fits_without(self, unused: UnusedClaim) -> bool:
         """Whether it fits wherever a volume's room comes back to. Its own claim is made again, without a volume."""
-        labels = node.metadata.labels
-        told = [
-            each
-            for each in self._of(CSIStorageCapacity)
-            if each.storage_class_name == volume.class_name
-            and each.node_topology is not None
-            and each.node_topology.matches(labels)
-        ]
-        again = [unbound(claim)] if claim in self._claims else []
-        gone = (volume,) if again else (claim, volume)
-        if not told:
-            return self.fits(again, gone)
-        siblings, size = sharing_pools(told[0], self._objects.values()), volume.size.value()
-        pools = range(max(1, len(listed_pools(told[0]))))
-        return all(
-            self.fits([*again, *(with_more_room(each, size, as_pool=False, number=number) for each in siblings)], gone)
-            for number in pools
-        )
+        again = [unbound(unused.claim)] if unused.claim in self._claims else []
+        gone = (unused.volume,) if again else (unused.claim, unused.volume)
+        return all(self.fits([*again, *room], gone) for room in unused.room)
 
     def _knobs(self, node: Node) -> Iterator[Knob]:
         yield from (each for each in state_knobs(node, self._pod) if each.kind != "label")

@@ -1,5 +1,6 @@
 """What might help pods that wait: changes of the cluster, proposed by who refused them where.
 
+    delete claim shop/old, which has 40Gi on node-3 and which no pod uses
     uncordon node-5
     class slow instead of fast
     6 more attach slots for csi.example on node-3
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any, Final
 
@@ -39,11 +40,12 @@ from tonnage.whatif.node_copies import (
 )
 from tonnage.whatif.page import named
 from tonnage.whatif.pending.causes import is_wish
+from tonnage.whatif.unused_claims import unused_claims
 
 MOST_OF_A_KIND: Final = 4
 """So many places are tried for a change of one kind: those that the most pods were refused at."""
 _MOST_SHAPES: Final = 8
-_UNCORDON, _TAINT, _LABEL, _GATE, _DELETE, _CLASS, _SLOTS, _POOL, ANOTHER_NODE = range(9)
+_CLAIM, _UNCORDON, _TAINT, _LABEL, _GATE, _DELETE, _CLASS, _SLOTS, _POOL, ANOTHER_NODE = range(10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,9 @@ class ClusterChange:
     """In words, with `{node}` where its node is named."""
     objects: Callable[[int], Sequence[Object]]
     """What is applied, the cluster having been as it is."""
-    deleted: tuple[Pod, ...] = ()
+    deleted: tuple[Object, ...] = ()
+    or_else: tuple[Sequence[Object], ...] = ()
+    """What may come of it instead of `objects`; it helps a pod that fits in every case."""
     size: int = 0
     unit: int = 1
     """What its size is a multiple of, as small as it can be."""
@@ -77,7 +81,7 @@ class ClusterChange:
 
 
 def _of_no_size(
-    rank: int, told: str, objects: Sequence[Object], deleted: tuple[Pod, ...] = (), node: str = ""
+    rank: int, told: str, objects: Sequence[Object], deleted: tuple[Object, ...] = (), node: str = ""
 ) -> ClusterChange:
     return ClusterChange(rank, lambda size: told, lambda size: objects, deleted, node=node)
 
@@ -95,8 +99,8 @@ class ChangeProposals:
         """Pods that share an explanation: of thousands that are alike it is read once."""
 
     def all(self) -> list[ClusterChange]:
-        """Changes of the pods' own claims, then those of the cluster."""
-        return [*self._other_classes(), *self.of_cluster()]
+        """Changes of claims, then those of the cluster."""
+        return [*self._unused_claims(), *self._other_classes(), *self.of_cluster()]
 
     def of_cluster(self) -> list[ClusterChange]:
         """The cheaper kinds first."""
@@ -205,6 +209,15 @@ class ChangeProposals:
         wanted = {key for number in refused for each in self._alike[number] for key in _claim_keys(each.pod)}
         found = (self._claims[key] for key in sorted(wanted - used) if key in self._claims)
         return [each for each in found if not each.spec.volume_name]
+
+    def _unused_claims(self) -> Iterator[ClusterChange]:
+        """Their room helps only pods that were refused for want of it."""
+        if any(self._refused("VolumeBinding")):
+            for each in unused_claims(self._objects):
+                first, *others = each.room
+                told = f"delete claim {each.claim.key}, which has {each.volume.size} on {{node}} and which no pod uses"
+                change = _of_no_size(_CLAIM, told, first, (each.claim, each.volume), each.node)
+                yield replace(change, or_else=tuple(others))
 
     def _other_classes(self) -> Iterator[ClusterChange]:
         """All claims of one class in another whose room is known: one that nobody checks would let every pod in."""

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.whatif.explain import DecisionSequence
 from tonnage.whatif.knobs import least
@@ -74,6 +73,10 @@ class Trials:
     def tried(self, change: ClusterChange) -> Help | None:
         """What a change helps, at the smallest size that does it; None when it helps nobody."""
         placed = self._placed(change, change.size, self._waiting)
+        for objects in change.or_else if placed else ():
+            case = replace(change, objects=lambda size, objects=objects: objects)  # type: ignore[misc]
+            also = self._placed(case, change.size, list(placed))
+            placed = {key: node for key, node in placed.items() if key in also}
         if not placed:
             return None
         size = self._least_size(change, placed)
@@ -141,13 +144,13 @@ class Trials:
         return placed
 
     @contextmanager
-    def _changed(self, objects: Sequence[Object], deleted: Sequence[Pod]) -> Iterator[None]:
+    def _changed(self, objects: Sequence[Object], deleted: Sequence[Object]) -> Iterator[None]:
         replay = self._replay
         holds = replay.engine.held.holds()
         before = [(each, replay.objects.get(type(each).__name__, each.key)) for each in objects]
         try:
-            for pod in deleted:
-                replay.delete("Pod", pod.namespace, pod.name)
+            for gone in deleted:
+                replay.delete(type(gone).__name__, gone.namespace, gone.name)
             for each in objects:
                 replay.apply(renewed(each))
             replay.hold(holds)
@@ -158,6 +161,6 @@ class Trials:
                     replay.delete(type(each).__name__, each.namespace, each.name)
                 else:
                     replay.apply(renewed(old))
-            for pod in deleted:
-                replay.apply(pod)
+            for gone in deleted:
+                replay.apply(gone)
             replay.hold(holds)
