@@ -100,7 +100,8 @@ def hostile_pages() -> dict[str, HtmlPage]:
     """Pages of answers whose every name and message is an attack."""
     bad, disks = HOSTILE, [_disk(HOSTILE)]
     fit = {
-        "workload": bad, "text": bad, "count": 1, "atMost": 2, "byNode": {bad: 1}, "byZone": {bad: 1}, "stops": [{"reason": bad, "nodes": 1}],
+        "workload": bad, "text": bad, "count": 1, "atMost": 2, "byNode": {bad: 1}, "byZone": {bad: 1},
+        "stops": [{"reason": bad, "nodes": 1}],
         "wouldHelp": [bad], "remedies": [], "partial": False, "disks": disks, "stuck": [bad], "notes": [bad],
         "preempting": [{"pod": bad, "node": bad, "victims": [bad]}],
         "nodesNeeded": {"nodes": 1, "pods": 1, "template": bad},
