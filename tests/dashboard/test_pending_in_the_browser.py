@@ -33,7 +33,7 @@ async def test_pods_wait_by_cause_and_one_click_tells_why(window, shown_cluster)
     cause = page.locator(".cause").first
     await expect(cause).to_contain_text("1 pod waits for 200Gi of class fast")
     await expect(cause).to_contain_text("nearest miss on a: largest free pool 100Gi, needs 200Gi")
-    await expect(cause).to_contain_text("one more pool of 200Gi of class fast on a: would let it in")
+    await expect(cause).to_contain_text("100Gi instead of 200Gi for claim default/data: would let it in")
     await cause.get_by_role("link", name="default/db").first.click()
     await expect(page.get_by_role("heading", name="Why default/db")).to_be_visible()
     await expect(page.locator(".explain-verdict")).to_contain_text("does not fit")

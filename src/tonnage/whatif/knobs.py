@@ -152,14 +152,14 @@ def _class_knob(claims: tuple[PersistentVolumeClaim, ...], old: str, new: str) -
 
 def request_knobs(pod: Pod, claims: Sequence[PersistentVolumeClaim]) -> Iterator[Knob]:
     """Less of one thing, down to half of it: more than that would be another workload."""
-    yield from (_claim_knob(each) for each in claims)
+    yield from (claim_knob(each) for each in claims)
     for place, container in enumerate(pod.spec.containers):
         for name in (CPU, MEMORY):
             if name in container.resources.requests:
                 yield _container_knob(pod, place, name)
 
 
-def _claim_knob(claim: PersistentVolumeClaim) -> Knob:
+def claim_knob(claim: PersistentVolumeClaim) -> Knob:
     size = claim.requested_size.value()
 
     def changed(of: PersistentVolumeClaim, less: int) -> PersistentVolumeClaim:

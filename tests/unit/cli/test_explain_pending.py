@@ -479,6 +479,7 @@ def test_the_report_tells_groups_and_what_would_help():
         "What would help, each tried by itself\n"
         "PODS  CHANGE\n"
         "   7  one more pool of 700Gi of class fast on any of b1, b2\n"
+        "   4  60Gi instead of 100Gi for each claim of class fast\n"
     )
 
 
@@ -542,7 +543,10 @@ def test_json_is_a_list_of_answers_with_their_causes(tmp_path, monkeypatch):
         "where": "in zone b",
         "message": "1 pod of StatefulSet/default/db waits for 100Gi of class fast in zone b",
     }
-    assert waits["wouldHelp"][0] == {"change": "one more pool of 100Gi of class fast on any of b1, b2", "pods": 1}
+    assert waits["wouldHelp"][:2] == [
+        {"change": "80Gi instead of 100Gi for claim default/db-0-data", "pods": 1},
+        {"change": "one more pool of 100Gi of class fast on any of b1, b2", "pods": 1},
+    ]
     assert (fits["schedulable"], fits["cause"]["kind"], fits["wouldHelp"]) == (True, "fits", [])
     for arguments, code in (([], 0), (["--exit-code"], 3)):
         done = CliRunner().invoke(explain, ["-f", file, "--pending", *arguments], standalone_mode=False)
@@ -607,4 +611,7 @@ def test_a_cordoned_node_without_room_needs_both():
 
 def test_pods_that_one_change_helps_are_told_no_pair():
     answer = asked(node("a"), capacity(node="a", pools=["10Gi"]), claim("data", "20Gi"), pod_with("db", "data"))
-    assert helps(answer) == [(1, "one more pool of 20Gi of class fast on a")]
+    assert helps(answer) == [
+        (1, "10Gi instead of 20Gi for claim default/data"),
+        (1, "one more pool of 20Gi of class fast on a"),
+    ]

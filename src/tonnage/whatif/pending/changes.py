@@ -3,6 +3,7 @@
     delete claim shop/old, which has 40Gi on node-3 and which no pod uses
     uncordon node-5
     class slow instead of fast
+    40Gi instead of 60Gi for claim shop/data
     6 more attach slots for csi.example on node-3
     one more pool of 2Ti of class fast on node-b2
     one more node like node-3
@@ -28,7 +29,7 @@ from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount, amount
-from tonnage.whatif.knobs import LABEL, class_knobs, state_knobs, turned
+from tonnage.whatif.knobs import LABEL, claim_knob, class_knobs, state_knobs, turned
 from tonnage.whatif.node_copies import (
     copy_of,
     own_objects,
@@ -45,7 +46,7 @@ from tonnage.whatif.unused_claims import unused_claims
 MOST_OF_A_KIND: Final = 4
 """So many places are tried for a change of one kind: those that the most pods were refused at."""
 _MOST_SHAPES: Final = 8
-_CLAIM, _UNCORDON, _TAINT, _LABEL, _GATE, _DELETE, _CLASS, _SLOTS, _POOL, ANOTHER_NODE = range(10)
+_CLAIM, _UNCORDON, _TAINT, _LABEL, _GATE, _DELETE, _CLASS, _REQUEST, _SLOTS, _POOL, ANOTHER_NODE = range(11)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class ChangeProposals:
 
     def all(self) -> list[ClusterChange]:
         """Changes of claims, then those of the cluster."""
-        return [*self._unused_claims(), *self._other_classes(), *self.of_cluster()]
+        return [*self._unused_claims(), *self._other_classes(), *self._smaller_claims(), *self.of_cluster()]
 
     def of_cluster(self) -> list[ClusterChange]:
         """The cheaper kinds first."""
@@ -226,6 +227,14 @@ class ChangeProposals:
         for knob in class_knobs(self._unmade_claims(), classes):
             yield _of_no_size(_CLASS, knob.told(1), turned([(knob, 1)]))
 
+    def _smaller_claims(self) -> Iterator[ClusterChange]:
+        """Claims of one class and size, down to half of it."""
+        by_size: dict[tuple[str, int], list[PersistentVolumeClaim]] = defaultdict(list)
+        for claim in self._unmade_claims():
+            by_size[claim.class_name, claim.requested_size.value()].append(claim)
+        for place in _most(Counter({place: len(claims) for place, claims in by_size.items()})):
+            yield _smaller_change(by_size[place])
+
     # -- room ---------------------------------------------------------------------------------------------------------
 
     def _slots(self) -> Iterator[ClusterChange]:
@@ -310,6 +319,18 @@ class ChangeProposals:
             if shape not in seen:
                 seen.add(shape)
                 yield _of_no_size(ANOTHER_NODE, "one more node like {node}", copied, node=name)
+
+
+def _smaller_change(claims: Sequence[PersistentVolumeClaim]) -> ClusterChange:
+    knobs = [claim_knob(each) for each in claims]
+    old, class_name = claims[0].requested_size.value(), claims[0].class_name
+    whose = f"claim {claims[0].key}" if len(claims) == 1 else f"each claim of class {class_name}"
+    return ClusterChange(
+        _REQUEST,
+        lambda less: f"{amount(old - less)} instead of {amount(old)} for {whose}",
+        lambda less: turned((knob, less) for knob in knobs),
+        size=old // 2,
+    )
 
 
 def _slots_change(csi_node: CSINode, driver: str, size: int) -> ClusterChange:
