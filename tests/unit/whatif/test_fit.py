@@ -528,7 +528,7 @@ spec:
     required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [a]}]}]}
 status: {phase: Bound}
 """
-    told = "delete claim shop/old, which has 40Gi on a and was never used"
+    told = "delete claim shop/old, which has 40Gi on a and which no pod uses"
     assert helps(one_node("50Gi") + DB + unused)[0] == told
     assert told not in helps(one_node("30Gi, 10Gi") + DB + unused), "the room may come back to either pool"
 

@@ -1,6 +1,6 @@
 """The least that would let the next replica in. Every remedy is tried on the engine before it is told.
 
-    uncordon node-5                              what costs nothing comes first: a claim that was made and never used,
+    uncordon node-5                              what costs nothing comes first: a claim that no pod uses,
     40Gi instead of 60Gi for claim data          a closed node, a taint, a label, another class, a smaller request
     2 more attach slots for DRIVER on node-3     the fewest that do
     one more pool of 80Gi on any of n0 to n9     the smallest that does; classes that share their pools are one purchase
@@ -211,7 +211,9 @@ class Remedies:
     def _by_unused_claims(self) -> Iterator[Remedy]:
         for unused in unused_claims(self._objects.values(), but_by=self._pod.key):
             if self._fits_without(unused):
-                told = f"delete claim {unused.claim.key}, which has {unused.volume.size} on {{node}} and was never used"
+                told = (
+                    f"delete claim {unused.claim.key}, which has {unused.volume.size} on {{node}} and which no pod uses"
+                )
                 yield Remedy(CLAIM, 0, unused.node, "claim", told, nodes=(unused.node,))
 
     def _fits_without(self, unused: UnusedClaim) -> bool:
