@@ -3,6 +3,8 @@
     make truth N=20           twenty clusters
     make truth N=20 FROM=40   twenty others
 
+`make test` asks one quiet cluster for its count; all else is `make truth`, which takes a minute a cluster.
+
 A cluster is asked when it is quiet and again in the middle of a burst; as many replicas run in the end as both said.
 Where the driver says by which policy it picks a pool, the count is one number; where it picks at random, it is the
 least that is certain and the most that may be. Then a node is drained: every pod goes where the preview has it, or to a
@@ -32,6 +34,7 @@ from tonnage.quantity import Quantity
 from tonnage_command import tonnage
 
 FROM, N = int(os.environ.get("TRUTH_FROM", "0")), int(os.environ.get("TRUTH_N", "1"))
+IS_WHOLE = "TRUTH_N" in os.environ
 QUIET_S = 8.0
 """A cluster in which nothing has changed for so long is settled: figures are published once a second."""
 WITHIN_S = 180.0
@@ -47,8 +50,9 @@ def test_what_is_told_is_what_happens(seed: int):
         asked = AskedCluster(cluster, Path(folder))
         try:
             asked.count()
-            asked.drain()
-            asked.help()
+            if IS_WHOLE:
+                asked.drain()
+                asked.help()
         except Exception as exc:
             asked.report["wrong"].append(str(exc)[:500])
             raise
@@ -77,20 +81,22 @@ class AskedCluster:
         first = self.ask("fit", "--template", str(template))
         some = min(2, first["count"])
         create(self.up, sized(self.cluster.asked, some))
-        burst = self.ask("fit", "--workload", self.workload)
+        burst = self.ask("fit", "--workload", self.workload) if IS_WHOLE else None
         self.scale(first["atMost"] + MORE)
         settled(self.up)
-        runs, present = self.running(), burst["replicas"]["present"]
+        runs = self.running()
         self.report |= {
             "count": first["count"],
             "atMost": first["atMost"],
-            "burst": [present + burst["count"], present + burst["atMost"]],
-            "burstStops": burst["stops"],
             "runs": runs,
             "preempting": len(first["preempting"]),
         }
         self.check(first["count"] <= runs <= first["atMost"], "count")
-        self.check(present + burst["count"] <= runs <= present + burst["atMost"], "burst")
+        if burst is not None:
+            present = burst["replicas"]["present"]
+            least, most = present + burst["count"], present + burst["atMost"]
+            self.report |= {"burst": [least, most], "burstStops": burst["stops"]}
+            self.check(least <= runs <= most, "burst")
         if self.cluster.policy in ("best-fit", "most-free"):
             self.check(first["count"] == first["atMost"], "a known policy has a range")
 
