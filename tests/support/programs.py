@@ -12,6 +12,7 @@ of the environment itself starts `python -m tonnage`.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -55,7 +56,8 @@ class RunningProgram:
 
     def send_signal(self, number: int) -> None:
         if self.returncode is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has ended, and whoever waits for it has not told yet
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
