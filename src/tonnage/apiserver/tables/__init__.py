@@ -1,22 +1,26 @@
 """Tables and bare metadata: the forms of `Accept: application/json;as=…;g=meta.k8s.io;v=v1`.
 
 `kubectl get` does not know the kinds it prints: the server sends a Table with headings, cells and the metadata of every
-row's object. The columns stand in `pods`, `storage`, `workloads` and `cluster`. Headings, types, priorities and cell
-texts are upstream's; the descriptions are from our schemas.
+row's object. The columns stand in `kubectl.columns`. Headings, types, priorities and cell texts are upstream's; the
+descriptions are from our schemas.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from importlib.resources import files
 from typing import Literal
 
-from tonnage.apiserver.tables import cells, cluster, pods, storage, workloads
-from tonnage.apiserver.tables.cells import NAME, Cell, Column, Layouts
+from tonnage.apiserver.tables import cells, kind_cells, pods
+from tonnage.apiserver.tables.cells import Cell
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.custom.printer_columns import Looks, PrinterColumn
-from tonnage.documents.schema import schema_of, schema_of_resource
-from tonnage.objects.document import Doc
+from tonnage.documents.kinds.event import to_stored
+from tonnage.documents.schema import Struct, schema_of, schema_of_resource
+from tonnage.objects.document import Doc, dig
 from tonnage.objects.resources import Resource
 
 API_VERSION = "meta.k8s.io/v1"
@@ -25,17 +29,88 @@ API_VERSION = "meta.k8s.io/v1"
 Include = Literal["None", "Metadata", "Object"]
 """How much of its object a row carries (`?includeObject=`)."""
 
-_LAYOUTS: Layouts = {**pods.LAYOUTS, **storage.LAYOUTS, **workloads.LAYOUTS, **cluster.LAYOUTS}
 
-# A kind without columns of its own gets a creation time instead of an age, for kubectl to format.
-_PLAIN = (NAME, cells.text("Created At", "metadata.creationTimestamp", "0001-01-01T00:00:00Z", type="date"))
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`field` is a dotted path in the kind's schema; its description is the column's, unless `about` is given."""
+
+    name: str
+    cell: Callable[[Doc, datetime], Cell]
+    field: str = ""
+    type: str = "string"
+    format: str = ""
+    wide: bool = False
+    about: str = ""
+
+    def definition(self, schema: Struct) -> Doc:
+        """The TableColumnDefinition, with every field, as upstream sends it."""
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": self.about or _description(schema, self.field),
+            "priority": 1 if self.wide else 0,
+        }
+
+
+def _description(schema: Struct, field: str) -> str:
+    """The schema's description of the field at a dotted path. KeyError for an unknown field."""
+    *parents, last = field.split(".")
+    for name in parents:
+        below = schema.fields[name].type
+        if not isinstance(below, Struct):
+            raise KeyError(field)
+        schema = below
+    return schema.fields[last].description
+
+
+_CELLS = {**vars(cells), **vars(kind_cells), **vars(pods)}
+
+
+@cache
+def _layouts() -> dict[str, list[Column]]:
+    """The columns of kinds, by `group/Kind`."""
+    layouts: dict[str, list[Column]] = {}
+    shared: dict[str, Column] = {}
+    for line in (files("tonnage.apiserver.tables") / "kubectl.columns").read_text().splitlines():
+        heading, colon, rest = line.strip().partition(": ")
+        if not heading or heading.startswith("#"):
+            continue
+        if not line.startswith(" "):
+            columns = layouts[heading] = []
+            continue
+        columns.append(_column(heading, rest) if colon else shared[heading])
+        if columns is layouts["shared"]:
+            shared[heading] = columns[-1]
+    return layouts
+
+
+def _column(heading: str, text: str) -> Column:
+    said, _, about = text.partition(" ~ ")
+    how, *options = said.split()
+    path = next((word[1:] for word in options if word.startswith(".")), "")
+    return Column(
+        heading,
+        _cell(how, path),
+        next((word[1:] for word in options if word.startswith("=")), path),
+        next((word for word in options if word in ("boolean", "date", "integer")), "string"),
+        format="name" if "name" in options else "",
+        wide="wide" in options,
+        about=about,
+    )
+
+
+def _cell(how: str, path: str) -> Callable[[Doc, datetime], Cell]:
+    name, *words = how.split(":", 1)
+    show: Callable[..., Cell] = _CELLS[name]
+    steps = path.split(".")
+    return (lambda doc, now: show(dig(doc, *steps), *words)) if path else show
 
 
 def columns(resource: Resource) -> list[Doc]:
     """The column definitions of a resource. In a watch only the first event has them."""
     if isinstance(resource, CustomResource):
-        about = cells.description(schema_of("meta", "v1", "ObjectMeta"), "name")
-        name = {"name": NAME.name, "type": NAME.type, "format": NAME.format, "description": about, "priority": 0}
+        name = _layouts()["shared"][0].definition(schema_of("", "v1", "Pod"))  # all kinds have the same metadata
         return [name, *resource.custom.column_definitions()]
     schema = schema_of_resource(resource)
     return [column.definition(schema) for column in _layout(resource)]
@@ -55,17 +130,12 @@ def table(
 
     `headers=False` leaves out the definitions, for the later events of a watch.
     """
-    layout: Sequence[Column]
-    if isinstance(resource, CustomResource):
-        looks = Looks()
-        layout = (NAME, *(_custom_column(column, looks) for column in resource.custom.columns))
-    else:
-        layout = _layout(resource)
-    conditions_of = pods.completed if layout is pods.COLUMNS else None
+    layout = _layout(resource)
     rows: list[Doc] = []
     for doc in docs:
-        row: Doc = {"cells": [column.cell(doc, now) for column in layout]}
-        if conditions_of is not None and (conditions := conditions_of(doc)):
+        stored = to_stored(resource, doc)
+        row: Doc = {"cells": [column.cell(stored, now) for column in layout]}
+        if resource.qualified == "pods" and (conditions := pods.completed(doc)):
             row["conditions"] = conditions
         whole = doc if include == "Object" else None
         row["object"] = partial_metadata(doc, api_version) if include == "Metadata" else whole
@@ -79,16 +149,16 @@ def table(
     }
 
 
-def _layout(resource: Resource) -> tuple[Column, ...]:
-    return _LAYOUTS.get((resource.group, resource.kind), _PLAIN)
+def _layout(resource: Resource) -> list[Column]:
+    layouts = _layouts()
+    if isinstance(resource, CustomResource):
+        looks = Looks()
+        return [layouts["shared"][0], *(_custom_column(column, looks) for column in resource.custom.columns)]
+    return layouts.get(f"{resource.group}/{resource.kind}", layouts["plain"])
 
 
 def _custom_column(column: PrinterColumn, looks: Looks) -> Column:
-    def cell(doc: Doc, now: datetime) -> Cell:
-        made: Cell = column.cell(doc, lambda at: cells.age(at, now), looks)
-        return made
-
-    return Column(column.name, cell)
+    return Column(column.name, lambda doc, now: column.cell(doc, lambda at: cells.age(at, now), looks))
 
 
 def partial_metadata(doc: Doc, api_version: str = API_VERSION) -> Doc:

@@ -1,122 +1,52 @@
-"""The columns of a table, and their cells as `kubectl get` shows them.
+"""Cells as `kubectl get` shows them: the functions that `kubectl.columns` names, for all kinds.
 
-A column's description is its field's; only columns of several fields have their own. `wide` columns are those of
-`kubectl get -o wide`: always sent, with priority 1. Nothing reads a clock: `now` is handed in.
+A function takes the value at the column's path (None if absent), or the document and `now`: nothing reads a clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from tonnage.documents.schema import Struct
 from tonnage.objects.document import Doc, dig
 from tonnage.quantity import Quantity
 
 NONE = "<none>"
 UNSET = "<unset>"
 UNKNOWN = "<unknown>"
-
 Cell = str | int | float | bool | None
 """None if a custom resource has no value."""
-CellOf = Callable[[Doc, datetime], Cell]
-"""(document, now) -> cell; pure."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """`field` is a dotted path in the kind's schema; its description is the column's, unless `about` is given."""
-
-    name: str
-    cell: CellOf
-    field: str = ""
-    type: str = "string"
-    format: str = ""
-    wide: bool = False
-    about: str = ""
-
-    def definition(self, schema: Struct) -> Doc:
-        """The TableColumnDefinition, with every field, as upstream sends it."""
-        return {
-            "name": self.name,
-            "type": self.type,
-            "format": self.format,
-            "description": self.about or description(schema, self.field),
-            "priority": 1 if self.wide else 0,
-        }
+def text(value: Any, missing: str = "") -> Cell:
+    """The value as text; `missing` when it is absent or empty."""
+    return str(value or missing)
 
 
-Layouts = dict[tuple[str, str], tuple[Column, ...]]
-"""The columns of kinds, by group and kind."""
+def given(value: Any, missing: str) -> Cell:
+    """The value as text; `missing` only if it is absent: an empty string stays empty."""
+    return missing if value is None else str(value)
 
 
-def description(schema: Struct, field: str) -> str:
-    """The schema's description of the field at a dotted path. KeyError for an unknown field."""
-    *parents, last = field.split(".")
-    for name in parents:
-        below = schema.fields[name].type
-        if not isinstance(below, Struct):
-            raise KeyError(field)
-        schema = below
-    return schema.fields[last].description
+def number(value: int | None) -> Cell:
+    return int(value or 0)
 
 
-# -- columns that show one field --------------------------------------------------------------------------------------
+def flag(value: bool | None, missing: str = "") -> Cell:
+    return missing == "true" if value is None else bool(value)
 
 
-def of(
-    name: str,
-    path: str,
-    show: Callable[[Any], Cell],
-    *,
-    field: str = "",
-    type: str = "string",
-    wide: bool = False,
-    about: str = "",
-) -> Column:
-    """A column of `show(value)` for the value at a dotted path (None if absent)."""
-    steps = path.split(".")
-    return Column(name, lambda doc, now: show(dig(doc, *steps)), field or path, type=type, wide=wide, about=about)
+def count(items: list[Any] | None) -> Cell:
+    return len(items or ())
 
 
-def text(name: str, path: str, missing: str = "", *, type: str = "string", wide: bool = False) -> Column:
-    """The string at a path; `missing` when it is absent or empty."""
-    return of(name, path, lambda value: str(value or missing), type=type, wide=wide)
+def words(items: list[str] | None) -> Cell:
+    return ",".join(items or ()) or NONE
 
 
-def number(name: str, path: str, *, type: str = "integer") -> Column:
-    """The integer at a path, 0 when absent."""
-    return of(name, path, lambda value: int(value or 0), type=type)
-
-
-def flag(name: str, path: str, *, missing: bool = False, type: str = "boolean") -> Column:
-    return of(name, path, lambda value: missing if value is None else bool(value), type=type)
-
-
-def given(name: str, path: str, missing: str, *, wide: bool = False) -> Column:
-    """The value at a path as text; `missing` only if the field is absent: an empty string stays empty."""
-    return of(name, path, lambda value: missing if value is None else str(value), wide=wide)
-
-
-def count(name: str, path: str, *, type: str = "integer", about: str = "") -> Column:
-    """The number of items at a path."""
-    return of(name, path, lambda items: len(items or ()), type=type, about=about)
-
-
-def of_containers(name: str, field: str, *, template: str = "spec.template", wide: bool = True) -> Column:
-    """One field of every container of a pod template."""
-    where = "the template" if template == "template" else "the pod template"
-    about = f"{name if name != 'Containers' else 'Names'} of the containers in {where}."
-    return of(name, f"{template}.spec.containers", lambda items: joined(items, field), wide=wide, about=about)
-
-
-NAME = Column("Name", lambda doc, now: str(dig(doc, "metadata", "name") or ""), "metadata.name", format="name")
-AGE = Column("Age", lambda doc, now: age(dig(doc, "metadata", "creationTimestamp"), now), "metadata.creationTimestamp")
-CONTAINERS, IMAGES = of_containers("Containers", "name"), of_containers("Images", "image")
-
-# -- words ------------------------------------------------------------------------------------------------------------
+def created(doc: Doc, now: datetime) -> Cell:
+    return age(dig(doc, "metadata", "creationTimestamp"), now)
 
 
 def age(timestamp: str | None, now: datetime) -> str:

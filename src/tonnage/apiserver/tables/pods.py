@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from tonnage.apiserver.tables.cells import AGE, NAME, NONE, Cell, Column, Layouts, age, condition_status, text
+from tonnage.apiserver.tables.cells import NONE, Cell, age, condition_status
 from tonnage.objects.document import Doc, dig
 
 
@@ -162,17 +162,3 @@ def completed(pod: Doc) -> list[Doc]:
     if phase not in _COMPLETED:
         return []
     return [{"type": "Completed", "status": "True", "reason": phase, "message": _COMPLETED[phase]}]
-
-
-COLUMNS = (
-    NAME,
-    Column("Ready", ready, about="Containers that are ready, of how many."),
-    Column("Status", status, about="What the pod's containers are doing, summed up in one word."),
-    Column("Restarts", restarts, about="How often its containers were started again, and when the last time."),
-    AGE,
-    Column("IP", ip, "status.podIP", wide=True),
-    text("Node", "spec.nodeName", NONE, wide=True),
-    text("Nominated Node", "status.nominatedNodeName", NONE, wide=True),
-    Column("Readiness Gates", readiness_gates, "spec.readinessGates", wide=True),
-)
-LAYOUTS: Layouts = {("", "Pod"): COLUMNS}
