@@ -51,6 +51,10 @@ ANSWERS_WITHIN_S = 15
 _NOT_AT_THAT_MOMENT = (400, 410, 422, 500, 501, 504)
 """How a server answers that cannot list as of a resourceVersion: too old, too new, not understood."""
 _UNKNOWN = "what only it knows counts as none: reservations, and pods on their way"
+_NOT_ONE_MOMENT = (
+    "the server cannot list its objects as of one moment; they were read one after the other, and the answer may be "
+    "off by what changed meanwhile: ask again when nothing changes"
+)
 SCHEDULER_NOT_ASKED: Final = f"the scheduler was not asked (--scheduler-endpoint); {_UNKNOWN}"
 
 
@@ -148,7 +152,7 @@ async def from_cluster(
             workloads, more, _ = await listed(client, kinds, tells_unknown=False, at=at)
             unlisted |= more
         notes = [not_listed(kind, why) for kind, why in unlisted.items()]
-        notes += [asked] if asked else []
+        notes += [each for each in (asked, "" if at else _NOT_ONE_MOMENT) if each]
         names = memory.scheduler_names if memory is not None else ()
         return ClusterState(
             objects,
@@ -252,6 +256,7 @@ async def listed(
 
     All kinds are read as of one moment, a resourceVersion, that of the first list unless `at` gives it: a pod without
     the claim that was made with it, or a volume counted in its pool and as a wish besides, would make a wrong answer.
+    The moment is empty if the server could not list one of the kinds as of it.
     Without `tells_unknown`, a kind that the server has not is none of them: it has no objects, and that is all.
     """
     objects: list[Object] = []
@@ -263,7 +268,7 @@ async def listed(
     answers += await asyncio.gather(*(_listed_at(client, kind, at) for kind in kinds[len(answers) :]))
     for kind, answer in zip(kinds, answers, strict=True):
         if answer is None:  # one after the other: `READ_KINDS` has pods before the claims that they name
-            answer = await _listed(client, kind, "")
+            answer, at = await _listed(client, kind, ""), ""
         if isinstance(answer, NotFound) and not tells_unknown:
             continue
         if isinstance(answer, TonnageError):

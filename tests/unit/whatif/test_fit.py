@@ -567,3 +567,51 @@ def test_in_the_middle_of_a_burst_a_volume_is_counted_once():
 
 
 SELECTED = "metadata: {name: data, uid: u-1, annotations: {volume.kubernetes.io/selected-node: a}}"
+
+
+DAEMONS = """
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent, namespace: shop}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec: {containers: [{name: c, image: x, resources: {requests: {cpu: "5"}}}]}
+"""
+
+
+def test_every_node_that_a_daemon_set_wants_is_counted():
+    """Node a has 8 CPU of which 6 are taken; node b has all 8."""
+    busy = """
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: batch, namespace: shop}
+spec: {nodeName: a, containers: [{name: c, image: x, resources: {requests: {cpu: "6"}}}]}
+status: {phase: Running}
+"""
+    found = answer(CLUSTER + DAEMONS + busy, "--workload", "ds/shop/agent")
+    assert (found["count"], found["byNode"]) == (1, {"b": 1})
+    assert found["text"] == "1 more fits; 1 of 2 replicas"
+    assert found["stops"] == [{"reason": "Insufficient cpu", "nodes": 1}]
+    assert found["wouldHelp"][0] == "3 more cpu on a"
+
+
+def test_a_pod_whose_ephemeral_claim_is_not_made_yet_takes_its_room():
+    """Pools of 100Gi hold one volume of 60Gi each: of two nodes with three pools one is taken by the pod that waits."""
+    waiting = """
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: newest}
+spec:
+  containers: [{name: c, image: x}]
+  volumes:
+  - name: scratch
+    ephemeral:
+      volumeClaimTemplate:
+        spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 60Gi}}, storageClassName: fast}
+"""
+    assert answer(CLUSTER + DB + waiting, "--workload", "sts/shop/db")["count"] == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from tonnage.clock import VirtualClock, rfc3339
 from tonnage.errors import Forbidden
+from tonnage.gates import Gates
+from tonnage.objects.apps_v1 import ReplicaSet, ReplicaSetSpec
 from tonnage.objects.codec import ObjectList
 from tonnage.objects.core_v1 import Event, Pod
 from tonnage.objects.meta import MicroTime, Object, ObjectMeta
@@ -18,13 +21,16 @@ from tonnage.objects.small_groups import Lease, LeaseSpec
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import claim
+from tonnage.whatif.creation import Creation
 from tonnage.whatif.doctor.examination import examine
 from tonnage.whatif.doctor.facts import Facts
 from tonnage.whatif.explain import DecisionSequence, decided_on
 from tonnage.whatif.explain_report import show
+from tonnage.whatif.fit.fitting import asked_workload, fitted
 from tonnage.whatif.page import TextPage
 from tonnage.whatif.pending.pending import PendingQuestion, print_pending
 from tonnage.whatif.schedulers_seen import SchedulersSeen, schedulers_of, seen_in
+from tonnage.whatif.simulate.played_cluster import PlayedCluster
 from tonnage.whatif.sources import ClusterState
 
 NOW = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
@@ -236,6 +242,23 @@ def test_pods_that_nobody_schedules_fit_never_now_and_take_no_room():
         out = io.StringIO()
         print_pending(answer, TextPage(out))
         assert out.getvalue().startswith("2 pods are pending: 1 needs no help, 1 is scheduled by nobody\n")
+
+
+def test_fit_says_that_nobody_schedules_the_workload():
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"schedulerName": "other"}}
+    wanted = ReplicaSetSpec(replicas=2, template=template)
+    web = ReplicaSet(metadata=ObjectMeta(name="web", namespace="default", uid="u-web"), spec=wanted)
+    state, configuration = state_of(node("a"), web), default_configuration()
+    question = asked_workload(state, Creation(Gates()), "rs/web", "default")
+    answer = fitted(
+        question,
+        lambda luck: PlayedCluster(state, configuration.profiles, luck=luck),
+        most=10,
+        phase=lambda name: nullcontext(lambda amount: None),
+    )
+    assert answer.text == f"0 more fit: {NOT_SEEN}; 0 of 2 replicas"
+    assert answer.document()["stops"] == [{"reason": NOT_SEEN, "nodes": 1}]
+    assert answer.document()["wouldHelp"] == []
 
 
 def test_a_configuration_that_was_given_is_somebody():

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tonnage.behaviour.workloads.daemon_set_plan import target_node
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.core_v1.node import ZONE
 from tonnage.objects.meta import Key, Object
-from tonnage.scheduling.decision.explain import Explanation
+from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.whatif.creation import QuotaExceeded
 from tonnage.whatif.expansion import Replica
 from tonnage.whatif.fit import MOST
@@ -59,6 +60,8 @@ class Counted:
     not_made: str = ""
     """Why the server would refuse to create another."""
     preempting: list[PreemptingReplica] = field(default_factory=list)
+    own_nodes: list[NodeAnswer] = field(default_factory=list)
+    """What the own nodes of a DaemonSet's refused pods answer."""
     stuck: list[Key] = field(default_factory=list)
     """Replicas that have some of their volumes and find no room for the others."""
     is_cut: bool = False
@@ -90,7 +93,7 @@ class Counted:
         if self.refusal.held_back:
             return [Stop(self.refusal.held_back, len(self.refusal.nodes))]
         reasons: Counter[str] = Counter()
-        for answer in self.refusal.nodes:
+        for answer in self.own_nodes or self.refusal.nodes:
             reasons.update(set(answer.reasons))
         if not reasons:
             return [Stop(self.refusal.message, len(self.refusal.nodes))]
@@ -115,10 +118,11 @@ def count(
     step: Callable[[float], object] = lambda n: None,
     *,
     is_ordered: bool = False,
+    has_own_nodes: bool = False,
 ) -> Counted:
     """Put replicas in until one does not run, or until `most` do. One that is stuck half-made does not end it, unless
-    each waits for the one before (`is_ordered`). Ctrl-C, or a `step` that says that nobody waits any longer, leaves
-    what was counted until then."""
+    each waits for the one before (`is_ordered`); nor does any where each has a node of its own (`has_own_nodes`).
+    Ctrl-C, or a `step` that says that nobody waits any longer, leaves what was counted until then."""
     nodes = cluster.world.all(Node)
     counted = Counted(zone_of={each.name: each.metadata.labels.get(ZONE, "") for each in nodes})
     try:
@@ -140,9 +144,12 @@ def count(
                 continue
             if played.is_half_made:
                 counted.stuck.append(played.pod.key)
-            if counted.refused is None or not played.is_half_made:
-                counted.refused, counted.refusal = played.pod, cluster.explain(played.pod)
-            if is_ordered or not played.is_half_made or len(counted.stuck) >= MOST_STUCK:
+            explained = cluster.explain(played.pod)
+            if counted.refused is None or not (played.is_half_made or has_own_nodes):
+                counted.refused, counted.refusal = played.pod, explained
+            if has_own_nodes:
+                counted.own_nodes += [each for each in explained.nodes if each.name == target_node(played.pod)]
+            elif is_ordered or not played.is_half_made or len(counted.stuck) >= MOST_STUCK:
                 break
     except QuotaExceeded as exc:
         counted.not_made = exc.message

@@ -25,7 +25,7 @@ import msgspec
 
 from tonnage.behaviour.workloads.templates import claim_for
 from tonnage.errors import TonnageError
-from tonnage.objects.apps_v1 import StatefulSet
+from tonnage.objects.apps_v1 import DaemonSet, StatefulSet
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
@@ -62,6 +62,8 @@ class FitQuestion:
     present: int = 0
     is_ordered: bool = False
     """Each replica is made when the one before it runs."""
+    has_own_nodes: bool = False
+    """Each replica is for one node, as a DaemonSet's are."""
 
 
 def asked_workload(state: ClusterState, creation: Creation, text: str, namespace: str) -> FitQuestion:
@@ -104,7 +106,8 @@ def _expanded(state: ClusterState, creation: Creation, workload: Workload) -> Fi
     made, replicas = expander.more(workload)
     name, wanted = f"{type(workload).__name__} {workload.key}", expander.missing(workload)
     is_ordered = isinstance(workload, StatefulSet) and workload.spec.pod_management_policy != "Parallel"
-    return FitQuestion(name, made, replicas, wanted, max(0, expander.wanted(workload) - wanted), is_ordered)
+    present, is_daemon = max(0, expander.wanted(workload) - wanted), isinstance(workload, DaemonSet)
+    return FitQuestion(name, made, replicas, wanted, present, is_ordered, is_daemon)
 
 
 def _pods(pod: Pod, claims: Sequence[PersistentVolumeClaim], creation: Creation, file: str) -> Iterator[Replica]:
@@ -182,12 +185,12 @@ def _counted(
     made = list[Replica]()
     with phase(f"placing replicas of {asked.name}") as step:
         cluster = fresh(DriverLuck.WORST)
-        counted = count(cluster, _kept(asked.replicas, made), most, step, is_ordered=asked.is_ordered)
+        counted = _count(cluster, asked, _kept(asked.replicas, made), most, step)
     at_most, is_sure = counted.count, not cluster.choices.is_cut
     if cluster.choices.has_chosen and not counted.is_cut:
         with phase("the same with a driver that packs well") as step:
             lucky = fresh(DriverLuck.BEST)
-            again = count(lucky, chain(made, asked.replicas), most, step, is_ordered=asked.is_ordered)
+            again = _count(lucky, asked, chain(made, asked.replicas), most, step)
             at_most, is_sure = max(at_most, again.count), is_sure and not lucky.choices.is_cut
             counted.is_interrupted |= again.is_interrupted
     disks = _disks(cluster.world.storage) if with_disks else []
@@ -203,6 +206,10 @@ def _counted(
     except INTERRUPTIONS:
         counted.is_interrupted = True
         return answer
+
+
+def _count(cluster: PlayedCluster, asked: FitQuestion, replicas: Iterator[Replica], most: int, step: Step) -> Counted:
+    return count(cluster, replicas, most, step, is_ordered=asked.is_ordered, has_own_nodes=asked.has_own_nodes)
 
 
 def _kept(replicas: Iterator[Replica], made: list[Replica]) -> Iterator[Replica]:
@@ -252,6 +259,8 @@ class FitAnswer:
         told = f"{some}{counted.count:,} more {'fits' if counted.count == 1 else 'fit'}"
         if self.at_most > counted.count:
             told = f"{counted.count:,} more for certain, {self.at_most:,} if the driver packs well"
+        if counted.refusal is not None and counted.refusal.held_back:
+            told += f": {counted.refusal.held_back}"
         if not self.is_sure and not self.note:
             told += " (not all that the driver may choose was looked at)"
         total = self.asked.wanted + self.asked.present

@@ -1,9 +1,9 @@
 """Workload controllers: which pod replaces a deleted one, and in which order a StatefulSet's pods start.
 
 A StatefulSet's pod is recreated under its name, others under a new one, from the same template and with the claims that
-remain; claims of ephemeral volumes are recreated empty. A pod without a controller is not recreated. A StatefulSet with
-OrderedReady creates a pod when all pods before it run. A pod that its node rejected is recreated at growing intervals
-(`RejectedPods`).
+remain. A pod without a controller is not recreated. A StatefulSet with OrderedReady creates a pod when all
+pods before it run. A pod that its node rejected is recreated at growing intervals (`RejectedPods`). A waiting pod gets
+the claims of its ephemeral volumes, and they are deleted with it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import msgspec
 
 from tonnage.behaviour.workloads.pod_states import RejectedPods
 from tonnage.behaviour.workloads.stateful_set_plan import ordinal_of
-from tonnage.behaviour.workloads.templates import generated_name
+from tonnage.behaviour.workloads.templates import claim_for, generated_name
+from tonnage.documents.kinds.storage.storage_class import default_class_for
+from tonnage.objects import codec
 from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
-from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED, REBUILD_TARGET, SELECTED_NODE
 from tonnage.objects.core_v1.pod import PodStatus
 from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import StorageClass
 from tonnage.whatif.simulate.world_state import WorldState
 
 MIRROR: Final = "kubernetes.io/config.mirror"
-_OF_THE_OLD_VOLUME: Final = (BIND_COMPLETED, SELECTED_NODE, REBUILD_TARGET)
 
-Claims = dict[str, PersistentVolumeClaim]
 Make = Callable[[], Pod | None]
 """Creates the next pod of a workload, with its claims; None when there is none to create."""
 
@@ -50,14 +50,14 @@ def is_mirror(pod: Pod) -> bool:
 
 
 @dataclass(slots=True)
-class _StartOrder:
-    """The start order of an OrderedReady StatefulSet."""
+class _PodsToCome:
+    """The pods that an OrderedReady StatefulSet creates when those before them run."""
 
-    to_make: deque[Make] = field(default_factory=deque)
-    """New pods that wait until none is `starting`."""
-    starting: set[Key] = field(default_factory=set)
-    held: dict[int, tuple[Pod, Claims]] = field(default_factory=dict)
-    """Deleted pods by ordinal: each is recreated when all before it run."""
+    deleted: dict[int, Pod] = field(default_factory=dict)
+    """By ordinal."""
+    new: deque[Make] = field(default_factory=deque)
+    last: Key = ""
+    """The pod that was created last: the next new one waits until it runs or is gone."""
 
 
 class Controllers:
@@ -66,7 +66,7 @@ class Controllers:
         self._rng = rng
         self._lives = 0
         self._rejected = RejectedPods(world.clock)
-        self._orders: dict[Key, _StartOrder] = {}
+        self._to_come: dict[Key, _PodsToCome] = {}
         """By the StatefulSet's key."""
         self.on_replaced: Callable[[Pod, Pod], None] = lambda old, new: None
         """Called with a pod and its replacement."""
@@ -74,7 +74,21 @@ class Controllers:
     @property
     def not_made(self) -> int:
         """Number of requested pods that wait for earlier ones."""
-        return sum(len(order.to_make) + len(order.held) for order in self._orders.values())
+        return sum(len(each.deleted) + len(each.new) for each in self._to_come.values())
+
+    # -- ephemeral volumes --------------------------------------------------------------------------------------------
+
+    def pod_came(self, pod: Pod) -> None:
+        """Create the missing claims of a waiting pod's ephemeral volumes."""
+        if pod.spec.node_name or pod.is_terminal or pod.metadata.is_terminating:
+            return
+        for volume in pod.spec.volumes:
+            key = f"{pod.namespace}/{volume.claim_name(pod.name)}"
+            if volume.ephemeral is not None and self._world.get(PersistentVolumeClaim, key) is None:
+                doc = claim_for(pod, volume)
+                chosen = default_class_for(doc, [codec.to_doc(each) for each in self._world.all(StorageClass)])
+                doc["spec"] |= {"storageClassName": chosen} if chosen is not None else {}
+                self._world.put(codec.convert(PersistentVolumeClaim, doc))
 
     # -- deleted pods -------------------------------------------------------------------------------------------------
 
@@ -83,70 +97,36 @@ class Controllers:
         found = self._world.now(pod)
         if found is None:
             return
-        claims = self._leave(found, why)
+        self._delete(found, why)
         if not is_daemon(found) or self._world.get(Node, found.spec.node_name) is not None:
-            self._follow(found, claims)
-
-    def another(self, pod: Pod) -> None:
-        """Create a replacement for a terminating pod that still exists and keeps its claims."""
-        self._follow(pod, self._own_claims(pod))
+            self.another(found)
 
     def end(self, pod: Pod, why: str) -> None:
         """Delete a pod with its ephemeral claims, without a replacement."""
-        self._leave(pod, why)
+        self._delete(pod, why)
         self.go_on(pod)
 
-    def _leave(self, pod: Pod, why: str) -> Claims:
-        claims = self._own_claims(pod)
+    def _delete(self, pod: Pod, why: str) -> None:
         self._world.evict(pod, why)
-        for claim in claims.values():
-            self._world.remove(PersistentVolumeClaim, claim.key)
-        return claims
+        for volume in pod.spec.volumes:
+            if volume.ephemeral is not None:
+                self._world.remove(PersistentVolumeClaim, f"{pod.namespace}/{volume.claim_name(pod.name)}")
 
-    def _own_claims(self, pod: Pod) -> Claims:
-        """The claims of its ephemeral volumes, which are deleted with the pod."""
-        names = [each.claim_name(pod.name) for each in pod.spec.volumes if each.ephemeral]
-        claims = {name: self._world.get(PersistentVolumeClaim, f"{pod.namespace}/{name}") for name in names if name}
-        return {name: claim for name, claim in claims.items() if claim is not None}
-
-    def _follow(self, pod: Pod, claims: Claims) -> None:
-        """Create a pod's replacement, now or when its turn comes."""
+    def another(self, pod: Pod) -> None:
+        """Create a replacement, now or when its turn comes; the pod itself may still be terminating."""
         owner = self._one_by_one(pod)
         if owner is None:
-            self._make_successor(pod, claims)
+            self._make_successor(pod)
             return
-        order = self._orders.setdefault(owner.key, _StartOrder())
-        order.held[ordinal_of(pod.name)] = (pod, claims)
-        self._release(order)
+        self._to_come.setdefault(owner.key, _PodsToCome()).deleted[ordinal_of(pod.name)] = pod
+        self._go_on(owner)
 
     def _one_by_one(self, pod: Pod) -> StatefulSet | None:
         """The pod's StatefulSet, if it is OrderedReady."""
         owner = self._world.get(StatefulSet, _set_key(pod)) if _set_key(pod) else None
         return owner if owner is not None and owner.spec.pod_management_policy != "Parallel" else None
 
-    def _release(self, order: _StartOrder) -> None:
-        """Create the pods whose turn has come, by ordinal, up to the first that must run before others."""
-        for ordinal in sorted(order.held):
-            pod, claims = order.held[ordinal]
-            if self.waits_for(pod):
-                return
-            del order.held[ordinal]
-            self._make_successor(pod, claims)
-
-    def waits_for(self, pod: Pod) -> Key:
-        """The StatefulSet's pod that must run before this one is recreated; empty if none."""
-        owner = self._one_by_one(pod)
-        if owner is None:
-            return ""
-        held, first = self._orders.get(owner.key, _StartOrder()).held, owner.spec.ordinals.start
-        for ordinal in range(first, min(ordinal_of(pod.name), first + owner.spec.replicas)):
-            key = f"{owner.key}-{ordinal}"
-            before = self._world.get(Pod, key)
-            if ordinal in held or (before is not None and not _is_up(before)):
-                return key
-        return ""
-
-    def _make_successor(self, pod: Pod, claims: Claims) -> None:
+    def _make_successor(self, pod: Pod) -> None:
         self._lives += 1
         controller = pod.metadata.controller
         if controller is None:
@@ -160,13 +140,7 @@ class Controllers:
         )
         spec = replace(pod.spec, node_name="", hostname=hostname)
         made = replace(pod, metadata=metadata, spec=spec, status=PodStatus())
-        if controller.kind == "StatefulSet" and (order := self._orders.get(_set_key(pod))) is not None:
-            order.starting.add(made.key)
         self.on_replaced(pod, made)
-        for volume in pod.spec.volumes:
-            before = claims.get(volume.claim_name(pod.name) or "") if volume.ephemeral else None
-            if before is not None:
-                self._world.put(_emptied(before, volume.claim_name(name) or "", made))
         self._world.put(made)
 
     def _free_name(self, pod: Pod) -> str:
@@ -193,24 +167,39 @@ class Controllers:
         if owner.spec.pod_management_policy == "Parallel":
             make()
             return
-        order = self._orders.setdefault(owner.key, _StartOrder())
-        order.to_make.append(make)
-        self._make_next(order)
-
-    def _make_next(self, order: _StartOrder) -> None:
-        order.starting = {key for key in order.starting if self._world.get(Pod, key) is not None}
-        if order.to_make and not order.starting:
-            made = order.to_make.popleft()()
-            if made is not None:
-                order.starting.add(made.key)
+        self._to_come.setdefault(owner.key, _PodsToCome()).new.append(make)
+        self._go_on(owner)
 
     def go_on(self, pod: Pod) -> None:
         """A pod runs or is gone for good: create what its StatefulSet held back for it."""
-        order = self._orders.get(_set_key(pod))
-        if order is not None:
-            self._release(order)
-            order.starting.discard(pod.key)
-            self._make_next(order)
+        if (owner := self._one_by_one(pod)) is not None:
+            self._go_on(owner)
+
+    def _go_on(self, owner: StatefulSet) -> None:
+        coming = self._to_come.get(owner.key)
+        if coming is None:
+            return
+        for ordinal in sorted(coming.deleted):
+            if self.waits_for(coming.deleted[ordinal]):
+                return
+            coming.last = f"{owner.key}-{ordinal}"
+            self._make_successor(coming.deleted.pop(ordinal))
+        while coming.new and ((last := self._world.get(Pod, coming.last)) is None or _is_up(last)):
+            made = coming.new.popleft()()
+            coming.last = made.key if made is not None else ""
+
+    def waits_for(self, pod: Pod) -> Key:
+        """The StatefulSet's pod that must run before this one is recreated; empty if none."""
+        owner = self._one_by_one(pod)
+        if owner is None:
+            return ""
+        deleted, first = self._to_come.get(owner.key, _PodsToCome()).deleted, owner.spec.ordinals.start
+        for ordinal in range(first, min(ordinal_of(pod.name), first + owner.spec.replicas)):
+            key = f"{owner.key}-{ordinal}"
+            before = self._world.get(Pod, key)
+            if ordinal in deleted or (before is not None and not _is_up(before)):
+                return key
+        return ""
 
 
 def _set_key(pod: Pod) -> Key:
@@ -222,21 +211,3 @@ def _set_key(pod: Pod) -> Key:
 def _is_up(pod: Pod) -> bool:
     ready = pod.condition("Ready")
     return pod.status.phase == "Running" and not pod.metadata.is_terminating and (ready is None or ready.is_true)
-
-
-def _emptied(claim: PersistentVolumeClaim, name: str, owner: Pod) -> PersistentVolumeClaim:
-    """The claim as before its binding, for another pod."""
-    replace = msgspec.structs.replace
-    owners = tuple(replace(each, name=owner.name, uid=owner.uid) for each in claim.metadata.owner_references)
-    metadata = replace(
-        claim.metadata,
-        name=name,
-        uid=f"{owner.uid}/{name}",
-        resource_version="",
-        creation_timestamp=None,
-        deletion_timestamp=None,
-        owner_references=owners,
-        annotations={key: value for key, value in claim.metadata.annotations.items() if key not in _OF_THE_OLD_VOLUME},
-    )
-    spec, status = replace(claim.spec, volume_name=""), replace(claim.status, phase="Pending")
-    return replace(claim, metadata=metadata, spec=spec, status=status)

@@ -86,6 +86,8 @@ class World(WorldState):
         for claim in self.all(PersistentVolumeClaim):
             self.storage.claim_changed(claim)
             self.binder.claim_changed(claim)
+        for pod in self.pods():
+            self.controllers.pod_came(pod)
 
     def _take_unseen(self, holds: Iterable[Hold]) -> None:
         """Use up the volumes of bound claims that capacity is still held for: the figures do not show them yet."""
@@ -109,6 +111,7 @@ class World(WorldState):
         if isinstance(now, Pod):
             self._keep(now, is_new=before is None)
             if before is None:
+                self.controllers.pod_came(now)
                 self.kubelets.adopt(now)
         elif isinstance(now, PersistentVolumeClaim):
             was = before if isinstance(before, PersistentVolumeClaim) else None
