@@ -176,7 +176,8 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "cli": (
         ("commands", "completion", "forkserver", "options", "output"),
-        ("about", "apiserver", "cluster_options", "fault", "flags"),
+        ("about", "fault", "flags"),
+        ("apiserver", "cluster_options"),
         ("running", "explain", "questions", "simulate"),
         ("controllers", "csi_driver", "dashboard", "node", "node_scaler", "pools", "provisioner", "scheduler", "up"),
         ("driver_check",),
