@@ -176,8 +176,7 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "cli": (
         ("commands", "completion", "forkserver", "options", "output"),
-        ("about", "fault", "flags"),
-        ("apiserver", "cluster_options"),
+        ("about", "apiserver", "cluster_options", "fault", "flags"),
         ("running", "explain", "questions", "simulate"),
         ("controllers", "csi_driver", "dashboard", "node", "node_scaler", "pools", "provisioner", "scheduler", "up"),
         ("driver_check",),

@@ -19,11 +19,16 @@ from tonnage.apiserver.settings import (
     AuditSettings,
     authorization_mode,
 )
-from tonnage.cli.flags.declared import declared
 from tonnage.cli.options import (
+    COUNTED,
+    FILE_PATH,
+    FOLDER_PATH,
+    PORT,
+    duration,
     feature_gates,
     from_flags,
     logging_options,
+    setting,
 )
 from tonnage.cli.output import echo, say_all
 from tonnage.clock import SystemClock
@@ -44,12 +49,62 @@ def _mode(context: click.Context, parameter: click.Parameter, value: str) -> str
 
 
 @click.command()
-@declared(
-    "apiserver",
-    service_account_issuer={"default": DEFAULT_ISSUER},
-    authorization_mode={"default": RBAC_MODE, "callback": _mode},
-    audit_log_maxsize={"default": MAX_MEGABYTES},
-    audit_log_maxbackup={"default": MAX_BACKUPS},
+@click.option("--data-dir", type=FOLDER_PATH, required=True, help="Where everything is kept.")
+@setting("--bind", str, "127.0.0.1", "Address to listen on.")
+@setting("--secure-port", PORT, 6443, "0 takes a free one.", into="port")
+@click.option(
+    "--token-file",
+    type=FILE_PATH,
+    help='Bearer tokens that are let in: token,user,uid,"group1,group2" a line, or a bare token, which is an '
+    "administrator's; without it the data folder keeps one of those.",
+)
+@click.option(
+    "--client-ca-file",
+    type=FILE_PATH,
+    help="Authorities whose client certificates are believed: CN is the user, O its groups. Default: DIR/pki/ca.crt.",
+)
+@setting(
+    "--anonymous-auth",
+    click.BOOL,
+    False,
+    "Requests without credentials are system:anonymous's, instead of 401; health is open in any case.",
+    is_flag=False,
+    flag_value="true",
+)
+@setting("--service-account-issuer", str, DEFAULT_ISSUER, "Who the tokens of ServiceAccounts say they are from.")
+@click.option(
+    "--api-audiences",
+    default="",
+    metavar="A,B",
+    help="Whom this server takes itself to be: for whom tokens must be. Default: the issuer.",
+)
+@setting(
+    "--authorization-mode",
+    str,
+    RBAC_MODE,
+    "Who may do what: RBAC, or AlwaysAllow for everybody who is let in.",
+    callback=_mode,
+    metavar="MODE",
+)
+@duration("--event-ttl", "1h", "How long events are kept.")
+@click.option(
+    "--audit-log-path",
+    metavar="FILE|-",
+    help="Write a line for every request there: who, what, and the answer's code (audit.k8s.io/v1). Off by default.",
+)
+@setting(
+    "--audit-log-maxsize",
+    COUNTED,
+    MAX_MEGABYTES,
+    "Megabytes after which that file is put aside and another begun; 0: never.",
+)
+@setting("--audit-log-maxbackup", COUNTED, MAX_BACKUPS, "How many of those put aside are kept; 0: all.")
+@click.option("--check", is_flag=True, help="Verify the data folder, serve nothing; exit 1 if something is damaged.")
+@click.option(
+    "--backup",
+    type=FILE_PATH,
+    metavar="FILE",
+    help="Write a consistent copy of the stored objects to a new FILE, also while a server runs; serve nothing.",
 )
 @feature_gates
 @logging_options

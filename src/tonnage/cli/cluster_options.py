@@ -11,17 +11,16 @@ of ~/.kube/config; -f files are then laid over it. --context and --namespace mea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tonnage.cli.completion import contexts, files, namespaces
-from tonnage.cli.flags.declared import declared
-from tonnage.cli.options import F, Option, feature_gates, from_flags
+from tonnage.cli.options import EXISTING_FILE, FILE_PATH, F, Option, feature_gates, from_flags, options
 from tonnage.cli.output import say, say_all
 from tonnage.endpoints import ENDPOINTS_FILE_NAME, Endpoint, read_endpoints
 from tonnage.errors import TonnageError
@@ -193,24 +192,70 @@ class ClusterQuestion:
         return replace(self.connection.user, username="", password="", impersonation=Impersonation())
 
 
-_COMPLETED: Final[Mapping[str, Mapping[str, Any]]] = {
-    "files": {"shell_complete": files},
-    "context": {"shell_complete": contexts},
-    "given_namespace": {"shell_complete": namespaces},
-}
+_OPTIONS = (
+    click.option(
+        "-f",
+        "--filename",
+        "files",
+        multiple=True,
+        metavar="FILE",
+        shell_complete=files,
+        help="Manifests: files, folders, - for stdin.",
+    ),
+    click.option(
+        "--kubeconfig",
+        "kubeconfig_file",
+        type=FILE_PATH,
+        help="Ask a live cluster; with -f too, the manifests are laid over it.",
+    ),
+    click.option(
+        "--context",
+        default="",
+        metavar="NAME",
+        shell_complete=contexts,
+        help="The context of the kubeconfig; its current one.",
+    ),
+    click.option(
+        "-n",
+        "--namespace",
+        "given_namespace",
+        default="",
+        metavar="NS",
+        shell_complete=namespaces,
+        help="Where none is written. The dashboard and top read pods and claims of it alone.",
+    ),
+    click.option(
+        "--scheduler-endpoint",
+        metavar="URL",
+        help="Where the cluster's scheduler serves its debug pages; for a `tonnage up` cluster it is known.",
+    ),
+    click.option(
+        "--scheduler-ca",
+        "scheduler_ca_file",
+        type=EXISTING_FILE,
+        help="Whom to trust there: ca.crt of its --cert-dir.",
+    ),
+    click.option(
+        "--scheduler-token-file",
+        type=EXISTING_FILE,
+        help="Who asks there: a bearer token.  [default: the kubeconfig's user]",
+    ),
+    click.option("--config", "config_file", type=FILE_PATH, help="KubeSchedulerConfiguration."),
+    feature_gates,
+)
 
 
 def cluster_options(command: F) -> F:
     """Add the options, passed to the command as `cluster: ClusterQuestion`; file arguments are named `more_files`."""
-    return _with_options(command, declared("cluster", **_COMPLETED))
+    return _with_options(command, _OPTIONS)
 
 
 def live_cluster_options(command: F) -> F:
     """Add the options of commands that follow a live cluster: all but -f."""
-    return _with_options(command, declared("live_cluster", **_COMPLETED))
+    return _with_options(command, _OPTIONS[1:])
 
 
-def _with_options(command: F, shown: Option) -> F:
+def _with_options(command: F, shown: Sequence[Option]) -> F:
     @wraps(command)
     def asked(**given: Any) -> Any:
         given.setdefault("files", ())
@@ -218,7 +263,7 @@ def _with_options(command: F, shown: Option) -> F:
         cluster = from_flags(ClusterQuestion, given)
         return command(cluster=cluster, **{name: given[name] for name in given.keys() - vars(cluster).keys()})
 
-    return shown(feature_gates(asked))  # type: ignore[return-value]  # to click a command is its name and its options
+    return options(*shown)(asked)  # type: ignore[return-value]  # to click a command is its name and its options
 
 
 def html_page(name: str) -> Callable[[Any], HtmlPage]:

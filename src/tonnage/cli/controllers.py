@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.cli.flags.declared import declared
-from tonnage.cli.flags.endpoint_flags import ENDPOINT, check_endpoint
-from tonnage.cli.flags.go_flags import GoCommand
-from tonnage.cli.flags.leader_election import Election, check_times
+from tonnage.cli.flags.endpoint_flags import check_endpoint, endpoint_options
+from tonnage.cli.flags.go_flags import Election, GoCommand, check_times, lease_place_options, lease_time_options, switch
 from tonnage.cli.options import (
+    COUNTED,
     Flags,
+    duration,
     feature_gates,
     from_flags,
     logging_options,
+    setting,
 )
 from tonnage.cli.output import say_all
 from tonnage.cli.running import (
     connected,
     connection_of,
+    kubeconfig_option,
     run_until_signalled,
     say_ready,
 )
@@ -32,7 +34,62 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=GoCommand)
-@declared("controllers", **ENDPOINT)
+@kubeconfig_option
+@setting(
+    "--controllers",
+    str,
+    "*",
+    "Which run: * is all, NAME this one, -NAME all but this one.",
+    into="wanted",
+    metavar="*,-NAME",
+)
+@click.option(
+    *("--csi-address", "csi_addresses"),
+    multiple=True,
+    metavar="unix:///…",
+    help="The socket of a CSI driver whose volumes are attached from here; may be repeated.",
+)
+@duration("--timeout", "15s", "How long one call to a driver may take.")
+@duration("--node-monitor-period", "5s", "How often nodes are looked at.")
+@duration("--node-monitor-grace-period", "50s", "How long a node may be silent before it counts as lost.")
+@duration("--node-startup-grace-period", "1m0s", "The same for a node that has never posted its status.")
+@setting(
+    "--node-eviction-rate",
+    click.FloatRange(min=0),
+    0.1,
+    "Lost nodes a second whose pods are turned out, in a zone that is healthy.",
+)
+@setting(
+    "--secondary-node-eviction-rate",
+    click.FloatRange(min=0),
+    0.01,
+    "The same in a zone that is not; none where the zone is small.",
+)
+@setting("--large-cluster-size-threshold", COUNTED, 50, "A zone with more nodes is not small.")
+@setting(
+    "--unhealthy-zone-threshold",
+    click.FloatRange(0, 1),
+    0.55,
+    "The part of a zone's nodes, three at least, that makes it unhealthy when they are lost.",
+)
+@setting("--terminated-pod-gc-threshold", int, 12500, "Pods that have ended and may stay; 0 keeps all.")
+@duration(
+    "--pod-gc-quarantine", "40s", "How long a node must be missing before its pods are deleted (ours: fixed elsewhere)."
+)
+@duration("--pvclaimbinder-sync-period", "15s", "How often claims and volumes are looked at when nothing changes.")
+@duration(
+    "--attach-detach-reconcile-sync-period", "1m0s", "How often attachments are compared with what is really attached."
+)
+@switch("--disable-attach-detach-reconcile-sync", help="Never compare them on a period.")
+@switch(
+    "--disable-force-detach-on-timeout",
+    help="Leave volumes of a lost node attached until it is declared out of service.",
+)
+@switch("--leader-elect", default=False, help="Act only while holding the lease.")
+@lease_time_options
+@lease_place_options(PROGRAM)
+@endpoint_options(port=10257)
+@switch("--profiling", default=True, help="Serve /debug/pprof/: stacks, for whoever may read it.")
 @feature_gates
 @logging_options
 def controllers(wanted: str, **flags: Any) -> None:

@@ -17,19 +17,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tonnage.cli.flags.declared import declared
-from tonnage.cli.flags.go_flags import GoCommand
+from tonnage.cli.flags.go_flags import GoCommand, switch
 from tonnage.cli.options import (
+    FILE_PATH,
     FOLDER_PATH,
     Flags,
     Parsed,
     feature_gates,
     logging_options,
+    max_volumes_option,
     output_option,
+    pools_option,
+    setting,
     wrong_usage,
 )
 from tonnage.cli.output import echo, say_all, written, written_json
-from tonnage.cli.running import connected, connection_of, run_until_signalled, say_ready
+from tonnage.cli.running import connected, connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.clock import SystemClock
 from tonnage.csi.address import InvalidAddress, socket_path
 from tonnage.driver import DRIVER_NAME
@@ -73,13 +76,47 @@ ENDPOINT: Final = Parsed("address", _endpoint)
 
 
 @click.command("csi-driver", cls=GoCommand)
-@declared(
-    "csi_driver",
-    endpoint={"type": ENDPOINT},
-    node_endpoint={"type": ENDPOINT},
-    driver_name={"type": Parsed("name", _driver_name), "default": DRIVER_NAME},
-    pool_policy={"choices": POLICIES},
+@click.option(
+    "--endpoint",
+    type=ENDPOINT,
+    required=True,
+    help="Where to listen: unix:///run/csi.sock. With one node and no --node-endpoint, for that node's calls too.",
 )
+@click.option("--node-id", "nodes", multiple=True, required=True, help="A node of this driver. May be repeated.")
+@click.option(
+    "--node-endpoint",
+    type=ENDPOINT,
+    help=f"Where to listen for the calls of each node: unix:///run/{PLACEHOLDER}/csi.sock.",
+)
+@pools_option
+@max_volumes_option
+@click.option("--state-dir", type=FOLDER_PATH, required=True, help="Where volumes and what is known of them are kept.")
+@setting("--driver-name", Parsed("name", _driver_name), DRIVER_NAME, "The driver's name.")
+@setting("--pool-policy", click.Choice(POLICIES), "best-fit", "Which pool a new volume goes to.")
+@switch(
+    "--report-pools",
+    default=True,
+    help="Tell the free bytes of each pool (KEP-5925), or only their sum, as drivers did before.",
+)
+@click.option(
+    "--one-number",
+    type=click.Choice(["sum", "largest"]),
+    help="Tell this one number and nothing beside it, as drivers do that have several pools and no word for them.",
+)
+@click.option(
+    *("--lvm-nodes", "lvm_namespace"),
+    default="",
+    metavar="NAMESPACE",
+    help="Keep LVMNode objects there, as OpenEBS LVM LocalPV does, with every pool as a volume group. Needs the API "
+    "server, and the kind's definition on it.",
+)
+@switch(
+    "--rebuild",
+    help="Let volumes leave a node that is cordoned, gone or out of service, and rebuild them where they are wanted "
+    "(KEP-5925). Needs the API server.",
+)
+@kubeconfig_option
+@click.option("--faults", "faults_file", type=FILE_PATH, help="Faults to play: `tonnage fault`.")
 @feature_gates
 @logging_options
 def csi_driver(endpoint: str, nodes: tuple[str, ...], node_endpoint: str | None, **flags: Any) -> None:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, live_cluster_options
-from tonnage.cli.flags.declared import declared
 from tonnage.cli.flags.endpoint_flags import tls_of, tls_rules
-from tonnage.cli.options import Flags, logging_options
+from tonnage.cli.flags.go_flags import FILE, FOLDER
+from tonnage.cli.options import EXISTING_FILE, PORT, Flags, logging_options, setting
 from tonnage.cli.output import say, say_all
 from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.clock import SystemClock
@@ -36,7 +36,32 @@ if TYPE_CHECKING:
 
 @click.command()
 @live_cluster_options
-@declared("dashboard")
+@click.option(
+    "--data-dir",
+    type=FOLDER,
+    help="The folder of the cluster, if it is one of `tonnage up`.  [default: that of the kubeconfig]",
+)
+@setting("--bind", str, "127.0.0.1", "Address to listen on; not loopback: with TLS.", into="bind_address")
+@setting("--port", PORT, 8080, "0 takes a free one.")
+@click.option(
+    "--token-file",
+    type=EXISTING_FILE,
+    help="The token that browsers show.  [default: a new one at each start]",
+)
+@click.option(
+    *("--allowed-host", "allowed_hosts"),
+    multiple=True,
+    metavar="NAME",
+    help="A name by which browsers ask for it, besides its address.",
+)
+@click.option("--tls-cert-file", type=FILE, help="The certificate to serve with; read again when it changes.")
+@click.option("--tls-private-key-file", type=FILE, help="Its key.")
+@click.option(
+    "--cert-dir",
+    type=FOLDER,
+    help="Where the certificate is kept that is made without one; ca.crt in it is whom to trust.  "
+    "[default: made for each run]",
+)
 @logging_options
 def dashboard(
     cluster: ClusterQuestion,

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import click
 
 from tonnage.cli.csi_driver import ENDPOINT
-from tonnage.cli.flags.declared import declared
-from tonnage.cli.options import Parsed, from_flags, output_option
+from tonnage.cli.options import DURATION, FILE_PATH, Parsed, duration, from_flags, output_option, setting
 from tonnage.cli.output import INTERRUPTED, say, write_answer
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
@@ -59,14 +58,44 @@ PAIRS: Final = Parsed("KEY=VALUE,…", _pairs)
 
 
 @click.command("driver-check")
-@declared(
-    "driver_check",
-    csi_address={"type": ENDPOINT},
-    node_addresses={"type": ENDPOINT},
-    parameters={"type": PAIRS},
-    segments={"type": PAIRS},
-    size_bytes={"type": Parsed("size", _size)},
+@click.option("--csi-address", type=ENDPOINT, required=True, help="Where the driver's Controller service listens.")
+@click.option(
+    *("--node-address", "node_addresses"),
+    type=ENDPOINT,
+    multiple=True,
+    help="Where a Node service listens that is not at --csi-address. Two of them let rebuilding be checked.",
 )
+@click.option("--parameters", type=PAIRS, multiple=True, help="The parameters of the StorageClass.")
+@click.option(
+    *("--topology", "segments"),
+    type=PAIRS,
+    multiple=True,
+    help="A topology segment to ask about, once for each.  [default: those of the nodes]",
+)
+@setting("--size", Parsed("size", _size), "1Gi", "How large volumes are made.", into="size_bytes")
+@click.option(
+    "--secrets-file",
+    type=FILE_PATH,
+    help="Secrets as YAML, as csi-sanity takes them: CreateVolumeSecret: {key: value}; or key: value for all calls.",
+)
+@click.option(
+    "--cordoned-node", default="", help="A node that the driver takes to be out of use: volumes have to leave it."
+)
+@click.option(
+    *("--attach/--no-attach", "with_attach"),
+    default=True,
+    show_default=True,
+    help="Check with ControllerPublishVolume, or as with attachRequired: false with NodeStageVolume.",
+)
+@click.option(
+    "--work-dir",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Where to make the folder that volumes are staged in; the driver has to see it.  [default: a temporary one]",
+)
+@click.option("--fill", "fills", is_flag=True, help="Make volumes as large as whole pools, too, and fill a node.")
+@setting("--most-volumes", click.IntRange(1, 1000), 32, "How many volumes may be made to reach a node's attach limit.")
+@duration("--timeout", "15s", "For each call.")
+@setting("--settle-time", DURATION, "5s", "How long figures may take.", into="settle_s")
 @output_option("table", "json")
 def driver_check(
     csi_address: str, node_addresses: tuple[str, ...], timeout_s: float, output: str, **flags: Any

@@ -18,8 +18,7 @@ import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
 from tonnage.cli.completion import files, pods, workloads
-from tonnage.cli.flags.declared import declared
-from tonnage.cli.options import DOES_NOT_FIT, output_option
+from tonnage.cli.options import DOES_NOT_FIT, exit_code_option, output_option
 from tonnage.cli.output import INTERRUPTED, progress, say, say_all, write_answer
 from tonnage.errors import TonnageError
 
@@ -37,7 +36,22 @@ _WHAT = "--pod NS/NAME, --workload KIND/NS/NAME or --pending"
 @click.command()
 @cluster_options
 @click.argument("more_files", nargs=-1, metavar="[FILE]...", shell_complete=files)
-@declared("explain", pod_keys={"shell_complete": pods}, workload_names={"shell_complete": workloads})
+@click.option(
+    *("--pod", "pod_keys"),
+    multiple=True,
+    metavar="NS/NAME",
+    shell_complete=pods,
+    help="A pod to explain; may be repeated.",
+)
+@click.option(
+    *("--workload", "workload_names"),
+    multiple=True,
+    metavar="KIND/NS/NAME",
+    shell_complete=workloads,
+    help="A workload whose pods, present and to come, are decided one after the other; may be repeated.",
+)
+@click.option("--pending", is_flag=True, help="Every pod that waits, grouped by cause, with what would help most.")
+@exit_code_option("Exit 3 when something does not fit.")
 @output_option("table", "json")
 def explain(
     cluster: ClusterQuestion,

@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tonnage.cli.flags.declared import declared
 from tonnage.cli.options import (
+    AT_LEAST_ONE,
+    FILE_PATH,
+    FOLDER_PATH,
+    NOT_NEGATIVE,
     Parsed,
     feature_gates,
     from_flags,
     logging_options,
+    setting,
 )
-from tonnage.cli.running import connected, connection_of, run_until_signalled, say_ready
+from tonnage.cli.running import connected, connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.csi.address import InvalidAddress, socket_path
 from tonnage.faults import FaultFile
 from tonnage.node.settings import ATTACH_ERROR_GRACE_S
@@ -52,12 +56,56 @@ LISTEN: Final = Parsed("address", _address)
 
 
 @click.command("node")
-@declared(
-    "node",
-    capacity={"type": CAPACITY},
-    attach_error_grace_s={"default": ATTACH_ERROR_GRACE_S},
-    metrics_address={"type": LISTEN},
+@kubeconfig_option
+@click.option("--node-name", "names", multiple=True, required=True, help="A node to be; may be given many times.")
+@click.option(
+    "--root-dir",
+    type=FOLDER_PATH,
+    required=True,
+    help="Where mounts are; each node has a folder of its name there, laid out as a kubelet's.",
 )
+@click.option(
+    *("--csi-address", "csi_addresses"),
+    multiple=True,
+    help="A driver's socket, with {node} for the node's name; may be given for several drivers. A driver is installed "
+    "while its socket is there.",
+)
+@click.option(
+    "--capacity",
+    type=CAPACITY,
+    default="",
+    metavar="cpu=8,memory=32Gi,pods=110",
+    help="What each node offers; what is not named keeps its default.",
+)
+@setting("--node-ip", str, "127.0.0.1", "The address of every node.")
+@setting(
+    "--node-lease-duration-seconds",
+    AT_LEAST_ONE,
+    40,
+    "How long a node is believed to live without renewing its lease; it renews every quarter of that.",
+    into="lease_duration_s",
+)
+@setting(
+    "--attach-error-grace-seconds",
+    NOT_NEGATIVE,
+    ATTACH_ERROR_GRACE_S,
+    "How long an attach must have failed for want of slots before its pod fails (KEP-4876). The limit in CSINode "
+    "is corrected at once.",
+    into="attach_error_grace_s",
+)
+@setting(
+    "--csi-timeout-seconds",
+    click.FloatRange(min=0.1),
+    30.0,
+    "How long one call to a driver may take.",
+    into="csi_timeout_s",
+)
+@click.option(
+    *("--faults", "faults_file"),
+    type=FILE_PATH,
+    help="Faults to play, written by `tonnage fault`: node-stopped, node-slow, node-removed.",
+)
+@setting("--metrics-address", LISTEN, "0", "Where /metrics, /healthz and /readyz are served; 0 is nowhere.")
 @feature_gates
 @logging_options
 def node(

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.cli.flags.declared import declared
-from tonnage.cli.options import logging_options
+from tonnage.cli.options import FILE_PATH, NOT_NEGATIVE, logging_options, setting
 from tonnage.cli.output import say_all
-from tonnage.cli.running import connected, connection_of, run_until_signalled, say_ready
+from tonnage.cli.running import connected, connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.gates import Gates
 from tonnage.nodescaler.node_pool import MAX_NODES
 
@@ -21,7 +20,19 @@ if TYPE_CHECKING:
 
 
 @click.command("node-scaler")
-@declared("node_scaler", max_nodes={"max": MAX_NODES}, min_nodes={"max": MAX_NODES})
+@kubeconfig_option
+@click.option(
+    "--template",
+    type=FILE_PATH,
+    required=True,
+    help="A Node manifest; its name is the pool's, and nodes are named NAME-1, NAME-2 and so on. CSINode and "
+    "CSIStorageCapacity beside it say what a node's driver will publish.",
+)
+@click.option("--max", "max_nodes", type=click.IntRange(0, MAX_NODES), required=True, help="Never more nodes.")
+@setting("--min", click.IntRange(0, MAX_NODES), 0, "Never fewer nodes.", into="min_nodes")
+@setting("--unneeded-seconds", NOT_NEGATIVE, 600.0, "How long a node is idle before it goes.", into="unneeded_s")
+@setting("--provision-seconds", NOT_NEGATIVE, 5.0, "How long a node takes to appear.", into="provision_s")
+@setting("--ready-seconds", NOT_NEGATIVE, 5.0, "How long it is not ready after that.", into="ready_s")
 @logging_options
 def node_scaler(kubeconfig_file: Path | None, template: Path, **sizes: Any) -> None:
     """Add nodes for pods that cannot be placed, and remove them when nobody needs them: for demo clusters.

@@ -77,6 +77,20 @@ FILE_PATH: Final = click.Path(path_type=Path, dir_okay=False)
 FOLDER_PATH: Final = click.Path(path_type=Path, file_okay=False)
 EXISTING_FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
 PORT: Final = click.IntRange(0, 65535)
+COUNTED: Final = click.IntRange(min=0)
+AT_LEAST_ONE: Final = click.IntRange(min=1)
+NOT_NEGATIVE: Final = click.FloatRange(min=0.0)
+
+
+def setting(name: str, type: Any, default: Any, help: str, *, into: str = "", **more: Any) -> Option:
+    """An option whose help shows its default. `into` names the command's parameter if it differs from the flag."""
+    names = (name, into) if into else (name,)
+    return click.option(*names, type=type, default=default, show_default=True, help=help, **more)
+
+
+def duration(name: str, default: str, help: str) -> Option:
+    """An option that is a duration; `--some-wait` becomes the parameter `some_wait_s`, in seconds."""
+    return setting(name, DURATION, default, help, into=f"{name.removeprefix('--').replace('-', '_')}_s")
 
 
 def options(*each: Option) -> Option:
@@ -141,14 +155,8 @@ def gates_option(parse: Callable[[str], Any], *, help: str) -> Option:
 
 feature_gates: Final = gates_option(Gates.parse, help="Features to turn on or off; all of ours are on by default.")
 _LOGGING: Final = options(
-    click.option(
-        "--logging-format",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        show_default=True,
-        help="How log lines are written to stderr.",
-    ),
-    click.option("-v", "--v", "verbosity", type=click.IntRange(min=0), default=0, help="More log lines."),
+    setting("--logging-format", click.Choice(["text", "json"]), "text", "How log lines are written to stderr."),
+    click.option("-v", "--v", "verbosity", type=COUNTED, default=0, help="More log lines."),
 )
 
 
@@ -163,6 +171,24 @@ def logging_options(command: Callable[..., T]) -> Callable[..., T]:
     return _LOGGING(logged)
 
 
+# -- pools and attach slots of nodes (`driver/node_pools.py`): --pools 3x100Gi --pools node-2=2x50Gi --max-volumes 8 ---
+
+pools_option: Final = click.option(
+    "--pools",
+    type=POOLS,
+    multiple=True,
+    metavar="[NODE=]SIZES",
+    help="The pools of every node, or of one: 3x100Gi, or 100Gi,50Gi, or node-2=2x50Gi. May be repeated.",
+)
+max_volumes_option: Final = click.option(
+    "--max-volumes",
+    type=COUNT,
+    multiple=True,
+    metavar="[NODE=]N",
+    help="How many volumes every node can take, or one; 0 is no limit. May be repeated.",
+)
+
+
 @contextmanager
 def wrong_usage() -> Iterator[None]:
     """Turn a ValueError in the block into a usage error."""
@@ -174,3 +200,7 @@ def wrong_usage() -> Iterator[None]:
 
 DOES_NOT_FIT = 3
 """--exit-code's exit code when a pod or replica does not fit."""
+
+
+def exit_code_option(told: str) -> Option:
+    return click.option("--exit-code", is_flag=True, help=told)

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tonnage.cli.completion import driver_names
-from tonnage.cli.flags.declared import declared
-from tonnage.cli.flags.go_flags import GoCommand
-from tonnage.cli.options import Flags, logging_options
+from tonnage.cli.flags.go_flags import GoCommand, switch
+from tonnage.cli.options import Flags, duration, logging_options, setting
 from tonnage.cli.output import echo
 from tonnage.cli.running import (
     endpoint_of,
+    kubeconfig_option,
     run_until_signalled,
     say_ready,
     sidecar,
+    sidecar_options,
 )
 from tonnage.objects.storage_v1 import POOL_POLICIES
 from tonnage.pools.sources import OF_DRIVERS
@@ -31,12 +32,40 @@ _SOURCES = (*(each.name for each in OF_DRIVERS), "nodes", "command")
 
 
 @click.command("pools", cls=GoCommand)
-@declared(
-    "pools",
-    source={"choices": _SOURCES},
-    drivers={"shell_complete": driver_names},
-    pool_policy={"choices": POOL_POLICIES},
+@kubeconfig_option
+@click.option(
+    "--source", type=click.Choice(_SOURCES), help="Where the pools are told; may be left out where --driver says it."
 )
+@click.option(
+    *("--driver", "drivers"),
+    multiple=True,
+    metavar="NAME",
+    shell_complete=driver_names,
+    help="Whose classes: the provisioner of StorageClasses; may be repeated.  [default: the source's own]",
+)
+@click.option("--source-namespace", default="", help="Where the driver's objects are.  [default: any namespace]")
+@click.option("--annotation", default="", metavar="KEY", help="With --source nodes; {class} stands for a class's name.")
+@click.option("--label", default="", metavar="KEY", help="The same for a label, with _ between amounts.")
+@click.option("--command", default="", metavar="'PROGRAM ARGS'", help="With --source command: prints pools as JSON.")
+@duration("--interval", "30s", "How often it is run.")
+@duration("--command-timeout", "10s", "How long one run may take.")
+@click.option(
+    "--node-name", envvar="NODE_NAME", default="", show_envvar=True, help="The node that --command tells about."
+)
+@setting("--keep-free", str, "0", "What of each pool is not told, for overhead.", metavar="1Gi|2%")
+@click.option(
+    "--pool-policy", type=click.Choice(POOL_POLICIES), help="How the driver chooses a pool.  [default: what is known]"
+)
+@switch("--set-pool-policy", default=True, help="Say so on the StorageClasses (tonnage.dev/pool-policy).")
+@switch(
+    "--set-capacity-groups",
+    help="Say on StorageClasses which of them draw from the same disks (tonnage.dev/capacity-group).",
+)
+@duration("--drop-after", "5m", "How long the pools of a source that has fallen silent are kept, marked.")
+@click.option("--remove", is_flag=True, help="Take away all that was written, and end.")
+@switch("--leader-elect", help="Act only while holding the lease.")
+@setting("--leader-elect-namespace", str, "kube-system", "Where the lease is.", envvar="NAMESPACE")
+@sidecar_options("leader-elect", retry_period="2s", qps=20.0, burst=40)
 @logging_options
 def pools(**flags: Any) -> None:
     """Tell the pools of drivers that report one number, for as long as it runs.

@@ -14,20 +14,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tonnage.cli.flags.declared import declared
-from tonnage.cli.flags.go_flags import GoCommand
+from tonnage.cli.flags.go_flags import GoCommand, switch
 from tonnage.cli.options import (
+    AT_LEAST_ONE,
+    NOT_NEGATIVE,
     Flags,
+    duration,
     from_flags,
     gates_option,
     logging_options,
+    setting,
 )
 from tonnage.cli.output import say_all
 from tonnage.cli.running import (
     endpoint_of,
+    kubeconfig_option,
     run_until_signalled,
     say_ready,
     sidecar,
+    sidecar_options,
 )
 from tonnage.gates import GateError, Gates
 
@@ -76,7 +81,60 @@ def _switched(name: str, said: str) -> bool:
 
 
 @click.command(cls=GoCommand)
-@declared("provisioner")
+@kubeconfig_option
+@setting("--csi-address", str, "/run/csi/socket", "Address of the CSI driver socket.")
+@duration("--timeout", "10s", "Timeout for waiting for volume operation (creation, deletion, capacity queries).")
+@setting("--volume-name-prefix", str, "pvc", "What names of volumes begin with.")
+@setting(
+    "--volume-name-uuid-length",
+    click.IntRange(min=-1),
+    -1,
+    "How much of the claim's uid goes into a volume's name; -1 is all of it.",
+)
+@setting("--worker-threads", AT_LEAST_ONE, 100, "How many volumes are worked on at a time.")
+@setting("--cloning-protection-threads", AT_LEAST_ONE, 1, "The same for cloned claims.")
+@duration(
+    "--retry-interval-start", "1s", "The pause after a failure; it doubles with each, up to --retry-interval-max."
+)
+@duration("--retry-interval-max", "5m", "The longest such pause.")
+@switch("--strict-topology", help="Tell CreateVolume of the selected node's place only.")
+@switch("--immediate-topology", default=True, help="Tell CreateVolume of all places when no node was selected.")
+@switch("--extra-create-metadata", help="Tell CreateVolume the names of claim and volume.")
+@click.option("--default-fstype", default="", help="The file system when the class names none.")
+@switch("--controller-publish-readonly", help="Volumes of claims that are ReadOnlyMany alone are read-only.")
+@switch(
+    "--prevent-volume-mode-conversion", default=True, help="A restored snapshot keeps its volume mode, unless allowed."
+)
+@switch("--enable-expansion", default=True, help="Expand volumes too, as external-resizer does. Ours.")
+@switch("--enable-capacity", default=True, help="Publish CSIStorageCapacity objects; upstream's default is false.")
+@duration("--capacity-poll-interval", "1m", "How often it is asked.")
+@switch("--capacity-for-immediate-binding", help="Also for classes that do not wait for a consumer.")
+@setting(
+    "--capacity-ownerref-level",
+    click.IntRange(min=-1),
+    1,
+    "How far above the pod in $POD_NAME the owner of these objects is; -1, or no $POD_NAME: no owner.",
+)
+@setting(
+    "--capacity-namespace",
+    str,
+    "kube-system",
+    "Where they are. Ours; upstream has the variable only.",
+    envvar="NAMESPACE",
+    show_envvar=True,
+)
+@setting("--capacity-threads", AT_LEAST_ONE, 1, "How many at a time.")
+@setting("--kube-api-capacity-qps", NOT_NEGATIVE, 1.0, "How many of them are written a second; 0 is no limit.")
+@setting("--kube-api-capacity-burst", AT_LEAST_ONE, 5, "How many at once.")
+@switch("--node-deployment", help="One provisioner on each node, for the volumes of that node.")
+@click.option("--node-name", envvar="NODE_NAME", default="", show_envvar=True, help="The node, with --node-deployment.")
+@switch("--node-deployment-immediate-binding", default=True, help="Compete for claims that were sent to no node.")
+@duration("--node-deployment-base-delay", "20s", "The first wait before that.")
+@duration("--node-deployment-max-delay", "60s", "The longest.")
+@switch("--leader-election", help="Work only while holding the lease.")
+@click.option("--leader-election-namespace", default="", help="Where the lease is; else the pod's own namespace.")
+@sidecar_options("leader-election", retry_period="5s", qps=0.0, burst=10, note=" Upstream's default is 5.")
+@click.option("--metrics-address", default="", metavar="HOST:PORT", help="The older name of --http-endpoint.")
 @gates_option(parse_gates, help="Features to turn on or off.")
 @logging_options
 def provisioner(**flags: Any) -> None:

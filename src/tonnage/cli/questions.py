@@ -21,11 +21,14 @@ import click
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options, html_page
 from tonnage.cli.completion import files, workloads
 from tonnage.cli.completion import nodes as node_values
-from tonnage.cli.flags.declared import declared
 from tonnage.cli.options import (
     DOES_NOT_FIT,
+    DURATION,
+    FILE_PATH,
+    exit_code_option,
     feature_gates,
     output_option,
+    setting,
 )
 from tonnage.cli.output import INTERRUPTED, progress, say, say_all, shown_status, write_answer
 from tonnage.clock import SystemClock
@@ -81,7 +84,7 @@ def doctor(cluster: ClusterQuestion, output: str) -> None:
 @cluster_options
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...", shell_complete=node_values)
 @click.option("--one-by-one", is_flag=True, help="A rolling upgrade: each node comes back before the next is drained.")
-@click.option("--exit-code", is_flag=True, help="Exit 3 when a pod is stuck or lost.")
+@exit_code_option("Exit 3 when a pod is stuck or lost.")
 @output_option("table", "json", "html")
 def drain_preview(
     cluster: ClusterQuestion, nodes: tuple[str, ...], one_by_one: bool, exit_code: bool, output: str
@@ -121,7 +124,23 @@ def drain_preview(
 
 @click.command()
 @cluster_options
-@declared("fit", workload={"shell_complete": workloads}, most={"default": MOST})
+@click.option(
+    "--workload",
+    metavar="KIND/NS/NAME",
+    shell_complete=workloads,
+    help="A workload of the cluster: StatefulSet/shop/db.",
+)
+@click.option("--template", "template_file", type=FILE_PATH, help="A workload or a pod that is not there.")
+@setting("--max", click.IntRange(0), MOST, "Count no further.", into="most")
+@click.option(
+    *("--node-template", "node_file"),
+    type=FILE_PATH,
+    help="A Node, with its CSINode and its capacity objects; goes with --nodes-needed.",
+)
+@click.option(
+    "--nodes-needed", "wants_nodes", is_flag=True, help="How many such nodes the workload's own replicas ask for."
+)
+@exit_code_option("Exit 3 when not all replicas that it asks for fit; if it asks for none, when not one more does.")
 @output_option("table", "json", "html")
 def fit(
     cluster: ClusterQuestion,
@@ -182,8 +201,12 @@ def _say_who_waits(state: ClusterState) -> None:
 
 
 @click.command()
-@declared("replay")
+@click.option(
+    "-f", "--filename", "files", multiple=True, metavar="FILE", help="Manifests: files, folders, - for stdin."
+)
 @click.argument("more_files", nargs=-1, metavar="[FILE]...", shell_complete=files)
+@click.option("--steps", "steps_file", required=True, type=FILE_PATH, help="What happens: a YAML list of steps.")
+@click.option("--config", "config_file", type=FILE_PATH, help="KubeSchedulerConfiguration.")
 @feature_gates
 @output_option("table", "json")
 def replay(
@@ -221,7 +244,22 @@ def replay(
 
 
 @click.command()
-@declared("shadow", stuck_after_s={"default": STUCK_AFTER_S})
+@click.option(
+    *("--kubeconfig", "kubeconfig_file"),
+    type=FILE_PATH,
+    help="The cluster to follow; else $KUBECONFIG, or the usual file.",
+)
+@click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig; its current one.")
+@click.option("--config", "config_file", type=FILE_PATH, help="KubeSchedulerConfiguration.")
+@click.option("--for", "for_s", type=DURATION, default=None, help="End after so long; else with Ctrl-C.")
+@click.option(
+    "--stuck-after",
+    "stuck_after_s",
+    type=DURATION,
+    default=STUCK_AFTER_S,
+    show_default="2m",
+    help="A claim that has no volume so long after the decision counts as refused.",
+)
 @feature_gates
 @output_option("table", "json")
 def shadow(

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from tonnage.cli.flags import endpoint_flags
-from tonnage.cli.flags.leader_election import Election
-from tonnage.cli.options import Flags
+from tonnage.cli.flags.go_flags import FILE, Election
+from tonnage.cli.options import AT_LEAST_ONE, NOT_NEGATIVE, Flags, Option, duration, options, setting
 from tonnage.cli.output import echo
 from tonnage.clock import Clock, SystemClock
 from tonnage.serving.process_memory import memory_kept_level
@@ -225,12 +225,32 @@ def say_ready(what: str = "") -> None:
     echo(f"ready {what}".rstrip())
 
 
+kubeconfig_option: Final = click.option(
+    *("--kubeconfig", "kubeconfig_file"),
+    type=FILE,
+    help="How to reach the API server; else the pod's service account, $KUBECONFIG, or the usual place.",
+)
+
+
+def sidecar_options(prefix: str, *, retry_period: str, qps: float, burst: int, note: str = "") -> Option:
+    """Leader election, rate limits and HTTP endpoint of a sidecar. `note` is appended to the help of the qps flag."""
+    return options(
+        duration(f"--{prefix}-lease-duration", "15s", "How long it lasts."),
+        duration(f"--{prefix}-renew-deadline", "10s", "When a leader gives up."),
+        duration(f"--{prefix}-retry-period", retry_period, "How often it is tried."),
+        setting("--kube-api-qps", NOT_NEGATIVE, qps, f"Requests a second; 0 leaves it to the server's fairness.{note}"),
+        setting("--kube-api-burst", AT_LEAST_ONE, burst, "The same at once."),
+        click.option(
+            "--http-endpoint", default="", metavar="HOST:PORT", help="Where health and metrics are served, if at all."
+        ),
+    )
+
+
 @asynccontextmanager
 async def sidecar(
     name: str, flags: Flags, prefix: str, *, is_elected: bool, release_on_cancel: bool = True
 ) -> AsyncIterator[RunningProgram]:
-    """Yield a program configured by a sidecar's flags; `prefix` begins the names of those of leader election. Raises
-    InvalidLeaseTimes."""
+    """Yield a program configured by `sidecar_options`. Raises InvalidLeaseTimes."""
     from tonnage.client.leader import check_retry_period
 
     times = {each: flags[f"{prefix}_{each}"] for each in ("lease_duration_s", "renew_deadline_s", "retry_period_s")}

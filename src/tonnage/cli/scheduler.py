@@ -13,12 +13,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tonnage import __version__
-from tonnage.cli.flags.declared import declared
-from tonnage.cli.flags.endpoint_flags import ENDPOINT, check_endpoint
-from tonnage.cli.flags.go_flags import GoCommand, version_flag
-from tonnage.cli.flags.leader_election import Election
-from tonnage.cli.flags.scheduler_flags import VERSIONS, configured
-from tonnage.cli.options import Flags, feature_gates, logging_options
+from tonnage.cli.flags.endpoint_flags import check_endpoint, endpoint_options
+from tonnage.cli.flags.go_flags import (
+    FILE,
+    Election,
+    GoCommand,
+    lease_place_options,
+    lease_time_options,
+    switch,
+    version_flag,
+)
+from tonnage.cli.flags.scheduler_flags import configured, kube_scheduler_options, removed_options
+from tonnage.cli.options import BYTES, Flags, feature_gates, logging_options, setting
 from tonnage.cli.output import say, say_all
 from tonnage.cli.running import (
     connected,
@@ -39,7 +45,27 @@ _YOUNG_OBJECTS = 20_000
 
 
 @click.command(cls=GoCommand)
-@declared("scheduler", **ENDPOINT, **VERSIONS)
+@click.option("--config", "config_file", type=FILE, help="KubeSchedulerConfiguration.")
+@click.option("--kubeconfig", "kubeconfig_file", type=FILE, help="How to reach the API server.")
+@click.option("--master", default="", metavar="URL", help="The API server's address, instead of the kubeconfig's.")
+@click.option("--write-config-to", type=FILE, help="Write the configuration that is in force to this file, and end.")
+@switch("--leader-elect", default=None, help="Place pods only while holding the lease.  [default: true]")
+@lease_time_options
+@lease_place_options("kube-scheduler")
+@endpoint_options(port=10259)
+@kube_scheduler_options
+@removed_options
+@click.option(
+    *("--record", "record_file"),
+    type=FILE,
+    help="Write down what is seen and decided, for `tonnage simulate --recording`.",
+)
+@setting("--record-limit", BYTES, "1Gi", "The recording ends at this size; the scheduler goes on.")
+@click.option(
+    *("--tracing-config-file", "tracing_file"),
+    type=FILE,
+    help="TracingConfiguration: send traces of pods there. Needs `pip install tonnage[tracing]`.",
+)
 @feature_gates
 @logging_options
 @version_flag("following kube-scheduler 1.36")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options, html_page
-from tonnage.cli.flags.declared import declared
-from tonnage.cli.options import output_option
+from tonnage.cli.options import FILE_PATH, output_option, setting
 from tonnage.cli.output import INTERRUPTED, interruptible, progress, say, say_all, write_answer
 from tonnage.whatif.simulate.presets import PRESETS
 
@@ -23,12 +22,22 @@ BASE = "default"
 """The name of the run with --config, or with the default configuration."""
 
 
-_COMPARE_HELP = f"Another run, by a KubeSchedulerConfiguration or one of {', '.join(PRESETS)}; may be repeated."
-
-
 @click.command()
 @cluster_options
-@declared("simulate", compared={"help": _COMPARE_HELP})
+@click.option("--scenario", "scenario_file", type=FILE_PATH, help="What happens, and when.")
+@click.option(
+    *("--recording", "recording_file"),
+    type=FILE_PATH,
+    help="Instead: what a live scheduler wrote down by --record, decided again.",
+)
+@setting("--seed", int, 0, "The same seed gives the same bytes.")
+@setting("--seeds", click.IntRange(1, 1000), 1, "So many seeds, from --seed on: the spread of each figure is told.")
+@click.option(
+    *("--compare", "compared"),
+    multiple=True,
+    metavar="NAME=CONFIG",
+    help=f"Another run, by a KubeSchedulerConfiguration or one of {', '.join(PRESETS)}; may be repeated.",
+)
 @output_option("table", "json", "html")
 def simulate(
     cluster: ClusterQuestion,

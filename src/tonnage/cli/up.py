@@ -20,15 +20,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tonnage import logs
-from tonnage.cli.flags.declared import declared
 from tonnage.cli.options import (
+    BYTES,
     COUNT,
+    EXISTING_FILE,
     FOLDER_PATH,
+    NOT_NEGATIVE,
     POOLS,
+    PORT,
+    duration,
     feature_gates,
     from_flags,
     logging_options,
     output_option,
+    setting,
     wrong_usage,
 )
 from tonnage.cli.output import columns, echo, say, say_all, shown_status, write_answer
@@ -50,11 +55,75 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@declared(
-    "up",
-    nodes={"max": MAX_NODES},
-    classes={"max": MAX_CLASSES},
-    attach_error_grace_s={"default": ATTACH_ERROR_GRACE_S},
+@click.option("--data-dir", type=FOLDER_PATH, required=True, help="Where everything is kept.")
+@click.option("--nodes", type=click.IntRange(1, MAX_NODES), help="How many nodes.  [default: as before, else 3]")
+@click.option(
+    "--pools",
+    type=POOLS,
+    multiple=True,
+    metavar="[NODE=]LIST",
+    help="Pools of each node, as 3x100Gi or 100Gi,50Gi.  [default: as before, else 3x100Gi]",
+)
+@click.option(
+    "--max-volumes",
+    type=COUNT,
+    multiple=True,
+    metavar="[NODE=]N",
+    help="Volumes that may be attached to a node.  [default: as before, else 16]",
+)
+@click.option(
+    "--pool-policy",
+    type=click.Choice(["best-fit", "most-free", "first-fit", "random"]),
+    help="How the driver picks a pool; its CSIDriver says so (tonnage.dev/pool-policy).  "
+    "[default: as before, else best-fit]",
+)
+@click.option(
+    "--one-number",
+    type=click.Choice(["pools", "sum", "largest"]),
+    help="Play a driver of today: it reports the sum of a node's pools, or the largest, and keeps the pools themselves "
+    "in LVMNode objects of namespace openebs (bring the definition by -f); `pools` reports them all.  "
+    "[default: as before, else pools]",
+)
+@click.option(
+    "--classes",
+    type=click.IntRange(1, MAX_CLASSES),
+    help="StorageClasses pools, pools-2, … that draw from the same pools and say so (tonnage.dev/capacity-group).  "
+    "[default: as before, else 1]",
+)
+@click.option("-f", "--filename", "files", multiple=True, help="Manifests to apply before the nodes come.")
+@setting("--bind", str, "127.0.0.1", "Address that the API server listens on.")
+@setting("--secure-port", PORT, 6443, "0 takes a free one.")
+@click.option(
+    "--scheduler-config",
+    type=EXISTING_FILE,
+    help="A KubeSchedulerConfiguration, for modes of reservation, profiles and weights.",
+)
+@duration("--event-ttl", "1h", "How long events are kept.")
+@setting(
+    "--attach-error-grace-seconds",
+    NOT_NEGATIVE,
+    ATTACH_ERROR_GRACE_S,
+    "How long an attach must have failed for want of slots before its pod fails (KEP-4876).",
+    into="attach_error_grace_s",
+)
+@click.option(
+    "--audit-log-path",
+    metavar="FILE",
+    default="",
+    help="Write a line for every request to the API server there: who, what, and the answer's code. Off by default.",
+)
+@setting(
+    "--max-log-size",
+    BYTES,
+    "10Mi",
+    "A program's log is begun anew at this size; the one before it is kept.",
+    into="max_log_bytes",
+)
+@click.option("--dashboard", is_flag=True, help="Serve the dashboard as well, on loopback, and print its address.")
+@click.option(
+    "--dashboard-port",
+    type=PORT,
+    help="Where; 0 takes a free one.  [default: 8080, or a free one when that is taken]",
 )
 @feature_gates
 @logging_options

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +12,11 @@ from click.testing import CliRunner
 
 from tonnage.cli.commands import HintedUsageError
 from tonnage.cli.flags.go_flags import GoCommand
+from tonnage.cli.flags.scheduler_flags import REMOVED
 from tonnage.cli.options import Flags
 from tonnage.cli.scheduler import scheduler
 from tonnage.scheduler.configuration_file import load_configuration
 from tonnage.scheduling.configuration.configuration import Configuration
-
-REMOVED = tomllib.loads(resources.files("tonnage.cli.flags").joinpath("removed_kube_scheduler.toml").read_text())
 
 # By section, with a value that kube-scheduler takes; from `options.NewOptions` and `NewSchedulerCommand` of 1.36.
 ACCEPTED = {

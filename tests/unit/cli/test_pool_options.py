@@ -6,9 +6,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tonnage.cli.csi_driver import csi_driver
-from tonnage.cli.options import COUNT, POOLS, wrong_usage
-from tonnage.driver.node_pools import by_node, pools_by_node
+from tonnage.cli.options import COUNT, POOLS, max_volumes_option, pools_option, wrong_usage
+from tonnage.driver.node_pools import PerNode, by_node, pools_by_node
 
 NODES = ("node-1", "node-2", "node-3")
 
@@ -34,14 +33,16 @@ def test_a_node_without_pools_is_named() -> None:
     assert raised.value.message == 'nothing is said about the pools of node "node-2"; say it like --pools 3x100Gi'
 
 
-OTHERS = ["--endpoint", "unix:///run/csi.sock", "--node-id", "a", "--state-dir", "driver"]
+@click.command()
+@pools_option
+@max_volumes_option
+def probe(pools: tuple[PerNode[tuple[int, ...]], ...], max_volumes: tuple[PerNode[int], ...]) -> None:
+    click.echo(f"{[each.text for each in pools]} {[each.value for each in max_volumes]}")
 
 
 def test_both_options_may_be_repeated() -> None:
-    given = ["--pools", "1Gi", "--pools", "a=2Gi", "--max-volumes", "8"]
-    found = csi_driver.make_context("csi-driver", [*OTHERS, *given]).params
-    assert [each.text for each in found["pools"]] == ["1Gi", "a=2Gi"]
-    assert [each.value for each in found["max_volumes"]] == [8]
+    done = CliRunner().invoke(probe, ["--pools", "1Gi", "--pools", "a=2Gi", "--max-volumes", "8"])
+    assert done.output == "['1Gi', 'a=2Gi'] [8]\n"
 
 
 @pytest.mark.parametrize(
@@ -53,5 +54,5 @@ def test_both_options_may_be_repeated() -> None:
     ],
 )
 def test_a_slip_is_wrong_usage(arguments: list[str], message: str) -> None:
-    done = CliRunner().invoke(csi_driver, [*OTHERS, *arguments])
+    done = CliRunner().invoke(probe, arguments)
     assert done.exit_code == 2 and message in done.output

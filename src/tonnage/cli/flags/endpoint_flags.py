@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from tonnage.cli.options import Flags
+from tonnage.cli.flags.go_flags import FILE, FOLDER, ignored, refused, switch, texts
+from tonnage.cli.options import DURATION, PORT, Flags, Option, options, setting
 from tonnage.client.delegated_access import OPEN_PATHS
 from tonnage.clock import Clock, SystemClock
 from tonnage.errors import TonnageError
@@ -72,6 +73,39 @@ INSECURE_SUITES: Final = (
     "TLS_RSA_WITH_AES_256_GCM_SHA384",
     "TLS_RSA_WITH_RC4_128_SHA",
 )
+
+
+def serving_options(*, port: int) -> Option:
+    return options(
+        setting("--bind-address", str, "127.0.0.1", "Where health, metrics and debug are served."),
+        setting("--secure-port", PORT, port, "0 serves none."),
+        click.option(
+            "--cert-dir",
+            type=FOLDER,
+            help="Where the serving certificate is kept; ca.crt in it is whom to trust.  [default: made for each run]",
+        ),
+        click.option("--tls-cert-file", type=FILE, help="The certificate to serve with; read again when it changes."),
+        click.option("--tls-private-key-file", type=FILE, help="Its key."),
+        click.option(
+            "--tls-min-version", default="", metavar="VersionTLS12|VersionTLS13", help="The oldest TLS.  [default: 1.2]"
+        ),
+        texts("--tls-cipher-suites", help="Cipher suites of TLS 1.2, in Go's names.  [default: OpenSSL's]"),
+        switch("--permit-port-sharing", help="Others may listen on the same port (SO_REUSEPORT)."),
+        # Upstream's flags that are ignored or refused here.
+        ignored("--permit-address-sharing", because="SO_REUSEADDR is always set"),
+        ignored("--disable-http2-serving", because="HTTP/1.1 is spoken"),
+        ignored("--http2-max-streams-per-connection", because="HTTP/1.1 is spoken"),
+        refused(
+            "--tls-sni-cert-key",
+            because="one certificate is shown, whatever name is asked for",
+            instead="put all names into the certificate of --tls-cert-file",
+        ),
+        refused(
+            "--tls-curve-preferences",
+            because="OpenSSL chooses the key exchange",
+            instead="leave it out; --tls-min-version VersionTLS13 leaves modern ones alone",
+        ),
+    )
 
 
 def is_loopback(address: str) -> bool:
@@ -149,11 +183,22 @@ def _hidden(ctx: click.Context, param: click.Parameter, value: str | None) -> No
         )
 
 
-ENDPOINT: Final[Mapping[str, Mapping[str, Any]]] = {
-    "authorization_always_allow_paths": {"default": OPEN_PATHS},
-    "show_hidden_metrics_for_version": {"callback": _hidden},  # we hide no metrics, so the flag is only checked
-}
-"""What `endpoint.toml` cannot say."""
+metric_options: Final = options(
+    texts("--disabled-metrics", help="Metrics that are not shown, by their whole names."),
+    click.option(
+        "--allow-metric-labels",
+        multiple=True,
+        metavar="METRIC,LABEL=A,B",
+        help="Values of a label that are shown; others become `unexpected`.",
+    ),
+    click.option(
+        "--allow-metric-labels-manifest",
+        type=FILE,
+        help="The same from a file, under allowListMapping.",
+    ),
+    # We hide no metrics, so the flag is only checked.
+    click.option("--show-hidden-metrics-for-version", default=None, callback=_hidden, expose_value=False, hidden=True),
+)
 
 
 def chosen_metrics(flags: Flags, registry: CollectorRegistry) -> CollectorRegistry:
@@ -201,6 +246,49 @@ def _manifest(path: Path) -> Mapping[str, str]:
             f"{path} says nothing about labels", hint='write allowListMapping: {"metric,label": "value,value"}'
         )
     return mapping
+
+
+access_options: Final = options(
+    switch(
+        "--unauthenticated-on-loopback",
+        help="Leave metrics and debug open to everybody on this machine; --bind-address must be loopback. Ours.",
+    ),
+    click.option(
+        "--authentication-kubeconfig",
+        type=FILE,
+        help="Who is asked whose token it is (TokenReview).  [default: the program's own connection]",
+    ),
+    switch("--authentication-skip-lookup", help="Do not look for authorities of client certificates in the cluster."),
+    switch(
+        "--authentication-tolerate-lookup-failure",
+        default=True,
+        help="Go on without client certificates when that fails.",
+    ),
+    setting("--authentication-token-webhook-cache-ttl", DURATION, "10s", "How long an answer about a token counts."),
+    click.option(
+        "--authorization-kubeconfig",
+        type=FILE,
+        help="Who is asked what somebody may (SubjectAccessReview).  [default: the program's own connection]",
+    ),
+    texts("--authorization-always-allow-paths", default=OPEN_PATHS, help="What everybody may read; * ends a prefix."),
+    setting("--authorization-webhook-cache-authorized-ttl", DURATION, "10s", "How long a yes counts."),
+    setting("--authorization-webhook-cache-unauthorized-ttl", DURATION, "10s", "How long a no counts."),
+    click.option("--client-ca-file", type=FILE, help="The authority of client certificates.  [default: the cluster's]"),
+    click.option(
+        "--requestheader-client-ca-file",
+        type=FILE,
+        help="The authority of front proxies, which say in headers who asks.  [default: the cluster's]",
+    ),
+    texts("--requestheader-allowed-names", help="Common names of front proxies.  [default: any]"),
+    texts("--requestheader-username-headers", default=("x-remote-user",), help="Where they name the user."),
+    texts("--requestheader-uid-headers", help="Where they name the user's uid."),
+    texts("--requestheader-group-headers", default=("x-remote-group",), help="Where they name groups."),
+    texts("--requestheader-extra-headers-prefix", default=("x-remote-extra-",), help="Where they say more."),
+)
+
+
+def endpoint_options(*, port: int) -> Option:
+    return options(serving_options(port=port), access_options, metric_options)
 
 
 def check_endpoint(flags: Flags) -> None:

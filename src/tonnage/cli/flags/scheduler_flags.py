@@ -1,8 +1,9 @@
-"""How the flags of `tonnage scheduler` change its configuration.
+"""The flags of `tonnage scheduler`, and how they change its configuration.
 
-`kube_scheduler.toml` has every flag of kube-scheduler 1.36: with its meaning, or with the reason why it has none.
-Beside --config the flags of leader election count and deprecated flags do not, with a warning: upstream's rule
-(Options.ApplyTo). Only --kubeconfig differs and always counts, because a configuration seldom names its cluster.
+Every flag of kube-scheduler 1.36 is here: with its meaning, or with the reason why it has none. Beside --config the
+flags of leader election count and deprecated flags do not, with a warning: upstream's rule (Options.ApplyTo). Only
+--kubeconfig differs and always counts, because a configuration seldom names its cluster. Flags that older releases of
+kube-scheduler had are refused with a remedy: manifests of older clusters still carry them.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from tonnage.cli.flags.leader_election import check_times
-from tonnage.cli.options import Flags
+from tonnage.cli.flags.go_flags import check_times, ignored, refused, switch
+from tonnage.cli.options import COUNTED, DURATION, Flags, options, setting
 
 if TYPE_CHECKING:
     from tonnage.scheduling.configuration.configuration import Configuration, LeaderElection
@@ -35,8 +36,49 @@ def _version(ctx: click.Context, param: click.Parameter, value: str | None) -> N
             )
 
 
-VERSIONS: Final = {name: {"callback": _version} for name in ("emulated_version", "min_compatibility_version")}
-"""What `kube_scheduler.toml` cannot say."""
+kube_scheduler_options: Final = options(
+    switch("--profiling", default=None, help="Serve /debug/pprof/: stacks, for whoever may read it.  [default: true]"),
+    switch("--contention-profiling", default=None, help="Without effect: there is one thread.", hidden=True),
+    click.option(
+        "--kube-api-qps",
+        type=float,
+        default=None,
+        help="Requests a second; less than 0 is no limit.  [default: 1000; upstream: 50]",
+    ),
+    click.option(
+        "--kube-api-burst",
+        type=COUNTED,
+        default=None,
+        help="The same at once.  [default: 2000; upstream: 100]",
+    ),
+    click.option(
+        "--kube-api-content-type",
+        type=click.Choice(["application/vnd.kubernetes.protobuf", "application/json"]),
+        default=None,
+        hidden=True,
+        help="Without effect: JSON is spoken.",
+    ),
+    setting(
+        "--pod-max-in-unschedulable-pods-duration",
+        DURATION,
+        "5m0s",
+        "How long a pod waits for something to change before it is tried again all the same.",
+    ),
+    # Upstream's flags that are ignored or refused here.
+    click.option("--emulated-version", default=None, callback=_version, expose_value=False, hidden=True),
+    click.option("--min-compatibility-version", default=None, callback=_version, expose_value=False, hidden=True),
+    ignored("--log-flush-frequency", because="log lines are not held back"),
+    ignored("--log-text-split-stream", only=("false",), because="stdout is for data, log lines go to stderr"),
+    ignored("--log-json-split-stream", only=("false",), because="stdout is for data, log lines go to stderr"),
+    ignored("--log-text-info-buffer-size", only=("0",), because="log lines are not held back"),
+    ignored("--log-json-info-buffer-size", only=("0",), because="log lines are not held back"),
+    refused(
+        "--vmodule",
+        because="log lines are not chosen by file",
+        instead="raise --v, and pick the loggers you want: every line names its own",
+    ),
+)
+"""kube-scheduler's flags except serving, access, leader election and metrics."""
 
 
 def configured(configuration: Configuration, flags: Flags) -> tuple[Configuration, list[str]]:
@@ -96,3 +138,39 @@ def _elected(election: LeaderElection, flags: Flags) -> LeaderElection:
     for name in ("resource_lock", "resource_name", "resource_namespace"):
         told[name] = flags[f"leader_elect_{name}"]
     return msgspec.structs.replace(election, **{name: value for name, value in told.items() if value is not None})
+
+
+_POLICY: Final = ("1.23", "write plugins and their weights into the profiles of --config (KubeSchedulerConfiguration)")
+_LOGS: Final = ("1.26", "leave it out: log lines go to stderr, --v says how many and --logging-format in which form")
+_LEASE: Final = "name the lease with --leader-elect-resource-{} or leaderElection in --config"
+
+REMOVED: Final[dict[str, tuple[str, str]]] = {
+    "--port": ("1.24", "leave it out: nothing is served without TLS, and --secure-port=0 serves nothing at all"),
+    "--address": ("1.24", "use --bind-address"),
+    "--policy-config-file": _POLICY,
+    "--policy-configmap": _POLICY,
+    "--policy-configmap-namespace": _POLICY,
+    "--use-legacy-policy-config": _POLICY,
+    "--algorithm-provider": _POLICY,
+    "--hard-pod-affinity-symmetric-weight": ("1.23", "write hardPodAffinityWeight into InterPodAffinityArgs"),
+    "--scheduler-name": ("1.23", "write schedulerName into a profile of --config"),
+    "--lock-object-name": ("1.23", _LEASE.format("name")),
+    "--lock-object-namespace": ("1.23", _LEASE.format("namespace")),
+    **dict.fromkeys(
+        (
+            *("--logtostderr", "--alsologtostderr", "--stderrthreshold", "--log-dir", "--log-file"),
+            *("--log-file-max-size", "--log-backtrace-at", "--add-dir-header", "--skip-headers"),
+            *("--skip-log-headers", "--one-output"),
+        ),
+        _LOGS,
+    ),
+}
+"""Flag: the release that removed it, and what to do instead."""
+
+
+removed_options: Final = options(
+    *(
+        refused(name, because=f"kube-scheduler {release} and later do not have it either", instead=instead)
+        for name, (release, instead) in REMOVED.items()
+    )
+)
