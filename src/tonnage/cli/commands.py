@@ -1,24 +1,78 @@
-"""How the command line finds, loads and lists its commands; `commands.toml` is the table of them."""
+"""Every command: its group and its line in the help, its examples, and how its module is found and loaded.
+
+The help lines repeat the commands' own so that `tonnage --help` and TAB load no command, which takes a second; a test
+compares them. Another test parses every example with its command.
+"""
 
 from __future__ import annotations
 
-import tomllib
-from importlib import import_module, resources
-from typing import Any, Final
+from importlib import import_module
+from typing import Final
 
 import click
 from click.shell_completion import CompletionItem
 
 from tonnage.errors import closest
 
-_TABLE: Final[dict[str, dict[str, Any]]] = tomllib.loads(
-    resources.files(__package__).joinpath("commands.toml").read_text(encoding="utf-8")
-)
 GROUPS: Final[dict[str, dict[str, str]]] = {
-    title: {name: told["help"] for name, told in group.items() if "help" in told} for title, group in _TABLE.items()
+    "Run a cluster": {
+        "up": "Run a cluster: API server, controllers, scheduler, provisioner, nodes, and a CSI driver with pools on"
+        " each.",
+        "status": "Show a running `tonnage up` cluster: its programs, its nodes, their pools, and what is made to go"
+        " wrong.",
+        "dashboard": "Serve a web page that shows a cluster's storage as it changes: pools, claims, who waits and why.",
+        "top": "Show a cluster's storage in a terminal as it changes: pools, claims, who waits and why, what happens.",
+        "fault": "Make things go wrong on request: the driver and the nodes of a cluster look here at each step.",
+        "demo": "Play the enhancements' stories on fresh embedded clusters; exit 0 only if all of them hold.",
+    },
+    "Scheduling": {
+        "scheduler": "Place pods on any Kubernetes cluster, beside its scheduler or instead of it.",
+        "explain": "Tell which node a pod goes to and why, or why none.",
+        "shadow": "Decide along with the scheduler of a live cluster, and say where the two differ and why.",
+        "doctor": "Tell what of a cluster Tonnage can use, what it would change, and what to set.",
+    },
+    "What if": {
+        "fit": "Tell how many more replicas of a workload fit, by node and zone.",
+        "drain-preview": "Tell what a drain of these nodes would do.",
+        "simulate": "Play a scenario on virtual time: who is placed, who waits, which volumes are refused, how full"
+        " disks become.",
+        "replay": "Decide about pods one after the other, with the scheduler's memory, on virtual time.",
+    },
+    "Storage and drivers": {
+        "provisioner": "Make, delete and expand the volumes of one CSI driver, and publish how much room it has.",
+        "pools": "Tell the pools of drivers that report one number, for as long as it runs.",
+        "csi-driver": "Serve volumes from the pools of one or more nodes, over CSI.",
+        "csi-driver-quarantine": "Show what lies in a driver's pools without a record, or move it out of them.",
+        "driver-check": "Check a CSI driver against the contracts that KEP-5925 and KEP-4876 rest on.",
+    },
+    "Other programs of a cluster": {
+        "apiserver": "Serve the Kubernetes API from one folder: kubectl, client-go and the Python client work on it.",
+        "controllers": "Bind claims, attach volumes, run workloads, watch over nodes, and clear away what is left"
+        " over.",
+        "node": "Be nodes: register them, keep their attach limits true, mount the volumes of their pods over CSI.",
+        "node-scaler": "Add nodes for pods that cannot be placed, and remove them when nobody needs them: for demo"
+        " clusters.",
+    },
+    "Other": {
+        "completion": "Print what makes a shell complete commands, flags and their values.",
+        "version": "Print the version, the Python it runs on, and the Kubernetes release whose behaviour it follows.",
+    },
 }
-_COMMANDS: Final = {name: told for group in _TABLE.values() for name, told in group.items()}
-EXAMPLES: Final[dict[str, list[str]]] = {name: told["examples"] for name, told in _COMMANDS.items()}
+
+_MODULES: Final = {
+    "completion": "about",
+    "csi-driver-quarantine": "csi_driver",
+    "demo": "up",
+    "doctor": "questions",
+    "drain-preview": "questions",
+    "fit": "questions",
+    "replay": "questions",
+    "shadow": "questions",
+    "status": "up",
+    "top": "dashboard",
+    "version": "about",
+}
+"""Modules of commands that do not have a module of their own name."""
 _INTERNAL: Final = frozenset({"forkserver"})
 """Commands that only our own programs start. They are hidden from help."""
 _HELP: Final = {name: help for group in GROUPS.values() for name, help in group.items()}
@@ -26,7 +80,112 @@ _HELP: Final = {name: help for group in GROUPS.values() for name, help in group.
 
 def module_of(command: str) -> str:
     """The module that defines a command, as a function of the command's name."""
-    return f"tonnage.cli.{_COMMANDS.get(command, {}).get('module') or command.replace('-', '_')}"
+    return f"tonnage.cli.{_MODULES.get(command) or command.replace('-', '_')}"
+
+
+EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
+    "apiserver": (
+        "tonnage apiserver --data-dir cluster",
+        "tonnage apiserver --data-dir cluster --secure-port 0 --event-ttl 10m",
+        "tonnage apiserver --data-dir cluster --backup objects.sqlite3",
+    ),
+    "completion": (
+        "source <(tonnage completion bash)",
+        "tonnage completion zsh > ~/.zfunc/_tonnage",
+        "tonnage completion fish > ~/.config/fish/completions/tonnage.fish",
+    ),
+    "controllers": (
+        "tonnage controllers --kubeconfig cluster/kubeconfig",
+        "tonnage controllers --kubeconfig cluster/kubeconfig --controllers '*,-pod-garbage-collector-controller'",
+    ),
+    "csi-driver": (
+        "tonnage csi-driver --endpoint unix:///run/csi/csi.sock --node-id node-1 --pools 3x100Gi --state-dir driver",
+        "tonnage csi-driver --endpoint unix:///run/csi/csi.sock --node-id node-1 --node-id node-2"
+        " --node-endpoint unix:///run/csi/{node}.sock --pools 2x50Gi --max-volumes 8 --state-dir driver",
+    ),
+    "csi-driver-quarantine": (
+        "tonnage csi-driver-quarantine --state-dir cluster/driver",
+        "tonnage csi-driver-quarantine --state-dir cluster/driver --all",
+    ),
+    "demo": ("tonnage demo",),
+    "doctor": (
+        "tonnage doctor",
+        "tonnage doctor --kubeconfig cluster/kubeconfig -o html > report.html",
+        "tonnage doctor -f examples/16-doctor/dump",
+    ),
+    "drain-preview": (
+        "tonnage drain-preview node-1 node-2",
+        "tonnage drain-preview --one-by-one -f examples/14-drain-preview/cluster.yaml mill-1 mill-2",
+    ),
+    "driver-check": (
+        "tonnage driver-check --csi-address unix:///run/csi/csi.sock",
+        "tonnage driver-check --csi-address unix:///run/csi/csi.sock --parameters type=ssd --fill -o json",
+    ),
+    "explain": (
+        "tonnage explain --pod shop/db-0",
+        "tonnage explain --pending",
+        "tonnage explain --workload StatefulSet/shop/db -o json",
+        "tonnage explain -f examples/02-explain --pod default/db",
+    ),
+    "fault": (
+        "tonnage fault --data-dir cluster list",
+        "tonnage fault --data-dir cluster set out-of-space --node node-1",
+        "tonnage fault --data-dir cluster clear",
+    ),
+    "fault set": (
+        "tonnage fault --data-dir cluster set out-of-space --node node-1",
+        "tonnage fault --data-dir cluster set slow --value 2.5",
+    ),
+    "fault clear": (
+        "tonnage fault --data-dir cluster clear out-of-space --node node-1",
+        "tonnage fault --data-dir cluster clear",
+    ),
+    "fault list": ("tonnage fault --data-dir cluster list -o json",),
+    "fit": (
+        "tonnage fit --workload StatefulSet/shop/db",
+        "tonnage fit -f examples/13-fit/cluster.yaml --template examples/13-fit/kafka.yaml",
+        "tonnage fit --template examples/13-fit/kafka.yaml --max 100 -o json",
+    ),
+    "node": (
+        "tonnage node --kubeconfig cluster/kubeconfig --node-name node-1 --root-dir nodes"
+        " --csi-address unix:///run/csi/{node}.sock",
+    ),
+    "node-scaler": (
+        "tonnage node-scaler --kubeconfig cluster/kubeconfig --template examples/13-fit/nodes/dense.yaml --max 5",
+    ),
+    "pools": (
+        "tonnage pools --source openebs-lvm",
+        "tonnage pools --kubeconfig cluster/kubeconfig --source topolvm",
+    ),
+    "provisioner": (
+        "tonnage provisioner --csi-address unix:///run/csi/csi.sock --kubeconfig cluster/kubeconfig",
+        "tonnage provisioner --csi-address unix:///run/csi/csi.sock --enable-capacity --capacity-poll-interval 1m",
+    ),
+    "replay": ("tonnage replay -f examples/03-replay/cluster.yaml --steps examples/03-replay/steps/burst.yaml",),
+    "scheduler": (
+        "tonnage scheduler --kubeconfig cluster/kubeconfig",
+        "tonnage scheduler --config scheduler.yaml --leader-elect --secure-port 10259",
+        "tonnage scheduler --kubeconfig cluster/kubeconfig --feature-gates StorageCapacityScoring=true",
+    ),
+    "shadow": ("tonnage shadow", "tonnage shadow --kubeconfig cluster/kubeconfig -o json > differences.json"),
+    "simulate": (
+        "tonnage simulate -f examples/15-simulate/cluster.yaml --scenario examples/15-simulate/scenarios/friday.yaml",
+    ),
+    "dashboard": (
+        "tonnage dashboard --kubeconfig ~/.kube/config",
+        "tonnage dashboard --kubeconfig cluster/kubeconfig --port 0",
+        "tonnage dashboard --bind 0.0.0.0 --allowed-host storage.example --tls-cert-file tls.crt "
+        "--tls-private-key-file tls.key",
+    ),
+    "status": ("tonnage status --data-dir cluster", "tonnage status --data-dir cluster -o json"),
+    "top": ("tonnage top", "tonnage top --kubeconfig cluster/kubeconfig"),
+    "up": (
+        "tonnage up --data-dir cluster",
+        "tonnage up --data-dir cluster --dashboard",
+        "tonnage up --data-dir cluster --nodes 5 --pools 3x100Gi -f examples/09-a-database-on-pools",
+    ),
+    "version": ("tonnage version", "tonnage version -o json"),
+}
 
 
 def examples_of(command: str, program: str = "tonnage") -> str:

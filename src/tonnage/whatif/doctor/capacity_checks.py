@@ -41,7 +41,7 @@ from tonnage.scheduling.volumes.capacity.pools import (
     volume_limit,
 )
 from tonnage.whatif.doctor.facts import Facts
-from tonnage.whatif.doctor.findings import Finding, finding
+from tonnage.whatif.doctor.findings import CATALOGUE, WEAKER, Finding
 from tonnage.whatif.page import named
 
 REFRESH: Final = timedelta(minutes=2)
@@ -267,28 +267,60 @@ def capacity_findings(facts: Facts, figures: Mapping[str, DriverFigures]) -> Ite
 
 def _of_one(facts: Facts, capacity: CSIStorageCapacity) -> Iterator[Finding]:
     driver = facts.driver_of_class(capacity.storage_class_name)
-    annotations = capacity.metadata.annotations
+    topology = capacity.node_topology
     if not driver and facts.knows(StorageClass):
-        yield finding("capacity-of-missing-class", capacity)
-    if capacity.node_topology is None:
-        yield finding("capacity-nil-topology", capacity, driver=driver)
-    elif not facts.reach[capacity.key] and facts.nodes:
-        yield finding("capacity-reaches-no-node", capacity, driver=driver, all_nodes=len(facts.nodes))
-    if problem := problem_with_annotated_pools(capacity):
-        yield finding("pools-unreadable", capacity, driver=driver, problem=problem)
-    elif capacity.has_kept_pools and (since := annotations.get(POOLS_STALE_SINCE)):
-        yield finding("pools-stale", capacity, driver=driver, source=annotations[POOLS_SOURCE], since=since)
-    elif capacity.is_unchecked_since(facts.now - _CHECKED_WITHIN):
-        yield finding(
-            "pools-stale",
+        yield CATALOGUE["capacity-of-missing-class"].about(
             capacity,
-            variant="unchecked",
+            f"it is for StorageClass {capacity.storage_class_name}, which is not there",
+            "delete it; a provisioner that still runs makes those it needs anew",
+        )
+    if topology is None:
+        yield CATALOGUE["capacity-nil-topology"].about(
+            capacity,
+            "it has no nodeTopology and so reaches no node",
+            "set nodeTopology to a label selector for the nodes that can reach this storage; {} only if all can: it "
+            f"lets volumes be promised to every node, {WEAKER} where they cannot",
             driver=driver,
-            source=annotations[POOLS_SOURCE],
-            since=annotations[POOLS_CHECKED_AT],
+        )
+    elif not facts.reach[capacity.key] and facts.nodes:
+        yield CATALOGUE["capacity-reaches-no-node"].about(
+            capacity,
+            f"its nodeTopology ({topology}) selects none of the {len(facts.nodes)} nodes",
+            "if those nodes are gone, delete it; otherwise give the nodes these labels (the driver's node plugin does)",
+            driver=driver,
+        )
+    if problem := problem_with_annotated_pools(capacity):
+        yield CATALOGUE["pools-unreadable"].about(
+            capacity,
+            f"its annotation with pools is passed over: {problem}",
+            'write quantities with commas between them, such as "100Gi,100Gi"',
+            driver=driver,
+        )
+    elif capacity.has_kept_pools and (since := capacity.metadata.annotations.get(POOLS_STALE_SINCE)):
+        yield CATALOGUE["pools-stale"].about(
+            capacity,
+            f"the source of its pools, {capacity.metadata.annotations[POOLS_SOURCE]}, has been silent since {since}: "
+            "they may be old, and are going to be taken away",
+            "see that the driver runs on the node, and look at the log of tonnage pools",
+            driver=driver,
+        )
+    elif capacity.is_unchecked_since(facts.now - _CHECKED_WITHIN):
+        yield CATALOGUE["pools-stale"].about(
+            capacity,
+            f"tonnage pools has not looked at the source of its pools, {capacity.metadata.annotations[POOLS_SOURCE]}, "
+            f"since {capacity.metadata.annotations[POOLS_CHECKED_AT]}: what was made since is counted, and what was "
+            "deleted is not seen",
+            "see that tonnage pools runs; if it is not to, take its pools away with tonnage pools --remove, "
+            f"{WEAKER}: several claims of a pod are then judged by a sum",
+            driver=driver,
         )
     elif free_bytes(capacity) is None:
-        yield finding("capacity-says-nothing", capacity, driver=driver)
+        yield CATALOGUE["capacity-says-nothing"].about(
+            capacity,
+            "it has neither capacity, maximumVolumeSize nor pools: nothing fits into it",
+            "have the driver answer GetCapacity, and look at the log of its provisioner",
+            driver=driver,
+        )
 
 
 def _missing_nodes(facts: Facts, driver: str) -> Iterator[Finding]:
@@ -309,17 +341,34 @@ def _missing_nodes(facts: Facts, driver: str) -> Iterator[Finding]:
         ]
         missing = sorted(set(wanted) - reached[found.name])
         if missing:
-            yield finding("capacity-missing-on-node", found, driver=driver, wanted=len(wanted), missing=missing)
+            yield CATALOGUE["capacity-missing-on-node"].about(
+                found,
+                f"{driver} is on {len(wanted)} nodes, and no capacity object of the class reaches {named(missing)}: "
+                "no new volume of it is made there",
+                "look at the provisioner there; if these nodes have no storage, leave them out by allowedTopologies",
+                driver=driver,
+            )
 
 
 def _following(told: DriverFigures) -> Iterator[Finding]:
     for each in told.stale:
         unseen = told.unseen(each)
-        yield finding("capacity-stale", each, driver=told.driver, volumes=_volumes(unseen))
+        yield CATALOGUE["capacity-stale"].about(
+            each,
+            f"it was last written before {_volumes(unseen)} made, and it, or others of the driver, followed before",
+            "look at the provisioner that publishes for these nodes; until then Tonnage counts what it promised "
+            "itself (reservation: Ledger)",
+            driver=told.driver,
+        )
     if told.provisioning is Provisioning.THIN:
         known = told.facts.drivers.get(told.driver)
-        yield finding(
-            "thin-provisioning", known or f"CSIDriver {told.driver}", driver=told.driver, evidence=told.evidence
+        yield CATALOGUE["thin-provisioning"].about(
+            known or f"CSIDriver {told.driver}",
+            f"its figures do not follow the volumes that are made ({told.evidence}): it provisions thinly, and more "
+            "can be promised than there is, or its provisioner no longer publishes",
+            "see that its provisioner runs; of a thin driver leave room by hand (quotas), "
+            "for no scheduler sees how full its disks will be",
+            driver=told.driver,
         )
 
 
@@ -338,12 +387,11 @@ def _sums(told: DriverFigures) -> Iterator[Finding]:
     detail = ""
     if example.maximum_volume_size is not None:
         detail = f" ({example.key}: {free} in all, {example.maximum_volume_size} the largest volume)"
-    yield finding(
-        "capacity-without-pools",
+    yield CATALOGUE["capacity-without-pools"].about(
         told.facts.drivers.get(told.driver) or f"CSIDriver {told.driver}",
+        f"it tells sums instead of pools{detail}: several claims of a pod are judged by their sum alone",
+        _remedy_for_sums(told.driver),
         driver=told.driver,
-        detail=detail,
-        remedy=_remedy_for_sums(told.driver),
     )
 
 

@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tonnage.objects.storage_v1 import (
+    CAPACITY_GROUP,
     POOL_POLICIES,
+    POOL_POLICY,
     CSIDriver,
     CSINode,
     StorageClass,
@@ -28,7 +30,8 @@ from tonnage.scheduling.volumes.capacity.pools import (
 )
 from tonnage.whatif.doctor.capacity_checks import CapacityLayout, DriverFigures
 from tonnage.whatif.doctor.facts import FactAnswer, Facts
-from tonnage.whatif.doctor.findings import Finding, finding
+from tonnage.whatif.doctor.findings import CATALOGUE, NOTHING, WEAKER, Finding
+from tonnage.whatif.page import named
 
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _NOT_CSI = frozenset(
@@ -56,7 +59,7 @@ _LAYOUTS = {
 def driver_findings(facts: Facts, figures: Mapping[str, DriverFigures]) -> Iterator[Finding]:
     for name in facts.driver_names:
         driver = facts.drivers[name]
-        yield finding("driver-summary", driver, told=_summary(facts, driver, figures[name]))
+        yield CATALOGUE["driver-summary"].about(driver, _summary(facts, driver, figures[name]), NOTHING)
         yield from _registration(facts, driver)
         yield from _rebuilding(facts, driver)
         yield from _capacity(facts, driver)
@@ -89,34 +92,55 @@ def _registration(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
     there = set(facts.nodes_of.get(driver.name, ()))
     missing = sorted(facts.nodes.keys() - there)
     if not there:
-        yield finding("driver-unregistered", driver)
-    elif missing:
-        yield finding(
-            "driver-on-some-nodes",
+        yield CATALOGUE["driver-unregistered"].about(
             driver,
-            variant="held" if driver.spec.prevent_pod_scheduling_if_missing else "",
-            count=len(missing),
-            all_nodes=len(facts.nodes),
-            missing=missing,
+            "no CSINode has it: no node can mount its volumes",
+            "start its node plugin, or delete the CSIDriver if the driver was removed",
+        )
+    elif missing:
+        held = driver.spec.prevent_pod_scheduling_if_missing
+        yield CATALOGUE["driver-on-some-nodes"].about(
+            driver,
+            f"it is not on {len(missing)} of {len(facts.nodes)} nodes: {named(missing)}"
+            + ("; they take no pods that need it" if held else "; pods with its volumes may still be sent there"),
+            NOTHING
+            if held
+            else "run its node plugin there, or set preventPodSchedulingIfMissing: true on its CSIDriver (KEP-5030)",
         )
 
 
 def _rebuilding(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
     if rebuilds_volumes(driver) and facts.is_on("MutablePVNodeAffinity") is FactAnswer.NO:
-        yield finding("rebuilding-needs-gate", driver)
+        yield CATALOGUE["rebuilding-needs-gate"].about(
+            driver,
+            "it rebuilds volumes, and the API server lets no volume's node affinity change: none can leave its node",
+            "start the API server with --feature-gates=MutablePVNodeAffinity=true",
+        )
 
 
 def _capacity(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
     """Compare the CSIDriver's storageCapacity with the existing capacity objects."""
     objects = facts.capacities_of.get(driver.name, ())
     if objects and not driver.spec.storage_capacity:
-        yield finding("capacity-not-checked", driver, count=len(objects))
+        yield CATALOGUE["capacity-not-checked"].about(
+            driver,
+            f"there are {len(objects)} capacity objects of it, and storageCapacity is false: nobody looks at them",
+            f"kubectl patch csidriver {shlex.quote(driver.name)} --type merge "
+            '-p \'{"spec":{"storageCapacity":true}}\'',
+        )
     if not driver.spec.storage_capacity or "CSIStorageCapacity" in facts.unlisted:
         return
     published = {each.storage_class_name for each in objects}
     for each in facts.classes_of.get(driver.name, ()):
         if each.waits_for_consumer and each.name not in published:
-            yield finding("capacity-missing", each, driver=driver.name)
+            yield CATALOGUE["capacity-missing"].about(
+                each,
+                f"{driver.name} has storageCapacity: true and no capacity object for this class: "
+                "no pod with a new claim of it can be placed",
+                "start its provisioner with --enable-capacity (`tonnage provisioner` needs no flag), "
+                f"or set storageCapacity: false on the CSIDriver, {WEAKER}: its capacity is not checked at all then",
+                driver=driver.name,
+            )
 
 
 def _without_driver(facts: Facts) -> Iterator[Finding]:
@@ -127,9 +151,22 @@ def _without_driver(facts: Facts) -> Iterator[Finding]:
         if each.provisioner == _NO_PROVISIONER or name in facts.drivers:
             continue
         if each.name not in of_csi and (each.name in of_others or name in _NOT_CSI):
-            yield finding("provisioner-not-csi", each, driver=name)
+            yield CATALOGUE["provisioner-not-csi"].about(
+                each,
+                f"its provisioner {name} is no CSI driver: it tells no free space and no attach limit, so that nothing "
+                "is checked or promised for its claims; of directories on a disk not even the size is enforced",
+                "nothing has to be done; where volumes must fit, use a class of a CSI driver that publishes capacity "
+                "(of local disks TopoLVM or OpenEBS LVM, say)",
+                driver=name,
+            )
         else:
-            yield finding("class-without-driver", each, driver=name)
+            yield CATALOGUE["class-without-driver"].about(
+                each,
+                f"its provisioner {name} has no CSIDriver: no capacity and no attach limit is checked for its claims",
+                f"if it is a CSI driver, install it with its CSIDriver object {name}; if it is none, its volumes "
+                "cannot be counted; if nothing provisions for the class, delete it",
+                driver=name,
+            )
 
 
 def attach_findings(facts: Facts) -> Iterator[Finding]:
@@ -155,19 +192,45 @@ def _told(driver: CSIDriver, limits: dict[str, int | None]) -> Iterator[Finding]
     silent = sorted(node for node, limit in limits.items() if limit is None)
     if limits and len(silent) == len(limits):
         if driver.spec.attach_required:
-            yield finding("attach-limit-unknown", driver, driver=driver.name)
+            yield CATALOGUE["attach-limit-unknown"].about(
+                driver,
+                "it attaches volumes and tells no limit on any node: as many as are asked for are sent to each",
+                "if its nodes have a limit, have the driver answer max_volumes_per_node in NodeGetInfo",
+                driver=driver.name,
+            )
         return
     if silent:
-        yield finding("attach-limit-on-some-nodes", driver, told=len(limits) - len(silent), silent=silent)
+        yield CATALOGUE["attach-limit-on-some-nodes"].about(
+            driver,
+            f"it tells a limit on {len(limits) - len(silent)} nodes and none on {named(silent)}: "
+            "those take as many volumes as are asked for",
+            "restart its node plugin there, and see that it answers max_volumes_per_node",
+        )
     if limits and driver.spec.node_allocatable_update_period_seconds is None:
-        yield finding("attach-limit-not-refreshed", driver)
+        patch = '{"spec":{"nodeAllocatableUpdatePeriodSeconds":60}}'
+        yield CATALOGUE["attach-limit-not-refreshed"].about(
+            driver,
+            "its attach limits are told once, when a node starts, and not corrected after that",
+            f"kubectl patch csidriver {shlex.quote(driver.name)} --type merge -p '{patch}' (KEP-4876)",
+        )
 
 
 def _on_node(driver: str, node: str, limit: int | None, attached: int) -> Iterator[Finding]:
     if limit == 0:
-        yield finding("attach-limit-zero", f"CSINode {node}", driver=driver)
+        yield CATALOGUE["attach-limit-zero"].about(
+            f"CSINode {node}",
+            f"{driver} may attach no volume there: every pod with one is refused",
+            "if the node has slots, restart the driver's node plugin there; "
+            "nodeAllocatableUpdatePeriodSeconds keeps it true",
+            driver=driver,
+        )
     elif limit is not None and attached > limit:
-        yield finding("attach-limit-exceeded", f"CSINode {node}", driver=driver, attached=attached, limit=limit)
+        yield CATALOGUE["attach-limit-exceeded"].about(
+            f"CSINode {node}",
+            f"{attached} volumes of {driver} are attached there, and it allows {limit}",
+            "no more pods with such volumes are sent there; move some away, or have the driver tell the right limit",
+            driver=driver,
+        )
 
 
 def _refused(facts: Facts) -> Iterator[Finding]:
@@ -176,7 +239,12 @@ def _refused(facts: Facts) -> Iterator[Finding]:
         if error is not None and not each.status.attached:
             volume = each.spec.source.persistent_volume_name or "an inline volume"
             why = error.message or "the driver does not say why"
-            yield finding("attach-refused", each, driver=each.spec.attacher, volume=volume, why=why)
+            yield CATALOGUE["attach-refused"].about(
+                each,
+                f"{volume} cannot be attached to {each.spec.node_name}: {why}",
+                "look at the driver's controller; if the node lacks slots, its CSINode tells too many",
+                driver=each.spec.attacher,
+            )
 
 
 class _Figures(NamedTuple):
@@ -191,7 +259,14 @@ def class_findings(facts: Facts) -> Iterator[Finding]:
         yield from _shared(facts, driver, classes)
         for each in classes:
             if not each.waits_for_consumer and _is_local(facts, driver):
-                yield finding("immediate-binding", each, driver=driver)
+                yield CATALOGUE["immediate-binding"].about(
+                    each,
+                    f"volumes of {driver} are confined to nodes, and this class has them made before a pod is placed: "
+                    "on any node, whether the pod fits there or not",
+                    "make a class like it with volumeBindingMode: WaitForFirstConsumer, and use that (the field cannot "
+                    "be changed)",
+                    driver=driver,
+                )
     yield from _groups(facts)
     yield from _policies(facts)
 
@@ -217,13 +292,14 @@ def _shared(facts: Facts, driver: str, classes: Sequence[StorageClass]) -> Itera
         names = [each.name for each in alike]
         lacking = [each.name for each in alike if each.capacity_group != group]
         places = len(set.intersection(*({*told[name]} for name in names)))
-        yield finding(
-            "classes-share-disks",
+        yield CATALOGUE["classes-share-disks"].about(
             f"StorageClass {', '.join(names)}",
+            f"these classes of {driver} tell the same figures for "
+            + (f"all {places} topologies" if places > 1 else "the one topology they share")
+            + ": they seem to draw from the same disks, and what is promised of one is not counted in the others",
+            f"if they do: kubectl annotate storageclass {' '.join(map(shlex.quote, lacking))} "
+            f"--overwrite {CAPACITY_GROUP}={shlex.quote(group)}",
             driver=driver,
-            where=f"all {places} topologies" if places > 1 else "the one topology they share",
-            lacking=" ".join(map(shlex.quote, lacking)),
-            group=shlex.quote(group),
         )
 
 
@@ -273,7 +349,13 @@ def _groups(facts: Facts) -> Iterator[Finding]:
             told = (
                 "classes of different drivers share no disks" if len(drivers) > 1 else "no other class has that group"
             )
-            yield finding("capacity-group-alone", each, driver=each.provisioner, group=group, told=told)
+            yield CATALOGUE["capacity-group-alone"].about(
+                each,
+                f'its capacity group "{group}" has no effect: {told}',
+                f"kubectl annotate storageclass {shlex.quote(each.name)} {CAPACITY_GROUP}-, "
+                "or annotate the classes that share its disks",
+                driver=each.provisioner,
+            )
 
 
 def _policies(facts: Facts) -> Iterator[Finding]:
@@ -283,13 +365,13 @@ def _policies(facts: Facts) -> Iterator[Finding]:
     ]
     for resource, driver, each in annotated:
         if problem := problem_with_policy(each):
-            yield finding(
-                "pool-policy-unreadable",
+            yield CATALOGUE["pool-policy-unreadable"].about(
                 each,
+                f"{problem}: it counts as unknown, and fits are less sure than they could be",
+                f"kubectl annotate {resource} {shlex.quote(each.name)} --overwrite {POOL_POLICY}=most-free, "
+                f"or whatever the driver does: {', '.join(POOL_POLICIES)}. A policy that is not the driver's makes "
+                f"fits look surer than they are, {WEAKER}",
                 driver=driver,
-                problem=problem,
-                resource=resource,
-                policies=", ".join(POOL_POLICIES),
             )
 
 

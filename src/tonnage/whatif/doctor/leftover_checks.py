@@ -9,12 +9,13 @@ import shlex
 from collections.abc import Iterator
 
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, is_out_of_use
+from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.scheduling.volumes.attach.volume_ids import taken_over_by
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
 from tonnage.scheduling.volumes.rebuilds import is_on_its_way
 from tonnage.whatif.doctor.facts import Facts
-from tonnage.whatif.doctor.findings import Finding, finding
+from tonnage.whatif.doctor.findings import CATALOGUE, Finding
 from tonnage.whatif.page import named
 from tonnage.whatif.pending import causes
 from tonnage.whatif.pending.pending import PendingAnswer, PendingGroup
@@ -38,9 +39,19 @@ def _left_behind(facts: Facts, volume: PersistentVolume) -> Iterator[Finding]:
     owner = volume.spec.claim_ref
     whose = f"of claim {owner.namespace}/{owner.name}" if owner is not None else "of no claim"
     if rebuilds_volumes(facts.drivers.get(driver)):
-        yield finding("volume-awaits-rebuild", volume, driver=driver, whose=whose)
+        yield CATALOGUE["volume-awaits-rebuild"].about(
+            volume,
+            f"the nodes of this volume {whose} are gone; {driver} makes it anew where its pod goes",
+            "nothing has to be done; a pod that waits for it needs a node with room for it",
+            driver=driver,
+        )
         return
-    yield finding("volume-left-behind", volume, driver=driver, whose=whose)
+    yield CATALOGUE["volume-left-behind"].about(
+        volume,
+        f"no node is left that can reach this volume {whose}: its data is where the node was, and its pods wait",
+        "bring the node back under its old name and labels; if the data may be lost, delete claim and volume",
+        driver=driver,
+    )
 
 
 def _of_claim(facts: Facts, claim: PersistentVolumeClaim) -> Iterator[Finding]:
@@ -49,13 +60,28 @@ def _of_claim(facts: Facts, claim: PersistentVolumeClaim) -> Iterator[Finding]:
     is_gone = bool(selected) and facts.knows(Node) and selected not in facts.nodes
     if not claim.is_bound:
         if is_gone and not claim.spec.volume_name:
-            yield finding("selected-node-gone", claim, driver=driver, namespace=shlex.quote(claim.namespace))
+            yield CATALOGUE["selected-node-gone"].about(
+                claim,
+                f"its volume is to be made on {selected}, which is gone: nobody makes it",
+                f"kubectl annotate pvc -n {shlex.quote(claim.namespace)} {shlex.quote(claim.name)} {SELECTED_NODE}- "
+                "(its pod is then placed anew)",
+                driver=driver,
+            )
         if claim.class_name and not driver and facts.knows(StorageClass) and not claim.spec.volume_name:
-            yield finding("claim-of-missing-class", claim)
+            yield CATALOGUE["claim-of-missing-class"].about(
+                claim,
+                f"it asks for StorageClass {claim.class_name}, which is not there",
+                "make the class, or delete the claim and make it with another storageClassName",
+            )
         return
     volume = facts.volumes.get(claim.spec.volume_name)
     if volume is not None and is_on_its_way(claim, volume) and (why := _stuck(facts, volume, selected)):
-        yield finding("rebuild-stuck", claim, driver=driver, volume=volume.name, why=why)
+        yield CATALOGUE["rebuild-stuck"].about(
+            claim,
+            f"its volume {volume.name} is to be rebuilt on {selected}, and {why}",
+            "delete its pod, so that it is placed anew: another node is chosen by its capacity",
+            driver=driver,
+        )
 
 
 def _stuck(facts: Facts, volume: PersistentVolume, target: str) -> str:
@@ -79,7 +105,12 @@ def _nominations(facts: Facts) -> Iterator[Finding]:
     for pod in facts.pods.values():
         expected = pod.status.nominated_node_name
         if expected and not pod.spec.node_name and not pod.is_terminal and expected not in facts.nodes:
-            yield finding("nomination-of-missing-node", pod)
+            yield CATALOGUE["nomination-of-missing-node"].about(
+                pod,
+                f"status.nominatedNodeName is {expected}, and there is no such node",
+                "nothing has to be done: who proposed it (a cluster autoscaler) may still bring it, "
+                "and others are tried meanwhile",
+            )
 
 
 _MEANT = (causes.GATED, causes.FOREIGN)
@@ -89,11 +120,8 @@ _MEANT = (causes.GATED, causes.FOREIGN)
 def pending_findings(answer: PendingAnswer) -> Iterator[Finding]:
     for group in answer.groups:
         if not group.pods[0].fits and group.cause.kind not in _MEANT:
-            yield finding(
-                "pods-pending",
-                f"Pod {named([each.key for each in group.pods])}",
-                told=group.message,
-                remedy=_remedy(group),
+            yield CATALOGUE["pods-pending"].about(
+                f"Pod {named([each.key for each in group.pods])}", group.message, _remedy(group)
             )
 
 

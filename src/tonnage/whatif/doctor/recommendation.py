@@ -16,7 +16,7 @@ from typing import Any
 from tonnage.scheduling.configuration.plugin_args import LegacyPools, PoolFit, Reservation
 from tonnage.whatif.doctor.capacity_checks import DriverFigures, Provisioning
 from tonnage.whatif.doctor.facts import Facts
-from tonnage.whatif.doctor.findings import WEAKER, Finding, finding
+from tonnage.whatif.doctor.findings import CATALOGUE, WEAKER, Finding
 from tonnage.whatif.page import named
 
 SCHEDULER_NAME = "tonnage"
@@ -139,4 +139,9 @@ def configuration_finding(recommended: Recommendation) -> Finding:
             ("poolFit", recommended.pool_fit),
         )
     )
-    return finding("configuration", "KubeSchedulerConfiguration tonnage", reasons=reasons)
+    return CATALOGUE["configuration"].about(
+        "KubeSchedulerConfiguration tonnage",
+        reasons,
+        f"save the file below and start `tonnage scheduler --config FILE`; pods ask for it by "
+        f"schedulerName: {SCHEDULER_NAME}",
+    )

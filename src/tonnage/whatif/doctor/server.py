@@ -40,7 +40,8 @@ from tonnage.whatif.doctor.facts import (
     scheduler_accounts,
     scheduler_permissions,
 )
-from tonnage.whatif.doctor.findings import WEAKER, Finding, finding
+from tonnage.whatif.doctor.findings import CATALOGUE, WEAKER, Finding
+from tonnage.whatif.page import named
 
 _STORAGE_SCHEMA: Final = "/openapi/v3/apis/storage.k8s.io/v1"
 _PREFIX: Final = "io.k8s.api.storage.v1."
@@ -244,7 +245,11 @@ def server_findings(facts: Facts) -> Iterator[Finding]:
             yield _gates(facts)
         yield from _beyond(facts)
     for kind, why in facts.unlisted.items():
-        yield finding("kind-not-listed", kind, why=why)
+        yield CATALOGUE["kind-not-listed"].about(
+            kind,
+            f"objects of this kind count as none: {why}",
+            f'allow "list" and "watch" of {kind} objects to the user of this kubeconfig',
+        )
 
 
 def _version(facts: Facts) -> Iterator[Finding]:
@@ -252,9 +257,13 @@ def _version(facts: Facts) -> Iterator[Finding]:
     if server is None or not server.version:
         return
     about = f"Server {facts.source}"
-    yield finding("api-server-version", about, version=server.version)
+    yield CATALOGUE["api-server-version"].about(about, f"it is Kubernetes {server.version}", "nothing has to be done")
     if (0, 0) < (server.major, server.minor) < _OLDEST:
-        yield finding("api-server-too-old", about, version=server.version, oldest=f"{_OLDEST[0]}.{_OLDEST[1]}")
+        yield CATALOGUE["api-server-too-old"].about(
+            about,
+            f"Kubernetes {server.version} has no storage.k8s.io/v1 CSIStorageCapacity, and no capacity is known",
+            f"upgrade to Kubernetes {_OLDEST[0]}.{_OLDEST[1]} or later",
+        )
 
 
 def _gates(facts: Facts) -> Finding:
@@ -267,7 +276,7 @@ def _gates(facts: Facts) -> Finding:
     remedy = "nothing has to be done: what the server drops, Tonnage keeps in annotations"
     if facts.is_on("MutablePVNodeAffinity") is not FactAnswer.YES:
         remedy += "; volumes are rebuilt elsewhere only with MutablePVNodeAffinity=true on the API server"
-    return finding("feature-gates", f"Server {facts.source}", told=told, remedy=remedy)
+    return CATALOGUE["feature-gates"].about(f"Server {facts.source}", told, remedy)
 
 
 def _beyond(facts: Facts) -> Iterator[Finding]:
@@ -284,7 +293,7 @@ def _beyond(facts: Facts) -> Iterator[Finding]:
     remedy = f"nothing has to be done; to place pods as before: tonnage scheduler --feature-gates {off}"
     if "CSIStorageCapacityV2" in beyond:
         remedy += f", {WEAKER}: pools are not looked at, and what was promised is not kept back"
-    yield finding("gates-beyond-kube-scheduler", f"Server {facts.source}", told=told, remedy=remedy)
+    yield CATALOGUE["gates-beyond-kube-scheduler"].about(f"Server {facts.source}", told, remedy)
 
 
 def access_findings(facts: Facts) -> Iterator[Finding]:
@@ -301,27 +310,20 @@ def access_findings(facts: Facts) -> Iterator[Finding]:
         purposes = "; ".join(dict.fromkeys(each.permission.purpose for each in found))
         group = found[0].permission.group
         bare = resource.replace(f".{group}", "", 1) if group else resource
-        yield finding(
-            "permission-missing" if is_needed else "permission-advised",
+        yield CATALOGUE["permission-missing" if is_needed else "permission-advised"].about(
             f"{'Role' if namespace else 'ClusterRole'} {resource}",
-            who=facts.access_of,
-            verbs=" or ".join(verbs),
-            resource=resource,
-            where=where,
-            purposes=purposes,
-            group=group,
-            bare=bare,
-            names=names,
-            listed=listed,
-            at=f" in namespace {namespace}" if namespace else "",
+            f"{facts.access_of} may not {' or '.join(verbs)} {resource}{where}: {purposes}",
+            f'add the rule {{apiGroups: ["{group}"], resources: ["{bare}"], {names}verbs: [{listed}]}}'
+            + (f" in namespace {namespace}" if namespace else "")
+            + " to the role that Tonnage's scheduler runs with (deploy/ has all of them)",
         )
     unknown = [each for each in facts.access if each.is_allowed is FactAnswer.UNKNOWN]
     if unknown:
-        yield finding(
-            "permission-unknown",
+        yield CATALOGUE["permission-unknown"].about(
             f"Server {facts.source}",
-            count=len(unknown),
-            asked=len(facts.access),
-            permissions=[f"{each.permission.verb} {each.permission.qualified}" for each in unknown],
-            why=unknown[0].why,
+            f"of {len(unknown)} of {len(facts.access)} permissions it is not known whether the scheduler has them "
+            f"({named([f'{each.permission.verb} {each.permission.qualified}' for each in unknown])}): {unknown[0].why}",
+            "install the scheduler's account and roles (deploy/ has them), and let this user create "
+            "subjectaccessreviews.authorization.k8s.io (the role tonnage-reader does); or ask with the scheduler's own "
+            "kubeconfig",
         )

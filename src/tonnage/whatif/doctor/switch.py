@@ -27,7 +27,7 @@ from tonnage.scheduling.decision.diagnosis import NOBODY
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.volumes.volume_fit import NOT_ENOUGH_SPACE
 from tonnage.whatif.doctor.facts import Facts
-from tonnage.whatif.doctor.findings import Finding, finding
+from tonnage.whatif.doctor.findings import CATALOGUE, Finding
 from tonnage.whatif.explain import DecisionSequence
 from tonnage.whatif.page import named
 from tonnage.whatif.pending import causes
@@ -181,26 +181,34 @@ def compare_running(
 def switch_findings(found: SwitchComparison) -> Iterable[Finding]:
     if found.stops_waiting:
         count = len(found.stops_waiting)
-        yield finding(
-            "pods-would-stop-pending",
+        yield CATALOGUE["pods-would-stop-pending"].about(
             f"Pod {named(found.stops_waiting)}",
-            variant="" if found.either < count else "unscheduled",
-            count=count,
-            waiting=_pods(found.waiting),
-            either=found.either or "none",
+            f"{count} of {_pods(found.waiting)} that wait would be placed by Tonnage, "
+            f"{found.either if found.either else 'none'} of them by kube-scheduler's rules too",
+            "set their spec.schedulerName to Tonnage's, or let Tonnage be the scheduler"
+            if found.either < count
+            else "see that the scheduler they ask for runs; if they came just now, wait",
         )
     for node, pairs in _by_node(found.refused).items():
         keys, why = [key for key, _ in pairs], pairs[0][1]
-        yield finding("volumes-would-be-refused", f"Pod {named(keys)}", pods=_pods(len(keys)), node=node, why=why)
+        yield CATALOGUE["volumes-would-be-refused"].about(
+            f"Pod {named(keys)}",
+            f"kube-scheduler would send {_pods(len(keys))} to {node}, where the driver would refuse volumes: {why}",
+            "give the room that is missing; Tonnage sends them elsewhere, or lets them wait until there is room",
+        )
     lost = [*found.becomes_pending, *found.only_theirs]
     for why, keys in _by_reason(lost).items():
-        yield finding("pods-would-become-pending", f"Pod {named(keys)}", pods=_pods(len(keys)), why=why)
+        yield CATALOGUE["pods-would-become-pending"].about(
+            f"Pod {named(keys)}",
+            f"kube-scheduler would place {_pods(len(keys))}, and Tonnage would not: {why}",
+            "give the room that is missing before the switch; `tonnage explain --pod` shows each node",
+        )
     if found.moves:
-        yield finding(
-            "pods-would-move",
+        yield CATALOGUE["pods-would-move"].about(
             f"Pod {named(found.moves)}",
-            pods=_pods(len(found.moves)),
-            runs="it runs" if len(found.moves) == 1 else "they run",
+            f"{_pods(len(found.moves))} would not be let in where {'it runs' if len(found.moves) == 1 else 'they run'} "
+            "if made anew, but elsewhere",
+            "nothing has to be done: pods that run are left alone",
         )
 
 
