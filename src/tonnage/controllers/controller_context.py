@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple
 
 from tonnage.client.http import Client
 from tonnage.client.informers import InformerFactory
@@ -19,17 +19,13 @@ from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import VolumeAttachment
 
 
-class AttacherHere(Protocol):
+class AttacherHere(NamedTuple):
     """The attacher of a CSI driver, when it runs in this program."""
 
-    @property
-    def volume_finalizer(self) -> str:
-        """The finalizer that the attacher keeps on a volume while the volume is attached anywhere."""
-        ...
-
-    async def finalizers(self, volume: PersistentVolume, node: str) -> tuple[tuple[str, ...], Mapping[str, str]]:
-        """Put the finalizer on the volume. Returns finalizers and annotations for its attachment."""
-        ...
+    volume_finalizer: str
+    """The finalizer that the attacher keeps on a volume while the volume is attached anywhere."""
+    finalizers: Callable[[PersistentVolume, str], Awaitable[tuple[tuple[str, ...], Mapping[str, str]]]]
+    """Puts the finalizer on the volume. Returns finalizers and annotations for its attachment to the node."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,18 +82,14 @@ class GarbageCollector(QueueController):
         for resource in followed:
             self._follow(resource, self._informers.of(known.get(resource) or metadata_class(resource)))
         await self._informers.wait_synced()
-        await self._wait_for_discovered()
+        try:  # custom kinds too, but not for ever: a kind that cannot be watched must not stop the others
+            await within(self._clock, _DISCOVERY_S, self._discovered.wait_synced())
+        except (TimeoutError, TonnageError) as exc:
+            error = exc.message if isinstance(exc, TonnageError) else "no answer yet"
+            _log.warning("Some kinds that are not in the table are not known yet", error=error)
         self.start_processing()
         _log.info("In step", kinds=len(followed), objects=len(self.graph))
         await super().run()
-
-    async def _wait_for_discovered(self) -> None:
-        """Wait for custom kinds too, but not for ever: a kind that cannot be watched must not stop the others."""
-        try:
-            await within(self._clock, _DISCOVERY_S, self._discovered.wait_synced())
-        except (TimeoutError, TonnageError) as exc:
-            told = exc.message if isinstance(exc, TonnageError) else "no answer yet"
-            _log.warning("Some kinds that are not in the table are not known yet", error=told)
 
     def start_processing(self) -> None:
         """The graph is complete: queue every item that may need processing, and from now on every change."""

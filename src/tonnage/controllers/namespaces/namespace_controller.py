@@ -73,15 +73,9 @@ def conditions_after(known: Iterable[Doc], remains: Remains, now: datetime) -> l
         was = by_type.get(type_)
         status = "True" if type_ in troubles else "False"
         reason, message = troubles.get(type_, calm)
-        message = truncated(message, _MAX_MESSAGE_BYTES)
         since = was["lastTransitionTime"] if was is not None and was["status"] == status else rfc3339(now)
-        by_type[type_] = {
-            "type": type_,
-            "status": status,
-            "lastTransitionTime": since,
-            "reason": reason,
-            "message": message,
-        }
+        by_type[type_] = {"type": type_, "status": status, "lastTransitionTime": since, "reason": reason}
+        by_type[type_]["message"] = truncated(message, _MAX_MESSAGE_BYTES)
     return None if by_type == before else list(by_type.values())
 
 
@@ -154,7 +148,10 @@ class NamespaceController(QueueController):
     async def _empty(self, doc: Doc) -> tuple[Remains, int]:
         """Delete the content, pods first. Returns the remains, and after how many seconds to check again."""
         name, remains = doc["metadata"]["name"], Remains()
-        grace_s = await self._pods_grace_s(name, parse_rfc3339(doc["metadata"]["deletionTimestamp"]))
+        pods = (await self._client.list(Pod, namespace=name)).items
+        grace_s = max((pod.spec.termination_grace_period_seconds for pod in pods if not pod.is_terminal), default=0)
+        if self._ages.age_s(name, parse_rfc3339(doc["metadata"]["deletionTimestamp"])) >= grace_s:
+            grace_s = 0  # it should be over by now
         estimate_s = max(await self._delete_all(_PODS, name, remains), grace_s)
         if remains.by_resource:
             return remains, estimate_s
@@ -168,14 +165,6 @@ class NamespaceController(QueueController):
             if resource.namespaced and resource is not _PODS and resource.stored_as is None:
                 estimate_s = max(await self._delete_all(resource, name, remains), estimate_s)
         return remains, estimate_s
-
-    async def _pods_grace_s(self, name: str, since: datetime) -> int:
-        """The longest grace period of the running pods; 0 if it should be over by now."""
-        pods = await self._client.list(Pod, namespace=name)
-        longest_s = max(
-            (pod.spec.termination_grace_period_seconds for pod in pods.items if not pod.is_terminal), default=0
-        )
-        return 0 if self._ages.age_s(name, since) >= longest_s else longest_s
 
     async def _delete_all(self, resource: Resource, name: str, remains: Remains) -> int:
         """Delete all objects of one kind. Returns the seconds that the finalizers of the remaining objects may take."""

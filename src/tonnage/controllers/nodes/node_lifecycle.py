@@ -98,7 +98,14 @@ class NodeLifecycleController(QueueController):
             if plan.EXCLUDED not in node.metadata.labels:
                 in_zone.append(ready is not None and ready.is_true)
         # Pods are evicted only now: which other nodes are lost decides how.
-        self._handle_disruption(self._zones.update(is_ready, self._clock.monotonic()))
+        change = self._zones.update(is_ready, self._clock.monotonic())
+        if change is plan.DisruptionChange.ENTERED:
+            _log.warning("No node is ready: the fault may be ours, and no pod is turned out")
+        elif change is plan.DisruptionChange.LEFT:
+            _log.info("Some nodes are ready again: pods are turned out of lost ones")
+            for node in self._nodes:
+                if health := self._healths.get(node.name):
+                    self._healths[node.name] = replace(health, last_seen_at=self._measured_now(node))
         for node, ready in found:
             try:
                 await self._process_no_execute_taint(node, ready)
@@ -218,15 +225,6 @@ class NodeLifecycleController(QueueController):
             return
         _log.info("Pods are turned out of a lost node", node=node.name, taint=key)
         self._to_taint.pop(node.name, None)
-
-    def _handle_disruption(self, change: plan.DisruptionChange | None) -> None:
-        if change is plan.DisruptionChange.ENTERED:
-            _log.warning("No node is ready: the fault may be ours, and no pod is turned out")
-        elif change is plan.DisruptionChange.LEFT:
-            _log.info("Some nodes are ready again: pods are turned out of lost ones")
-            for node in self._nodes:
-                if health := self._healths.get(node.name):
-                    self._healths[node.name] = replace(health, last_seen_at=self._measured_now(node))
 
     # -- writing ------------------------------------------------------------------------------------------------------
 

@@ -97,7 +97,10 @@ class PodGCController(QueueController):
                 await within(self._clock, due_s, self._changed.wait())
 
     async def collect(self) -> float:
-        """Run one round; the seconds until the next. Pods that cannot be deleted are logged and tried again then."""
+        """Run one round. Returns the seconds until the next: when the next quarantine ends, at most CHECK_EVERY_S.
+
+        Pods that cannot be deleted are logged, and tried again in the next round.
+        """
         pods = tuple(self._pods)
         nodes = {node.name: node for node in self._nodes}
         rounds = (
@@ -112,10 +115,6 @@ class PodGCController(QueueController):
                 if pod.uid not in done:
                     done.add(pod.uid)
                     await self._delete_pod(pod, reason, message)
-        return self._due_s()
-
-    def _due_s(self) -> float:
-        """Seconds until the next round: when the next quarantine ends, at most CHECK_EVERY_S."""
         now_s = self._clock.monotonic()
         ends_s = (since_s + self._quarantine_s - now_s for since_s in self._missing_since_s.values())
         return min([CHECK_EVERY_S, *(left_s for left_s in ends_s if left_s > 0)])

@@ -54,27 +54,23 @@ class AttachmentEvents:
     def __init__(self, recorder: Recorder, clock: Clock) -> None:
         self._recorder = recorder
         self._deduplicated = DeduplicatingRecorder(recorder, clock)
-        self._unattached: set[str] = set()
-        """Names of attachments that were seen before they were attached."""
+        self.unattached: set[str] = set()
+        """Names of attachments that are about to be created, or were seen before they were attached."""
         self._failures: dict[str, tuple[VolumeError, ObjectReference]] = {}
         """The last recorded failure by attachment name, and the attachment's reference when that message was new."""
-
-    def attach_requested(self, name: str) -> None:
-        """Call it before an attachment is created, so that its success is recorded."""
-        self._unattached.add(name)
 
     def record_status(self, volume: str, attachment: VolumeAttachment, users: Iterable[Pod]) -> None:
         """Record an attachment's success or failure on the pods of its node."""
         name, failure = attachment.name, attachment.status.attach_error
         if attachment.status.attached:
             self._failures.pop(name, None)
-            if name in self._unattached:
-                self._unattached.discard(name)
+            if name in self.unattached:
+                self.unattached.discard(name)
                 for pod in users:
                     note = attached_note(volume)
                     self._recorder.event(pod, "Normal", "SuccessfulAttachVolume", _ACTION, note, attachment)
             return
-        self._unattached.add(name)
+        self.unattached.add(name)
         recorded, related = self._failures.get(name, (None, None))
         if failure is None or failure == recorded:
             return
@@ -84,15 +80,11 @@ class AttachmentEvents:
         for pod in users:
             self._recorder.event(pod, "Warning", _FAILED, _ACTION, failed_note(volume, failure.message), related)
 
-    def record_missing_driver(self, volume: PersistentVolume, driver: str, pod: Pod) -> None:
-        note = failed_note(volume.name, f"CSINode {pod.spec.node_name} does not contain driver {driver}")
+    def record_waiting(self, pod: Pod, volume: PersistentVolume, note: str) -> None:
         self._deduplicated.event(pod, "Warning", _FAILED, _ACTION, note, volume)
 
-    def record_multi_attach(self, volume: PersistentVolume, pod: Pod, holders: Sequence[Pod]) -> None:
-        self._deduplicated.event(pod, "Warning", _FAILED, _ACTION, multi_attach_note(volume.name, pod, holders), volume)
-
     def forget(self, attachment: VolumeAttachment) -> None:
-        self._unattached.discard(attachment.name)
+        self.unattached.discard(attachment.name)
         self._failures.pop(attachment.name, None)
 
 
@@ -167,7 +159,12 @@ class AttachDetachController(QueueController):
         claims, pods, drivers = informers.of(PersistentVolumeClaim), informers.of(Pod), informers.of(CSIDriver)
         self._queue.follow(claims, lambda claim: (claim.spec.volume_name,) if claim.spec.volume_name else ())
         self._queue.follow(pods, self._users.needed_by)
-        self._queue.follow(drivers, self._volumes_of_driver)
+        self._queue.follow(
+            drivers,
+            lambda driver: [
+                each.name for each in self._volumes if each.spec.csi and each.spec.csi.driver == driver.name
+            ],
+        )
         self._nodes.add_handlers(
             on_add=self._queue_volumes_of_node, on_update=self._node_changed, on_delete=self._queue_volumes_of_node
         )
@@ -182,7 +179,11 @@ class AttachDetachController(QueueController):
         attachments = await self._attachments_of(key)
         users = self._users.of(volume, {each.spec.node_name for each in attachments})
         wanted = list(dict.fromkeys(pod.spec.node_name for pod in users))
-        self._note_unwanted(key, wanted, attachments)
+        for node in {each.spec.node_name for each in attachments}:
+            if node in wanted:
+                self._unwanted_since_s.pop((key, node), None)
+            else:
+                self._unwanted_since_s.setdefault((key, node), self._clock.monotonic())
         driver = volume.spec.csi.driver if volume.spec.csi is not None else ""
         drawn = plan(
             volume,
@@ -203,10 +204,11 @@ class AttachDetachController(QueueController):
         for pod in users:
             node = pod.spec.node_name
             if node in drawn.without_driver:
-                self._events.record_missing_driver(volume, driver, pod)
+                note = failed_note(volume.name, f"CSINode {node} does not contain driver {driver}")
+                self._events.record_waiting(pod, volume, note)
             elif node in drawn.attached_elsewhere:
                 holders = [each for each in users if each.spec.node_name in drawn.attached_elsewhere[node]]
-                self._events.record_multi_attach(volume, pod, holders)
+                self._events.record_waiting(pod, volume, multi_attach_note(volume.name, pod, holders))
         return _UNSEEN_S if drawn.attach and drawn.again_s is None else drawn.again_s
 
     # -- what is there ------------------------------------------------------------------------------------------------
@@ -222,15 +224,6 @@ class AttachDetachController(QueueController):
                     self._created[name] = found, self._clock.monotonic()
         unseen = [made for made, _ in self._created.values() if volume in volume_of_attachment(made)]
         return [*self._of_volume(volume), *unseen]
-
-    def _note_unwanted(self, volume: str, wanted: Iterable[str], attachments: Iterable[VolumeAttachment]) -> None:
-        now_s = self._clock.monotonic()
-        for attachment in attachments:
-            node = attachment.spec.node_name
-            if node in wanted:
-                self._unwanted_since_s.pop((volume, node), None)
-            else:
-                self._unwanted_since_s.setdefault((volume, node), now_s)
 
     # -- writes --------------------------------------------------------------------------------------------------------
 
@@ -251,7 +244,7 @@ class AttachDetachController(QueueController):
                 source=VolumeAttachmentSource(persistent_volume_name=volume.name),
             ),
         )
-        self._events.attach_requested(name)
+        self._events.unattached.add(name)
         try:
             made = await self._client.create(attachment)
             _log.info("Attaching", volume=volume.name, node=node)
@@ -296,9 +289,7 @@ class AttachDetachController(QueueController):
     # -- event handlers -----------------------------------------------------------------------------------------------
 
     def _volumes_of_driver(self, driver: CSIDriver) -> list[Key]:
-        return [
-            each.name for each in self._volumes if each.spec.csi is not None and each.spec.csi.driver == driver.name
-        ]
+        return [each.name for each in self._volumes if each.spec.csi and each.spec.csi.driver == driver.name]
 
     def _node_changed(self, old: Node, new: Node) -> None:
         """Queue a node's volumes if its volumes in use, readiness or taints changed; heartbeats do not count."""
@@ -311,8 +302,9 @@ class AttachDetachController(QueueController):
 
     def _queue_volumes_of_node(self, node: Node | CSINode) -> None:
         self._queue_attached(node.name)
-        for volume in self._users.needed_on(node.name):
-            self._queue.add(volume)
+        for pod in self._users.pods_on(node.name):
+            for volume in self._users.needed_by(pod):
+                self._queue.add(volume)
 
     def _queue_attached(self, node: str) -> None:
         for attachment in self._volumes_attached.on_node(node):

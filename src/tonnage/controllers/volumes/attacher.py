@@ -18,6 +18,7 @@ from tonnage.backoff import Backoff
 from tonnage.client.cache import Indexer
 from tonnage.client.written_objects import MutationCache, add_finalizer, remove_finalizer
 from tonnage.controllers.controller_context import (
+    AttacherHere,
     ControllerContext,
     QueueController,
     node_of_attachment,
@@ -92,11 +93,9 @@ class Attacher(QueueController):
             "attacher", self.reconcile, workers=_WORKERS, first_retry_s=retry_first_s, max_retry_s=_MAX_RETRY_S
         )
         self._volume_queue = self._add_queue("attacher-volumes", self.reconcile_volume)
-        self._attachments.add_handlers(
-            on_add=self._attachment_added,
-            on_update=self._attachment_updated,
-            on_delete=self._attachment_deleted,
-        )
+        self._attachments.add_handlers(on_add=self._attachment_added, on_delete=self._attachment_deleted)
+        # Our own writes must not end the backoff.
+        self._queue.follow(self._attachments, changed_by=_spec_and_state)
         self._volume_queue.follow(self._volumes)
         self._volumes.add_handlers(on_delete=self._volume_deleted)
         self._on_node = Indexer(self._attachments, node_of_attachment)
@@ -112,7 +111,7 @@ class Attacher(QueueController):
             attaches=self._driver_info.controller.publish_unpublish_volume,
         )
         if self._driver_info.controller.publish_unpublish_volume:
-            self._attachers_here[self._driver_info.name] = self
+            self._attachers_here[self._driver_info.name] = AttacherHere(self.volume_finalizer, self.finalizers)
         if self._driver_info.controller.list_volumes_published_nodes and self._reconcile_sync_s > 0:
             self._loops.append(self._resync)
         try:
@@ -312,12 +311,6 @@ class Attacher(QueueController):
     def _attachment_added(self, attachment: VolumeAttachment) -> None:
         for volume in volume_of_attachment(attachment):
             self._announced_at_s.pop((volume, attachment.spec.node_name), None)
-        self._queue.add(attachment.key)
-
-    def _attachment_updated(self, old: VolumeAttachment, new: VolumeAttachment) -> None:
-        """Queue the attachment, unless we wrote the change ourselves: our writes must not end the backoff."""
-        if _spec_and_state(old) != _spec_and_state(new):
-            self._queue.add(new.key)
 
     def _csi_node_updated(self, old: CSINode, new: CSINode) -> None:
         """Retry a node's attachments when the driver registers (again) or its limit changes."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from tonnage import logs
 from tonnage.backoff import jittered
@@ -37,114 +37,18 @@ from tonnage.errors import TonnageError
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
-from tonnage.objects.meta import Key
+from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.objects.volume_matching import AVAILABLE
 
+T = TypeVar("T", bound=Object)
+
 _BUSY_S: Final = 0.5
 """How soon to look again at a volume that is being bound to a claim."""
-
-
 WORKERS: Final = 32
 """Claims, and volumes, reconciled at once: a worker mostly waits for answers. Upstream has no limit."""
 _UNBOUND: Final = "unbound"
 """The index key of volumes without a `claimRef`."""
-
-
-class BindingWriter:
-    """The writes that claims and volumes share. They raise ApiError or Disconnected; a later run completes them."""
-
-    def __init__(self, context: ControllerContext) -> None:
-        self.client = context.client
-        self.recorder = DeduplicatingRecorder(context.recorder, context.clock)
-        self._attachers = context.attachers
-        self.volume_informer = context.informers.of(PersistentVolume)
-        self.claim_informer = context.informers.of(PersistentVolumeClaim)
-        self.volumes = MutationCache(self.volume_informer, clock=context.clock)
-        self.claims = MutationCache(self.claim_informer, clock=context.clock)
-        self._by_claim = Indexer(self.volume_informer, claim_of_volume)
-        self._unbound = Indexer(self.volume_informer, lambda volume: () if volume.spec.claim_ref else (_UNBOUND,))
-        self.being_bound: set[str] = set()
-        """Names of volumes that are being bound right now; other claims do not choose them."""
-
-    def volumes_for(self, claim_key: Key) -> list[PersistentVolume]:
-        """The volumes whose `claimRef` names the claim, sorted by name."""
-        return self._newest(self._by_claim(claim_key))
-
-    def unbound(self) -> list[PersistentVolume]:
-        """Volumes that the informer shows without a `claimRef`; check again, the newest version may have one."""
-        return [volume for volume in self._newest(self._unbound(_UNBOUND)) if volume.name not in self.being_bound]
-
-    def event(self, about: PersistentVolume | PersistentVolumeClaim, note: binding_plan.Note) -> None:
-        self.recorder.event(about, note.type, note.reason, "Binding", note.message)
-
-    async def bind(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
-        """Bind the volume and the claim, or complete their binding."""
-        self.being_bound.add(volume.name)
-        try:
-            volume = await self.patch_volume(volume, binding_plan.volume_bound(volume, claim))
-            # The claim has the volume from here on. The remaining writes may be cut short and are completed later, so
-            # the volume's phase and the claim's side need not wait for each other.
-            said, bound = await asyncio.gather(
-                self.set_phase(volume, "Bound"),
-                self.patch_claim(claim, binding_plan.claim_bound(claim, volume)),
-                return_exceptions=True,
-            )
-            if isinstance(bound, BaseException):
-                raise bound
-            await self.set_claim_phase(bound, "Bound", volume)
-            if isinstance(said, BaseException):
-                raise said
-        finally:
-            self.being_bound.discard(volume.name)
-
-    async def unbind(self, volume: PersistentVolume) -> None:
-        volume = await self.patch_volume(volume, binding_plan.volume_unbound(volume))
-        _log.info("Binding taken back", volume=volume.name)
-        await self.set_phase(volume, AVAILABLE)
-
-    async def set_phase(
-        self, volume: PersistentVolume, phase: str, note: binding_plan.Note | None = None
-    ) -> PersistentVolume:
-        """Write the volume's phase if it differs, and then record the note."""
-        finalizer = self._attachers_finalizer(volume) if phase == "Bound" else ""
-        patch = binding_plan.volume_phase(volume, phase, note.message if note else "", finalizer=finalizer)
-        if patch is None:
-            return volume
-        volume = await self.patch_volume(volume, patch, "status")
-        _log.info("Volume entered phase", volume=volume.name, phase=phase)
-        if note is not None:
-            self.event(volume, note)
-        return volume
-
-    async def set_claim_phase(
-        self, claim: PersistentVolumeClaim, phase: str, volume: PersistentVolume | None = None
-    ) -> PersistentVolumeClaim:
-        patch = binding_plan.claim_status(claim, phase, volume)
-        if patch is not None:
-            claim = await self.patch_claim(claim, patch, "status")
-            _log.info("Claim entered phase", claim=claim.key, phase=phase)
-        return claim
-
-    async def patch_volume(self, volume: PersistentVolume, patch: Doc | None, sub: str = "") -> PersistentVolume:
-        if patch is None:
-            return volume
-        return self.volumes.store(await self.client.patch(PersistentVolume, volume.key, patch, subresource=sub))
-
-    async def patch_claim(
-        self, claim: PersistentVolumeClaim, patch: Doc | None, sub: str = ""
-    ) -> PersistentVolumeClaim:
-        if patch is None:
-            return claim
-        return self.claims.store(await self.client.patch(PersistentVolumeClaim, claim.key, patch, subresource=sub))
-
-    def _attachers_finalizer(self, volume: PersistentVolume) -> str:
-        attacher = self._attachers.get(volume.spec.csi.driver) if volume.spec.csi is not None else None
-        return attacher.volume_finalizer if attacher is not None else ""
-
-    def _newest(self, shown: tuple[PersistentVolume, ...]) -> list[PersistentVolume]:
-        found = (self.volumes.get(volume.name) for volume in shown)
-        return [volume for volume in found if volume is not None]
 
 
 def default_class(claim: PersistentVolumeClaim, classes: Iterable[StorageClass]) -> str | None:
@@ -164,41 +68,52 @@ class PersistentVolumeBinder(QueueController):
     def __init__(self, context: ControllerContext, *, sync_period_s: float = SYNC_PERIOD_S) -> None:
         super().__init__(context)
         self._sync_period_s = sync_period_s
-        self._bindings = BindingWriter(context)
+        self._deduplicated = DeduplicatingRecorder(context.recorder, context.clock)
+        self._attachers = context.attachers
+        self._volumes = context.informers.of(PersistentVolume)
+        self._claims = context.informers.of(PersistentVolumeClaim)
+        self._newest_volumes = MutationCache(self._volumes, clock=context.clock)
+        self._newest_claims = MutationCache(self._claims, clock=context.clock)
+        self._by_claim = Indexer(self._volumes, claim_of_volume)
+        self._unbound = Indexer(self._volumes, lambda volume: () if volume.spec.claim_ref else (_UNBOUND,))
+        self._being_bound: set[str] = set()
+        """Names of volumes that are being bound right now; other claims do not choose them."""
         self._classes = context.informers.of(StorageClass)
         pods = context.informers.of(Pod)
         self._pods = Indexer(pods, claims_of_pod)
         self._queue = self._add_queue("claims", self.reconcile, workers=WORKERS)
         volumes = self._add_queue("volumes", self.reconcile_volume, workers=WORKERS)
-        volumes.follow(self._bindings.volume_informer)
-        volumes.follow(self._bindings.claim_informer, self._volumes_for_claim)
-        self._queue.follow(self._bindings.claim_informer)
-        self._queue.follow(self._bindings.volume_informer, self._claims_for_volume)
+        volumes.follow(self._volumes)
+        volumes.follow(self._claims, self._volumes_for_claim)
+        self._queue.follow(self._claims)
+        self._queue.follow(self._volumes, self._claims_for_volume)
         self._queue.follow(self._classes, lambda _: self._pending_keys())
         self._queue.follow(pods, self._claims_for_pod)
 
     async def reconcile(self, key: Key) -> float | None:
         """Take the next step for one claim. Returns when to look again while it is pending."""
-        claim = self._bindings.claims.get(key)
+        claim = self._newest_claims.get(key)
         if claim is None:
             return None
         inputs = self._inputs(claim)
         match binding_plan.claim_step(claim, inputs):
             case binding_plan.Bind(volume):
-                await self._bindings.bind(volume, claim)
+                await self._bind(volume, claim)
                 return None
             case binding_plan.AssignClass(name):
-                await self._bindings.patch_claim(claim, binding_plan.claim_class(claim, name))
+                await self._patch(self._newest_claims, claim, binding_plan.claim_class(claim, name))
                 _log.info("Default class assigned", claim=key, storage_class=name)
             case binding_plan.ProvisionClaim(provisioner):
-                claim = await self._bindings.patch_claim(claim, binding_plan.claim_provisioner(claim, provisioner))
-                self._bindings.event(claim, binding_plan.provisioning_note(provisioner))
+                claim = await self._patch(
+                    self._newest_claims, claim, binding_plan.claim_provisioner(claim, provisioner)
+                )
+                self._event(claim, binding_plan.provisioning_note(provisioner))
             case binding_plan.StayPending(note):
                 if note is not None:
-                    self._bindings.event(claim, note)
-                await self._bindings.set_claim_phase(claim, "Pending")
+                    self._event(claim, note)
+                await self._set_claim_phase(claim, "Pending")
             case binding_plan.RecordEvent(note, is_broken):
-                self._bindings.event(claim, note)
+                self._event(claim, note)
                 if is_broken:
                     raise TonnageError(f"claim {key}: {note.message}")
             case binding_plan.MarkLost(note):
@@ -212,11 +127,13 @@ class PersistentVolumeBinder(QueueController):
     def _inputs(self, claim: PersistentVolumeClaim) -> binding_plan.ClaimInputs:
         storage_class = self._classes.get(claim.class_name)
         is_delayed = storage_class is not None and storage_class.waits_for_consumer
-        candidates = self._bindings.volumes_for(claim.key)
+        candidates = self._volumes_for(claim.key)
         if not claim.is_bound and not is_delayed:
-            candidates += self._bindings.unbound()
+            # The informer shows them without a `claimRef`; the plan checks again, the newest version may have one.
+            unbound = self._newest(self._unbound(_UNBOUND))
+            candidates += [volume for volume in unbound if volume.name not in self._being_bound]
         return binding_plan.ClaimInputs(
-            volume=self._bindings.volumes.get,
+            volume=self._newest_volumes.get,
             candidates=candidates,
             storage_class=storage_class,
             default_class=default_class(claim, self._classes),
@@ -238,30 +155,30 @@ class PersistentVolumeBinder(QueueController):
                 binding_plan.claim_step(claim, replace(inputs, volume=lambda _: volume)), binding_plan.MarkLost
             ):
                 raise TonnageError(f"claim {claim.key}: its volume {name} is not known here yet")
-        claim = await self._bindings.set_claim_phase(claim, "Lost")
-        self._bindings.event(claim, note)
+        claim = await self._set_claim_phase(claim, "Lost")
+        self._event(claim, note)
 
     # -- volumes ------------------------------------------------------------------------------------------------------
 
     async def reconcile_volume(self, key: Key) -> float | None:
-        volume = self._bindings.volumes.get(key)
+        volume = self._newest_volumes.get(key)
         if volume is None:
             return None
-        if key in self._bindings.being_bound:
+        if key in self._being_bound:
             return _BUSY_S
         claim = await self._claim_of(volume)
         match binding_plan.volume_step(volume, claim):
             case binding_plan.SetPhase(phase, note):
-                await self._bindings.set_phase(volume, phase, note)
+                await self._set_phase(volume, phase, note)
             case binding_plan.QueueClaim():
                 if claim is not None:
                     self._queue.add(claim.key)
             case binding_plan.RecordEvents(of_volume, of_claim):
-                self._bindings.event(volume, of_volume)
+                self._event(volume, of_volume)
                 if claim is not None:
-                    self._bindings.event(claim, of_claim)
+                    self._event(claim, of_claim)
             case binding_plan.Unbind():
-                await self._bindings.unbind(volume)
+                await self._unbind(volume)
             case binding_plan.Release():
                 await self._release(volume)
         return None
@@ -271,7 +188,7 @@ class PersistentVolumeBinder(QueueController):
         owner = volume.spec.claim_ref
         if owner is None or not owner.uid:
             return None
-        claim = self._bindings.claims.get(owner.key)
+        claim = self._newest_claims.get(owner.key)
         if claim is not None and claim.uid == owner.uid:
             return claim
         if claim is None and volume.status.phase in (binding_plan.RELEASED, binding_plan.FAILED):
@@ -283,13 +200,13 @@ class PersistentVolumeBinder(QueueController):
         if volume.status.phase not in (binding_plan.RELEASED, binding_plan.FAILED):
             policy = volume.spec.persistent_volume_reclaim_policy
             _log.info("Volume is released", volume=volume.name, reclaim_policy=policy)
-            volume = await self._bindings.set_phase(volume, binding_plan.RELEASED)
+            volume = await self._set_phase(volume, binding_plan.RELEASED)
         outcome = binding_plan.reclaim_step(volume)
         if outcome is not None:
-            await self._bindings.set_phase(volume, outcome.phase, outcome.note)
+            await self._set_phase(volume, outcome.phase, outcome.note)
 
     def _volumes_for_claim(self, claim: PersistentVolumeClaim) -> list[Key]:
-        keys = [volume.name for volume in self._bindings.volumes_for(claim.key)]
+        keys = [volume.name for volume in self._volumes_for(claim.key)]
         return [claim.spec.volume_name, *keys] if claim.spec.volume_name else keys
 
     # -- event handlers -----------------------------------------------------------------------------------------------
@@ -300,8 +217,75 @@ class PersistentVolumeBinder(QueueController):
         return self._pending_keys() if volume.status.phase == AVAILABLE else []
 
     def _claims_for_pod(self, pod: Pod) -> list[Key]:
-        claims = ((key, self._bindings.claim_informer.get(key)) for key in claims_of_pod(pod))
+        claims = ((key, self._claims.get(key)) for key in claims_of_pod(pod))
         return [key for key, claim in claims if claim is not None and not claim.is_bound]
 
     def _pending_keys(self) -> list[Key]:
-        return [claim.key for claim in self._bindings.claim_informer if not claim.is_bound]
+        return [claim.key for claim in self._claims if not claim.is_bound]
+
+    # -- writes: they raise ApiError or Disconnected, and a later run completes them ----------------------------------
+
+    def _volumes_for(self, claim_key: Key) -> list[PersistentVolume]:
+        """The volumes whose `claimRef` names the claim, sorted by name."""
+        return self._newest(self._by_claim(claim_key))
+
+    def _event(self, about: PersistentVolume | PersistentVolumeClaim, note: binding_plan.Note) -> None:
+        self._deduplicated.event(about, note.type, note.reason, "Binding", note.message)
+
+    async def _bind(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
+        """Bind the volume and the claim, or complete their binding."""
+        self._being_bound.add(volume.name)
+        try:
+            volume = await self._patch(self._newest_volumes, volume, binding_plan.volume_bound(volume, claim))
+            # The claim has the volume from here on. The remaining writes may be cut short and are completed later, so
+            # the volume's phase and the claim's side need not wait for each other.
+            said, bound = await asyncio.gather(
+                self._set_phase(volume, "Bound"),
+                self._patch(self._newest_claims, claim, binding_plan.claim_bound(claim, volume)),
+                return_exceptions=True,
+            )
+            if isinstance(bound, BaseException):
+                raise bound
+            await self._set_claim_phase(bound, "Bound", volume)
+            if isinstance(said, BaseException):
+                raise said
+        finally:
+            self._being_bound.discard(volume.name)
+
+    async def _unbind(self, volume: PersistentVolume) -> None:
+        volume = await self._patch(self._newest_volumes, volume, binding_plan.volume_unbound(volume))
+        _log.info("Binding taken back", volume=volume.name)
+        await self._set_phase(volume, AVAILABLE)
+
+    async def _set_phase(
+        self, volume: PersistentVolume, phase: str, note: binding_plan.Note | None = None
+    ) -> PersistentVolume:
+        """Write the volume's phase if it differs, and then record the note."""
+        attacher = self._attachers.get(volume.spec.csi.driver) if volume.spec.csi is not None else None
+        finalizer = attacher.volume_finalizer if attacher is not None and phase == "Bound" else ""
+        patch = binding_plan.volume_phase(volume, phase, note.message if note else "", finalizer=finalizer)
+        if patch is None:
+            return volume
+        volume = await self._patch(self._newest_volumes, volume, patch, "status")
+        _log.info("Volume entered phase", volume=volume.name, phase=phase)
+        if note is not None:
+            self._event(volume, note)
+        return volume
+
+    async def _set_claim_phase(
+        self, claim: PersistentVolumeClaim, phase: str, volume: PersistentVolume | None = None
+    ) -> PersistentVolumeClaim:
+        patch = binding_plan.claim_status(claim, phase, volume)
+        if patch is not None:
+            claim = await self._patch(self._newest_claims, claim, patch, "status")
+            _log.info("Claim entered phase", claim=claim.key, phase=phase)
+        return claim
+
+    async def _patch(self, newest: MutationCache[T], found: T, patch: Doc | None, sub: str = "") -> T:
+        if patch is None:
+            return found
+        return newest.store(await self._client.patch(type(found), found.key, patch, subresource=sub))
+
+    def _newest(self, shown: tuple[PersistentVolume, ...]) -> list[PersistentVolume]:
+        found = (self._newest_volumes.get(volume.name) for volume in shown)
+        return [volume for volume in found if volume is not None]

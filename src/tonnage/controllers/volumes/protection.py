@@ -10,7 +10,7 @@ gets its node later asks the server for the claim before it mounts, and is refus
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from tonnage import logs
 from tonnage.client.cache import Indexer
@@ -48,9 +48,10 @@ class ProtectionController(QueueController):
         if not claim.metadata.is_terminating:
             if claim.is_bound:
                 await _patch(self._client, claim, add_finalizer(claim, PVC_PROTECTION))
-        elif PVC_PROTECTION in claim.metadata.finalizers and not _is_used(claim, self._pods(key)):
+        elif PVC_PROTECTION in claim.metadata.finalizers and not any(pod_uses_claim(p, claim) for p in self._pods(key)):
             listed = await self._client.list(Pod, namespace=claim.namespace)
-            if not _is_used(claim, listed.items):  # else the informer will show that pod, and its deletion
+            # Else the informer will show that pod, and its deletion.
+            if not any(pod_uses_claim(pod, claim) for pod in listed.items):
                 await _patch(self._client, claim, remove_finalizer(claim, PVC_PROTECTION))
                 _log.debug("Claim is not in use", claim=claim.key)
 
@@ -81,10 +82,6 @@ async def _patch(client: Client, found: Object, patch: Doc | None) -> None:
         return  # the object changed or is gone: its event queues it again
 
 
-def _is_used(claim: PersistentVolumeClaim, pods: Iterable[Pod]) -> bool:
-    return any(pod_uses_claim(pod, claim) for pod in pods)
-
-
 def pod_uses_claim(pod: Pod, claim: PersistentVolumeClaim) -> bool:
     """True if the pod keeps the claim from being deleted. Mirrors podUsesPVCForDeletion.
 
@@ -96,14 +93,11 @@ def pod_uses_claim(pod: Pod, claim: PersistentVolumeClaim) -> bool:
     for volume in pod.spec.volumes:
         if volume.claim_name(pod.name) != claim.name:
             continue
-        if volume.ephemeral is None or (not _is_shut_down(pod) and claim.is_for_pod(pod)):
+        # Shut down by its node, or deleted by force: only the object is left.
+        is_shut_down = pod.metadata.is_terminating and pod.metadata.deletion_grace_period_seconds == 0
+        if volume.ephemeral is None or (not is_shut_down and claim.is_for_pod(pod)):
             return True
     return False
-
-
-def _is_shut_down(pod: Pod) -> bool:
-    """True if the node has shut the pod down, or it was deleted by force: only the object is left."""
-    return pod.metadata.is_terminating and pod.metadata.deletion_grace_period_seconds == 0
 
 
 VAC_PROTECTION = "kubernetes.io/vac-protection"

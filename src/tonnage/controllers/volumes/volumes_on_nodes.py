@@ -104,7 +104,7 @@ class VolumeUsers:
         self._claims = informers.of(PersistentVolumeClaim)
         self._drivers = informers.of(CSIDriver)
         self._pods_of = Indexer(pods, claims_of_pod)
-        self._pods_on = Indexer(pods, node_of_pod)
+        self.pods_on = Indexer(pods, node_of_pod)
 
     def of(self, volume: PersistentVolume, holders: Collection[str]) -> list[Pod]:
         """The pods that need a volume on their node, oldest first. `holders`: the nodes that have the volume."""
@@ -124,7 +124,14 @@ class VolumeUsers:
             if pod.spec.node_name
             and not is_pod_terminated(pod)
             and (is_bound or pod.spec.node_name in holders)
-            and (claim is None or _is_claim_of(claim, pod))
+            # By name, or as the pod's own ephemeral claim.
+            and (
+                claim is None
+                or any(
+                    each.claim_name(pod.name) == claim.name and (each.ephemeral is None or claim.is_for_pod(pod))
+                    for each in pod.spec.volumes
+                )
+            )
         ]
         return sorted(users, key=lambda pod: (str(pod.metadata.creation_timestamp), pod.key))
 
@@ -134,9 +141,6 @@ class VolumeUsers:
         claims = (self._claims.get(key) for key in claims_of_pod(pod))
         return [claim.spec.volume_name for claim in claims if claim is not None and claim.spec.volume_name]
 
-    def needed_on(self, node: str) -> set[str]:
-        return {name for pod in self._pods_on(node) for name in self.needed_by(pod)}
-
 
 def is_pod_terminated(pod: Pod) -> bool:
     """True if the pod no longer needs its volumes: it has ended, or is being deleted and no container runs."""
@@ -145,12 +149,4 @@ def is_pod_terminated(pod: Pod) -> bool:
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     return pod.metadata.is_terminating and not any(
         each.state.terminated is None and each.state.waiting is None for each in statuses
-    )
-
-
-def _is_claim_of(claim: PersistentVolumeClaim, pod: Pod) -> bool:
-    """True if the pod mounts this claim: by name, or as its own ephemeral claim."""
-    return any(
-        volume.claim_name(pod.name) == claim.name and (volume.ephemeral is None or claim.is_for_pod(pod))
-        for volume in pod.spec.volumes
     )

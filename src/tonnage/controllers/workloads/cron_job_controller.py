@@ -46,7 +46,7 @@ class CronJobController(QueueController):
         cron_job = self._cron_jobs.get(key)
         if cron_job is None:
             return None
-        jobs = self._owned.of(cron_job)
+        jobs = self._owned.of(cron_job.uid)
         status = await self._tended(cron_job, jobs)
         for job in cron_plan.surplus_jobs(cron_job, jobs):
             await self._delete(cron_job, job)
@@ -83,9 +83,13 @@ class CronJobController(QueueController):
         active: list[ObjectReference] = []
         for reference in cron_job.status.active:
             job = by_uid.get(reference.uid)
-            if job is None and not await self._is_there(reference):
-                self._tell(cron_job, "MissingJob", f"Active job went missing: {reference.name}")
-            elif job is not None and job.is_finished:
+            if job is None:  # ask the server: the cache may lack a Job that was just created
+                found = await self._client.find(Job, f"{reference.namespace}/{reference.name}")
+                if found is not None and found.uid == reference.uid:
+                    active.append(reference)
+                else:
+                    self._tell(cron_job, "MissingJob", f"Active job went missing: {reference.name}")
+            elif job.is_finished:
                 end = "Complete" if job.has("Complete") else "Failed"
                 self._tell(cron_job, "SawCompletedJob", f"Saw completed job: {job.name}, condition: {end}")
             else:
@@ -100,11 +104,6 @@ class CronJobController(QueueController):
             active=tuple(active),
             last_successful_time=cron_plan.last_success(cron_job, jobs),
         )
-
-    async def _is_there(self, reference: ObjectReference) -> bool:
-        """Ask the server: the cache may lack a Job that was just created."""
-        found = await self._client.find(Job, f"{reference.namespace}/{reference.name}")
-        return found is not None and found.uid == reference.uid
 
     async def _delete(self, cron_job: CronJob, job: Job) -> None:
         try:

@@ -71,7 +71,12 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
             return RESYNC_S
         selector = deployment.spec.selector
         if selector is None or selector.is_empty:
-            await self._refuse_empty_selector(deployment)
+            note = "This deployment is selecting all pods. A non-empty selector is required."
+            self._recorder.event(deployment, "Warning", "SelectingAll", "Select", note)
+            generation = deployment.metadata.generation
+            if deployment.status.observed_generation < generation:
+                status = msgspec.structs.replace(deployment.status, observed_generation=generation)
+                await self._write_status(deployment, status)
             return None
         sets = await self._claimed(deployment)
         new, olds = rollout.split(deployment, sets)
@@ -96,15 +101,6 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
             return await self._roll(deployment, new, olds)
         return await self._recreate(deployment, new, olds)
 
-    async def _refuse_empty_selector(self, deployment: Deployment) -> None:
-        note = "This deployment is selecting all pods. A non-empty selector is required."
-        self._recorder.event(deployment, "Warning", "SelectingAll", "Select", note)
-        if deployment.status.observed_generation < deployment.metadata.generation:
-            generation = deployment.metadata.generation
-            await self._write_status(
-                deployment, msgspec.structs.replace(deployment.status, observed_generation=generation)
-            )
-
     async def _roll(self, deployment: Deployment, new: ReplicaSet | None, olds: Sequence[ReplicaSet]) -> float | None:
         size = rollout.new_size(deployment, new, olds)
         if new is None:
@@ -121,7 +117,9 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
     ) -> float | None:
         sets = [*olds, new] if new is not None else list(olds)
         shrunk = await self._scale(deployment, olds, {each.name: 0 for each in olds if each.spec.replicas})
-        if shrunk or self._old_pods_exist(olds):
+        # Terminating pods still run, and Recreate never runs old with new.
+        old_pods = (pod for each in olds for pod in self._pods_of.of(each.uid))
+        if shrunk or any(each.status.replicas for each in olds) or any(not pod.is_terminal for pod in old_pods):
             return await self._sync_status(deployment, sets, new, in_rollout=True)
         if new is None:
             await self._create_new_set(deployment, deployment.spec.replicas, olds)
@@ -131,12 +129,6 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         if not grown and self._is_complete(deployment):
             await self._clean_up(deployment, olds)
         return await self._sync_status(deployment, sets, new, in_rollout=True)
-
-    def _old_pods_exist(self, olds: Sequence[ReplicaSet]) -> bool:
-        """True while an old pod exists: terminating pods still run, and Recreate never runs old with new."""
-        if any(each.status.replicas for each in olds):
-            return True
-        return any(not pod.is_terminal for each in olds for pod in self._pods_of.of(each))
 
     def _is_complete(self, deployment: Deployment) -> bool:
         return deployment_status.is_complete(deployment, deployment.status)
@@ -177,17 +169,14 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
             if is_namespace_terminating(exc):
                 return
             if isinstance(exc, ApiError):
-                await self._record_creation_failure(
-                    deployment, f'Failed to create new replica set "{name}": {exc.message}'
-                )
+                note = f'Failed to create new replica set "{name}": {exc.message}'
+                self._recorder.event(deployment, "Warning", "ReplicaSetCreateError", "Create", note)
+                await self._write_progressing(deployment, "False", "ReplicaSetCreateError", truncated(note))
             raise
         if size > 0:
             self._record_scaling(deployment, made, 0, size)
-        now = self._clock.now()
         note = f'Created new replica set "{name}"'
-        conditions = deployment_status.with_progressing(deployment, "True", "NewReplicaSetCreated", note, now)
-        status = msgspec.structs.replace(deployment.status, conditions=conditions)
-        await self._write_status(deployment, status, str(revision))
+        await self._write_progressing(deployment, "True", "NewReplicaSetCreated", note, str(revision))
 
     async def _resolve_name_collision(self, deployment: Deployment, key: Key) -> None:
         """Handle a taken name: by our own set, which the cache will show, or by a set of another template."""
@@ -201,12 +190,13 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         _log.info("Two templates have the same hash", deployment=deployment.key, collisions=collisions)
         await self._write_status(deployment, msgspec.structs.replace(deployment.status, collision_count=collisions))
 
-    async def _record_creation_failure(self, deployment: Deployment, note: str) -> None:
-        self._recorder.event(deployment, "Warning", "ReplicaSetCreateError", "Create", note)
-        now = self._clock.now()
-        told = truncated(note)
-        conditions = deployment_status.with_progressing(deployment, "False", "ReplicaSetCreateError", told, now)
-        await self._write_status(deployment, msgspec.structs.replace(deployment.status, conditions=conditions))
+    async def _write_progressing(
+        self, deployment: Deployment, status: str, reason: str, note: str, revision: str = ""
+    ) -> None:
+        conditions = deployment_status.with_progressing(deployment, status, reason, note, self._clock.now())
+        await self._write_status(
+            deployment, msgspec.structs.replace(deployment.status, conditions=conditions), revision
+        )
 
     async def _scale(self, deployment: Deployment, sets: Sequence[ReplicaSet], sizes: rollout.Sizes) -> bool:
         """Scale the sets, and write the Deployment's size on every one of them. Returns whether any size changed."""

@@ -78,7 +78,13 @@ class DisruptionController(QueueController):
             await self._write(budget, disruption_plan.failed_status(budget, str(exc), now))
             return None  # a change of the budget or of its pods queues it again
         if wanted.unmanaged:
-            self._warn_of_unmanaged(budget)
+            note = (
+                f"Pods selected by this PodDisruptionBudget (selector: {budget.spec.selector}) were found to be "
+                "unmanaged. As a result, the status of the PDB cannot be calculated correctly, which may result in "
+                'undefined behavior. To account for these pods please set ".spec.minAvailable" field of the PDB to an '
+                "integer value."
+            )
+            self._recorder.event(budget, "Warning", "UnmanagedPods", "Count", note)
         noted = budget.status.disrupted_pods
         # As the current clock would have written them: setting the clock makes no entry older or younger.
         measured = {name: now - timedelta(seconds=self._ages.age_s((key, name), at)) for name, at in noted.items()}
@@ -90,14 +96,6 @@ class DisruptionController(QueueController):
         await self._write(budget, disruption_plan.status_of(budget, pods, wanted, waiting, now))
         # A little more than the rest of the two minutes, after which an entry is removed.
         return None if found.recheck_s is None else found.recheck_s + 0.1
-
-    def _warn_of_unmanaged(self, budget: PodDisruptionBudget) -> None:
-        note = (
-            f"Pods selected by this PodDisruptionBudget (selector: {budget.spec.selector}) were found to be unmanaged. "
-            "As a result, the status of the PDB cannot be calculated correctly, which may result in undefined "
-            'behavior. To account for these pods please set ".spec.minAvailable" field of the PDB to an integer value.'
-        )
-        self._recorder.event(budget, "Warning", "UnmanagedPods", "Count", note)
 
     async def _write(self, budget: PodDisruptionBudget, status: PodDisruptionBudgetStatus) -> None:
         if status == budget.status:

@@ -77,7 +77,10 @@ class JobController(WorkloadController[Job, Pod]):
         elif job.metadata.is_terminating:
             failure = None
         else:
-            plan = job_plan.manage(job, pods, count, self._now_after_failures(job, pods))
+            # The time that the pause after the last failure is measured by; setting the clock does not change it.
+            ends = (job_pods.finished_at(pod) for pod in pods if job_pods.is_failed(pod, job))
+            last_end = max((at for at in ends if at is not None), default=None)
+            plan = job_plan.manage(job, pods, count, self._ages.now((job.uid, "failure"), last_end))
             failure = await self._manage(job, pods, count, plan)
         status = self._tended(job, verdict, plan, count)
         if verdict is None and failure is None and not plan.delete and not plan.create:
@@ -88,11 +91,6 @@ class JobController(WorkloadController[Job, Pod]):
             raise failure
         left_s = job_plan.deadline_s(job, measured_now)
         return earliest(plan.wait_s, None if left_s is None else max(0.0, left_s) + _DEADLINE_SLACK_S)
-
-    def _now_after_failures(self, job: Job, pods: Sequence[Pod]) -> datetime:
-        """The time that the pause after the last failure is measured by; setting the clock does not change it."""
-        ends = (job_pods.finished_at(pod) for pod in pods if job_pods.is_failed(pod, job))
-        return self._ages.now((job.uid, "failure"), max((at for at in ends if at is not None), default=None))
 
     async def _manage(
         self, job: Job, pods: Sequence[Pod], count: job_plan.Count, plan: job_plan.Manage
@@ -210,7 +208,7 @@ class JobController(WorkloadController[Job, Pod]):
             self._left_behind.add(pod.key)
 
     def _job_gone(self, job: Job) -> None:
-        for pod in self._owned.of(job):
+        for pod in self._owned.of(job.uid):
             self._left_behind.add(pod.key)
 
     def _job_of(self, pod: Pod) -> Job | None:

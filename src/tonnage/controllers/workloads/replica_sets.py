@@ -12,7 +12,6 @@ are made at growing intervals, and go (`RejectedPods`).
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
@@ -42,10 +41,6 @@ class ReplicaController(WorkloadController[Replicated, Pod], Generic[Replicated]
         super().__init__(context, name, sets, self._pods)
         self._pod_control = PodControl(context, self._pods, self._expectations)
 
-    @abstractmethod
-    def kind_status(self, status: ReplicaSetStatus) -> Record:
-        """The status in this kind's own class."""
-
     async def sync(self, found: Replicated, /, *, is_current: bool) -> float | None:
         """Create or delete pods, then write the status. Mirrors syncReplicaSet."""
         pods = self._measured(await self._claimed(found), found.spec.min_ready_seconds)
@@ -60,12 +55,15 @@ class ReplicaController(WorkloadController[Replicated, Pod], Generic[Replicated]
         now = self._clock.now()
         terminating = sum(pod.metadata.is_terminating and not pod.is_terminal for pod in pods)
         status = status_of(found, active, terminating, truncated(failure.message) if failure else None, now)
-        await write_status(self._client, found, self.kind_status(status))
+        await write_status(self._client, found, self._kind_status(status))
         if failure is not None:
             raise failure
         if not is_current:
             return RESYNC_S
         return earliest(next_check_s(active, found.spec.min_ready_seconds, now), self._rejected.next_check_s(found.key))
+
+    def _kind_status(self, status: ReplicaSetStatus) -> Record:
+        return status
 
     async def _manage(self, owner: Replicated, active: Sequence[Pod]) -> TonnageError | None:
         """Create or delete pods as planned. Returns the first failure; the rest is left for the next sync."""
@@ -80,23 +78,18 @@ class ReplicaController(WorkloadController[Replicated, Pod], Generic[Replicated]
             )
         if count < 0:
             _log.info("Too many replicas", kind=self._kind, owner=owner.key, need=wanted, deleting=-count)
-            chosen = pods_to_delete(active, self._related(owner), -count, self._clock.now())
+            # The pods of all sets that have the same controller; of this set alone if it has none.
+            controller = owner.metadata.controller
+            siblings = self._sets_of.of(controller.uid) if controller is not None else [owner]
+            related = [pod for each in siblings for pod in self._owned.of(each.uid)]
+            chosen = pods_to_delete(active, related, -count, self._clock.now())
             return await self._pod_control.delete_all(owner, chosen)
         return None
-
-    def _related(self, owner: Replicated) -> list[Pod]:
-        """The pods of all sets that have the same controller; of this set alone if it has none."""
-        controller = owner.metadata.controller
-        siblings = self._sets_of.of_uid(controller.uid) if controller is not None else [owner]
-        return [pod for each in siblings for pod in self._owned.of(each)]
 
 
 class ReplicaSetController(ReplicaController[ReplicaSet]):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context, "replica-sets", context.informers.of(ReplicaSet))
-
-    def kind_status(self, status: ReplicaSetStatus) -> Record:
-        return status
 
 
 class ReplicationManager(ReplicaController[ReplicationController]):
@@ -105,13 +98,7 @@ class ReplicationManager(ReplicaController[ReplicationController]):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context, "replication-controllers", context.informers.of(ReplicationController))
 
-    def kind_status(self, status: ReplicaSetStatus) -> Record:
+    def _kind_status(self, status: ReplicaSetStatus) -> Record:
         """Without terminating pods, which this older kind does not count."""
-        return ReplicationControllerStatus(
-            replicas=status.replicas,
-            fully_labeled_replicas=status.fully_labeled_replicas,
-            ready_replicas=status.ready_replicas,
-            available_replicas=status.available_replicas,
-            observed_generation=status.observed_generation,
-            conditions=status.conditions,
-        )
+        fields = ReplicationControllerStatus.__struct_fields__
+        return ReplicationControllerStatus(**{name: getattr(status, name) for name in fields})

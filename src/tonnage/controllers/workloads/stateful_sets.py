@@ -50,13 +50,6 @@ from tonnage.objects.core_v1 import ObjectReference, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
 
 
-class ClaimTerminating(TonnageError):
-    """A claim of this name is being deleted; the pod cannot be created before it is gone."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"pvc {name} is being deleted")
-
-
 class StatefulPodControl:
     def __init__(
         self, recorder: Recorder, pods: Cache[Pod], claims: Cache[PersistentVolumeClaim], expectations: Expectations
@@ -85,10 +78,10 @@ class StatefulPodControl:
         await self.update_claims(owner, pod)
 
     async def create_claims(self, owner: StatefulSet, ordinal: int) -> None:
-        """Create an ordinal's missing claims. Raises ClaimTerminating for one that is being deleted."""
+        """Create an ordinal's missing claims. Raises TonnageError for one that is being deleted."""
         known = {name: self._claims.get(f"{owner.namespace}/{name}") for name in claim_names(owner, ordinal).values()}
         if going := next((name for name, claim in known.items() if claim and claim.metadata.is_terminating), None):
-            raise ClaimTerminating(going)
+            raise TonnageError(f"pvc {going} is being deleted")
         if all(known.values()):
             return
         owners = [to_doc(each) for each in stateful_set_plan.owners_at_creation(owner)]

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from tonnage import logs
 from tonnage.behaviour.workloads.pod_states import RejectedPods, ready_since, with_ready_since
@@ -41,57 +40,42 @@ class ControllerRefIndex(Generic[T]):
     def __init__(self, objects: Cache[T]) -> None:
         self._indexed = Indexer(objects, _index_key)
 
-    def of(self, owner: Object) -> tuple[T, ...]:
-        """The objects that this owner controls, in the order in which they came."""
-        return self.of_uid(owner.uid)
-
-    def of_uid(self, uid: str) -> tuple[T, ...]:
+    def of(self, uid: str) -> tuple[T, ...]:
+        """The objects that the owner of this uid controls, in the order in which they came."""
         return self._indexed(uid)
 
     def orphans(self, namespace: str) -> tuple[T, ...]:
-        return self._indexed(_orphans_key(namespace))
+        return self._indexed(f"{namespace}/")
 
 
 def _index_key(found: Object) -> tuple[str]:
     controller = found.metadata.controller
-    return (_orphans_key(found.namespace) if controller is None else controller.uid,)
+    return (f"{found.namespace}/" if controller is None else controller.uid,)  # a uid has no slash
 
 
-def _orphans_key(namespace: str) -> str:
-    return f"{namespace}/"  # a uid has no slash
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimedObjects(Generic[T]):
+class ClaimedObjects(NamedTuple, Generic[T]):
     """An owner's objects, and the objects to adopt and to release."""
 
-    owned: tuple[T, ...]
-    adopt: tuple[T, ...]
-    release: tuple[T, ...]
+    owned: list[T]
+    adopt: list[T]
+    release: list[T]
 
 
 def classify(owner: Object, objects: Iterable[T], matches: Callable[[T], bool]) -> ClaimedObjects[T]:
     """Sort an owner's objects and the orphans of its namespace. Mirrors BaseControllerRefManager.ClaimObject."""
-    owned: list[T] = []
-    adopt: list[T] = []
-    release: list[T] = []
+    sorted_out: ClaimedObjects[T] = ClaimedObjects([], [], [])
     for found in objects:
         controller = found.metadata.controller
-        if controller is not None:
-            if controller.uid != owner.uid:
-                continue
+        if controller is None:
+            is_living = not owner.metadata.is_terminating and not found.metadata.is_terminating
+            if is_living and found.namespace == owner.namespace and matches(found):
+                sorted_out.adopt.append(found)
+        elif controller.uid == owner.uid:
             if matches(found):
-                owned.append(found)
+                sorted_out.owned.append(found)
             elif not owner.metadata.is_terminating:
-                release.append(found)
-        elif (
-            not owner.metadata.is_terminating
-            and not found.metadata.is_terminating
-            and found.namespace == owner.namespace
-            and matches(found)
-        ):
-            adopt.append(found)
-    return ClaimedObjects(tuple(owned), tuple(adopt), tuple(release))
+                sorted_out.release.append(found)
+    return sorted_out
 
 
 async def claim_objects(
@@ -101,11 +85,11 @@ async def claim_objects(
 
     Raises Conflict when the owner is being deleted or is another; objects not patched are tried next time.
     """
-    found = classify(owner, [*index.of(owner), *index.orphans(owner.namespace)], matches)
+    found = classify(owner, [*index.of(owner.uid), *index.orphans(owner.namespace)], matches)
     for each in found.release:
         await _release(client, owner, each, finalizer)
     if not found.adopt:
-        return list(found.owned)
+        return found.owned
     fresh = await client.get(type(owner), owner.key)
     if fresh.uid != owner.uid or fresh.metadata.is_terminating:
         kind = scheme.resource_of(type(owner)).kind
@@ -145,26 +129,20 @@ TIMEOUT_S: Final = 300.0
 _log = logs.logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Expectation:
-    is_met: Callable[[], bool]
-    since_s: float
-
-
 class Expectations:
     """Writes the objects of workloads, and knows by workload key which writes the cache does not show yet.
 
     A write is met once the cache has reached its revision; a deletion once the cache no longer shows that uid or shows
-    it
-    terminating. A write whose answer was lost is in doubt until `resolve_doubts` has read the object. Expectations are
-    dropped after five minutes: a server restored from a backup counts from an older revision. A new
-    process has none: it lists what the old one wrote.
+    it terminating. A write whose answer was lost is in doubt until `resolve_doubts` has read the object. Expectations
+    are dropped after five minutes: a server restored from a backup counts from an older revision. A new process has
+    none: it lists what the old one wrote.
     """
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._expected: dict[Key, list[_Expectation]] = {}
+        self._expected: dict[Key, list[tuple[Callable[[], bool], float]]] = {}
+        """By workload: functions that tell whether a write is shown, with the time of the write."""
         self._doubts: dict[Key, list[tuple[Cache[Any], Key, str]]] = {}
 
     async def create(self, owner: Key, cache: Cache[T], doc: Doc) -> T:
@@ -223,8 +201,8 @@ class Expectations:
         if not expected:
             return owner not in self._doubts
         now_s = self._clock.monotonic()
-        left = [each for each in expected if not each.is_met()]
-        if any(now_s - each.since_s > TIMEOUT_S for each in left):
+        left = [(is_met, since_s) for is_met, since_s in expected if not is_met()]
+        if any(now_s - since_s > TIMEOUT_S for _, since_s in left):
             _log.warning("The cache did not show our own writes in time; they are forgotten", owner=owner)
             left = []
         if left:
@@ -238,7 +216,7 @@ class Expectations:
         self._doubts.pop(owner, None)
 
     def _expect(self, owner: Key, is_met: Callable[[], bool]) -> None:
-        self._expected.setdefault(owner, []).append(_Expectation(is_met, self._clock.monotonic()))
+        self._expected.setdefault(owner, []).append((is_met, self._clock.monotonic()))
 
 
 def is_in_doubt(failure: TonnageError) -> bool:

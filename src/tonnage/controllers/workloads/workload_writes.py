@@ -55,18 +55,15 @@ class PodControl:
             except TonnageError as exc:
                 if isinstance(exc, AlreadyExists) and tries_left:
                     continue  # another pod has that name by chance
-                return self._failed_to_create(owner, name, exc)
+                if is_in_doubt(exc):
+                    self._expectations.mark_in_doubt(owner.key, self._pods, f"{owner.namespace}/{name}")
+                if is_namespace_terminating(exc):
+                    return None
+                self._recorder.event(owner, "Warning", "FailedCreate", "Create", f"Error creating: {exc.message}")
+                return exc
             self._recorder.event(owner, "Normal", "SuccessfulCreate", "Create", f"Created pod: {name}", pod)
             break
         return None
-
-    def _failed_to_create(self, owner: Object, name: str, failure: TonnageError) -> TonnageError | None:
-        if is_in_doubt(failure):
-            self._expectations.mark_in_doubt(owner.key, self._pods, f"{owner.namespace}/{name}")
-        if is_namespace_terminating(failure):
-            return None
-        self._recorder.event(owner, "Warning", "FailedCreate", "Create", f"Error creating: {failure.message}")
-        return failure
 
     async def delete(self, owner: Object, pod: Pod) -> TonnageError | None:
         """Delete the pod of this uid; a pod that is already gone is no failure."""

@@ -32,18 +32,18 @@ def test_the_index_follows_owners_that_change() -> None:
     owned = ControllerRefIndex(cache)
     cache.put(a_pod("a", of=WEB, resourceVersion="1"))
     cache.put(a_pod("b", resourceVersion="2"))
-    assert (names(owned.of(WEB)), names(owned.orphans("default"))) == (["a"], ["b"])
+    assert (names(owned.of(WEB.uid)), names(owned.orphans("default"))) == (["a"], ["b"])
     cache.put(a_pod("b", of=WEB, resourceVersion="3"))
     cache.put(a_pod("a", of=OTHER, resourceVersion="4"))
-    assert (names(owned.of(WEB)), names(owned.of(OTHER)), names(owned.orphans("default"))) == (["b"], ["a"], [])
+    assert (names(owned.of(WEB.uid)), names(owned.of(OTHER.uid)), names(owned.orphans("default"))) == (["b"], ["a"], [])
     cache.remove("default/b")
-    assert owned.of(WEB) == ()
+    assert owned.of(WEB.uid) == ()
 
 
 def test_an_index_made_late_knows_what_was_there() -> None:
     cache = Cache(Pod)
     cache.put(a_pod("a", of=WEB))
-    assert names(ControllerRefIndex(cache).of(WEB)) == ["a"]
+    assert names(ControllerRefIndex(cache).of(WEB.uid)) == ["a"]
 
 
 def test_own_pods_that_match_stay_and_those_that_do_not_are_released() -> None:
