@@ -112,13 +112,11 @@ class NodeFaults:
 
     async def delay_or_stop(self, node: str) -> None:
         """Called before every step of a pod: a slow node waits here. Raises NodeIdle when the node must stop."""
+        slow = self._active("node-slow", node)
+        if slow is not None and not self.is_idle(node):
+            await self._clock.sleep(slow.value)
         if self.is_idle(node):
             raise NodeIdle(f"node {node} does nothing on request")
-        slow = self._active("node-slow", node)
-        if slow is not None:
-            await self._clock.sleep(slow.value)
-            if self.is_idle(node):
-                raise NodeIdle(f"node {node} does nothing on request")
 
 
 @dataclass(frozen=True, slots=True)

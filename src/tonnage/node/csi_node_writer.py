@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
 from tonnage import logs
@@ -126,10 +125,6 @@ class CsiNodeWriter(NodePart):
         if shown is None or with_entry(to_doc(shown), entry, count_may_change=count_may_change) is not None:
             await self.put(node, driver)
         driver.is_registered = True
-
-    async def delete(self) -> None:
-        with suppress(NotFound):
-            await self._client.delete(CSINode, self._node)
 
     async def _change(self, node: Node, change: Callable[[Doc], Doc | None]) -> bool:
         """Write the CSINode that `change` returns; create it first if there is none. True if something was written."""

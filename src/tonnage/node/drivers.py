@@ -29,14 +29,6 @@ _ASK_S: Final = 5.0
 _log = logs.logger(__name__)
 
 
-class DriverNotFound(TonnageError):
-    """A volume's driver is not installed on this node (yet)."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        super().__init__(f"driver name {name} not found in the list of registered CSI drivers")
-
-
 @dataclass(slots=True, eq=False)
 class InstalledDriver:
     """A driver installed on a node. `info` is its last NodeGetInfo answer."""
@@ -75,7 +67,7 @@ class Drivers(NodePart):
         for driver in self._by_address.values():
             if driver.name == name:
                 return driver
-        raise DriverNotFound(name)
+        raise TonnageError(f"driver name {name} not found in the list of registered CSI drivers")
 
     def is_installed(self, name: str) -> bool:
         return any(driver.name == name for driver in self._by_address.values())
@@ -97,7 +89,13 @@ class Drivers(NodePart):
         """Look at every address once. Never raises: a driver that does not answer is asked at the next poll."""
         await asyncio.gather(*map(self._poll_one, self._addresses))
         if self._expected and self._clock.monotonic() >= self._expected_until_s:
-            self._give_up_expected()
+            # The start's grace period is over: an expected driver without a socket is gone.
+            for name, address in self._expected.items():
+                if address not in self._addresses or socket_identity(address) is None:
+                    self.gone.add(name)
+                    _log.info("CSI driver has not come back", driver=name, address=address)
+                    self._on_change(name)
+            self._expected.clear()
 
     def unregistered(self, name: str) -> None:
         """Forget a gone driver: its CSINode entry has been removed."""
@@ -128,7 +126,11 @@ class Drivers(NodePart):
                 self._complained.add(address)
 
     async def _ask(self, address: str, socket: tuple[int, ...]) -> None:
-        client = self._client_of(address)
+        client = self._clients.get(address)
+        if client is None:
+            timeout_s, on_call = self._settings.csi_timeout_s, self._metrics.calls
+            client = CsiClient(address, clock=self._clock, rng=self._rng, timeout_s=timeout_s, on_call=on_call)
+            self._clients[address] = client
         name = await get_driver_name(client)
         info = await client.node_info()
         can = await get_node_capabilities(client)
@@ -150,23 +152,6 @@ class Drivers(NodePart):
             self.gone.add(driver.name)
         _log.info("CSI driver is gone", driver=driver.name, address=driver.address)
         self._on_change(driver.name)
-
-    def _give_up_expected(self) -> None:
-        """The start's grace period is over: an expected driver without a socket is gone."""
-        for name, address in self._expected.items():
-            if address not in self._addresses or socket_identity(address) is None:
-                self.gone.add(name)
-                _log.info("CSI driver has not come back", driver=name, address=address)
-                self._on_change(name)
-        self._expected.clear()
-
-    def _client_of(self, address: str) -> CsiClient:
-        client = self._clients.get(address)
-        if client is None:
-            timeout_s, on_call = self._settings.csi_timeout_s, self._metrics.calls
-            client = CsiClient(address, clock=self._clock, rng=self._rng, timeout_s=timeout_s, on_call=on_call)
-            self._clients[address] = client
-        return client
 
     def _record(self, name: str, address: str) -> None:
         text = json.dumps({"driverName": name, "address": address})

@@ -97,7 +97,7 @@ class Kubelet(NodePart):
             await self.drivers.close()
 
     def faults_changed(self) -> None:
-        self.registration.renew_now()
+        self.registration.wake.set()
         self.enqueue_all()
 
     async def wait_complete(self) -> None:

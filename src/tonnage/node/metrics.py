@@ -23,18 +23,14 @@ _UPDATE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10
 class NodeMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
-        self._updates = Counter(
-            "csi_node_updates",
-            "Updates of a driver's allocatable in CSINode that were tried, by what triggered them.",
-            ("driver_name", "trigger"),
-            registry=registry,
-        )
-        self._errors = Counter(
-            "csi_node_update_errors",
-            "Updates of a driver's allocatable in CSINode that failed.",
-            ("driver_name", "trigger"),
-            registry=registry,
-        )
+
+        def counter(name: str, told: str, *labels: str) -> Counter:
+            return Counter(name, told, labels, registry=registry)
+
+        tried = "Updates of a driver's allocatable in CSINode that were tried, by what triggered them."
+        failed = "Updates of a driver's allocatable in CSINode that failed."
+        self._updates = counter("csi_node_updates", tried, "driver_name", "trigger")
+        self._errors = counter("csi_node_update_errors", failed, "driver_name", "trigger")
         self._duration_s = Histogram(
             "csi_node_update_duration_seconds",
             "From the trigger to a CSINode that is up to date.",
@@ -42,12 +38,8 @@ class NodeMetrics:
             buckets=_UPDATE_BUCKETS_S,
             registry=registry,
         )
-        self._rejections = Counter(
-            "kubelet_admission_rejections",
-            "Pods that were turned away after they were bound, by reason.",
-            ("reason",),
-            registry=registry,
-        )
+        rejected = "Pods that were turned away after they were bound, by reason."
+        self._rejections = counter("kubelet_admission_rejections", rejected, "reason")
         self._mismatched = Gauge(
             "tonnage_attach_limit_mismatch_nodes",
             "Nodes whose CSINode does not say the attach limit that the driver told last, because writing it failed.",

@@ -23,12 +23,10 @@ from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.core_v1.volume import ObjectReference
 from tonnage.objects.small_groups import Lease
+from tonnage.objects.storage_v1 import CSINode
 
 _FIRST_S, _MAX_S = 1.0, 300.0
-
-
 _RETRY_RENEWAL_S: Final = 1.0
-
 _log = logs.logger(__name__)
 
 
@@ -40,7 +38,8 @@ class Registration(NodePart):
         self._backoff = KeyedBackoff(clock=self._clock, rng=self._rng, first_s=_FIRST_S, max_s=_MAX_S)
         self._told: dict[str, str] = {}  # why a driver's last registration failed
         self._was_unschedulable = False  # upstream's lastNodeUnschedulable: after a start a cordon is reported again
-        self._wake = asyncio.Event()
+        self.wake = asyncio.Event()
+        """Set: the Lease is renewed at once, because a fault has ended."""
         self.is_registered = asyncio.Event()
         """The Node has existed once."""
         self.is_complete = asyncio.Event()
@@ -88,23 +87,18 @@ class Registration(NodePart):
                 Node, self._node, patch_of_status, patch_type="strategic", subresource="status"
             )
             node = self._nodes.store(patched)
-        self._record_changes(before, node)
-        return node
-
-    def _record_changes(self, before: Node | None, node: Node) -> None:
         if not self.is_registered.is_set():
             self._record(node, "Starting", "Starting kubelet.")
         if before is None or not before.is_ready:  # its status never says anything but Ready
-            self._record_status(node, "NodeReady")
+            self._record(node, "NodeReady")
         if node.spec.unschedulable != self._was_unschedulable:
             self._was_unschedulable = node.spec.unschedulable
-            self._record_status(node, "NodeNotSchedulable" if node.spec.unschedulable else "NodeSchedulable")
+            self._record(node, "NodeNotSchedulable" if node.spec.unschedulable else "NodeSchedulable")
+        return node
 
-    def _record_status(self, node: Node, reason: str) -> None:
-        self._record(node, reason, f"Node {node.name} status is now: {reason}")
-
-    def _record(self, node: Node, reason: str, note: str) -> None:
+    def _record(self, node: Node, reason: str, note: str = "") -> None:
         about = ObjectReference(api_version="v1", kind="Node", name=node.name, uid=node.uid)
+        note = note or f"Node {node.name} status is now: {reason}"
         self._recorder.event(about, "Normal", reason, reason, note)
 
     async def _ensure_drivers(self, node: Node) -> list[float]:
@@ -130,7 +124,8 @@ class Registration(NodePart):
             await self.writer.remove(node, name)
             self._drivers.unregistered(name)
             self._forget_refusal(name)
-        return [left_s for driver in installed if (left_s := self._left_s(driver)) > 0]
+        waits_s = (self._backoff.left_s(driver.name, _said(driver)) for driver in installed)
+        return [left_s for left_s in waits_s if left_s > 0]
 
     def _topology(
         self, node: Node, installed: tuple[InstalledDriver, ...]
@@ -139,22 +134,19 @@ class Registration(NodePart):
         topology: dict[str, str] = {}
         agreeing: list[InstalledDriver] = []
         for driver in installed:
-            if self._left_s(driver) > 0:
+            if self._backoff.left_s(driver.name, _said(driver)) > 0:
                 continue
+            segments = dict(driver.info.accessible_topology.segments)
             try:
-                node_objects.require_storable(driver.info.node_id, _segments(driver))
-                node_objects.require_no_collision({**node.metadata.labels, **topology}, _segments(driver))
+                node_objects.require_storable(driver.info.node_id, segments)
+                node_objects.require_no_collision({**node.metadata.labels, **topology}, segments)
             except ValueError as exc:
                 said = f"node {self._node}, driver {driver.name}: {exc}"
                 self._refuse(driver, TonnageError(said, hint="remove the label, or correct the driver"))
                 continue
-            topology |= _segments(driver)
+            topology |= segments
             agreeing.append(driver)
         return topology, agreeing
-
-    def _left_s(self, driver: InstalledDriver) -> float:
-        """Seconds until a refused driver is retried; 0 if its answer has changed."""
-        return self._backoff.left_s(driver.name, _said(driver))
 
     def _refuse(self, driver: InstalledDriver, failure: TonnageError) -> None:
         """Note when a refused driver is retried, and log each new reason once."""
@@ -178,7 +170,8 @@ class Registration(NodePart):
         node = self._nodes.get(self._node)
         with suppress(NotFound):
             await self._client.delete(Lease, f"{node_objects.LEASE_NAMESPACE}/{self._node}")
-        await self.writer.delete()
+        with suppress(NotFound):
+            await self._client.delete(CSINode, self._node)
         if node is not None:
             with suppress(NotFound):
                 await self._client.delete(Node, self._node, uid=node.uid)
@@ -187,19 +180,15 @@ class Registration(NodePart):
 
     # -- the heartbeat ------------------------------------------------------------------------------------------------
 
-    def renew_now(self) -> None:
-        """Renew the Lease at once: a fault has ended."""
-        self._wake.set()
-
     async def renew_lease_forever(self) -> None:
         """Renew the Lease at intervals until cancelled. The nodes of one process spread over the interval."""
         await self.is_registered.wait()
         pause_s, complaint = 0.0, ""
         while True:
             if pause_s:
-                self._wake.clear()
+                self.wake.clear()
                 with suppress(TimeoutError):
-                    await within(self._clock, pause_s, self._wake.wait())
+                    await within(self._clock, pause_s, self.wake.wait())
             is_first, pause_s = not pause_s, self._settings.renew_interval_s
             if self._context.is_idle:
                 continue
@@ -227,8 +216,5 @@ class Registration(NodePart):
 
 
 def _said(driver: InstalledDriver) -> Hashable:
+    """A driver's process and its answer: when one of them changes, a refused driver is tried at once."""
     return driver.socket, driver.info.SerializeToString(deterministic=True)
-
-
-def _segments(driver: InstalledDriver) -> dict[str, str]:
-    return dict(driver.info.accessible_topology.segments)

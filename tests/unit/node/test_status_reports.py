@@ -36,5 +36,5 @@ def test_the_ten_seconds_start_anew_when_it_was_put_right_meanwhile():
 def test_a_node_that_was_given_up_says_everything_again():
     reports = StatusReports()
     reports.written("u", patch())
-    reports.clear()
+    reports.forget("u")
     assert reports.pause_s("u", patch(), 100.0) == 0.0

@@ -103,7 +103,7 @@ class Mounter(NodePart):
     # -- up -----------------------------------------------------------------------------------------------------------
 
     async def mount(self, to_mount: VolumeToMount, *, publish_context: Mapping[str, str]) -> None:
-        """Stage if the driver stages, and publish. Raises DriverNotFound, MountStepFailed, NodeIdle."""
+        """Stage if the driver stages, and publish. Raises TonnageError: MountStepFailed, NodeIdle, a missing driver."""
         async with self._locks.hold(to_mount.record.volume_id):
             driver = self._drivers.get(to_mount.record.driver)
             if driver.can.stage_unstage_volume and not to_mount.record.is_inline:
@@ -189,7 +189,7 @@ class Mounter(NodePart):
     # -- down ---------------------------------------------------------------------------------------------------------
 
     async def unpublish(self, record: MountRecord) -> None:
-        """Unpublish a volume for one pod. Raises DriverNotFound, CsiError, NodeIdle; then the record stays."""
+        """Unpublish a volume for one pod. Raises TonnageError; then the record stays."""
         async with self._locks.hold(record.volume_id):
             key = (record.pod_uid, record.name)
             if key not in self._published:

@@ -95,10 +95,6 @@ _LOOK_AGAIN_S: Final = 30.0
 """How soon a waiting pod is synced again without an event."""
 
 
-class MountFailed(TonnageError):
-    """Some volumes of a pod could not be mounted. Events have been sent; it must be retried."""
-
-
 @dataclass(slots=True)
 class PodProgress:
     """What the node remembers of a pod: times, and which events were sent. A restart may lose it."""
@@ -145,7 +141,7 @@ class PodMounter(NodePart):
                 self._nodes.store(await self._client.patch(Node, self._node, patch, subresource="status"))
 
     async def mount(self, pod: Pod, progress: PodProgress, plan: MountPlan) -> MountOutcome:
-        """Mount what can be mounted. Raises MountFailed, and the API server's errors."""
+        """Mount what can be mounted. Raises TonnageError when it must be retried."""
         if any(to_mount.record.is_attachable for to_mount in plan.volumes_to_mount):
             await self.report_in_use()
         waited_s = self._clock.monotonic() - progress.since_s
@@ -159,14 +155,16 @@ class PodMounter(NodePart):
                 continue
             attachment, state = None, AttachState.ATTACHED
             if to_mount.record.is_attachable:
-                attachment = self._attachment(to_mount)
+                name = attachment_name(to_mount.record.handle, to_mount.record.driver, self._node)
+                attachment = self._attachments.get(name)
                 state = attach_state(attachment, pod_came_at=progress.came_at, waited_s=waited_s)
             if state is not AttachState.ATTACHED or not to_mount.record.is_attachable:
                 not_here.append(to_mount)
             if state is not AttachState.ATTACHED:
                 unattached.append(to_mount.pod_volume)
                 if state is AttachState.EXHAUSTED:
-                    exhausted[to_mount.pod_volume] = _error_of(attachment)
+                    error = None if attachment is None else attachment.status.attach_error
+                    exhausted[to_mount.pod_volume] = "" if error is None else error.message
                 continue
             if problem := await self._claim_problem(pod, to_mount):
                 problems[to_mount.pod_volume] = problem
@@ -174,11 +172,18 @@ class PodMounter(NodePart):
             failure = await self._mount(to_mount, attachment)
             if failure is None:
                 continue
-            if not to_mount.record.is_attachable and _says_no_slot(failure):
+            # A driver without attaching says by its answer that the node can take no more volumes.
+            cause = failure.cause if isinstance(failure, MountStepFailed) else failure
+            is_out_of_slots = isinstance(cause, CsiError) and cause.code is Code.RESOURCE_EXHAUSTED
+            if not to_mount.record.is_attachable and is_out_of_slots:
                 exhausted[to_mount.pod_volume] = failure.message
             failures.append(failure)
         plan = plan.without(problems)
-        self._tell_unprocessed(pod, progress, plan, unattached, waited_s)
+        if plan.problems and waited_s >= _UNPROCESSED_S:
+            progress.told_unprocessed = True
+            account = self._account(plan, unattached, next(iter(plan.problems.values())))
+            note = f"Unable to attach or mount volumes: {account}"
+            self._recorder.event(pod, "Warning", "FailedMount", "Mounting", note)
         outcome = await self._confined_outcome(pod, progress, not_here)
         if outcome is not None:
             return outcome
@@ -201,7 +206,7 @@ class PodMounter(NodePart):
             for failure in failures:
                 if not isinstance(failure, NodeIdle):
                     self._recorder.event(pod, "Warning", "FailedMount", "Mounting", failure.message)
-            raise MountFailed(f"pod {pod.key}: {failures[0].message}")
+            raise TonnageError(f"pod {pod.key}: {failures[0].message}")
         if plan.problems and not progress.told_unprocessed:
             return MountOutcome(again_s=_UNPROCESSED_S)
         if plan.problems or unattached:
@@ -281,32 +286,9 @@ class PodMounter(NodePart):
             return exc
         return None
 
-    def _attachment(self, to_mount: VolumeToMount) -> VolumeAttachment | None:
-        return self._attachments.get(attachment_name(to_mount.record.handle, to_mount.record.driver, self._node))
-
-    def _tell_unprocessed(
-        self, pod: Pod, progress: PodProgress, plan: MountPlan, unattached: list[str], waited_s: float
-    ) -> None:
-        if plan.problems and waited_s >= _UNPROCESSED_S:
-            progress.told_unprocessed = True
-            account = self._account(plan, unattached, next(iter(plan.problems.values())))
-            note = f"Unable to attach or mount volumes: {account}"
-            self._recorder.event(pod, "Warning", "FailedMount", "Mounting", note)
-
     def _account(self, plan: MountPlan, unattached: list[str], reason: str) -> str:
         unmounted = [
             to_mount.pod_volume for to_mount in plan.volumes_to_mount if not self._mounter.is_mounted(to_mount)
         ]
         unprocessed = list(plan.problems)
         return waiting_note(unmounted + unprocessed, unattached, unprocessed, reason)
-
-
-def _error_of(attachment: VolumeAttachment | None) -> str:
-    failure = None if attachment is None else attachment.status.attach_error
-    return "" if failure is None else failure.message
-
-
-def _says_no_slot(failure: TonnageError) -> bool:
-    """True if a driver without attaching answered that the node can take no more volumes."""
-    cause = failure.cause if isinstance(failure, MountStepFailed) else failure
-    return isinstance(cause, CsiError) and cause.code is Code.RESOURCE_EXHAUSTED

@@ -22,7 +22,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class NodeAdmission(NodePart):
     def __init__(self, context: NodeContext) -> None:
         super().__init__(context)
-        self._admitted = AdmittedPods()
+        self.admitted = AdmittedPods()
 
     def restore(self) -> None:
         """Admit the pods that are here at the start and fit. The others are rejected when synced."""
@@ -31,8 +31,8 @@ class NodeAdmission(NodePart):
         for pod in sorted(active, key=_order):
             if not pod.metadata.is_terminating:
                 self._judge(pod, node)
-            elif _has_started(pod):
-                self._admitted.admit(pod)
+            elif pod.status.start_time is not None:
+                self.admitted.admit(pod)
 
     async def decide(self, pod: Pod) -> PodRejection | KubeletPreemption | None:
         """None if the pod is or was admitted. Raises TonnageError."""
@@ -42,15 +42,12 @@ class NodeAdmission(NodePart):
                 verdict = self._judge(pod, await self._client.get(Node, self._node))
         return verdict
 
-    def release(self, uid: str) -> None:
-        self._admitted.release(uid)
-
     def _judge(self, pod: Pod, node: Node) -> PodRejection | KubeletPreemption | None:
-        return self._admitted.judge(pod, node, self._is_active)
+        def is_active(uid: str) -> bool:
+            known = self._pods.pod(uid)
+            return known is not None and not known.is_terminal
 
-    def _is_active(self, uid: str) -> bool:
-        pod = self._pods.pod(uid)
-        return pod is not None and not pod.is_terminal
+        return self.admitted.judge(pod, node, is_active)
 
     def _node_object(self) -> Node:
         """The Node, or the one that registration will create."""
@@ -58,9 +55,5 @@ class NodeAdmission(NodePart):
         return found or convert(Node, new_node(self._node, self._settings, now=self._clock.now()))
 
 
-def _has_started(pod: Pod) -> bool:
-    return pod.status.start_time is not None
-
-
 def _order(pod: Pod) -> tuple[bool, datetime, str]:
-    return not _has_started(pod), pod.metadata.creation_timestamp or _EPOCH, pod.key
+    return pod.status.start_time is None, pod.metadata.creation_timestamp or _EPOCH, pod.key

@@ -48,29 +48,19 @@ def ending_of(pod: Pod, now: datetime) -> Ending | None:
     if pod.status.phase != "Running" or not starts or None in starts:
         return None
     started_at = max(each for each in starts if each is not None)
-    exit_code = exit_code_of(pod)
+    words = [_word_of(each) for each in pod.spec.containers]
+    # Annotations go first, if they can be understood; then the longest command, and the first exit code that is not 0.
+    run_s = _seconds(pod.metadata.annotations.get(RUN_SECONDS, ""))
+    if run_s is None:
+        run_s = max((seconds for seconds, _ in words), default=_DEFAULT_RUN_S)
+    exit_code = _code(pod.metadata.annotations.get(EXIT_CODE, ""))
+    if exit_code is None:
+        exit_code = next((code for _, code in words if code), 0)
     is_final = exit_code == 0 or pod.spec.restart_policy != "OnFailure"
     restarts = max((each.restart_count for each in pod.status.container_statuses), default=0)
     pause_s = min(_FIRST_RESTART_S * float(2 ** min(restarts - 1, 10)), _MAX_RESTART_S) if restarts else 0.0
-    left_s = run_seconds_of(pod) + pause_s - (now - started_at).total_seconds()
+    left_s = min(run_s, _MAX_RUN_S) + pause_s - (now - started_at).total_seconds()
     return Ending(left_s, exit_code, is_final)
-
-
-def run_seconds_of(pod: Pod) -> float:
-    """Seconds from the pod's annotation if it is a number; else of its longest command."""
-    text = pod.metadata.annotations.get(RUN_SECONDS, "")
-    told = _seconds(text)
-    if told is None:
-        told = max((_word_of(each)[0] for each in pod.spec.containers), default=_DEFAULT_RUN_S)
-    return min(told, _MAX_RUN_S)
-
-
-def exit_code_of(pod: Pod) -> int:
-    """The code from the pod's annotation if a process can have it; else the first non-zero code of its commands."""
-    code = _code(pod.metadata.annotations.get(EXIT_CODE, ""))
-    if code is None:
-        code = next((code for _, code in map(_word_of, pod.spec.containers) if code), 0)
-    return code
 
 
 def _word_of(container: Container) -> tuple[float, int]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
 
@@ -278,47 +277,34 @@ Statement = tuple[object, ...]
 """What a status says, without its times."""
 
 
-@dataclass(slots=True)
-class _Report:
-    statement: Statement
-    overwritten_at_s: float | None = None
-
-
 class StatusReports:
     """The last status that we wrote, by the pod's uid."""
 
     def __init__(self) -> None:
-        self._reports: dict[str, _Report] = {}
+        self._reports: dict[str, Statement] = {}
+        self._overwritten_at_s: dict[str, float] = {}
 
     def pause_s(self, uid: str, patch: Doc, now_s: float) -> float:
         """Seconds until this patch may overwrite what another client wrote; 0 to write it now."""
-        report = self._reports.get(uid)
-        if report is None or report.statement != statement(patch):
+        if not self.is_said(uid, patch):
             return 0.0
-        if report.overwritten_at_s is None:
-            report.overwritten_at_s = now_s
-        return max(0.0, report.overwritten_at_s + RECONCILE_S - now_s)
+        return max(0.0, self._overwritten_at_s.setdefault(uid, now_s) + RECONCILE_S - now_s)
 
     def is_said(self, uid: str, patch: Doc) -> bool:
         """True if this patch was written last; parts left out of a too large pod count as written."""
-        report = self._reports.get(uid)
-        return report is not None and report.statement == statement(patch)
+        return self._reports.get(uid) == statement(patch)
 
     def written(self, uid: str, patch: Doc) -> None:
-        self._reports[uid] = _Report(statement(patch))
+        self._reports[uid] = statement(patch)
+        self._overwritten_at_s.pop(uid, None)
 
     def in_step(self, uid: str) -> None:
         """The API has our status again: another client's change has been undone."""
-        report = self._reports.get(uid)
-        if report is not None:
-            report.overwritten_at_s = None
+        self._overwritten_at_s.pop(uid, None)
 
     def forget(self, uid: str) -> None:
         self._reports.pop(uid, None)
-
-    def clear(self) -> None:
-        """Forget all reports: when a dead node comes back, statuses that others wrote are replaced at once."""
-        self._reports.clear()
+        self._overwritten_at_s.pop(uid, None)
 
 
 def statement(patch: Doc) -> Statement:

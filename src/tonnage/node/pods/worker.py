@@ -77,7 +77,8 @@ class PodWorker(NodePart):
     async def sync_pod(self, uid: str) -> float | None:
         """Reconcile one pod; returns seconds until the next sync, None to wait for an event."""
         if self._context.is_idle:
-            self._reports.clear()
+            # When a dead node comes back, statuses that others wrote are replaced at once.
+            self._reports = status.StatusReports()
             return None
         pod = self._pods.pod(uid)
         if pod is None:
@@ -131,7 +132,10 @@ class PodWorker(NodePart):
                 await self._reject(pod, outcome.reason, outcome.rejection)
                 return 0.0
             if outcome.again_s is not None:
-                return outcome.again_s if is_said else min(outcome.again_s, self._look_again_s(progress))
+                if is_said:
+                    return outcome.again_s
+                # The burst of other writes may end before.
+                return min(outcome.again_s, max(self._unsaid_for_s(progress), 0.0), _CREATING_S)
         again_s = await self._start_pod(pod, progress)
         for to_mount in plan.volumes_to_mount:
             await self._expander.expand(pod, to_mount)
@@ -173,10 +177,6 @@ class PodWorker(NodePart):
         """Seconds until the status must say that the pod is being created."""
         patience_s = max(_CREATING_S, _CREATING_IN_A_BURST_S) if self._client.is_writing else _CREATING_S
         return progress.since_s + patience_s - self._clock.monotonic()
-
-    def _look_again_s(self, progress: PodProgress) -> float:
-        """Seconds until such a pod is looked at again: the burst of other writes may end before."""
-        return min(max(self._unsaid_for_s(progress), 0.0), _CREATING_S)
 
     async def _say_creating(self, pod: Pod, progress: PodProgress) -> None:
         now = self._clock.now()
@@ -287,7 +287,7 @@ class PodWorker(NodePart):
         progress = self._progress.pop(uid, None)
         self._reports.forget(uid)
         self._ages.forget(uid)
-        self.admission.release(uid)
+        self.admission.admitted.release(uid)
         self._preempted.discard(uid)
         self._without_room.discard(uid)
         if records or (progress is not None and progress.volumes_to_mount):
