@@ -19,38 +19,29 @@ _WORK_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
 
 class ProvisionerMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
-        of_claims, of_volumes = ("class", "source"), ("class",)
 
-        def counter(name: str, told: str, labels: tuple[str, ...]) -> Counter:
-            return Counter(name, told, labels, registry=registry)
+        def outcomes(prefix: str, verb: str, done: str, labels: tuple[str, ...]) -> tuple[Counter, Counter, Histogram]:
+            failed, took = f"Attempts to {verb} a volume that failed.", f"How long it took to {verb} a volume"
+            return (
+                Counter(f"{prefix}_total", f"Volumes {done}.", labels, registry=registry),
+                Counter(f"{prefix}_failed_total", failed, labels, registry=registry),
+                Histogram(
+                    f"{prefix}_duration_seconds",
+                    f"{took}; attempts that failed are left out.",
+                    labels,
+                    buckets=_WORK_BUCKETS_S,
+                    registry=registry,
+                ),
+            )
 
-        def histogram(name: str, told: str, labels: tuple[str, ...]) -> Histogram:
-            return Histogram(name, told, labels, buckets=_WORK_BUCKETS_S, registry=registry)
-
-        of_claim, of_volume = "controller_persistentvolumeclaim_provision", "controller_persistentvolume_delete"
-        self._provisioned = counter(f"{of_claim}_total", "Volumes made.", of_claims)
-        self._provision_failed = counter(
-            f"{of_claim}_failed_total", "Attempts to make a volume that failed.", of_claims
-        )
-        self._provision_seconds = histogram(
-            f"{of_claim}_duration_seconds",
-            "How long it took to make a volume; attempts that failed are left out.",
-            of_claims,
-        )
-        self._deleted = counter(f"{of_volume}_total", "Volumes deleted.", of_volumes)
-        self._delete_failed = counter(
-            f"{of_volume}_failed_total", "Attempts to delete a volume that failed.", of_volumes
-        )
-        self._delete_seconds = histogram(
-            f"{of_volume}_duration_seconds",
-            "How long it took to delete a volume; attempts that failed are left out.",
-            of_volumes,
-        )
-        self._refused = counter(
+        self._provision = outcomes("controller_persistentvolumeclaim_provision", "make", "made", ("class", "source"))
+        self._delete = outcomes("controller_persistentvolume_delete", "delete", "deleted", ("class",))
+        self._refused = Counter(
             "tonnage_volumes_refused",
             "Volumes that the driver had no room for (ResourceExhausted), by class: each is a pod that was sent to a "
             "node that could not hold it, and is sent elsewhere.",
-            of_volumes,
+            ("class",),
+            registry=registry,
         )
         self.queues = WorkQueueMetrics(registry)
         """For `Reconciler(metrics=…)`."""
@@ -58,21 +49,21 @@ class ProvisionerMetrics:
         """For `CsiClient(on_call=…)`."""
 
     def provisioned(self, claim: PersistentVolumeClaim, seconds: float) -> None:
-        self._provisioned.labels(*_of(claim)).inc()
-        self._provision_seconds.labels(*_of(claim)).observe(seconds)
+        self._provision[0].labels(*_of(claim)).inc()
+        self._provision[2].labels(*_of(claim)).observe(seconds)
 
     def provision_failed(self, claim: PersistentVolumeClaim) -> None:
-        self._provision_failed.labels(*_of(claim)).inc()
+        self._provision[1].labels(*_of(claim)).inc()
 
     def refused(self, claim: PersistentVolumeClaim) -> None:
         self._refused.labels(claim.class_name).inc()
 
     def deleted(self, storage_class: str, seconds: float) -> None:
-        self._deleted.labels(storage_class).inc()
-        self._delete_seconds.labels(storage_class).observe(seconds)
+        self._delete[0].labels(storage_class).inc()
+        self._delete[2].labels(storage_class).observe(seconds)
 
     def delete_failed(self, storage_class: str) -> None:
-        self._delete_failed.labels(storage_class).inc()
+        self._delete[1].labels(storage_class).inc()
 
 
 def _of(claim: PersistentVolumeClaim) -> tuple[str, str]:

@@ -101,7 +101,9 @@ class CapacityController:
         labels = objects.labels_of(driver_name, settings.managed_by)
         self._classes = informers.of(StorageClass)
         self._objects = informers.of(
-            CSIStorageCapacity, namespace=settings.namespace, label_selector=objects.selector_of(labels)
+            CSIStorageCapacity,
+            namespace=settings.namespace,
+            label_selector=",".join(f"{key}={value}" for key, value in labels.items()),
         )
         self._volumes = informers.of(PersistentVolume)
         self._informers: list[Informer[Any]] = [self._classes, self._objects, self._volumes]
@@ -118,7 +120,13 @@ class CapacityController:
             limit=TokenBucket(settings.qps, settings.burst, clock=clock) if settings.qps else None,
             clock=clock,
         )
-        self._add_event_handlers()
+        self._objects.on_change(self._on_object)
+        self._classes.on_change(self._on_class)
+        self._volumes.add_handlers(on_add=self._on_new_volume, on_update=self._on_volume)
+        if fixed_segment is None:
+            follow = self._segments_work.follow
+            follow(self._nodes, lambda _: ("",), changed_by=lambda node: node.metadata.labels)
+            follow(self._csi_nodes, lambda _: ("",), changed_by=lambda node: topology_keys(node, driver_name))
         if registry is not None:
             show_capacity(registry, self.counts, self.ages)
 
@@ -148,9 +156,12 @@ class CapacityController:
                 self._work.add(key)
 
     def _keys_about(self, storage_class: str, segment: Segment | None) -> list[Key]:
-        found = [] if segment is None else self._keys_in(segment)
-        if found:
-            return found
+        known = None if segment is None else self._keys_by_segment.get(segment)
+        if known is None and segment is not None:  # of an unknown segment: those of all segments that overlap it
+            keys_by_segment = self._keys_by_segment.items()
+            known = [key for other, keys in keys_by_segment if other.overlaps(segment) for key in keys]
+        if known:
+            return known
         named = self._classes.get(storage_class)
         group = named.capacity_group if named is not None else ""
         classes = {each.name for each in self._classes if group and each.capacity_group == group} | {storage_class}
@@ -169,23 +180,7 @@ class CapacityController:
         told = [self._confirmed_s.get(key, self._wanted_since_s.get(key, now_s)) for key in self._wanted]
         return Ages(tuple(now_s - each for each in told), self.settings.poll_interval_s)
 
-    def _keys_in(self, segment: Segment) -> list[Key]:
-        """The work items of a segment; of an unknown segment, those of all segments that overlap it."""
-        known = self._keys_by_segment.get(segment)
-        if known is not None:
-            return known
-        return [key for other, keys in self._keys_by_segment.items() if other.overlaps(segment) for key in keys]
-
     # -- event handlers-----------------------------------------------------------------------------------------------
-
-    def _add_event_handlers(self) -> None:
-        self._objects.on_change(self._on_object)
-        self._classes.on_change(self._on_class)
-        self._volumes.add_handlers(on_add=self._on_new_volume, on_update=self._on_volume)
-        if self._fixed_segment is None:
-            follow = self._segments_work.follow
-            follow(self._nodes, lambda _: ("",), changed_by=lambda node: node.metadata.labels)
-            follow(self._csi_nodes, lambda _: ("",), changed_by=lambda node: topology_keys(node, self.driver_name))
 
     def _on_class(self, found: StorageClass) -> None:
         self._segments_work.add("")

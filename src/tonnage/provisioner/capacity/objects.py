@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tonnage.clock import Clock, rfc3339
 from tonnage.csi import csi_pb2 as csi
@@ -203,10 +203,6 @@ def labels_of(driver_name: str, managed_by: str) -> dict[str, str]:
     return {DRIVER_NAME: driver_name, MANAGED_BY: managed_by}
 
 
-def selector_of(labels: Mapping[str, str]) -> str:
-    return ",".join(f"{key}={value}" for key, value in labels.items())
-
-
 def manager_on(node: str) -> str:
     """The managed-by value of the provisioner on one node, at most 63 characters. Mirrors getNameWithMaxLength."""
     name = f"{MANAGER}-{node}"
@@ -274,7 +270,7 @@ def patch_for(
         if annotated is not None and not is_kept:
             annotations[AVAILABLE_CAPACITIES] = None
     elif annotated is None or sorted(annotated.split(",")) != sorted(map(_text, reported.pools)):
-        annotations[AVAILABLE_CAPACITIES] = _annotation(reported.pools)
+        annotations[AVAILABLE_CAPACITIES] = ",".join(map(_text, reported.pools))
     if wants_annotation and is_kept:
         annotations |= {key: None for key in _KEPT if key in found.metadata.annotations}
     # A new claim is a reason to write; a claim that need not be named any more goes with the next write.
@@ -290,30 +286,22 @@ def patch_for(
     if owner is not None and not any(
         each.controller and each.uid == owner.uid for each in found.metadata.owner_references
     ):
-        metadata["ownerReferences"] = _owners(found, owner)
+        # Owners that are not controllers stay: an API server takes only one controller.
+        others = (each for each in found.metadata.owner_references if not each.controller and each.uid != owner.uid)
+        metadata["ownerReferences"] = [codec.to_doc(each) for each in (*others, owner)]
     return {**patch, "metadata": metadata} if metadata else patch
-
-
-def _owners(found: CSIStorageCapacity, owner: OwnerReference) -> list[dict[str, Any]]:
-    """Our reference, and those of owners that are not controllers: an API server takes only one controller."""
-    others = (each for each in found.metadata.owner_references if not each.controller and each.uid != owner.uid)
-    return [codec.to_doc(each) for each in (*others, owner)]
 
 
 def _annotations(reported: ReportedCapacity, *, is_dropped: bool) -> dict[str, str]:
     found = {}
     if reported.pools and reported.adds_pools and is_dropped:
-        found[AVAILABLE_CAPACITIES] = _annotation(reported.pools)
+        found[AVAILABLE_CAPACITIES] = ",".join(map(_text, reported.pools))
     claims, until = reported.included
     if claims:
         found[INCLUDED_CLAIMS] = ",".join(claims)
     if until is not None:
         found[INCLUDED_UNTIL] = rfc3339(until)
     return found
-
-
-def _annotation(pools: Iterable[int]) -> str:
-    return ",".join(map(_text, pools))
 
 
 def _text(number: int) -> str:

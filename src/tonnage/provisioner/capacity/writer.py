@@ -77,15 +77,6 @@ _OLD_S: Final = 0.1
 _log = logs.logger("tonnage.provisioner")
 
 
-class NoNamespace(TonnageError):
-    def __init__(self, namespace: str) -> None:
-        self.namespace = namespace
-        super().__init__(
-            f'capacity objects cannot be made: there is no namespace "{namespace}"',
-            hint=f"create it (kubectl create namespace {namespace}), or name another",
-        )
-
-
 @dataclass(kw_only=True, eq=False)
 class CapacityWriter:
     """Creates, patches and deletes objects for the capacity controller, and notes them as published."""
@@ -125,7 +116,22 @@ class CapacityWriter:
         had_field = found is not None and bool(found.available_capacities)
         offers_field = bool(reported.pools) and reported.adds_pools and not had_field and not self.is_dropped
         if found is None:
-            written = await self._make(item, reported)
+            wanted = objects.new_object(
+                item,
+                reported,
+                namespace=self.namespace,
+                labels=self.labels,
+                owner=self.owner,
+                is_dropped=self.is_dropped,
+            )
+            try:
+                written = await self.client.create(wanted)
+            except NotFound as exc:
+                # Elsewhere NotFound means that the object is gone; here the namespace is missing.
+                raise TonnageError(
+                    f'capacity objects cannot be made: there is no namespace "{self.namespace}"',
+                    hint=f"create it (kubectl create namespace {self.namespace}), or name another",
+                ) from exc
         else:
             change = self.patch_for(found, reported)
             if not change:
@@ -134,24 +140,15 @@ class CapacityWriter:
             written = await self.client.patch(CSIStorageCapacity, found.key, {**change, "metadata": metadata})
         self.published.note(written)
         if offers_field:
-            self._learn(is_kept=bool(written.available_capacities))
+            is_kept = bool(written.available_capacities)
+            if not is_kept and self._dropped_at is None:
+                _log.info(
+                    "The API server drops availableCapacities; pools are written as an annotation",
+                    annotation=AVAILABLE_CAPACITIES,
+                )
+            self._dropped_at = None if is_kept else self.clock.monotonic()
         _log.debug("Published", object=written.key, item=item.key, reported=reported)
         return written
-
-    async def _make(self, item: WorkItem, reported: ReportedCapacity) -> CSIStorageCapacity:
-        wanted = objects.new_object(
-            item,
-            reported,
-            namespace=self.namespace,
-            labels=self.labels,
-            owner=self.owner,
-            is_dropped=self.is_dropped,
-        )
-        try:
-            return await self.client.create(wanted)
-        except NotFound as exc:
-            # Elsewhere NotFound means that the object is gone; here the namespace is missing.
-            raise NoNamespace(self.namespace) from exc
 
     async def confirmed(self, found: CSIStorageCapacity) -> CSIStorageCapacity | None:
         """The object, fetched if the informer has never shown it; None if it is gone."""
@@ -169,11 +166,3 @@ class CapacityWriter:
         with suppress(NotFound):
             await self.client.delete(CSIStorageCapacity, found.key, uid=found.uid)
         self.published.forget(found)
-
-    def _learn(self, *, is_kept: bool) -> None:
-        if not is_kept and self._dropped_at is None:
-            _log.info(
-                "The API server drops availableCapacities; pools are written as an annotation",
-                annotation=AVAILABLE_CAPACITIES,
-            )
-        self._dropped_at = None if is_kept else self.clock.monotonic()

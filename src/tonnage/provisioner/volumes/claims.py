@@ -9,6 +9,7 @@ Our binder removes it with the binding; with another binder the provisioner does
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
@@ -77,12 +78,11 @@ class CloningProtectionController:
         self.work = context.queue("cloning", self.reconcile, context.options.cloning_protection_threads)
         self.work.follow(self._claims, self._keys_of)
 
-    def _keys_of(self, claim: PersistentVolumeClaim) -> tuple[Key, ...]:
+    def _keys_of(self, claim: PersistentVolumeClaim) -> Iterator[Key]:
         """The claim itself, and the claim it is cloned from."""
-        source = claim.spec.data_source
-        if source is not None and source.kind == CLAIM:
-            return (claim.key, f"{claim.namespace}/{source.name}")
-        return (claim.key,)
+        yield claim.key
+        if claim.spec.data_source is not None and claim.spec.data_source.kind == CLAIM:
+            yield f"{claim.namespace}/{claim.spec.data_source.name}"
 
     async def reconcile(self, key: Key) -> float | None:
         claim = self._claims.get(key)

@@ -43,13 +43,6 @@ _WAITING_FOR_NODE: Final = "Waiting for user to (re-)start a pod to finish file 
 _INFEASIBLE: Final = frozenset({Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE, Code.NOT_FOUND})
 
 
-def wants_more(claim: PersistentVolumeClaim) -> bool:
-    """True if a bound claim requests more than it has."""
-    asked, has = claim.requested, claim.status.capacity.get("storage")
-    is_bound = claim.status.phase == "Bound" and bool(claim.spec.volume_name)
-    return is_bound and asked is not None and (has is None or asked > has)
-
-
 def belongs_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     owner = volume.spec.claim_ref
     return owner is not None and owner.namespace == claim.namespace and owner.uid == claim.uid
@@ -62,8 +55,9 @@ def size_to_reach(
 
     `by_controller`: the driver expands by controller calls. `was_refused`: its last answer was a clear refusal.
     """
-    asked = claim.requested
-    if asked is None or not wants_more(claim):
+    asked, known = claim.requested, claim.status.capacity.get("storage")
+    is_bound = claim.status.phase == "Bound" and bool(claim.spec.volume_name)
+    if not is_bound or asked is None or (known is not None and asked <= known):
         return None
     has = volume.spec.capacity.get("storage", Quantity.from_int(0))
     status = claim.status.allocated_resource_statuses.get("storage", "")

@@ -7,7 +7,6 @@ compete: the first to write its node into selected-node wins; the losers wait lo
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tonnage import logs
@@ -34,12 +33,6 @@ class ClaimDecision(NamedTuple):
 _NOT_OURS: Final = ClaimDecision(False)
 
 
-@dataclass(slots=True)
-class _Attempt:
-    tries: int
-    due_at_s: float
-
-
 def delay_s(tries: int, deployment: NodeDeployment, rng: random.Random) -> float:
     """Seconds before try number `tries` (from 0): doubled every time, less a random part of the first delay."""
     plain_s = exponential_s(deployment.base_delay_s, tries, max_s=deployment.max_delay_s)
@@ -51,7 +44,8 @@ class Ownership(ProvisionerPart):
         super().__init__(context)
         self._deployment = deployment
         self._preparation = preparation
-        self._attempts: dict[str, _Attempt] = {}
+        self._attempts: dict[str, tuple[int, float]] = {}
+        """By claim uid: the number of tries before this one, and when it is due."""
 
     async def decide(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> ClaimDecision:
         """Whether the claim is ours; after its delay, try to become the owner of a claim that nobody owns."""
@@ -65,23 +59,23 @@ class Ownership(ProvisionerPart):
                 await self._preparation.accessibility_requirements(claim, storage_class, self._deployment.node_name)
             except NotProvisioned:
                 return _NOT_OURS  # the class does not allow this node
-        attempt = self._attempts.get(claim.uid)
-        if attempt is None:
+        if claim.uid not in self._attempts:
             return ClaimDecision(False, self._wait(claim.uid, 0))
-        left_s = attempt.due_at_s - self._clock.monotonic()
+        tries, due_at_s = self._attempts[claim.uid]
+        left_s = due_at_s - self._clock.monotonic()
         if left_s > 0:
             return ClaimDecision(False, left_s)
         if await self._has_room(claim, storage_class) and await self._take(claim):
             self.forget(claim.uid)
             return _NOT_OURS  # our own write arrives as an event, and then it is ours
-        return ClaimDecision(False, self._wait(claim.uid, attempt.tries + 1))
+        return ClaimDecision(False, self._wait(claim.uid, tries + 1))
 
     def forget(self, uid: str) -> None:
         self._attempts.pop(uid, None)
 
     def _wait(self, uid: str, tries: int) -> float:
         pause_s = delay_s(tries, self._deployment, self._rng)
-        self._attempts[uid] = _Attempt(tries, self._clock.monotonic() + pause_s)
+        self._attempts[uid] = tries, self._clock.monotonic() + pause_s
         return pause_s
 
     async def _take(self, claim: PersistentVolumeClaim) -> bool:

@@ -7,16 +7,15 @@ nothing. A claim that is being cloned gets a finalizer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tonnage.client.written_objects import add_finalizer
 from tonnage.csi import csi_pb2 as csi
-from tonnage.errors import ApiError, NotFound, TonnageError
+from tonnage.errors import ApiError, TonnageError
 from tonnage.objects import codec
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.document import Doc, dig
-from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttributesClass
 from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart, SecretUnavailable, read_secret
 from tonnage.provisioner.driver_probe import missing_capability
@@ -154,20 +153,14 @@ def snapshot_source(
         )
     mode = dig(content, "spec", "sourceVolumeMode")
     if prevents_mode_conversion and mode and mode != claim.spec.volume_mode:
-        _check_mode_change(claim, content, content_name)
+        refused = f"requested volume {claim.key} modifies the mode of the source volume but does not have permission to"
+        allowed = (dig(content, "metadata", "annotations") or {}).get(ALLOW_MODE_CHANGE)
+        if allowed is None:
+            what = f"annotation is not present on snapshotcontent {content_name}"
+            raise NoSource(f"{refused} do so. {ALLOW_MODE_CHANGE} {what}")
+        if allowed not in ("1", "t", "T", "TRUE", "true", "True"):
+            raise NoSource(f"{refused} do so. {ALLOW_MODE_CHANGE} is set to false on snapshotcontent {content_name}")
     return csi.VolumeContentSource(snapshot=csi.VolumeContentSource.SnapshotSource(snapshot_id=str(handle)))
-
-
-def _check_mode_change(claim: PersistentVolumeClaim, content: Doc, content_name: str) -> None:
-    refused = (
-        f"requested volume {claim.key} modifies the mode of the source volume but does not have permission to do so. "
-    )
-    annotations: dict[str, Any] = dig(content, "metadata", "annotations") or {}
-    allowed = annotations.get(ALLOW_MODE_CHANGE)
-    if allowed is None:
-        raise NoSource(f"{refused}{ALLOW_MODE_CHANGE} annotation is not present on snapshotcontent {content_name}")
-    if allowed not in ("1", "t", "T", "TRUE", "true", "True"):
-        raise NoSource(f"{refused}{ALLOW_MODE_CHANGE} is set to false on snapshotcontent {content_name}")
 
 
 def _bytes(size: Quantity | None) -> int:
@@ -247,16 +240,9 @@ class Preparation(ProvisionerPart):
             if self._options.node_deployment is None:
                 # A node that our cache does not show yet looks like a deleted one: ask the server.
                 for kind in (Node, CSINode):
-                    if not await self._exists(kind, selected_node):
+                    if await self._client.find(kind, selected_node) is None:
                         raise NotProvisioned(exc.message, ProvisioningState.RESCHEDULE) from exc
             raise NotProvisioned(exc.message, ProvisioningState.NO_CHANGE) from exc
-
-    async def _exists(self, kind: type[Object], key: Key) -> bool:
-        try:
-            await self._client.get_doc(kind, key)
-        except NotFound:
-            return False
-        return True
 
     async def _attributes(self, name: str) -> Mapping[str, str]:
         try:

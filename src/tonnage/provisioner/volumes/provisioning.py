@@ -288,17 +288,15 @@ class ProvisionController(ProvisionerPart):
 
     def _state(self, claim: PersistentVolumeClaim, failure: NotProvisioned | CsiError, node: str) -> ProvisioningState:
         if isinstance(failure, NotProvisioned):
+            # A node that is gone for a short time: an earlier run may have made the volume there.
             is_gone = failure.state is ProvisioningState.RESCHEDULE
-            return ProvisioningState.NO_CHANGE if is_gone and self._waits_for_node(claim) else failure.state
+            if is_gone and claims.is_protected(claim) and claim.uid not in self._refused:
+                now_s = self._clock.monotonic()
+                if now_s - self._node_gone_since_s.setdefault(claim.uid, now_s) < self._options.node_may_return_s:
+                    return ProvisioningState.NO_CHANGE
+            return failure.state
         # Rescheduling only makes sense for a driver with topology and a claim with a selected node.
         return state_of(failure.code, may_reschedule=bool(node) and self._has_topology)
-
-    def _waits_for_node(self, claim: PersistentVolumeClaim) -> bool:
-        """True while a claim's node is gone for a short time, and an earlier run may have made the volume there."""
-        if not claims.is_protected(claim) or claim.uid in self._refused:
-            return False
-        now_s = self._clock.monotonic()
-        return now_s - self._node_gone_since_s.setdefault(claim.uid, now_s) < self._options.node_may_return_s
 
     async def _rescheduled(self, claim: PersistentVolumeClaim, node: str) -> bool:
         """True if the scheduler has been asked for another node; otherwise this one is retried later."""

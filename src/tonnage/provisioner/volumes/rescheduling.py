@@ -80,7 +80,8 @@ def stuck_message(refused: PersistentVolumeClaim, stuck: StuckPod, told: str) ->
             f"no node of the cluster ({reason}). Bring back the node of {others}, or delete {others}, whose data is "
             "lost then, and the pod, so that all its volumes are made together on another node"
         )
-    where = f"node {stuck.nodes[0]}" if len(stuck.nodes) == 1 else f"nodes {_cut_list(stuck.nodes)}"
+    nodes, more = ", ".join(stuck.nodes[:_NODES_NAMED]), len(stuck.nodes) - _NODES_NAMED
+    where = f"node {nodes}" if len(stuck.nodes) == 1 else f"nodes {nodes}{f' and {more} more' if more > 0 else ''}"
     return (
         f"the volume of {sized} found no room on {where} ({reason}), and the pod can go nowhere else: {made} {is_are} "
         f"reachable from there only. Free storage of class {refused.spec.storage_class_name or 'the default'} on "
@@ -91,11 +92,6 @@ def stuck_message(refused: PersistentVolumeClaim, stuck: StuckPod, told: str) ->
 
 def _listed(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def _cut_list(names: tuple[str, ...]) -> str:
-    more = len(names) - _NODES_NAMED
-    return ", ".join(names[:_NODES_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 _LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
@@ -177,10 +173,10 @@ class Rescheduling(ProvisionerPart):
         except TonnageError as exc:
             _log.warning("Pods cannot be told", claim=claim.key, error=exc.message)
             return
-        users = [pod for pod in pods.items if claim.name in pod.claim_names()]
-        for pod in users:
+        for pod in pods.items:
             names = dict.fromkeys(pod.claim_names())
-            self._tell(pod, [refusals[name] for name in names if name in refusals], nodes)
+            if claim.name in names:
+                self._tell(pod, [refusals[name] for name in names if name in refusals], nodes)
 
     def _tell(self, pod: Pod, refusals: Iterable[_Refusal], nodes: Collection[Node]) -> None:
         for refusal in refusals:

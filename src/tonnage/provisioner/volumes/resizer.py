@@ -54,22 +54,23 @@ class BoundClaimController(ProvisionerPart):
         """A claim and its volume; None if they are not ours, or a newer version is on its way."""
         claim = self._claims.get(key)
         volume = self._volumes.get(claim.spec.volume_name) if claim is not None else None
-        if claim is None or volume is None or not self._is_ours(claim, volume):
+        source = volume.spec.csi if volume is not None else None
+        if (
+            claim is None
+            or volume is None
+            or source is None
+            or not (
+                source.driver == self._driver_info.name
+                and belongs_to(volume, claim)
+                and is_accessible(volume.spec.node_affinity, self._own_topology)
+            )
+        ):
             self._forget(key)
             return None
         if claim.metadata.resource_version in self._outdated.get(key, ()):
             return None
         self._outdated.pop(key, None)
         return claim, volume
-
-    def _is_ours(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-        source = volume.spec.csi
-        return (
-            source is not None
-            and source.driver == self._driver_info.name
-            and belongs_to(volume, claim)
-            and is_accessible(volume.spec.node_affinity, self._own_topology)
-        )
 
     def _pause_after(self, key: Key, attempt: Hashable, failure: TonnageError) -> float:
         """The pause before the next attempt; infeasible requests are retried rarely."""
@@ -117,28 +118,26 @@ class ExpansionController(BoundClaimController):
             return None
         claim, volume = found
         if steps.is_node_done(claim, volume):
-            metadata = {
-                "resourceVersion": volume.metadata.resource_version,
-                "annotations": {steps.PRE_RESIZE_CAPACITY: None},
+            patch: Doc = {
+                "metadata": {
+                    "resourceVersion": volume.metadata.resource_version,
+                    "annotations": {steps.PRE_RESIZE_CAPACITY: None},
+                }
             }
-            await self._client.patch(PersistentVolume, volume.name, {"metadata": metadata})
+            await self._client.patch(PersistentVolume, volume.name, patch)
         size = steps.size_to_reach(
             claim,
             volume,
             by_controller=self._driver_info.controller.expand_volume,
             was_refused=key in self._refused,
         )
-        if size is None or not self._is_allowed(claim):
+        # The class must allow it. Admission checks that where it is on; an expansion that has begun continues.
+        storage_class = self._classes.get(claim.class_name)
+        is_allowed = storage_class is not None and storage_class.allow_volume_expansion
+        if size is None or not (claim.status.allocated_resource_statuses or is_allowed):
             self._forget(key)
             return None
         return self._backoff.left_s(key, (volume.uid, size)) or await self._expand(claim, volume, size)
-
-    def _is_allowed(self, claim: PersistentVolumeClaim) -> bool:
-        """True if the class allows it. Admission checks that where it is on; an expansion that has begun continues."""
-        storage_class = self._classes.get(claim.class_name)
-        if claim.status.allocated_resource_statuses:
-            return True
-        return storage_class is not None and storage_class.allow_volume_expansion
 
     async def _expand(self, claim: PersistentVolumeClaim, volume: PersistentVolume, size: Quantity) -> float | None:
         """One attempt; returns the pause before the next, if there is one."""
