@@ -192,7 +192,7 @@ async def _serve(
             say_ready()
             await asyncio.Event().wait()
         else:
-            await rebuilding.wait_synced()
+            await rebuilding.informers.wait_synced()
             say_ready()
             await rebuilding.run()
 

@@ -28,27 +28,19 @@ from tonnage.keyed import KeyedLocks
 from tonnage.private_files import NotOurs
 
 
-def _never(_node: str) -> bool:
-    return False
-
-
-def _nobody(*_: str) -> None:
-    return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildHooks:
     """Callbacks for rebuilding. They are called from the event loop and must answer at once, from memory."""
 
-    may_leave: Callable[[str], bool] = _never
+    may_leave: Callable[[str], bool] = lambda _node: False
     """True if volumes may leave this node: it is out of use."""
-    is_gone: Callable[[str], bool] = _never
+    is_gone: Callable[[str], bool] = lambda _node: False
     """True if nothing on this node can unpublish or unstage a volume: it is gone, or NotReady and out of service. A
     volume published or staged on a cordoned node stays there (its pod may be running); on a gone node it need not."""
-    on_rebuilt: Callable[[str, str, str], None] = _nobody
+    on_rebuilt: Callable[[str, str, str], None] = lambda *_: None
     """Called with (volume_id, from_node, to_node) after the volume's record names its new node. A driver that dies in
     between never calls it, so after a start `Driver.node_of` is the truth."""
-    on_refused: Callable[[str, str], None] = _nobody
+    on_refused: Callable[[str, str], None] = lambda *_: None
     """Called with (volume_id, to_node) when a volume was wanted on a node without a large enough pool."""
 
 

@@ -43,7 +43,6 @@ from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME
 from tonnage.objects.core_v1.volume import ObjectReference
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
-from tonnage.objects.node_selectors import NodeSelector
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,8 @@ def change_for(
         if required is None and volume.home == home:
             return None
         return AffinityChange(None, home, "AffinityUnset", f"{why_free}; the volume may be rebuilt elsewhere")
-    if required is not None and _admits(required, node):
+    # The topology label counts also before the node has registered.
+    if required is not None and required.matches(node.name, {**node.metadata.labels, TOPOLOGY_KEY: node.name}):
         return None
     return AffinityChange(
         confined_to(home), None, "AffinitySet", f'The volume is on node "{home}", and pods that use it go there'
@@ -94,11 +94,6 @@ def confined_to(node: str) -> Doc:
     """The affinity of a volume that can only be used on this node, as a provisioner writes it from our topology."""
     requirement = {"key": TOPOLOGY_KEY, "operator": "In", "values": [node]}
     return {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}
-
-
-def _admits(required: NodeSelector, node: Node) -> bool:
-    """True if the selector admits this node. Its topology label counts also before the node has registered."""
-    return required.matches(node.name, {**node.metadata.labels, TOPOLOGY_KEY: node.name})
 
 
 def pod_elsewhere(pods: Iterable[Pod], claim_name: str, home: str, without_room: Container[str] = ()) -> str:
@@ -181,12 +176,9 @@ class RebuildController:
         await self.informers.stop()
         await self.recorder.stop()
 
-    async def wait_synced(self) -> None:
-        await self.informers.wait_synced()
-
     async def run(self) -> None:
         """Work until cancelled. It starts when the informers are synced: a node that is not yet known is not gone."""
-        await self.wait_synced()
+        await self.informers.wait_synced()
         await self._work.run()
 
     # -- what to look at ----------------------------------------------------------------------------------------------
@@ -279,22 +271,19 @@ class RebuildController:
         except Invalid as exc:
             if "nodeAffinity" not in exc.message:
                 raise
-            self._refused_by_server(volume, exc)
+            if not self._refused:
+                _log.warning("The node affinity of volumes cannot be changed", gate=_GATE, error=exc.message)
+            if volume.uid not in self._refused:
+                self._refused.add(volume.uid)
+                note = "The API server does not let node affinity be changed"
+                note += f"; its feature gate {_GATE} is needed for that"
+                self._tell(volume, "Warning", "AffinityImmutable", note)
             return _REFUSED_S
         self._refused.discard(volume.uid)
         self._without_room.pop(self._handle(volume), None)
         _log.info(change.reason, volume=volume.name, note=change.note)
         self._tell(volume, "Normal", change.reason, change.note)
         return None
-
-    def _refused_by_server(self, volume: PersistentVolume, refusal: Invalid) -> None:
-        if volume.uid in self._refused:
-            return
-        if not self._refused:
-            _log.warning("The node affinity of volumes cannot be changed", gate=_GATE, error=refusal.message)
-        self._refused.add(volume.uid)
-        note = f"The API server does not let node affinity be changed; its feature gate {_GATE} is needed for that"
-        self._tell(volume, "Warning", "AffinityImmutable", note)
 
     def _tell(self, volume: PersistentVolume, type: EventType, reason: str, note: str) -> None:
         """Send an event on the volume, and one on its claim, where people look."""

@@ -118,9 +118,20 @@ class ControllerService(rpc.ControllerServicer):
         )
 
     async def ListVolumes(self, request: csi.ListVolumesRequest, context: object) -> csi.ListVolumesResponse:
-        mine = [record for record in self._driver.core.allocations.volumes.values() if self._is_mine(record)]
+        # A volume of a node that this driver no longer has is shown where all nodes are.
+        volumes, is_whole = self._driver.core.allocations.volumes.values(), self._nodes == self._driver.nodes
+        mine = [record for record in volumes if is_whole or record.node in self._nodes]
         shown, token = messages.page(mine, request.max_entries, request.starting_token)
-        return csi.ListVolumesResponse(entries=[self._entry(record) for record in shown], next_token=token)
+        entries = [
+            csi.ListVolumesResponse.Entry(
+                volume=messages.volume_response(record),
+                status=csi.ListVolumesResponse.VolumeStatus(
+                    published_node_ids=sorted(record.published), volume_condition=self._condition(record)
+                ),
+            )
+            for record in shown
+        ]
+        return csi.ListVolumesResponse(entries=entries, next_token=token)
 
     async def ControllerGetVolume(
         self, request: csi.ControllerGetVolumeRequest, context: object
@@ -133,18 +144,8 @@ class ControllerService(rpc.ControllerServicer):
             ),
         )
 
-    def _entry(self, record: VolumeRecord) -> csi.ListVolumesResponse.Entry:
-        status = csi.ListVolumesResponse.VolumeStatus(
-            published_node_ids=sorted(record.published), volume_condition=self._condition(record)
-        )
-        return csi.ListVolumesResponse.Entry(volume=messages.volume_response(record), status=status)
-
     def _condition(self, record: VolumeRecord) -> csi.VolumeCondition:
         return messages.condition_response(self._driver.core.folder.contents_of(record))
-
-    def _is_mine(self, record: VolumeRecord) -> bool:
-        """A volume of a node that this driver no longer has is shown where all nodes are."""
-        return record.node in self._nodes or (self._nodes == self._driver.nodes)
 
     # -- snapshots: the driver's as a whole, on whichever socket they are asked for ----------------------------------
 
