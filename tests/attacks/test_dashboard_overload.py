@@ -65,7 +65,7 @@ async def test_a_reader_that_takes_nothing_is_cut_off_and_others_go_on(monkeypat
         stuck[1].write(f"GET /api/v1/changes HTTP/1.1\r\nHost: {door.host}\r\n{BEARER}\r\n\r\n".encode())
         reader = await door.connect("/api/v1/changes", BEARER)
         await reader.readuntil(b"\n\n")
-        followers = door.cluster.collections._followers
+        followers = door.cluster.collections.followers
         async with asyncio.timeout(20):
             number = 0
             while len(followers) != 1:

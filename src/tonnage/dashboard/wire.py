@@ -18,7 +18,7 @@ once, in its latest version. "at" names the state after a message: a client that
 there, while the changed rows are still remembered.
 
     follower = state.follow()               # or state.follow_since("3f2a09c1-7"), None when that is too long ago
-    await follower.changed()
+    await follower.is_changed.wait()
     message = follower.take()               # {"set": {"nodes": {"node-1": {…}}}, "gone": {…}, "revision": 7, "at": …}
 """
 
@@ -26,8 +26,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
+from itertools import takewhile
 from typing import Final, TypeVar, cast
 
 import msgspec
@@ -256,7 +257,7 @@ class Collections:
         self.revision = 0
         self._rows: dict[str, dict[str, Row]] = {name: {} for name in COLLECTIONS}
         self._encoded: dict[str, dict[str, msgspec.Raw]] = {name: {} for name in COLLECTIONS}
-        self._followers: set[CollectionFollower] = set()
+        self.followers: set[CollectionFollower] = set()
         self._start = secrets.token_hex(4)
         self._changed_at: dict[tuple[str, str], int] = {}  # in the order of their last change
         self._forgotten = 0  # changes up to this revision are no longer remembered
@@ -269,9 +270,6 @@ class Collections:
     def of(self, kind: type[R]) -> Mapping[str, R]:
         """The rows of one class by key: `of(NodeRow)` is the collection nodes."""
         return cast("Mapping[str, R]", self._rows[_NAME_OF[kind]])
-
-    def encoded(self, collection: str, key: str) -> msgspec.Raw | None:
-        return self._encoded[collection].get(key)
 
     def put(self, collection: str, key: str, row: Row) -> None:
         """Add or replace a row. An equal row is no change."""
@@ -292,91 +290,62 @@ class Collections:
             {"state": True, "revision": self.revision, "at": self.at, "set": self._encoded, "gone": {}}
         )
 
-    def follow(self) -> CollectionFollower:
-        """A follower from now on; its first message is the whole state. End it with `CollectionFollower.close`."""
-        follower = CollectionFollower(self)
-        self._followers.add(follower)
+    def difference(self, revision: int) -> bytes:
+        """One message: the rows that changed after `revision`, each in its latest version."""
+        changed = takewhile(lambda each: each[1] > revision, reversed(self._changed_at.items()))
+        present: dict[str, dict[str, msgspec.Raw]] = {}
+        gone: dict[str, list[str]] = {}
+        for name, key in sorted(place for place, _ in changed):
+            row = self._encoded[name].get(key)
+            if row is None:
+                gone.setdefault(name, []).append(key)
+            else:
+                present.setdefault(name, {})[key] = row
+        return _encoder.encode({"revision": self.revision, "at": self.at, "set": present, "gone": gone})
+
+    def follow(self, revision: int | None = None) -> CollectionFollower:
+        """A follower that knows the state of `revision`; without it, the first message is the whole state.
+
+        End it with `CollectionFollower.close`.
+        """
+        follower = CollectionFollower(self, revision)
+        self.followers.add(follower)
         return follower
 
     def follow_since(self, at: str) -> CollectionFollower | None:
         """A follower that knows the state `at`; None when the changes since then are no longer remembered."""
-        changed = self._changed_since(at)
-        if changed is None:
-            return None
-        follower = self.follow()
-        follower.goes_on(changed)
-        return follower
-
-    def _changed_since(self, at: str) -> list[tuple[str, str]] | None:
         start, _, told = at.partition("-")
         if start != self._start or not (told.isascii() and told.isdigit() and len(told) <= 20):
             return None
-        revision = int(told)
-        if not self._forgotten <= revision <= self.revision:
-            return None
-        found = []
-        for changed, changed_at in reversed(self._changed_at.items()):
-            if changed_at <= revision:
-                break
-            found.append(changed)
-        return found
-
-    def leave(self, follower: CollectionFollower) -> None:
-        self._followers.discard(follower)
+        return self.follow(int(told)) if self._forgotten <= int(told) <= self.revision else None
 
     def _tell(self, collection: str, key: str) -> None:
         self.revision += 1
         self._changed_at.pop((collection, key), None)
         self._changed_at[collection, key] = self.revision
-        if len(self._changed_at) > MOST_REMEMBERED:
-            oldest = next(iter(self._changed_at))
-            self._forgotten = self._changed_at.pop(oldest)
-        for follower in self._followers:
-            follower.note(collection, key)
+        if len(self._changed_at) > MOST_REMEMBERED:  # but followers still need what changed since their last message
+            needed = min((each.revision for each in self.followers if each.revision is not None), default=self.revision)
+            while len(self._changed_at) > MOST_REMEMBERED and next(iter(self._changed_at.values())) <= needed:
+                self._forgotten = self._changed_at.pop(next(iter(self._changed_at)))
+        for follower in self.followers:
+            follower.is_changed.set()
 
 
 class CollectionFollower:
-    """Receives changes: every change, none of them twice."""
+    """Receives changes: every change, none of them twice. `revision`: the last state that it has taken."""
 
-    def __init__(self, collections: Collections) -> None:
+    def __init__(self, collections: Collections, revision: int | None) -> None:
         self._collections = collections
-        self._knows_state = False
-        self._changed: dict[str, set[str]] = {}
-        self._is_changed = asyncio.Event()
-        self._is_changed.set()
-
-    def note(self, collection: str, key: str) -> None:
-        if self._knows_state:
-            self._changed.setdefault(collection, set()).add(key)
-            self._is_changed.set()
-
-    def goes_on(self, changed: Iterable[tuple[str, str]]) -> None:
-        self._knows_state = True
-        self._is_changed.clear()
-        for collection, key in changed:
-            self.note(collection, key)
-
-    async def changed(self) -> None:
-        await self._is_changed.wait()
+        self.revision = revision
+        self.is_changed = asyncio.Event()
+        if revision != collections.revision:
+            self.is_changed.set()
 
     def take(self) -> bytes:
         """The changes since the last call as one message; the first time, the whole state."""
-        self._is_changed.clear()
-        changed, self._changed = self._changed, {}
-        collections = self._collections
-        if not self._knows_state:
-            self._knows_state = True
-            return collections.state()
-        present: dict[str, dict[str, msgspec.Raw]] = {}
-        gone: dict[str, list[str]] = {}
-        for name, keys in changed.items():
-            for key in sorted(keys):
-                row = collections.encoded(name, key)
-                if row is None:
-                    gone.setdefault(name, []).append(key)
-                else:
-                    present.setdefault(name, {})[key] = row
-        return _encoder.encode({"revision": collections.revision, "at": collections.at, "set": present, "gone": gone})
+        self.is_changed.clear()
+        known, self.revision = self.revision, self._collections.revision
+        return self._collections.state() if known is None else self._collections.difference(known)
 
     def close(self) -> None:
-        self._collections.leave(self)
+        self._collections.followers.discard(self)

@@ -17,7 +17,7 @@ from tonnage.clock import SystemClock
 from tonnage.dashboard.questions import cluster_questions as pending_module
 from tonnage.dashboard.questions.asking import Asking, QuestionLimit
 from tonnage.dashboard.questions.cluster_questions import PendingAnswers
-from tonnage.dashboard.questions.pod_story import Explanations, pod_story
+from tonnage.dashboard.questions.pod_story import explained, pod_story
 from tonnage.dashboard.wire import LaneRow, PodStep
 from tonnage.errors import TonnageError
 from tonnage.objects import codec
@@ -74,19 +74,19 @@ def written(folder: Path, objects: list[Object]) -> str:
 @pytest.mark.parametrize("name", ["db", "web"])
 async def test_an_explanation_is_what_the_command_answers(name, asking, tmp_path):
     objects = full_cluster()
-    told = json.loads(await Explanations(shown(*objects), asking).of(f"default/{name}"))
+    told = json.loads(await explained(shown(*objects), asking, f"default/{name}"))
     command = CliRunner().invoke(explain, ["-f", written(tmp_path, objects), "--pod", f"default/{name}", "-o", "json"])
     assert told["answer"] == json.loads(command.stdout)
 
 
 async def test_an_explanation_says_what_scores_were_multiplied_by(asking):
-    told = json.loads(await Explanations(shown(*full_cluster()), asking).of("default/web"))
+    told = json.loads(await explained(shown(*full_cluster()), asking, "default/web"))
     assert told["weights"]["TaintToleration"] == 3
     assert set(told["answer"]["nodes"][0]["scores"]) <= set(told["weights"])
 
 
 async def test_refused_nodes_are_told_together_with_the_nearest_of_them(asking):
-    told = json.loads(await Explanations(shown(*full_cluster()), asking).of("default/db"))
+    told = json.loads(await explained(shown(*full_cluster()), asking, "default/db"))
     (group,) = told["refused"]
     assert (group["rejectedBy"], group["nodes"]) == ("VolumeBinding", 2)
     assert (group["nearestNode"], group["nearestMiss"]) == ("a", "largest free pool 100Gi, needs 200Gi")
@@ -94,13 +94,13 @@ async def test_refused_nodes_are_told_together_with_the_nearest_of_them(asking):
 
 async def test_a_pod_of_another_scheduler_is_noted(asking):
     cluster = shown(node("a"), pod("p", spec={"schedulerName": "other"}))
-    told = json.loads(await Explanations(cluster, asking).of("default/p"))
+    told = json.loads(await explained(cluster, asking, "default/p"))
     assert told["notes"] == ["default/p asks for schedulerName other; this is what the default plugins decide"]
 
 
 async def test_a_pod_that_is_not_there_is_an_error_with_those_that_may_be_meant(asking):
     with pytest.raises(TonnageError, match='there is no pod "default/wbe"') as raised:
-        await Explanations(shown(*full_cluster()), asking).of("default/wbe")
+        await explained(shown(*full_cluster()), asking, "default/wbe")
     assert raised.value.hint == "is default/web meant?"
 
 
@@ -111,7 +111,7 @@ async def test_a_scheduler_that_does_not_answer_is_noted_and_no_failure(asking):
 
     cluster = Silent(clock=CLOCK)
     cluster.put(*full_cluster())
-    told = json.loads(await Explanations(cluster, asking).of("default/web"))
+    told = json.loads(await explained(cluster, asking, "default/web"))
     assert told["notes"][0].startswith("the scheduler cannot be asked: nobody is at home; what only it knows")
 
 
@@ -183,7 +183,7 @@ async def test_changes_go_on_streaming_while_what_waits_is_worked_out(asking, mo
     follower.take()
     await asyncio.sleep(0)
     cluster.put(node("new"))
-    await follower.changed()
+    await follower.is_changed.wait()
     assert "new" in json.loads(follower.take())["set"]["nodes"]
     assert not answer.done()
     may_end.set()
@@ -321,5 +321,5 @@ async def test_the_choice_among_equals_does_not_depend_on_who_came_first(asking,
     command = CliRunner().invoke(
         explain, ["-f", written(tmp_path, [*nodes, pod("p")]), "--pod", "default/p", "-o", "json"]
     )
-    told = json.loads(await Explanations(shown(pod("p"), *reversed(nodes)), asking).of("default/p"))
+    told = json.loads(await explained(shown(pod("p"), *reversed(nodes)), asking, "default/p"))
     assert told["answer"]["node"] == json.loads(command.stdout)["node"]

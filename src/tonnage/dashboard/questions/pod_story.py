@@ -3,12 +3,13 @@
 `pod_story` combines the API's objects, the scheduler's memory, and the lane's steps. A deleted pod has an empty `uid`
 and what is still remembered of it.
 
-`Explanations` answers like `tonnage explain --pod … -o json` ("answer"), with the weights of the scores, and refused
+`explained` answers like `tonnage explain --pod … -o json` ("answer"), with the weights of the scores, and refused
 nodes grouped by plugin and reason; every group has its nearest miss in the words of the command's table.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -28,7 +29,6 @@ from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PodInfo
 from tonnage.scheduling.volumes.explain.account_entries import amount
 from tonnage.whatif.explain_report import nearest_miss, nearest_node, refused_together
 from tonnage.whatif.scheduler_memory import RememberedCapacity, SchedulerMemory
-from tonnage.whatif.sources import ClusterState
 
 MOST_CLAIMS: Final = 16
 """For how many claims of a pod Events are read."""
@@ -204,48 +204,27 @@ def _event(event: Event) -> dict[str, Any]:
     }
 
 
-KEPT_S: Final = 2.0
-"""How long an answer is reused. It is short because no row shows every input of decisions (a taint, a label)."""
-
-
-class Explanations:
-    """Explains pods of one cluster. The last answer is kept briefly, for two windows that ask the same."""
-
-    def __init__(self, cluster: ShownCluster, asking: Asking) -> None:
-        self._cluster, self._asking = cluster, asking
-        self._known: tuple[Key, int, float, bytes] | None = None
-
-    async def of(self, key: Key) -> bytes:
-        revision, now = self._cluster.collections.revision, self._cluster.clock.monotonic()
-        if self._known is not None and self._known[:2] == (key, revision) and now - self._known[2] < KEPT_S:
-            return self._known[3]
-        state = await self._cluster.state()
-        found = await self._asking.answer(lambda limit: self._worked_out(key, state, revision))
-        self._known = (key, revision, now, found)
-        return found
-
-    def _worked_out(self, key: Key, state: ClusterState, revision: int) -> bytes:
-        notes = [*self._asking.configuration.notes, *state.warnings, *state.notes]
-        explanation, weights = self._asking.explained(state, key, notes.append)
-        return msgspec.json.encode(
+async def explained(cluster: ShownCluster, asking: Asking, key: Key) -> bytes:
+    """Why a pod goes to a node or to none. Raises TonnageError for an unknown pod."""
+    revision, state = cluster.collections.revision, await cluster.state()
+    notes = [*asking.configuration.notes, *state.warnings, *state.notes]
+    explanation, weights = await asking.answer(lambda limit: asking.explained(state, key, notes.append))
+    document = {
+        "revision": revision,
+        "at": rfc3339(state.clock.now()),
+        "source": state.source,
+        "notes": notes,
+        "weights": weights,
+        "refused": [
             {
-                "revision": revision,
-                "at": rfc3339(state.clock.now()),
-                "source": state.source,
-                "notes": notes,
-                "weights": weights,
-                "refused": [
-                    {
-                        "rejectedBy": plugin,
-                        "reasons": reasons,
-                        "nodes": len(nodes),
-                        "nearestMiss": nearest_miss(nodes),
-                        "nearestNode": nearest_node(nodes),
-                    }
-                    for (plugin, reasons), nodes in refused_together(
-                        each for each in explanation.nodes if not each.feasible
-                    )
-                ],
-                "answer": explanation.document(),
+                "rejectedBy": plugin,
+                "reasons": reasons,
+                "nodes": len(nodes),
+                "nearestMiss": nearest_miss(nodes),
+                "nearestNode": nearest_node(nodes),
             }
-        )
+            for (plugin, reasons), nodes in refused_together(each for each in explanation.nodes if not each.feasible)
+        ],
+        "answer": explanation.document(),
+    }
+    return await asyncio.to_thread(msgspec.json.encode, document)

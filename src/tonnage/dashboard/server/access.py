@@ -21,7 +21,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-import math
 import socket
 import sys
 from collections.abc import Collection, Iterator, Mapping
@@ -31,6 +30,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from tonnage.client.throttle import TokenBucket
 from tonnage.clock import Clock, SystemClock
 from tonnage.serving.request_host import OwnHosts, host_of
 
@@ -83,27 +83,6 @@ def _written(address: bytes, port: int) -> str:
 
 AT_ONCE: Final = 10
 EVERY_S: Final = 1.0
-
-
-class Attempts:
-    """A token bucket for wrong tokens."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._left = float(AT_ONCE)
-        self._at = clock.monotonic()
-
-    def wait_s(self) -> float:
-        """Seconds until the next wrong token is answered; 0 for now."""
-        now = self._clock.monotonic()
-        self._left = min(AT_ONCE, self._left + (now - self._at) / EVERY_S)
-        self._at = now
-        return max(0.0, (1.0 - self._left) * EVERY_S)
-
-    def failed(self) -> None:
-        self._left -= 1.0
-
-
 ASKED_BY: Final = "X-Tonnage-Dashboard"
 """The header of all the page's requests except plain GETs. Its value does not matter."""
 
@@ -127,7 +106,7 @@ class Access:
         self._token = token
         self._hosts = OwnHosts(hosts)
         self._is_secure = is_secure
-        self._attempts = Attempts(clock or SystemClock())
+        self._attempts = TokenBucket(1 / EVERY_S, AT_ONCE, clock=clock or SystemClock())
 
     # -- the request's origin -----------------------------------------------------------------------------------------
 
@@ -167,12 +146,8 @@ class Access:
         refused: otherwise anybody could lock everybody out with wrong ones."""
         if hmac.compare_digest(_bytes(shown), self._token.encode()):
             return True
-        wait_s = self._attempts.wait_s()
-        if wait_s:
-            raise RequestRefused(
-                429, "too many wrong tokens were shown: wait a little", retry_after_s=math.ceil(wait_s)
-            )
-        self._attempts.failed()
+        if not self._attempts.take_now():
+            raise RequestRefused(429, "too many wrong tokens were shown: wait a little", retry_after_s=EVERY_S)
         return False
 
     def let_in(self, request: web.BaseRequest, answer: web.Response) -> None:

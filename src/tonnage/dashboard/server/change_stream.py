@@ -103,7 +103,7 @@ def change_stream(collections: Collections) -> Answer:
                 await send(_ALIVE)  # the first byte opens the connection through proxies, even if nothing changes
             while True:
                 try:
-                    await asyncio.wait_for(follower.changed(), ALIVE_S)
+                    await asyncio.wait_for(follower.is_changed.wait(), ALIVE_S)
                     text = b"event: change\nid: %s\ndata: %s\n\n" % (collections.at.encode(), follower.take())
                 except TimeoutError:
                     text = _ALIVE

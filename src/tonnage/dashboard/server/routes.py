@@ -36,7 +36,7 @@ from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.questions.cluster_questions import PendingAnswers, drained, fits, workloads_of
 from tonnage.dashboard.questions.given_files import examples, files_of, sorted_out
 from tonnage.dashboard.questions.playing import played
-from tonnage.dashboard.questions.pod_story import Explanations, pod_story
+from tonnage.dashboard.questions.pod_story import explained, pod_story
 from tonnage.dashboard.server.access import RequestRefused
 from tonnage.dashboard.server.app import RoutedRequest, Router, json_answer
 from tonnage.dashboard.server.change_stream import PackedState, change_stream, takes_gzip
@@ -243,7 +243,7 @@ def _is_whole(value: object) -> bool:
 
 
 def _add_why(router: Router, cluster: ShownCluster, asking: Asking) -> None:
-    pending_answers, explanations = PendingAnswers(cluster, asking), Explanations(cluster, asking)
+    pending_answers = PendingAnswers(cluster, asking)
 
     def key(asked: RoutedRequest) -> str:
         return f"{asked.path['namespace']}/{asked.path['name']}"
@@ -256,7 +256,7 @@ def _add_why(router: Router, cluster: ShownCluster, asking: Asking) -> None:
         return json_answer(await pod_story(cluster, key(asked)))
 
     async def explain(asked: RoutedRequest) -> web.StreamResponse:
-        return json_answer(await explanations.of(key(asked)))
+        return json_answer(await explained(cluster, asking, key(asked)))
 
     router.add("GET", "/api/v1/pending", pending)
     router.add("GET", "/api/v1/pods/{namespace}/{name}", story)
