@@ -252,10 +252,7 @@ def test_every_node_gives_the_claims_what_it_would_give_them_alone(seed: int) ->
                 served = list(zip((each.name for each in match.claims), names, strict=True))
                 assert served == twin(claims, volumes, on)
                 assert is_possible or not any(names)
-        before = list(cluster.storage.volumes)
-        tick = static.tick
         world.happen()
-        assert static.tick > tick or list(cluster.storage.volumes) == before
 
 
 @modest

@@ -173,6 +173,8 @@ class LabelColumns:
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._columns: dict[str, LabelColumn] = {}
+        self.tick = 0
+        """Increases when the labels of a row change."""
 
     def grow(self, capacity: int) -> None:
         self._capacity = capacity
@@ -193,6 +195,7 @@ class LabelColumns:
         """Write a row's labels, only the keys that changed. Returns True if any did."""
         if before == after:
             return False
+        self.tick += 1
         for key in before.keys() - after.keys():
             column = self._columns[key]
             column.set(row, None)

@@ -16,6 +16,7 @@ of the class.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,8 +37,6 @@ from tonnage.scheduling.volumes.volume_reach import EVERYWHERE, Reaches, RowNumb
 
 SizeKey = tuple[int, Quantity, str]
 """Rounded bytes, exact size, name: sorts by exact size, but rarely compares quantities."""
-_FEW: Final = 16
-"""Up to this many changes are inserted one by one; for more, everything is sorted again."""
 
 
 class Trait(NamedTuple):
@@ -69,88 +68,57 @@ def size_key(volume: PersistentVolume) -> SizeKey:
 
 
 class FreeVolumes:
-    """The free volumes of one class; `len` counts them."""
+    """The free volumes of one class, smallest first; `len` counts them."""
 
     def __init__(self, reaches: Reaches, traits: Interner[Trait]) -> None:
         self._all_reaches = reaches
         self._all_traits = traits
-        self._now: dict[str, PersistentVolume] = {}
-        self._stale: set[str] = set()  # names whose entry in the columns differs from `_now`
         self._keys: list[SizeKey] = []
         self._key_of: dict[str, SizeKey] = {}
-        self.volumes: list[PersistentVolume] = []
-        """Volumes by position; like the columns, as of the last `settle`."""
-        self.reaches: Ids = np.zeros(0, dtype=np.int32)
-        self._traits: Ids = np.zeros(0, dtype=np.int32)
+        # By position, as `_keys`.
+        self._volumes: list[PersistentVolume] = []
+        self._reaches = array("i")
+        self._traits = array("i")
 
     def __len__(self) -> int:
-        return len(self._now)
+        return len(self._keys)
+
+    @property
+    def volumes(self) -> tuple[PersistentVolume, ...]:
+        return tuple(self._volumes)
+
+    @property
+    def reaches(self) -> Ids:
+        return np.array(self._reaches, dtype=np.int32)
 
     def put(self, volume: PersistentVolume) -> None:
-        """Add a free volume, or replace a changed one."""
-        self._now[volume.name] = volume
-        self._stale.add(volume.name)
+        key = self._key_of[volume.name] = size_key(volume)
+        at = bisect_left(self._keys, key)
+        self._keys.insert(at, key)
+        self._volumes.insert(at, volume)
+        self._reaches.insert(at, self._all_reaches.hold(volume))
+        self._traits.insert(at, self._all_traits.id_of(trait_of(volume)))
 
     def remove(self, name: str) -> None:
-        """Remove a volume that is no longer free."""
-        if self._now.pop(name, None) is None:
-            return
-        if name in self._key_of:
-            self._stale.add(name)
-        else:  # it came and went since the last `settle`
-            self._stale.discard(name)
-
-    def settle(self) -> None:
-        """Update the columns with all changes."""
-        if len(self._stale) > _FEW:
-            self._sort_anew()
-        else:
-            for name in self._stale:
-                self._take_out(name)
-                if name in self._now:
-                    self._put_in(self._now[name])
-        self._stale.clear()
-
-    def eligible(self, claim: PersistentVolumeClaim) -> Ids:
-        """The positions of the volumes that suit a claim anywhere, in order. Call `settle` first."""
-        size = claim.requested_size
-        start = bisect_left(self._keys, (size.value(), size, ""))
-        suits = np.array([trait.suits(claim) for trait in self._all_traits.things], dtype=np.bool_)
-        found = np.flatnonzero(suits[self._traits[start:]]) + start
-        if claim.spec.selector is not None:
-            selector, volumes = claim.spec.selector, self.volumes
-            found = np.array([each for each in found.tolist() if _selects(selector, volumes[each])], dtype=np.int32)
-        return found.astype(np.int32, copy=False)
-
-    # -- columns ------------------------------------------------------------------------------------------------------
-
-    def _sort_anew(self) -> None:
-        before = self.reaches.tolist()
-        self._key_of = {name: size_key(volume) for name, volume in self._now.items()}
-        self._keys = sorted(self._key_of.values())
-        self.volumes = [self._now[name] for _, _, name in self._keys]
-        self.reaches = np.array(list(map(self._all_reaches.hold, self.volumes)), dtype=np.int32)
-        self._traits = np.array([self._all_traits.id_of(trait_of(each)) for each in self.volumes], dtype=np.int32)
-        for number in before:  # last, so that a reach in use keeps its number and its rows
-            self._all_reaches.release(number)
-
-    def _take_out(self, name: str) -> None:
+        """Remove a volume that is no longer free, if it was."""
         key = self._key_of.pop(name, None)
         if key is None:
             return
         at = bisect_left(self._keys, key)
-        self._all_reaches.release(int(self.reaches[at]))
-        del self._keys[at]
-        self.volumes = self.volumes[:at] + self.volumes[at + 1 :]
-        self.reaches, self._traits = np.delete(self.reaches, at), np.delete(self._traits, at)
+        self._all_reaches.release(self._reaches[at])
+        for column in (self._keys, self._volumes, self._reaches, self._traits):
+            del column[at]
 
-    def _put_in(self, volume: PersistentVolume) -> None:
-        key = self._key_of[volume.name] = size_key(volume)
-        at = bisect_left(self._keys, key)
-        self._keys.insert(at, key)
-        self.volumes = [*self.volumes[:at], volume, *self.volumes[at:]]
-        self.reaches = np.insert(self.reaches, at, self._all_reaches.hold(volume))
-        self._traits = np.insert(self._traits, at, self._all_traits.id_of(trait_of(volume)))
+    def eligible(self, claim: PersistentVolumeClaim) -> Ids:
+        """The positions of the volumes that suit a claim anywhere, in order."""
+        size = claim.requested_size
+        start = bisect_left(self._keys, (size.value(), size, ""))
+        suits = np.array([trait.suits(claim) for trait in self._all_traits.things], dtype=np.bool_)
+        found = np.flatnonzero(suits[np.array(self._traits, dtype=np.int32)[start:]]) + start
+        if claim.spec.selector is not None:
+            selector, volumes = claim.spec.selector, self._volumes
+            found = np.array([each for each in found.tolist() if _selects(selector, volumes[each])], dtype=np.int32)
+        return found.astype(np.int32, copy=False)
 
 
 def _selects(selector: LabelSelector, volume: PersistentVolume) -> bool:
@@ -210,8 +178,6 @@ class StaticVolumes:
         self._traits: Interner[Trait] = Interner()
         self._free: dict[str, FreeVolumes] = {}
         self._kept: Shelf[Key, str, PersistentVolume] = Shelf()
-        self.tick = 0
-        """Increases when an answer may change for another reason than nodes."""
         for volume in cluster.storage.volumes:
             self._learn(volume)
         cluster.storage.on_change(PersistentVolume, self._changed)
@@ -241,7 +207,6 @@ class StaticVolumes:
                 is_open = self._take_kept(kept, first_of("claim", claim.key, kept), taken, takes, rows)
             name = claim.class_name
             if np.any(is_open) and (free := self._free.get(name)):
-                free.settle()
                 first = first_of("class", name, free.volumes)
                 rivals = taken[[earlier.class_name == name for earlier in ordered[:place]]] if place else taken
                 found = self._smallest_free(free, claim, first, rivals, rows)
@@ -269,13 +234,13 @@ class StaticVolumes:
         """
         places, reaches = self._reaches.pairs(rows)
         found: Ids = np.full(row_count(rows), _NONE, dtype=np.int32)
-        left = free.eligible(claim)
+        left, reach_by_volume = free.eligible(claim), free.reaches
         if len(places) < len(left):  # few rows: most local volumes are elsewhere
             is_near = np.zeros(len(self._reaches), dtype=np.bool_)
             is_near[reaches] = is_near[EVERYWHERE] = True
-            left = left[is_near[free.reaches[left]]]
+            left = left[is_near[reach_by_volume[left]]]
         for rounds_to_go in range(len(taken), -1, -1):
-            reach_of = free.reaches[left]
+            reach_of = reach_by_volume[left]
             smallest: Ids = np.full(len(self._reaches), _NONE, dtype=np.int32)
             smallest[reach_of[::-1]] = left[::-1]  # backwards: the first of several is written last
             np.minimum.at(found, places, _not_taken(smallest[reaches], first, taken, places))
@@ -297,7 +262,6 @@ class StaticVolumes:
         return sorted((each for each in self._kept[claim.key] if _is_kept_for(each, claim)), key=size_key)
 
     def _changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        self.tick += 1
         if old is not None:
             self._forget(old)
         if new is not None:

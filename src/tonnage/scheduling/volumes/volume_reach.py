@@ -1,7 +1,8 @@
 """Which nodes can reach a volume: for one volume, and for many volumes and all nodes at once.
 
-Volumes with equal node affinity share a *reach*, a small number. Covered rows are kept as (row, reach) pairs, updated
-on demand; `EVERYWHERE` has no pairs. Only labels count: `matchFields` is ignored, like upstream (CheckNodeAffinity).
+Volumes with equal node affinity share a *reach*, a small number. Covered rows are kept as (row, reach) pairs until the
+labels of a node change; `EVERYWHERE` has no pairs. Only labels count: `matchFields` is ignored, like upstream
+(CheckNodeAffinity).
 
 A bound in-tree volume uses its CSI driver's topology key on nodes whose CSINode lists the plugin as migrated
 (tryTranslatePVToCSI). Free volumes are not translated, like upstream.
@@ -9,7 +10,6 @@ A bound in-tree volume uses its CSI driver's topology key on nodes whose CSINode
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -49,12 +49,11 @@ class Reaches:
         self._cluster = cluster
         self._affinities: Interner[NodeSelector | None] = Interner()
         self._affinities.id_of(None)  # EVERYWHERE, for good
+        self._held: set[int] = set()  # without EVERYWHERE
         self._fresh: set[int] = set()  # held, but not in the pairs yet
-        self._by_label: dict[tuple[str, str], set[int]] = {}  # reaches with a term that requires this label
-        self._loose: set[int] = set()  # reaches with a term that requires no particular label
         self._rows: RowNumbers = np.zeros(0, dtype=np.intp)
         self._reaches: Ids = np.zeros(0, dtype=np.int32)
-        self._seen = cluster.node_changes.tick
+        self._as_of = (0, 0)
 
     def __len__(self) -> int:
         """All numbers are below this."""
@@ -62,112 +61,51 @@ class Reaches:
 
     def hold(self, volume: PersistentVolume) -> int:
         """The number of a volume's reach, valid until it is released as often as it was held."""
-        affinity = affinity_of(volume)
-        is_new = self._affinities.find(affinity) is None
-        number = self._affinities.hold(affinity)
-        if affinity is not None and is_new:
+        number = self._affinities.hold(affinity_of(volume))
+        if number != EVERYWHERE and number not in self._held:
+            self._held.add(number)
             self._fresh.add(number)
-            for wanted in _wanted_labels(affinity):
-                if wanted is None:
-                    self._loose.add(number)
-                else:
-                    self._by_label.setdefault(wanted, set()).add(number)
         return number
 
     def release(self, number: int) -> None:
         affinity = self._affinities.things[number]
         self._affinities.release(number)
-        if affinity is None or self._affinities.find(affinity) is not None:
-            return
-        self._fresh.discard(number)
-        self._loose.discard(number)
-        for wanted in _wanted_labels(affinity):
-            if wanted is not None and number in (sharing := self._by_label.get(wanted, set())):
-                sharing.remove(number)
-                if not sharing:
-                    del self._by_label[wanted]
+        if self._affinities.find(affinity) is None:
+            self._held.discard(number)
+            self._fresh.discard(number)
 
     def pairs(self, rows: Rows) -> tuple[RowNumbers, Ids]:
         """The covering reaches: positions in `rows`, and for each a reach. EVERYWHERE is left out."""
         self._refresh()
-        if isinstance(rows, slice):
-            if row_count(rows) == self._cluster.size:
-                return self._rows, self._reaches
-            is_asked = (self._rows >= rows.start) & (self._rows < rows.stop)
-            return self._rows[is_asked] - rows.start, self._reaches[is_asked]
+        if isinstance(rows, slice) and row_count(rows) == self._cluster.size:
+            return self._rows, self._reaches
         place = np.full(self._cluster.size, -1, dtype=np.intp)
-        place[rows] = np.arange(len(rows))
+        place[rows] = np.arange(row_count(rows))
         places = place[self._rows]
         is_asked = places >= 0
         return places[is_asked], self._reaches[is_asked]
 
-    # -- updating the pairs -------------------------------------------------------------------------------------------
-
     def _refresh(self) -> None:
-        changes = self._cluster.node_changes
-        changed = changes.since(self._seen, self._cluster.size)
-        if not self._fresh and not row_count(changed):
+        """Add the pairs of new reaches; of all reaches after the labels of any node changed."""
+        cluster = self._cluster
+        as_of = cluster.labels.tick, cluster.size
+        if as_of != self._as_of:
+            self._as_of = as_of
+            self._fresh = set(self._held)
+        if not self._fresh:
             return
-        self._seen = changes.tick
-        # Match rows against their few reaches, or reaches against all rows: whichever are fewer.
-        if row_count(changed) < self._affinities.held:
-            changed_rows = row_numbers(changed)
-        else:
-            changed_rows = np.zeros(0, dtype=np.intp)
-            self._fresh.update(self._held())
-        rows, reaches = self._kept(changed_rows)
-        # A new reach and a changed row may both add the same pair; a duplicate does no harm.
-        for number in self._fresh:
-            covered = self._covered(number)
-            rows.append(covered)
-            reaches.append(np.full(len(covered), number, dtype=np.int32))
-        for row in changed_rows.tolist():
-            found = list(self._covering(row))
-            rows.append(np.full(len(found), row, dtype=np.intp))
-            reaches.append(np.array(found, dtype=np.int32))
-        self._rows, self._reaches = np.concatenate(rows), np.concatenate(reaches)
-        self._fresh.clear()
-
-    def _kept(self, changed_rows: RowNumbers) -> tuple[list[RowNumbers], list[Ids]]:
-        """The pairs that are still valid: their reach is not new and their row has not changed."""
         is_fresh = np.zeros(len(self), dtype=np.bool_)
         is_fresh[list(self._fresh)] = True
-        is_changed = np.zeros(self._cluster.size, dtype=np.bool_)
-        is_changed[changed_rows] = True
-        still = ~(is_fresh[self._reaches] | is_changed[self._rows])
-        return [self._rows[still]], [self._reaches[still]]
-
-    def _held(self) -> Iterator[int]:
-        for number, affinity in enumerate(self._affinities.things):
-            if affinity is not None and self._affinities.find(affinity) == number:
-                yield number
-
-    def _covered(self, number: int) -> RowNumbers:
-        affinity = self._affinities.things[number]
-        assert affinity is not None  # EVERYWHERE is never fresh
-        return np.flatnonzero(matching(self._cluster, affinity, self._cluster.all_rows))
-
-    def _covering(self, row: int) -> Iterator[int]:
-        """The reaches that cover one row."""
-        node = self._cluster.nodes[row]
-        if node is None:
-            return
-        labels = node.metadata.labels
-        candidates = self._loose.union(*(self._by_label.get(each, ()) for each in labels.items()))
-        for number in candidates:
+        is_kept = ~is_fresh[self._reaches]
+        rows, reaches = [self._rows[is_kept]], [self._reaches[is_kept]]
+        for number in self._fresh:
             affinity = self._affinities.things[number]
-            if affinity is not None and affinity.matches("", labels):
-                yield number
-
-
-def _wanted_labels(affinity: NodeSelector) -> Iterator[tuple[str, str] | None]:
-    """For each term, labels of which a node must have one; None for a term without such labels."""
-    for term in affinity.node_selector_terms:
-        one_of = next((each for each in term.match_expressions if each.operator == "In"), None)
-        if one_of is None:
-            yield None
-        else:
-            yield from ((one_of.key, value) for value in one_of.values)
+            assert affinity is not None  # EVERYWHERE is never fresh
+            covered = np.flatnonzero(matching(cluster, affinity, cluster.all_rows))
+            rows.append(covered)
+            reaches.append(np.full(len(covered), number, dtype=np.int32))
+        self._rows, self._reaches = np.concatenate(rows), np.concatenate(reaches)
+        self._fresh.clear()
 
 
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
@@ -195,12 +133,7 @@ def reachable(cluster: Cluster, volume: PersistentVolume, rows: Rows) -> Mask:
 
 
 def reaches(cluster: Cluster, volume: PersistentVolume, row: int) -> bool:
-    """`reachable` for one row, without arrays; binding asks it about the chosen node."""
-    node = cluster.nodes[row]
-    if node is None or _TOPOLOGY.get(taken_over_by(volume.spec)) is not None:
-        return bool(reachable(cluster, volume, slice(row, row + 1))[0])
-    required = affinity_of(volume)
-    return required is None or required.matches(node.name, node.metadata.labels)
+    return bool(reachable(cluster, volume, slice(row, row + 1))[0])
 
 
 def _says(cluster: Cluster, row: int, plugin: str) -> bool:
