@@ -22,14 +22,13 @@ While such a pod has the volume attached to a deleted node, no other pod gets th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
 
-from tonnage.keyed import Shelf
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, is_out_of_use
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import VolumeAttachment
@@ -43,7 +42,7 @@ from tonnage.scheduling.volumes.volume_reach import reachable
 
 
 class VolumePlaces:
-    """By volume, the nodes it is attached to and the nodes where it did not arrive: `cluster.index(VolumePlaces)`.
+    """By volume, the nodes where it did not arrive: `cluster.index(VolumePlaces)`.
 
     A volume on its way to a node needs no room there, unless it did not arrive: its attachment failed, or its node
     affinity was set elsewhere. A failed arrival is remembered after its VolumeAttachment is deleted, until the volume
@@ -53,7 +52,6 @@ class VolumePlaces:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._storage = cluster.storage
-        self._attached: Shelf[str, str, str] = Shelf()  # volume name -> attachment -> node name
         self._missed: dict[str, set[str]] = {}
         for volume in self._storage.volumes:
             self._volume_changed(None, volume)
@@ -62,22 +60,15 @@ class VolumePlaces:
         self._storage.on_change(VolumeAttachment, self._attachment_changed)
         self._storage.on_change(PersistentVolume, self._volume_changed)
 
-    def attached_to(self, volume_name: str) -> Collection[str]:
-        """The names of the nodes that the volume is attached to."""
-        return self._attached.at(volume_name).values()
-
     def is_missed(self, volume_name: str, node_name: str) -> bool:
         """True if the last news about this volume on this node is that it did not arrive."""
         return node_name in self._missed.get(volume_name, ())
 
     def _attachment_changed(self, old: VolumeAttachment | None, new: VolumeAttachment | None) -> None:
-        if old is not None and old.status.attached:
-            self._attached.take(old.spec.source.persistent_volume_name, old.name)
         if new is None:
             return
         name, node_name = new.spec.source.persistent_volume_name, new.spec.node_name
         if new.status.attached and name:
-            self._attached.put(name, new.name, node_name)
             self._missed.get(name, set()).discard(node_name)
         elif new.status.attach_error is not None and name:
             volume = self._storage.volumes.get(name)
@@ -172,7 +163,8 @@ def progress_of(cluster: Cluster, volume: PersistentVolume, node_name: str) -> R
 def _home_row(cluster: Cluster, claim: PersistentVolumeClaim, volume: PersistentVolume) -> int:
     """The row where a volume without affinity needs no room; -1 if its node is gone or unknown."""
     selected = claim.selected_node
-    if attached := cluster.index(VolumePlaces).attached_to(volume.name):
+    attachments = cluster.index(AttachedVolumes).attachments_of(volume.name)
+    if attached := [each.spec.node_name for each in attachments if each.status.attached]:
         return cluster.row_of.get(selected if selected in attached else min(attached), -1)
     is_missed = not selected or cluster.index(VolumePlaces).is_missed(volume.name, selected)
     if volume.home and (is_missed or not is_on_its_way(claim, volume)):

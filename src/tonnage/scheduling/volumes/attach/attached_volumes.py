@@ -4,17 +4,17 @@
     attached    a VolumeAttachment names the volume, whatever its status, even when its pod is gone
     used        by driver and row: the number of different volumes mounted or attached; compared with the limit
 
-`Cluster.note_rows` hears of rows whose count changes without a pod. A missing count, driver or CSINode means "no
-limit"; 0 is a limit. The limits of a deleted CSINode are remembered until the node goes or a new CSINode names the
-driver (upstream: no limit); a driver that leaves an existing CSINode loses its limit. An ephemeral claim made for
-another pod is not counted (upstream fails every decision about that node).
+Events only mark rows; a marked row is counted anew before the next question. `Cluster.note_rows` hears of rows whose
+count may change without a pod. A missing count, driver or CSINode means "no limit"; 0 is a limit. The limits of a
+deleted CSINode are remembered until the node goes or a new CSINode names the driver (upstream: no limit); a driver that
+leaves an existing CSINode loses its limit. An ephemeral claim made for another pod is not counted (upstream fails every
+decision about that node).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -26,123 +26,106 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, grown, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import either
-from tonnage.scheduling.volumes.attach.volume_ids import VolumeId, id_of_claim, id_of_inline
+from tonnage.scheduling.volumes.attach.volume_ids import VolumeId, id_of_claim, id_of_inline, id_of_volume
 
 NO_LIMIT: Final = 1 << 62
 """In a column of limits: larger than any count of volumes."""
-_Told = tuple[tuple[str, int | None, bool], ...]
-"""Per driver: name, count, and whether a CSINode names it now; otherwise the count is a remembered one."""
+
+
+class _Limit(NamedTuple):
+    """What is known of a driver on a node. `is_installed`: a CSINode names it now; otherwise it is remembered."""
+
+    volumes: int | None
+    is_installed: bool
+
+
+_Told = Mapping[str, _Limit]
+_NOTHING: Final[_Told] = {}
 
 
 class AttachLimits:
-    """Attach limits and installed drivers: one column per driver, one entry per row."""
+    """Attach limits and installed drivers: one column per driver, one entry per row, built when asked for."""
 
     def __init__(self) -> None:
         self._capacity = 0
-        self._limits: dict[str, Ints] = {}
-        self._installed: dict[str, Mask] = {}
         self._told: dict[int, _Told] = {}  # by row that has a CSINode, or had one
         self._uids: dict[int, str] = {}  # by row: the CSINode that was read last
-        self._limited: dict[str, int] = {}  # rows with a limit, by driver
+        self._limits: dict[str, Ints] = {}
+        self._installed: dict[str, Mask] = {}
         self.has_csi_node: Mask = np.zeros(0, dtype=np.bool_)
 
     def grow(self, capacity: int) -> None:
-        self._limits = {driver: self._no_limits(capacity, column) for driver, column in self._limits.items()}
-        self._installed = {driver: grown(column, capacity) for driver, column in self._installed.items()}
         self.has_csi_node = grown(self.has_csi_node, capacity)
         self._capacity = capacity
+        self._forget_columns()
 
     def write(self, row: int, csi_node: CSINode | None) -> bool:
         """Read a row's CSINode (None if the node has none). Returns True if anything changed."""
-        before = self._told.get(row, ())
-        after = self._remembered(row, csi_node, before)
-        if csi_node is not None:
-            after = (*[(each.name, each.allocatable.count, True) for each in csi_node.spec.drivers], *after)
-            self._uids[row] = csi_node.uid
-        return self._replace(row, before, after, has_csi_node=csi_node is not None)
-
-    def forget(self, row: int) -> bool:
-        """Forget a row's limits: its node was replaced or deleted. Returns True if anything changed."""
-        self._uids.pop(row, None)
-        return self._replace(row, self._told.get(row, ()), (), has_csi_node=False)
-
-    def _remembered(self, row: int, csi_node: CSINode | None, before: _Told) -> _Told:
-        """Limits of drivers that the CSINode does not name. A driver removed from a CSINode loses its limit."""
-        named = {each.name for each in csi_node.spec.drivers} if csi_node is not None else set()
+        named = {each.name: each.allocatable.count for each in csi_node.spec.drivers} if csi_node is not None else {}
         is_same = csi_node is not None and self._uids.get(row) == csi_node.uid
-        return tuple(
-            [
-                (driver, limit, False)
-                for driver, limit, was_named in before
-                if limit is not None and driver not in named and not (is_same and was_named)
-            ]
-        )
+        after = {name: _Limit(count, is_installed=True) for name, count in named.items()}
+        for driver, limit in self._told.get(row, _NOTHING).items():
+            if driver not in named and limit.volumes is not None and not (is_same and limit.is_installed):
+                after[driver] = _Limit(limit.volumes, is_installed=False)
+        if csi_node is not None:
+            self._uids[row] = csi_node.uid
+        return self._replace(row, after, has_csi_node=csi_node is not None)
 
-    def _replace(self, row: int, before: _Told, after: _Told, *, has_csi_node: bool) -> bool:
-        if before == after and self.has_csi_node.item(row) is has_csi_node:
+    def forget(self, row: int) -> None:
+        """Forget a row's limits: its node was replaced or deleted."""
+        self._uids.pop(row, None)
+        self._replace(row, _NOTHING, has_csi_node=False)
+
+    def _replace(self, row: int, after: _Told, *, has_csi_node: bool) -> bool:
+        if self._told.get(row, _NOTHING) == after and self.has_csi_node.item(row) is has_csi_node:
             return False
-        for driver, limit, was_named in before:
-            if was_named:
-                self._installed[driver][row] = False
-            if limit is not None:
-                self._limits[driver][row] = NO_LIMIT
-                self._limited[driver] -= 1
-        for driver, limit, is_named in after:
-            if is_named:
-                self._installed.setdefault(driver, np.zeros(self._capacity, dtype=np.bool_))[row] = True
-            if limit is not None:
-                self.limits(driver)[row] = limit
-                self._limited[driver] = self._limited.get(driver, 0) + 1
         self.has_csi_node[row] = has_csi_node
         self._told[row] = after
-        if not after:
-            del self._told[row]
+        self._forget_columns()
         return True
+
+    def _forget_columns(self) -> None:
+        self._limits.clear()
+        self._installed.clear()
 
     def is_limited(self, driver: str) -> bool:
         """True if any node limits the driver."""
-        return self._limited.get(driver, 0) > 0
+        return bool((self.limits(driver) != NO_LIMIT).any())
 
     def limited_drivers(self) -> list[str]:
         """The names of the drivers that any node limits, sorted."""
-        return sorted(driver for driver, rows in self._limited.items() if rows)
+        return sorted({driver for told in self._told.values() for driver in told if told[driver].volumes is not None})
 
     def limits(self, driver: str) -> Ints:
         """By row, how many volumes of the driver may be attached; `NO_LIMIT` if the node sets no limit."""
-        found = self._limits.get(driver)
-        if found is None:
-            found = self._limits[driver] = self._no_limits(self._capacity)
-        return found
+        if driver not in self._limits:
+            column = self._limits[driver] = np.full(self._capacity, NO_LIMIT, dtype=np.int64)
+            for row, told in self._told.items():
+                if driver in told and (count := told[driver].volumes) is not None:
+                    column[row] = count
+        return self._limits[driver]
 
     def installed(self, driver: str) -> Mask:
         """A mask over rows: True where the driver is installed."""
-        found = self._installed.get(driver)
-        return np.zeros(self._capacity, dtype=np.bool_) if found is None else found
-
-    @staticmethod
-    def _no_limits(capacity: int, known: Ints | None = None) -> Ints:
-        made = np.full(capacity, NO_LIMIT, dtype=np.int64)
-        if known is not None:
-            made[: len(known)] = known
-        return made
+        if driver not in self._installed:
+            column = self._installed[driver] = np.zeros(self._capacity, dtype=np.bool_)
+            column[[row for row, told in self._told.items() if driver in told and told[driver].is_installed]] = True
+        return self._installed[driver]
 
 
-@dataclass(slots=True)
-class _Mount:
-    """A claim that a resident pod mounts, and the volume it is counted as."""
+class _Counted(NamedTuple):
+    """The volumes of a row as the columns have them."""
+
+    mounted: frozenset[VolumeId] = frozenset()
+    used: frozenset[VolumeId] = frozenset()
+
+
+class _User(NamedTuple):
+    """A resident pod that mounts a claim."""
 
     pod: Pod
     row: int
     is_ephemeral: bool
-    counted: VolumeId | None = None
-
-
-@dataclass(slots=True)
-class _UsedClaim:
-    """A claim that resident pods mount. `volume_name`: the volume it is indexed under."""
-
-    mounts: dict[tuple[str, bool], _Mount] = field(default_factory=dict)  # by the pod's uid, and if it is ephemeral
-    volume_name: str = ""
 
 
 class AttachedVolumes:
@@ -152,251 +135,208 @@ class AttachedVolumes:
         self._cluster = cluster
         self._storage = storage = cluster.storage
         self.limits = AttachLimits()
-        self._capacity = 0
         self._used: dict[str, Ints] = {}
-        self._mounted: Shelf[VolumeId, int, int] = Shelf()  # volume -> row -> mounts
-        self._attached: dict[int, frozenset[VolumeId]] = {}
-        self._claims: dict[Key, _UsedClaim] = {}
-        self._claims_of: Shelf[str, Key, Key] = Shelf()  # volume name -> used claims that name it
-        self._attachments: Shelf[str, str, VolumeAttachment] = Shelf()  # node name -> by name
-        self._nodes_of: Shelf[str, str, str] = Shelf()  # volume name -> attachment -> node name
+        self._mounted: Shelf[VolumeId, int, int] = Shelf()  # volume -> rows
+        self._counted: dict[int, _Counted] = {}
+        self._stale: set[int] = set()  # rows to be counted anew
+        self._users: Shelf[Key, tuple[str, bool], _User] = Shelf()  # claim -> by the pod's uid, and if it is ephemeral
+        self._claims_of: Shelf[str, Key, Key] = Shelf()  # volume name -> claims that name it
+        self._on_node: Shelf[str, str, VolumeAttachment] = Shelf()  # node name -> attachments
+        self._of_volume: Shelf[str, str, VolumeAttachment] = Shelf()  # volume name -> attachments
         self._caught_up_at = 0
-        self._node_uids: dict[int, str] = {}  # row -> the node that its limits are of
+        self._nodes: dict[int, tuple[str, str]] = {}  # row -> uid and name of the node that its limits are of
         storage.on_change(PersistentVolumeClaim, self._claim_changed)
         storage.on_change(PersistentVolume, self._volume_changed)
         storage.on_change(StorageClass, self._class_changed)
         storage.on_change(CSINode, self._csi_node_changed)
         storage.on_change(VolumeAttachment, self._attachment_changed)
-        for each in storage.attachments.values():
-            self._index_attachment(each)
+        for claim in storage.claims:
+            self._claim_changed(None, claim)
+        for attachment in storage.attachments.values():
+            self._attachment_changed(None, attachment)
         cluster.observe(self)
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def on(self, row: int, driver: str) -> tuple[int, int | None]:
         """The number of the driver's volumes on a node, and the node's limit (None: no limit)."""
-        self.catch_up()
-        limit = int(self.limits.limits(driver)[row])
-        return int(self.used(driver)[row]), None if limit == NO_LIMIT else limit
+        used, limit = int(self.used(driver)[row]), int(self.limits.limits(driver)[row])
+        return used, None if limit == NO_LIMIT else limit
 
     def used(self, driver: str) -> Ints:
         """By row, the number of different volumes of the driver that are mounted or attached."""
-        found = self._used.get(driver)
-        if found is None:
-            found = self._used[driver] = np.zeros(self._capacity, dtype=np.int64)
-        return found
+        self.catch_up()
+        return self._used_column(driver)
 
-    def rows_with(self, volume: VolumeId) -> Mapping[int, int]:
+    def rows_with(self, volume: VolumeId) -> Collection[int]:
         """The rows where a resident pod mounts the volume. Rows where it is only attached are left out."""
+        self.catch_up()
         return self._mounted.at(volume)
 
     def is_mounted(self, claim: Key) -> bool:
         """True if a resident pod mounts the claim by name; generic ephemeral claims do not count."""
-        used = self._claims.get(claim)
-        return used is not None and not all(mount.is_ephemeral for mount in used.mounts.values())
+        return bool(self.users_of(claim))
 
     def users_of(self, claim: Key) -> list[tuple[Key, int]]:
         """The resident pods that mount the claim by name, with their rows."""
-        used = self._claims.get(claim)
-        return [(each.pod.key, each.row) for each in used.mounts.values() if not each.is_ephemeral] if used else []
+        return [(user.pod.key, user.row) for user in self._users[claim] if not user.is_ephemeral]
 
     def living_rows(self, claim: Key, *, without: str) -> set[int]:
         """The rows of pods that mount the claim by name and are not terminating, except the pod with uid `without`."""
-        used = self._claims.get(claim)
-        if used is None:
-            return set()
         return {
-            mount.row
-            for (uid, is_ephemeral), mount in used.mounts.items()
-            if uid != without and not is_ephemeral and not mount.pod.metadata.is_terminating
+            user.row
+            for (uid, _), user in self._users.at(claim).items()
+            if uid != without and not user.is_ephemeral and not user.pod.metadata.is_terminating
         }
+
+    def attachments_of(self, volume_name: str) -> list[VolumeAttachment]:
+        return self._of_volume[volume_name]
 
     def gone_nodes_with(self, volume_name: str) -> list[str]:
         """Names of deleted nodes that VolumeAttachments still name for the volume, sorted."""
-        return sorted(node for node in set(self._nodes_of[volume_name]) if node not in self._cluster.row_of)
+        named = {attachment.spec.node_name for attachment in self._of_volume[volume_name]}
+        return sorted(named - self._cluster.row_of.keys())
 
     def catch_up(self) -> None:
-        """Read CSINodes and attachments of nodes that came, went or changed rows. Must run before any question."""
+        """Read what changed since the last question. Must run before the limits are read."""
+        self._read_nodes()
+        for row in self._stale:
+            self._count(row)
+        self._stale.clear()
+
+    def _read_nodes(self) -> None:
+        """Read the CSINodes of nodes that came, went or changed rows."""
         changes = self._cluster.node_changes
         if changes.tick == self._caught_up_at:
             return
         for row in row_numbers(changes.since(self._caught_up_at, self._cluster.size)).tolist():
             node = self._cluster.nodes[row]
-            uid, name = (node.uid, node.name) if node is not None else ("", "")  # a hole has neither
-            if self._node_uids.get(row, "") != uid:
-                self._node_uids[row] = uid
+            now = (node.uid, node.name) if node is not None else ("", "")  # a hole has neither
+            before = self._nodes.get(row, ("", ""))
+            if before != now:
+                self._nodes[row] = now
+                self._stale.add(row)
+            if before[0] != now[0]:
                 self.limits.forget(row)
-            self.limits.write(row, self._storage.csi_nodes.get(name))
-            self._read_attachments(row)
+            self.limits.write(row, self._storage.csi_nodes.get(now[1]))
         self._caught_up_at = changes.tick
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def resident_added(self, info: PodInfo, row: int) -> None:
-        for volume in info.pod.spec.volumes:
-            name = volume.claim_name(info.pod.name)
-            if name is not None:
-                self._use(f"{info.namespace}/{name}", info, volume.ephemeral is not None, row)
-            elif (found := id_of_inline(volume)) is not None:
-                self._mount(found, row)
+        for key, is_ephemeral in self._mounts(info, row):
+            self._users.put(key, (info.uid, is_ephemeral), _User(info.pod, row, is_ephemeral))
 
     def resident_removed(self, info: PodInfo, row: int) -> None:
+        for key, is_ephemeral in self._mounts(info, row):
+            self._users.take(key, (info.uid, is_ephemeral))
+
+    def _mounts(self, info: PodInfo, row: int) -> Iterator[tuple[Key, bool]]:
+        """The claims of a pod that came or went, and whether they are ephemeral."""
+        if info.pod.spec.volumes:
+            self._stale.add(row)
         for volume in info.pod.spec.volumes:
             name = volume.claim_name(info.pod.name)
             if name is not None:
-                self._leave(f"{info.namespace}/{name}", info, volume.ephemeral is not None)
-            elif (found := id_of_inline(volume)) is not None:
-                self._unmount(found, row)
+                yield f"{info.namespace}/{name}", volume.ephemeral is not None
 
     def grown(self, capacity: int) -> None:
         self._used = {driver: grown(column, capacity) for driver, column in self._used.items()}
         self.limits.grow(capacity)
-        self._capacity = capacity
 
     # -- storage ------------------------------------------------------------------------------------------------------
 
     def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
-        key = either(old, new).key
-        if key in self._claims:
-            self._look_again((key,))
+        if old is not None and new is not None and _counts_by(old) == _counts_by(new):
+            return
+        if old is not None:
+            self._claims_of.take(old.spec.volume_name, old.key)
+        if new is not None and new.spec.volume_name:
+            self._claims_of.put(new.spec.volume_name, new.key, new.key)
+        self._look_again((either(old, new).key,))
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        name = either(old, new).name
-        self._look_again(self._claims_of[name])
-        for node in set(self._nodes_of[name]):
-            self._attachments_changed(node)
+        if old is None or new is None or id_of_volume(old) != id_of_volume(new):
+            name = either(old, new).name
+            nodes = [attachment.spec.node_name for attachment in self._of_volume[name]]
+            self._look_again(self._claims_of[name], nodes)
 
     def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
         """Recount every used claim when a class comes or goes; this is rare, and a class's provisioner is immutable."""
         if old is None or new is None or old.provisioner != new.provisioner:
-            self._look_again(tuple(self._claims))
+            self._look_again(self._users)
 
     def _csi_node_changed(self, old: CSINode | None, new: CSINode | None) -> None:
-        self.catch_up()  # so that the limits of a node that is gone are not remembered for its successor
+        self._read_nodes()  # so that the limits of a node that is gone are not remembered for its successor
         row = self._cluster.row_of.get(either(old, new).name)
         if row is None:
             return
-        # `catch_up` may have read the new CSINode already, but never the old one.
+        # `_read_nodes` may have read the new CSINode already, but never the old one.
         is_behind = old is not None and self.limits.write(row, old)
         if self.limits.write(row, new) or is_behind:
-            self._note((row,))
+            self._cluster.note_rows(np.array([row]))
 
     def _attachment_changed(self, old: VolumeAttachment | None, new: VolumeAttachment | None) -> None:
-        if old is not None and new is not None and old.spec == new.spec:
-            return  # only its status changed
         if old is not None:
-            node, volume = old.spec.node_name, old.spec.source.persistent_volume_name
-            self._attachments.take(node, old.metadata.name)
-            self._nodes_of.take(volume, old.metadata.name)
-            self._attachments_changed(node)
-        if new is not None:
-            self._index_attachment(new)
-            self._attachments_changed(new.spec.node_name)
+            self._on_node.take(old.spec.node_name, old.name)
+            self._of_volume.take(old.spec.source.persistent_volume_name, old.name)
+        if new is not None and new.spec.source.persistent_volume_name:
+            self._on_node.put(new.spec.node_name, new.name, new)
+            self._of_volume.put(new.spec.source.persistent_volume_name, new.name, new)
+        if old is None or new is None or old.spec != new.spec:
+            self._look_again((), [each.spec.node_name for each in (old, new) if each is not None])
 
-    # -- claims that residents mount ----------------------------------------------------------------------------------
-
-    def _use(self, key: Key, info: PodInfo, is_ephemeral: bool, row: int) -> None:
-        claim = self._storage.claims.get(key)
-        used = self._claims.get(key)
-        if used is None:
-            used = self._claims[key] = _UsedClaim()
-            self._index_claim(key, used, claim)
-        if (info.uid, is_ephemeral) in used.mounts:
-            return  # mounted twice, under two names
-        mount = used.mounts[info.uid, is_ephemeral] = _Mount(info.pod, row, is_ephemeral)
-        if claim is not None and _is_good_for(claim, mount):
-            self._count_as(mount, id_of_claim(claim, self._storage))
-
-    def _leave(self, key: Key, info: PodInfo, is_ephemeral: bool) -> None:
-        used = self._claims.get(key)
-        mount = used.mounts.pop((info.uid, is_ephemeral), None) if used is not None else None
-        if used is None or mount is None:
-            return  # mounted twice, left already
-        self._count_as(mount, None)
-        if not used.mounts:
-            del self._claims[key]
-            self._claims_of.take(used.volume_name, key)
-
-    def _look_again(self, keys: Iterable[Key]) -> None:
-        """Recount the mounts of these claims by the volumes they now stand for."""
-        touched = []
-        for key in keys:
-            used, claim = self._claims[key], self._storage.claims.get(key)
-            self._index_claim(key, used, claim)
-            wanted = id_of_claim(claim, self._storage) if claim is not None else None
-            for mount in used.mounts.values():
-                volume = wanted if claim is not None and _is_good_for(claim, mount) else None
-                if volume != mount.counted:
-                    self._count_as(mount, volume)
-                    touched.append(mount.row)
-        self._note(touched)
-
-    def _index_claim(self, key: Key, used: _UsedClaim, claim: PersistentVolumeClaim | None) -> None:
-        name = claim.spec.volume_name if claim is not None else ""
-        if name != used.volume_name:
-            self._claims_of.take(used.volume_name, key)
-            if name:
-                self._claims_of.put(name, key, key)
-            used.volume_name = name
-
-    # -- attachments --------------------------------------------------------------------------------------------------
-
-    def _index_attachment(self, each: VolumeAttachment) -> None:
-        node, volume = each.spec.node_name, each.spec.source.persistent_volume_name
-        if each.spec.attacher and volume:  # both are always set on an attachment for a claim
-            self._attachments.put(node, each.metadata.name, each)
-            self._nodes_of.put(volume, each.metadata.name, node)
-
-    def _attachments_changed(self, node: str) -> None:
-        row = self._cluster.row_of.get(node)
-        if row is not None and self._read_attachments(row):
-            self._note((row,))
-
-    def _read_attachments(self, row: int) -> bool:
-        """Read the CSI volumes attached to a row's node, under the attacher's name. True if anything changed."""
-        found: set[VolumeId] = set()
-        for each in self._attachments[self._cluster.name(row)]:
-            volume = self._storage.volumes.get(each.spec.source.persistent_volume_name)
-            if volume is not None and volume.spec.csi is not None:
-                found.add(VolumeId(each.spec.attacher, volume.spec.csi.volume_handle))
-        before = self._attached.pop(row, frozenset())
-        if found:
-            self._attached[row] = frozenset(found)
-        for volumes, more in ((before - found, -1), (found - before, 1)):
-            for volume_id in volumes:
-                if row not in self._mounted.at(volume_id):
-                    self.used(volume_id.driver)[row] += more
-        return before != found
+    def _look_again(self, claims: Iterable[Key], nodes: Iterable[str] = ()) -> None:
+        """Mark the rows where these claims are mounted, and the rows of these nodes."""
+        rows = {user.row for key in claims for user in self._users[key]}
+        rows.update(row for node in nodes if (row := self._cluster.row_of.get(node)) is not None)
+        self._stale |= rows
+        if rows:
+            self._cluster.note_rows(np.fromiter(rows, np.intp))
 
     # -- counting -----------------------------------------------------------------------------------------------------
 
-    def _count_as(self, mount: _Mount, volume: VolumeId | None) -> None:
-        if mount.counted is not None:
-            self._unmount(mount.counted, mount.row)
-        if volume is not None:
-            self._mount(volume, mount.row)
-        mount.counted = volume
-
-    def _mount(self, volume: VolumeId, row: int) -> None:
-        mounts = self._mounted.at(volume).get(row, 0) + 1
-        self._mounted.put(volume, row, mounts)
-        if mounts == 1 and volume not in self._attached.get(row, ()):
-            self.used(volume.driver)[row] += 1
-
-    def _unmount(self, volume: VolumeId, row: int) -> None:
-        mounts = self._mounted.at(volume)[row] - 1
-        if mounts:
-            self._mounted.put(volume, row, mounts)
-        else:
+    def _count(self, row: int) -> None:
+        residents = self._cluster.residents[row].values()
+        mounted = frozenset(volume for info in residents for volume in self._mounted_by(info.pod))
+        now, before = _Counted(mounted, mounted | self._attached_to(row)), self._counted.pop(row, _Counted())
+        if now.used:
+            self._counted[row] = now
+        for volume in before.mounted - now.mounted:
             self._mounted.take(volume, row)
-            if volume not in self._attached.get(row, ()):
-                self.used(volume.driver)[row] -= 1
+        for volume in now.mounted - before.mounted:
+            self._mounted.put(volume, row, row)
+        for volume in before.used - now.used:
+            self._used_column(volume.driver)[row] -= 1
+        for volume in now.used - before.used:
+            self._used_column(volume.driver)[row] += 1
 
-    def _note(self, rows: Iterable[int]) -> None:
-        touched = np.fromiter(rows, np.intp)
-        if len(touched):
-            self._cluster.note_rows(touched)
+    def _used_column(self, driver: str) -> Ints:
+        if driver not in self._used:
+            self._used[driver] = np.zeros(self._cluster.capacity, dtype=np.int64)
+        return self._used[driver]
+
+    def _mounted_by(self, pod: Pod) -> Iterator[VolumeId]:
+        for volume in pod.spec.volumes:
+            name = volume.claim_name(pod.name)
+            volume_id = id_of_inline(volume)
+            if name is not None:
+                claim = self._storage.claims.get(f"{pod.namespace}/{name}")
+                if claim is not None and (volume.ephemeral is None or claim.is_for_pod(pod)):
+                    volume_id = id_of_claim(claim, self._storage)
+            if volume_id is not None:
+                yield volume_id
+
+    def _attached_to(self, row: int) -> set[VolumeId]:
+        """The CSI volumes attached to a row's node, under the attacher's name."""
+        found: set[VolumeId] = set()
+        for attachment in self._on_node[self._cluster.name(row)]:
+            volume = self._storage.volumes.get(attachment.spec.source.persistent_volume_name)
+            if attachment.spec.attacher and volume is not None and volume.spec.csi is not None:
+                found.add(VolumeId(attachment.spec.attacher, volume.spec.csi.volume_handle))
+        return found
 
 
-def _is_good_for(claim: PersistentVolumeClaim, mount: _Mount) -> bool:
-    return not mount.is_ephemeral or claim.is_for_pod(mount.pod)
+def _counts_by(claim: PersistentVolumeClaim) -> tuple[object, ...]:
+    """What decides which volume a claim counts as, and for whom."""
+    return claim.spec.volume_name, claim.class_name, claim.metadata.owner_references

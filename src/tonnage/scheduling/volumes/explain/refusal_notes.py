@@ -142,6 +142,5 @@ def _is_unused(cluster: Cluster, pod: PodInfo, claim: PersistentVolumeClaim, vol
     made_at, pod_at = volume.metadata.creation_timestamp, pod.pod.metadata.creation_timestamp
     if made_at is None or pod_at is None or made_at < pod_at or claim.metadata.is_terminating:
         return False
-    if cluster.index(AttachedVolumes).users_of(claim.key):
-        return False
-    return all(each.spec.source.persistent_volume_name != volume.name for each in cluster.storage.attachments.values())
+    attached = cluster.index(AttachedVolumes)
+    return not attached.users_of(claim.key) and not attached.attachments_of(volume.name)
