@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from order_play import driver_starts, left_after, order_holds, safe_orders
 
 from examples_tried import tries
-from tonnage.scheduling.volumes.packing import claim_orders
 from tonnage.scheduling.volumes.packing.claim_orders import next_claim, safe_order
 from tonnage.scheduling.volumes.packing.pool_fits import NO_POOL, SearchBudget, Sizes, descending, fits_one
 from tonnage.scheduling.volumes.packing.pool_grades import Grade, grade_one, grades
@@ -72,18 +71,12 @@ def test_of_a_driver_that_may_take_any_pool_the_largest_claim_goes_first(
 
 
 @modest
-@given(policies, st.lists(tight(), min_size=1, max_size=5), st.sampled_from([1, 256]))
-def test_all_objects_at_once_have_an_order_as_each_alone(
-    policy: PoolPolicy, cases: list[tuple[Sizes, Sizes]], branches: int
-) -> None:
+@given(policies, st.lists(tight(), min_size=1, max_size=5))
+def test_all_objects_at_once_have_an_order_as_each_alone(policy: PoolPolicy, cases: list[tuple[Sizes, Sizes]]) -> None:
     sizes = cases[0][1]
     width = max(len(pools) for pools, _ in cases)
     rows = [pools + (NO_POOL,) * (width - len(pools)) for pools, _ in cases]
-    before, claim_orders.MOST_BRANCHES = claim_orders.MOST_BRANCHES, branches  # type: ignore[misc]
-    try:
-        found = grades(np.array(rows), sizes, policy=policy)
-    finally:
-        claim_orders.MOST_BRANCHES = before  # type: ignore[misc]
+    found = grades(np.array(rows), sizes, policy=policy)
     assert found.tolist() == [grade_one(pools, sizes, policy=policy) for pools, _ in cases]
 
 

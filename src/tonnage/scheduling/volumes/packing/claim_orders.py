@@ -32,9 +32,6 @@ from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, driver_
 
 MOST_STEPS: Final = 20_000
 """A search gives up after placing this many claims, and the fit is called possible."""
-MOST_BRANCHES: Final = 256
-"""At most this many choices of pools are tried for all objects at once: three claims in sixteen pools, five in four.
-Beyond, objects are searched one by one."""
 Pools = tuple[int, ...]
 State = tuple[Pools, Sizes]
 """Free bytes, and the promised claims still to be placed."""
@@ -208,33 +205,8 @@ def _without_empty(sizes: Sizes) -> Sizes:
 
 def have_safe_order(pools: Ints2D, sizes: Sizes, search: SearchBudget, policy: PoolPolicy) -> Mask:
     """A mask over objects: True if `safe_order` finds an order, with nothing promised. All objects hold the claims."""
-    sizes = _without_empty(sizes)
-    if len(set(sizes)) < 2:
-        return np.zeros(len(pools), dtype=np.bool_)
-    if policy in (PoolPolicy.MOST_FREE, PoolPolicy.BEST_FIT):
-        return np.ones(len(pools), dtype=np.bool_)
-    if not policy.is_known and pools.shape[1] ** (len(sizes) - 1) <= MOST_BRANCHES:
-        return _all_hold(np.ascontiguousarray(pools.T), sizes)
-    rows, place = np.unique(pools, axis=0, return_inverse=True)
-    found = [safe_order(row, sizes, (), search, policy) is not None for row in rows.tolist()]
-    return np.array(found, dtype=np.bool_)[place.reshape(-1)]
-
-
-def _all_hold(columns: Ints2D, coming: Sizes) -> Mask:
-    """A mask over objects: True if claims in this order always find room. `columns`: [P, O], in any order."""
-    largest = columns.max(axis=0)
-    holds: Mask = largest >= sum(coming)
-    if len(coming) == 1:
-        return holds
-    open_idx = np.flatnonzero(~holds & (largest >= coming[0]))
-    for place in range(len(columns)):
-        if not open_idx.size:
-            break
-        takes = columns[place, open_idx] >= coming[0]
-        after = columns[:, open_idx[takes]]
-        after[place] -= coming[0]
-        is_kept = ~takes
-        is_kept[takes] = _all_hold(after, coming[1:])
-        open_idx = open_idx[is_kept]
-    holds[open_idx] = True
-    return holds
+    needed = len(set(_without_empty(sizes)))
+    if needed < 2 or policy in (PoolPolicy.MOST_FREE, PoolPolicy.BEST_FIT):
+        return np.full(len(pools), needed > 1)
+    found = (safe_order(row, sizes, (), search, policy) is not None for row in pools.tolist())
+    return np.fromiter(found, np.bool_, len(pools))

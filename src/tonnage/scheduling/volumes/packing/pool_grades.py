@@ -40,13 +40,7 @@ from tonnage.scheduling.volumes.packing.pool_fits import (
     needing_room,
     without,
 )
-from tonnage.scheduling.volumes.packing.pool_policies import (
-    PoolPolicy,
-    always_placed,
-    is_always_placed,
-    is_played,
-    outcomes,
-)
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, is_always_placed, outcomes
 
 MOST_WAYS = 60
 """At most this many ways to shut out one claim are compared for all objects at once (five different claims have 52)."""
@@ -116,14 +110,10 @@ def have_room_to_spare(pools: Ints2D, promised: Ints | int, largest: Ints | int,
 def _guaranteed(pools: Ints2D, sizes: Sizes, search: SearchBudget, policy: PoolPolicy) -> Mask:
     """A mask over objects: True if no claim can be shut out. No object has a pool that holds all claims."""
     if policy.is_better_in_every_order:
-        if is_played(len(pools), pools.shape[1], sizes, policy):
-            return always_placed(pools, sizes, policy)
-        # Most objects are sure for any driver; the rest is searched, and nodes are often alike.
+        # Most objects are sure for any driver; the rest is searched.
         is_sure = _guaranteed(pools, sizes, search, PoolPolicy.UNKNOWN)
-        left_idx = np.flatnonzero(~is_sure)
-        rows, place = np.unique(pools[left_idx], axis=0, return_inverse=True)
-        known = [is_always_placed(row, sizes, policy, search) for row in rows.tolist()]
-        is_sure[left_idx] = np.array(known, dtype=np.bool_)[place.reshape(-1)]
+        for place in np.flatnonzero(~is_sure).tolist():
+            is_sure[place] = is_always_placed(pools[place].tolist(), sizes, policy, search)
         return is_sure
     ways_to_shut_out: list[tuple[int, tuple[Sizes, ...]]] = []
     for claim in dict.fromkeys(sizes):

@@ -13,37 +13,17 @@ asked for a claim that this placement has in the pool with most room now.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from functools import lru_cache
 from itertools import permutations
-from math import factorial
 from typing import Final, NamedTuple
 
-import numpy as np
-
-from tonnage.scheduling.cluster.columns import Mask
-from tonnage.scheduling.volumes.packing.pool_fits import (
-    Found,
-    Ints2D,
-    SearchBudget,
-    Sizes,
-    descending,
-    needing_room,
-    without,
-)
+from tonnage.scheduling.volumes.packing.pool_fits import Found, SearchBudget, Sizes, descending, needing_room, without
 
 MOST_STEPS: Final = 60_000
 """A search gives up after looking at this many pools, and expects the worst."""
 _STEPS_A_STATE: Final = 6
 """The extra steps counted for every new state of the pools."""
-FEW_PLAYED: Final = 130
-MOST_PLAYED: Final = 2_000
-MANY_OBJECTS: Final = 64
-"""At most this many placements are tried for all objects at once, more for many objects: four different claims take 64,
-six 1,956, four claims in four pools with first-fit 1,536. Beyond, objects are searched one by one."""
-_MOST_CLAIMS_PLAYED: Final = 6
-"""For more claims, placements are not even counted."""
 MOST_POOLS_IN_ORDER: Final = 6
 """First-fit is searched for up to this many relevant pools, in all orders; beyond, it is treated as random."""
 
@@ -75,9 +55,6 @@ class PackedClaim(NamedTuple):
     pool_bytes: int | None
 
 
-# -- one object -------------------------------------------------------------------------------------------------------
-
-
 def placed_by(policy: PoolPolicy, pools: Sizes, size: int) -> int | None:
     """The position of the chosen pool (the first of equals), `pools` in the driver's order; None if none has room."""
     roomy = [place for place, free in enumerate(pools) if free >= size]
@@ -90,6 +67,8 @@ def placed_by(policy: PoolPolicy, pools: Sizes, size: int) -> int | None:
     return roomy[0]
 
 
+State = tuple[Sizes, Sizes]
+"""Free bytes, and the claims to come."""
 _sure: Found[bool] = Found()
 _outcomes: Found[frozenset[Sizes] | None] = Found()
 
@@ -98,22 +77,30 @@ def is_always_placed(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, sea
     """True if a driver with this known policy places all claims in any order. False if a search gives up."""
     sizes = needing_room(sizes)
     rows = _that_matter(pools, sizes)
-    return _sure.ask(
-        (policy, rows, sizes), search, lambda search: _failing_order(rows, sizes, policy, search) == (), worst=False
-    )
+
+    def is_sure(search: SearchBudget) -> bool:
+        played = _played(rows, sizes, policy, search)
+        return played is not None and not played.failing
+
+    return _sure.ask((policy, rows, sizes), search, is_sure, worst=False)
 
 
 def outcomes(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: SearchBudget) -> frozenset[Sizes] | None:
     """What a driver may leave of the pools after placing these claims, each outcome descending. None if a claim may
     find no room, or a search gives up."""
-    key = tuple(pools)
-    return _outcomes.ask((policy, key, sizes), search, lambda search: _left(key, sizes, policy, search), worst=None)
+
+    def played(search: SearchBudget) -> frozenset[Sizes] | None:
+        found = _played(tuple(pools), sizes, policy, search, to_the_end=True)
+        return found.left if found is not None and not found.failing else None
+
+    return _outcomes.ask((policy, tuple(pools), sizes), search, played, worst=None)
 
 
 def bad_order(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: SearchBudget) -> tuple[PackedClaim, ...]:
     """An order of claims in which the last finds no room; empty if there is none or the search gives up."""
     sizes = needing_room(sizes)
-    return _failing_order(_that_matter(pools, sizes), sizes, policy, search) or ()
+    found = _played(_that_matter(pools, sizes), sizes, policy, search)
+    return found.failing if found is not None else ()
 
 
 def _that_matter(pools: Sequence[int], sizes: Sizes) -> Sizes:
@@ -134,31 +121,42 @@ def pools_after(policy: PoolPolicy, free: Sizes, place: int, size: int) -> Sizes
     return left if policy is PoolPolicy.FIRST_FIT else descending(left)
 
 
-def _failing_order(
-    pools: Sizes, sizes: Sizes, policy: PoolPolicy, search: SearchBudget
-) -> tuple[PackedClaim, ...] | None:
-    """The shortest way to a claim without room; () if there is none; None if the search gives up."""
+class PlayedOrders(NamedTuple):
+    """What comes of all orders of some claims."""
+
+    failing: tuple[PackedClaim, ...] = ()
+    """The shortest way to a claim without room, if there is one."""
+    left: frozenset[Sizes] = frozenset()
+    """Otherwise what is left of the pools, if the orders were played to the end."""
+
+
+def _played(
+    pools: Sizes, sizes: Sizes, policy: PoolPolicy, search: SearchBudget, *, to_the_end: bool = False
+) -> PlayedOrders | None:
+    """Place the claims in every order; None if the search gives up. Without `to_the_end`, an order ends where all
+    remaining claims surely find room."""
     starts = driver_orders(pools, policy)
     if starts is None:
         return None
     steps = 0
     # (free bytes, claims to come) -> the state before, and the claim placed
-    came_by: dict[tuple[Sizes, Sizes], tuple[tuple[Sizes, Sizes], PackedClaim] | None] = {
-        (start, sizes): None for start in starts
-    }
+    came_by: dict[State, tuple[State, PackedClaim] | None] = {(start, sizes): None for start in starts}
     level = list(came_by)
+    ends: set[Sizes] = set()
     while level:
-        following: list[tuple[Sizes, Sizes]] = []
+        following: list[State] = []
         for state in level:
             free, coming = state
-            if is_roomy(free, coming):
+            if not coming:
+                ends.add(descending(free))
+            elif not to_the_end and is_roomy(free, coming):
                 continue
             for size in dict.fromkeys(coming):
                 steps += len(free) + _STEPS_A_STATE
                 place = placed_by(policy, free, size)
                 if place is None:
                     search.spend(steps)
-                    return (*_steps_to(state, came_by), PackedClaim(size, None))
+                    return PlayedOrders((*_steps_to(state, came_by), PackedClaim(size, None)))
                 now = (pools_after(policy, free, place, size), without(coming, size))
                 if now not in came_by:
                     came_by[now] = (state, PackedClaim(size, free[place]))
@@ -168,7 +166,7 @@ def _failing_order(
                 return None
         level = following
     search.spend(steps)
-    return ()
+    return PlayedOrders(left=frozenset(ends))
 
 
 def is_roomy(free: Sizes, coming: Sizes) -> bool:
@@ -181,98 +179,9 @@ def is_roomy(free: Sizes, coming: Sizes) -> bool:
     )
 
 
-def _steps_to(
-    state: tuple[Sizes, Sizes], came_by: dict[tuple[Sizes, Sizes], tuple[tuple[Sizes, Sizes], PackedClaim] | None]
-) -> tuple[PackedClaim, ...]:
+def _steps_to(state: State, came_by: Mapping[State, tuple[State, PackedClaim] | None]) -> tuple[PackedClaim, ...]:
     found: list[PackedClaim] = []
     while (before := came_by[state]) is not None:
         state, step = before
         found.append(step)
     return tuple(reversed(found))
-
-
-def _left(pools: Sizes, sizes: Sizes, policy: PoolPolicy, search: SearchBudget) -> frozenset[Sizes] | None:
-    starts = driver_orders(pools, policy)
-    if starts is None:
-        return None
-    states = {(start, sizes) for start in starts}
-    steps = 0
-    for _ in sizes:
-        following: set[tuple[Sizes, Sizes]] = set()
-        for free, coming in states:
-            for size in dict.fromkeys(coming):
-                place = placed_by(policy, free, size)
-                if place is None:
-                    search.spend(steps)
-                    return None
-                following.add((pools_after(policy, free, place, size), without(coming, size)))
-                steps += len(free) + _STEPS_A_STATE
-        if steps > MOST_STEPS:
-            search.spend(steps)
-            return None
-        states = following
-    search.spend(steps)
-    return frozenset(descending(free) for free, _ in states)
-
-
-# -- all objects ------------------------------------------------------------------------------------------------------
-
-
-def is_played(objects: int, pool_count: int, sizes: Sizes, policy: PoolPolicy) -> bool:
-    """True if `always_placed` should try all orders for so many objects; otherwise objects are searched one by one."""
-    if len(sizes) > _MOST_CLAIMS_PLAYED or pool_count > MOST_POOLS_IN_ORDER:
-        return False
-    orders = factorial(pool_count) if policy is PoolPolicy.FIRST_FIT else 1
-    return orders * _placements(sizes) <= (MOST_PLAYED if objects >= MANY_OBJECTS else FEW_PLAYED)
-
-
-def always_placed(pools: Ints2D, sizes: Sizes, policy: PoolPolicy) -> Mask:
-    """`is_always_placed` for every row, by trying every order; ask `is_played` first. No claim is empty."""
-    columns = np.ascontiguousarray(pools.T)
-    if policy is not PoolPolicy.FIRST_FIT:
-        return _played(columns, sizes, policy)
-    is_sure = np.ones(len(pools), dtype=np.bool_)
-    for order in permutations(range(len(columns))):
-        left_idx = np.flatnonzero(is_sure)
-        if not left_idx.size:
-            break
-        is_sure[left_idx] = _played(columns[list(order)][:, left_idx], sizes, policy)
-    return is_sure
-
-
-@lru_cache(maxsize=2048)
-def _placements(sizes: Sizes) -> int:
-    """How many placements it takes to try every order of the claims."""
-    return sum(len(set(permutations(sizes, count))) for count in range(1, len(sizes) + 1))
-
-
-def _played(columns: Ints2D, coming: Sizes, policy: PoolPolicy) -> Mask:
-    """A mask over objects: True if every order of the claims works. `columns`: [P, O], descending for most-free and
-    best-fit."""
-    largest = columns.max(axis=0) if policy is PoolPolicy.FIRST_FIT else columns[0]
-    is_sure: Mask = largest >= sum(coming)
-    if len(coming) == 1:
-        return is_sure
-    left_idx = np.flatnonzero(~is_sure & (largest >= coming[0]))
-    for size in dict.fromkeys(coming):
-        if not left_idx.size:
-            break
-        after = _placed(columns[:, left_idx], size, policy)
-        left_idx = left_idx[_played(after, without(coming, size), policy)]
-    is_sure[left_idx] = True
-    return is_sure
-
-
-def _placed(columns: Ints2D, size: int, policy: PoolPolicy) -> Ints2D:
-    """The pools after placing one claim; undefined where no pool has room."""
-    left = columns.copy()
-    if policy is PoolPolicy.MOST_FREE:
-        left[0] -= size
-    else:
-        is_waiting = np.ones(columns.shape[1], dtype=np.bool_)
-        # Pools descend: the smallest pool with room is the last.
-        for column in left[::-1] if policy is PoolPolicy.BEST_FIT else left:
-            takes = is_waiting & (column >= size)
-            column -= takes * np.int64(size)
-            is_waiting ^= takes
-    return left if policy is PoolPolicy.FIRST_FIT else np.sort(left, axis=0)[::-1]
