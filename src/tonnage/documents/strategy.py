@@ -94,7 +94,7 @@ class Strategy:
         if "status" in self.resource.subresources:
             keep(new, old, "status")
 
-    def validate_update(self, new: Doc, old: Doc) -> Errors:
+    def validate_update(self, new: Doc, old: Doc, /) -> Errors:
         """The errors of a change; by default the new object's errors, and changed `fixed` fields."""
         return self.validate(new) + unchanged_fields(new, old, *self.fixed)
 

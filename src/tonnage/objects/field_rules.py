@@ -22,6 +22,7 @@ from tonnage.objects.field_errors import (
     Errors,
     FieldError,
     Wrong,
+    duplicate,
     forbidden,
     invalid,
     required,
@@ -101,6 +102,18 @@ def needed(rule: Rule | None = None, told: str = "") -> Asked:
 def if_set(rule: Rule) -> Rule:
     """A field that may be empty; `rule` applies to other values."""
     return lambda value, path: rule(value, path) if value else []
+
+
+def unique() -> ListRule:
+    """A rule for the values of one list: an error for a value that it has seen before."""
+    seen: set[Any] = set()
+
+    def judge(value: Any, path: str) -> Errors:
+        errors = [duplicate(path, value)] if value in seen else []
+        seen.add(value)
+        return errors
+
+    return judge
 
 
 def named(rule: Callable[[Any], list[str]]) -> ListRule:

@@ -7,9 +7,10 @@ checked, but not whether a key fits its certificate.
 from __future__ import annotations
 
 import base64
+from collections.abc import Container, Iterable
 from typing import ClassVar
 
-from tonnage.documents.strategy import Strategy, fill
+from tonnage.documents.strategy import Strategy
 from tonnage.objects import names
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import Errors, forbidden, invalid, required, too_long
@@ -26,13 +27,7 @@ _JSON_KEYS = {"kubernetes.io/dockercfg": ".dockercfg", "kubernetes.io/dockerconf
 class ConfigMapStrategy(Strategy):
     def validate(self, doc: Doc) -> Errors:
         data, binary = doc.get("data", {}), doc.get("binaryData", {})
-        errors: Errors = []
-        for key in data:
-            errors += _validate_key(key, "data")
-            if key in binary:
-                errors.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
-        for key in binary:
-            errors += _validate_key(key, "binaryData")
+        errors = _validate_keys(data, "data", also_in=binary) + _validate_keys(binary, "binaryData")
         size = sum(len(value.encode()) for value in data.values()) + sum(map(_decoded_size, binary.values()))
         # Upstream reports this for the whole object, whose empty path is written so.
         return [*errors, too_long("[]", MAX_BYTES)] if size > MAX_BYTES else errors
@@ -48,7 +43,7 @@ class SecretStrategy(Strategy):
     defaults: ClassVar[Doc] = {"type": "Opaque"}
 
     def default(self, doc: Doc) -> None:
-        fill(doc, self.defaults)
+        super().default(doc)
         plain = doc.pop("stringData", None)
         if plain:
             encoded = {key: base64.b64encode(text.encode()).decode() for key, text in plain.items()}
@@ -56,7 +51,7 @@ class SecretStrategy(Strategy):
 
     def validate(self, doc: Doc) -> Errors:
         data, kind = doc.get("data", {}), doc.get("type", "")
-        errors = [error for key in data for error in _validate_key(key, "data")]
+        errors = _validate_keys(data, "data")
         if sum(map(_decoded_size, data.values())) > MAX_BYTES:
             errors.append(too_long("data", MAX_BYTES))
         if kind == "kubernetes.io/service-account-token":
@@ -90,8 +85,13 @@ class ServiceAccountStrategy(Strategy):
         self.prepare_create(new)
 
 
-def _validate_key(key: str, field: str) -> Errors:
-    return sentences(f"{field}[{key}]", key, names.config_key(key))
+def _validate_keys(data: Iterable[str], field: str, *, also_in: Container[str] = ()) -> Errors:
+    errors: Errors = []
+    for key in data:
+        errors += sentences(f"{field}[{key}]", key, names.config_key(key))
+        if key in also_in:
+            errors.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
+    return errors
 
 
 def _validate_frozen(new: Doc, old: Doc, fields: tuple[str, ...]) -> Errors:
@@ -108,9 +108,8 @@ def _validate_json(data: dict[str, str], key: str) -> Errors:
         parsed = read_json(base64.b64decode(data[key]), Budget(REQUEST))
     except (BudgetExceeded, ValueError) as exc:
         return [invalid(f"data[{key}]", "<secret contents redacted>", str(exc))]
-    if isinstance(parsed, dict):
-        return []
-    return [invalid(f"data[{key}]", "<secret contents redacted>", "not a JSON object")]
+    told = "not a JSON object"
+    return [] if isinstance(parsed, dict) else [invalid(f"data[{key}]", "<secret contents redacted>", told)]
 
 
 def _decoded_size(encoded: str) -> int:

@@ -19,7 +19,7 @@ from tonnage.documents.strategy import Generation, Strategy, fill
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig, same
 from tonnage.objects.field_errors import Errors, forbidden, invalid, required, unsupported
-from tonnage.objects.field_rules import check, needed, one_of, unchanged_fields
+from tonnage.objects.field_rules import Rules, check, each, if_set, needed, one_of, unchanged_fields
 
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 APPROVED = "api-approved.kubernetes.io"
@@ -124,25 +124,31 @@ def _name_errors(definition: Doc) -> Errors:
     return errors
 
 
+def _validate_label(value: str, path: str) -> Errors:
+    wrong = names.dns1035_label(value)
+    return [invalid(path, value, ",".join(wrong))] if wrong else []
+
+
+def _validate_mixed_case(value: str, path: str) -> Errors:
+    wrong = names.dns1035_label(value.lower())
+    told = f"may have mixed case, but should otherwise match: {','.join(wrong)}"
+    return [invalid(path, value, told)] if wrong else []
+
+
+_NAMES: Rules = {
+    "plural": if_set(_validate_label),
+    "singular": if_set(_validate_label),
+    "kind": if_set(_validate_mixed_case),
+    "listKind": if_set(_validate_mixed_case),
+    "shortNames": each(_validate_label),
+}
+
+
 def _names_errors(named: Doc, path: str) -> Errors:
-    errors: Errors = []
-
-    def judge(value: str, where: str, told: str = "") -> None:
-        wrong = names.dns1035_label(value.lower() if told else value)
-        if wrong:
-            errors.append(invalid(where, value, told + ",".join(wrong)))
-
-    mixed = "may have mixed case, but should otherwise match: "
-    for field, told in (("plural", ""), ("singular", ""), ("kind", mixed), ("listKind", mixed)):
-        if named.get(field):
-            judge(named[field], f"{path}.{field}", told)
-    for index, value in enumerate(named.get("shortNames") or ()):
-        judge(value, f"{path}.shortNames[{index}]")
+    errors = check(named, path, _NAMES)
     if named.get("kind") and named["kind"] == named.get("listKind"):
         errors.append(invalid(f"{path}.listKind", named["listKind"], "kind and listKind may not be the same"))
-    for index, value in enumerate(named.get("categories") or ()):
-        judge(value, f"{path}.categories[{index}]")
-    return errors
+    return errors + check(named, path, {"categories": each(_validate_label)})
 
 
 def _approval_errors(new: Doc, old: Doc | None) -> Errors:
@@ -221,19 +227,19 @@ def _spec_errors(spec: Doc, old: Doc | None = None) -> Errors:
             errors.append(required(f"spec.versions[{index}].schema.openAPIV3Schema"))
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}]"
-        if wrong := names.dns1035_label(version.get("name") or ""):
-            errors.append(invalid(f"{path}.name", version.get("name") or "", ",".join(wrong)))
+        errors += _validate_label(version.get("name") or "", f"{path}.name")
         errors += definition_rules.deprecation_errors(version, path)
     # The first version is reported again under `spec.version`, which held the only version before there were several.
-    if versions and versions[0].get("name") and (wrong := names.dns1035_label(versions[0]["name"])):
-        errors.append(invalid("spec.version", versions[0]["name"], ",".join(wrong)))
+    if versions and versions[0].get("name"):
+        errors += _validate_label(versions[0]["name"], "spec.version")
     for field, internal, judge in (
         ("schema", "validation", definition_rules.schema_errors),
         ("subresources", "subresources", definition_rules.subresource_errors),
         ("additionalPrinterColumns", "additionalPrinterColumns", definition_rules.column_errors),
         ("selectableFields", "selectableFields", definition_rules.selectable_errors),
     ):
-        if _are_identical(versions, field):
+        first = versions[0].get(field) if versions else None
+        if first and all(same(version.get(field), first) for version in versions):  # upstream keeps it once
             errors += judge(versions[0], f"spec.{internal}", old)
         else:
             for index, version in enumerate(versions):
@@ -245,16 +251,8 @@ def _spec_errors(spec: Doc, old: Doc | None = None) -> Errors:
         told = "must have exactly one version marked as storage version"
         errors.append(invalid("spec.versions", spec.get("versions"), told))
     named = spec.get("names") or {}
-    errors += [
-        required(f"spec.names.{field}") for field in ("plural", "singular", "kind", "listKind") if not named.get(field)
-    ]
+    errors += check(named, "spec.names", dict.fromkeys(("plural", "singular", "kind", "listKind"), needed()))
     return errors + _names_errors(named, "spec.names") + _conversion_errors(spec)
-
-
-def _are_identical(versions: list[Doc], field: str) -> bool:
-    """True if all versions have the same value, so that upstream keeps it once."""
-    first = versions[0].get(field) if versions else None
-    return bool(first) and all(same(version.get(field), first) for version in versions)
 
 
 def _conversion_errors(spec: Doc) -> Errors:

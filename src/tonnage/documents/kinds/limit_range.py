@@ -10,16 +10,8 @@ from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation import resources
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import (
-    MAX_ERRORS_TOLD,
-    Errors,
-    FieldError,
-    Wrong,
-    duplicate,
-    forbidden,
-    invalid,
-    required,
-)
+from tonnage.objects.field_errors import MAX_ERRORS_TOLD, Errors, Wrong, forbidden, invalid, required
+from tonnage.objects.field_rules import sentences, unique
 from tonnage.objects.resources import BY_PLURAL
 from tonnage.quantity import Quantity
 
@@ -50,21 +42,18 @@ class LimitRangeStrategy(Strategy):
                 item["defaultRequest"] = requests
 
     def validate(self, doc: Doc) -> Errors:
-        errors: Errors = []
-        seen: set[str] = set()
+        errors, is_unique = [], unique()
         for idx, item in enumerate(doc.get("spec", {}).get("limits", ())):
             at, kind = f"spec.limits[{idx}]", item.get("type", "")
             errors += _validate_type(kind, f"{at}.type")
-            if kind in seen:
-                errors.append(duplicate(f"{at}.type", kind))
-            seen.add(kind)
+            errors += is_unique(kind, f"{at}.type")
             errors += _validate_names(item, kind, at)
             errors += _validate_amounts(item, at)
         return errors
 
 
 def _validate_type(kind: str, at: str) -> Errors:
-    errors = [invalid(at, kind, sentence) for sentence in names.qualified_name(kind)]
+    errors = sentences(at, kind, names.qualified_name(kind))
     if not errors and "/" not in kind and kind not in _TYPES:
         errors.append(invalid(at, kind, "must be a standard limit type or fully qualified"))
     return errors
@@ -94,7 +83,7 @@ def _validate_amounts(item: Doc, at: str) -> Errors:
     return [error for name in every for error in _amounts_of(name, stated, at)]
 
 
-def _amounts_of(name: str, stated: dict[str, dict[str, Quantity]], at: str) -> Iterator[FieldError]:
+def _amounts_of(name: str, stated: dict[str, dict[str, Quantity]], at: str) -> Wrong:
     least, most, limit, request, ratio = (
         stated.get(field, {}).get(name) for field in ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")
     )

@@ -9,11 +9,9 @@ from tonnage.documents.strategy import Generation, Strategy
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, Wrong, forbidden, go_value, invalid, required, unsupported
-from tonnage.objects.field_rules import parse_ip, sentences, validate_cidr
+from tonnage.objects.field_errors import Errors, Wrong, forbidden, go_value, invalid, required
+from tonnage.objects.field_rules import check, each, one_of, parse_ip, sentences, validate_cidr
 
-_PROTOCOLS = ("TCP", "UDP", "SCTP")
-_TYPES = ("Ingress", "Egress")
 _RULES = (("ingress", "from"), ("egress", "to"))
 _STRICT_SUBSET = "must be a strict subset of `cidr`"
 
@@ -33,9 +31,6 @@ class NetworkPolicyStrategy(Strategy):
             for port in rule.get("ports", ()):
                 port.setdefault("protocol", "TCP")
 
-    def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return self.validate(new, old)
-
     def validate(self, doc: Doc, old: Doc | None = None) -> Errors:
         spec = doc.get("spec", {})
         was: Doc = old.get("spec", {}) if old is not None else {}
@@ -50,13 +45,11 @@ class NetworkPolicyStrategy(Strategy):
                 for number, peer in enumerate(rule.get(peers, [])):
                     errors += _validate_peer(peer, f"{at}.{peers}[{number}]", lenient, kept)
         types = spec.get("policyTypes", [])
-        if len(types) > len(_TYPES):
+        if len(types) > 2:
             return [*errors, invalid("spec.policyTypes", types, "may not specify more than two policyTypes")]
-        return errors + [
-            unsupported(f"spec.policyTypes[{idx}]", each, _TYPES)
-            for idx, each in enumerate(types)
-            if each not in _TYPES
-        ]
+        return errors + each(one_of("Ingress", "Egress"))(types, "spec.policyTypes")
+
+    validate_update = validate
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         """Warnings about legal CIDRs in a form that is not canonical. Mirrors GetWarningsForCIDR."""
@@ -79,8 +72,7 @@ def _ranges(spec: Doc) -> Iterator[tuple[str, str]]:
 
 
 def _validate_port(port: Doc, at: str) -> Wrong:
-    if "protocol" in port and port["protocol"] not in _PROTOCOLS:
-        yield unsupported(f"{at}.protocol", port["protocol"], _PROTOCOLS)
+    yield from check(port, at, {"protocol": one_of("TCP", "UDP", "SCTP")})
     number, end = port.get("port"), port.get("endPort")
     if number is None:
         if end is not None:

@@ -17,7 +17,7 @@ from tonnage.documents.validation.resources import NOT_POSITIVE, round_amounts, 
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, go_value, invalid
-from tonnage.objects.field_rules import check, is_dual_stack, needed, validate_cidr, validate_label_name
+from tonnage.objects.field_rules import check, each, is_dual_stack, needed, unique, validate_cidr, validate_label_name
 
 _SYSTEM_INFO = (
     *("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion"),
@@ -52,18 +52,15 @@ class NodeStrategy(Strategy):
         doc.get("spec", {}).pop("configSource", None)
         doc.get("status", {}).pop("config", None)
 
-    def validate(self, doc: Doc) -> Errors:
-        return validate_node(doc)
-
     def prepare_update(self, new: Doc, old: Doc) -> None:
         super().prepare_update(new, old)
         if "configSource" not in old.get("spec", {}):
             new.get("spec", {}).pop("configSource", None)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        errors = validate_node(new)
+        errors = self.validate(new)
         told = {(error.reason, error.field, error.detail) for error in errors}
-        again = validate_node_update(new, old)
+        again = self.validate_status(new, old)
         return errors + [error for error in again if (error.reason, error.field, error.detail) not in told]
 
     def prepare_status(self, new: Doc, old: Doc) -> None:
@@ -71,8 +68,33 @@ class NodeStrategy(Strategy):
         if "config" not in old.get("status", {}):
             new.get("status", {}).pop("config", None)
 
+    def validate(self, doc: Doc) -> Errors:
+        """Validate a new node; it may have a status."""
+        errors = [*_validate_taints(dig(doc, "spec", "taints") or []), *_validate_amounts(doc)]
+        swap = dig(doc, "status", "nodeInfo", "swap", "capacity")
+        if swap is not None and swap <= 0:
+            errors.append(invalid("metadata.nodeSwapStatus.capacity", swap, NOT_POSITIVE))
+        errors += _validate_declared_features(dig(doc, "status", "declaredFeatures") or [])
+        return errors + _validate_pod_ranges(dig(doc, "spec", "podCIDRs") or [])
+
     def validate_status(self, new: Doc, old: Doc) -> Errors:
-        return validate_node_update(new, old)
+        """The rules for a change through either endpoint; the main endpoint also has those of a new node."""
+        errors = [*_validate_amounts(new)]
+        errors += _validate_declared_features(dig(new, "status", "declaredFeatures") or [])
+        is_repeated = unique()
+        for idx, address in enumerate(dig(new, "status", "addresses") or []):
+            shown = internal("NodeAddress", address)
+            if is_repeated(go_value(shown), ""):
+                errors.append(duplicate(f"status.addresses[{idx}]", shown))
+        spec, before = new.get("spec", {}), old.get("spec", {})
+        for field, shown in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
+            if before.get(field) and spec.get(field) != before[field]:
+                told = f'node updates may not change {shown} except from "" to valid'
+                errors.append(forbidden(f"spec.{field}", told))
+        errors += _validate_taints(spec.get("taints", []))
+        if spec.get("externalID", "") != before.get("externalID", ""):
+            errors.append(forbidden("spec.externalID", "may not be updated"))
+        return errors
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         told: list[str] = []
@@ -98,40 +120,8 @@ def _default_pod_ranges(spec: Doc) -> None:
         spec["podCIDR"] = ranges[0]
 
 
-def validate_node(doc: Doc) -> Errors:
-    """Validate a new node; it may have a status."""
-    errors = [*_validate_taints(dig(doc, "spec", "taints") or []), *_validate_amounts(doc)]
-    swap = dig(doc, "status", "nodeInfo", "swap", "capacity")
-    if swap is not None and swap <= 0:
-        errors.append(invalid("metadata.nodeSwapStatus.capacity", swap, NOT_POSITIVE))
-    errors += _validate_declared_features(dig(doc, "status", "declaredFeatures") or [])
-    return errors + _validate_pod_ranges(dig(doc, "spec", "podCIDRs") or [])
-
-
-def validate_node_update(new: Doc, old: Doc) -> Errors:
-    """Validate a change through either endpoint; the main endpoint also runs `validate_node`."""
-    errors = [*_validate_amounts(new)]
-    errors += _validate_declared_features(dig(new, "status", "declaredFeatures") or [])
-    addresses = [internal("NodeAddress", address) for address in dig(new, "status", "addresses") or []]
-    seen: set[str] = set()
-    for idx, address in enumerate(addresses):
-        spelled = go_value(address)
-        if spelled in seen:
-            errors.append(duplicate(f"status.addresses[{idx}]", address))
-        seen.add(spelled)
-    spec, before = new.get("spec", {}), old.get("spec", {})
-    for field, shown in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
-        if before.get(field) and spec.get(field) != before[field]:
-            told = f'node updates may not change {shown} except from "" to valid'
-            errors.append(forbidden(f"spec.{field}", told))
-    errors += _validate_taints(spec.get("taints", []))
-    if spec.get("externalID", "") != before.get("externalID", ""):
-        errors.append(forbidden("spec.externalID", "may not be updated"))
-    return errors
-
-
 def _validate_taints(taints: list[Doc]) -> Wrong:
-    seen: set[tuple[str, str]] = set()
+    is_repeated = unique()
     for idx, taint in enumerate(taints):
         path = f"metadata.taints[{idx}]"
         key, value, effect = taint.get("key", ""), taint.get("value", ""), taint.get("effect", "")
@@ -139,11 +129,8 @@ def _validate_taints(taints: list[Doc]) -> Wrong:
         if told := names.label_value(value):
             yield invalid(f"{path}.value", value, ";".join(told))
         yield from check(taint, path, {"effect": needed(TAINT_EFFECT)})
-        if (key, effect) in seen:
-            shown = internal("Taint", taint)
-            told_twice = "taints must be unique by key and effect pair"
-            yield duplicate(path, shown, told_twice)
-        seen.add((key, effect))
+        if is_repeated((key, effect), ""):
+            yield duplicate(path, internal("Taint", taint), "taints must be unique by key and effect pair")
 
 
 def _validate_amounts(doc: Doc) -> Wrong:
@@ -175,9 +162,7 @@ def _validate_declared_features(features: list[str]) -> Wrong:
 
 def _validate_pod_ranges(ranges: list[str]) -> Errors:
     path = "spec.podCIDRs"
-    errors: Errors = []
-    for idx, value in enumerate(ranges):
-        errors += validate_cidr(value, f"{path}[{idx}]")
+    errors = each(validate_cidr)(ranges, path)
     if len(ranges) > 1 and not errors:
         bases = [value.partition("/")[0] for value in ranges]
         if len(ranges) > 2 or not is_dual_stack(bases):

@@ -10,8 +10,8 @@ from tonnage.documents.validation.resources import round_amounts, validate_resou
 from tonnage.errors import Forbidden
 from tonnage.objects import names
 from tonnage.objects.document import Doc, same
-from tonnage.objects.field_errors import Errors, duplicate, invalid, required
-from tonnage.objects.field_rules import sentences
+from tonnage.objects.field_errors import Errors, duplicate
+from tonnage.objects.field_rules import check, immutable, named, needed, unique
 from tonnage.objects.resources import BY_PLURAL
 from tonnage.quantity import Quantity
 
@@ -24,26 +24,22 @@ class RuntimeClassStrategy(Strategy):
         round_amounts(doc.get("overhead", {}).get("podFixed"))
 
     def validate(self, doc: Doc) -> Errors:
-        handler = doc.get("handler", "")
-        errors = sentences("handler", handler, names.dns_label(handler)) if handler else [required("handler")]
+        errors = check(doc, "", {"handler": needed(named(names.dns_label))})
         if "overhead" in doc:
             errors += validate_resource_requirements({"limits": doc["overhead"].get("podFixed", {})}, "overhead")
         scheduling = doc.get("scheduling", {})
         errors += validate_labels(scheduling.get("nodeSelector", {}), "scheduling.nodeSelector")
         tolerations = scheduling.get("tolerations", [])
         errors += validate_tolerations(tolerations, "scheduling.tolerations")
-        seen: set[tuple[str, ...]] = set()
-        for idx, toleration in enumerate(tolerations):
-            naming = tuple(toleration.get(field, "") for field in _NAMING)
-            if naming in seen:
-                errors.append(duplicate(f"scheduling.tolerations[{idx}]", toleration))
-            seen.add(naming)
-        return errors
+        is_repeated = unique()
+        return errors + [
+            duplicate(f"scheduling.tolerations[{idx}]", toleration)
+            for idx, toleration in enumerate(tolerations)
+            if is_repeated(tuple(toleration.get(field, "") for field in _NAMING), "")
+        ]
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        if new.get("handler", "") != old.get("handler", ""):
-            return [invalid("handler", new.get("handler", ""), "field is immutable")]
-        return []
+        return immutable("handler", new.get("handler", ""), old.get("handler", ""))
 
 
 def obey_runtime_class(pod: Doc, runtime_class: Doc) -> None:
@@ -51,8 +47,8 @@ def obey_runtime_class(pod: Doc, runtime_class: Doc) -> None:
     spec = pod["spec"]
     if "overhead" in runtime_class:
         overhead = runtime_class["overhead"].get("podFixed", {})
-        if spec.get("overhead") and not _is_same_overhead(overhead, spec["overhead"]):
-            raise _rejected(pod, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+        if spec.get("overhead"):
+            refuse_foreign_overhead(pod, runtime_class)
         spec.pop("overhead", None)
         if overhead:
             spec["overhead"] = dict(overhead)

@@ -57,9 +57,6 @@ class ServiceStrategy(Strategy):
         doc["status"] = {"loadBalancer": {}}
         settle_addresses(doc["spec"])
 
-    def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return self.validate(new, old)
-
     def validate(self, doc: Doc, old: Doc | None = None) -> Errors:
         spec = doc["spec"]
         was = old["spec"] if old is not None else {}
@@ -74,12 +71,14 @@ class ServiceStrategy(Strategy):
         errors += _validate_affinity_timeout(spec)
         errors += _validate_addresses(spec, was)
         kept = set(was.get("externalIPs", ()))
-        for idx, address in enumerate(spec.get("externalIPs", ())):
-            errors += _validate_external_ip(address, f"spec.externalIPs[{idx}]", kept)
+        external_ip = rules.each(lambda address, at: _validate_external_ip(address, at, kept))
+        errors += external_ip(spec.get("externalIPs", ()), "spec.externalIPs")
         errors += rules.check(spec, "spec", {"type": rules.needed(rules.one_of(*_TYPES))})
         errors += _validate_port_clashes(spec)
         errors += _validate_balancer_fields(spec, was)
         return errors + _validate_traffic(spec)
+
+    validate_update = validate
 
     def prepare_update(self, new: Doc, old: Doc) -> None:
         super().prepare_update(new, old)
@@ -105,11 +104,7 @@ class ServiceStrategy(Strategy):
             return [forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")]
         before = old.get("status", {}).get("loadBalancer", {}).get("ingress", [])
         kept = {item["ip"] for item in before if item.get("ip")}
-        return [
-            error
-            for idx, ingress in enumerate(ingresses)
-            for error in _validate_ingress(ingress, f"{path}[{idx}]", kept)
-        ]
+        return rules.each(lambda ingress, at: _validate_ingress(ingress, at, kept))(ingresses, path)
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         """Warnings about fields that a headless service ignores, and about external addresses, which are deprecated."""
@@ -184,14 +179,12 @@ def _validate_type(spec: Doc, is_headless: bool) -> Errors:
 
 
 def _validate_ports(ports: list[Doc]) -> Wrong:
-    taken: set[str] = set()
+    unique = rules.unique()
     for idx, port in enumerate(ports):
         at, name = f"spec.ports[{idx}]", port.get("name", "")
         if name:
             yield from rules.sentences(f"{at}.name", name, names.dns_label(name))
-            if name in taken:
-                yield duplicate(f"{at}.name", name)
-            taken.add(name)
+            yield from unique(name, f"{at}.name")
         elif len(ports) > 1:
             yield required(f"{at}.name")
         yield from rules.check(port, at, _PORT)
@@ -238,15 +231,8 @@ def _validate_addresses(spec: Doc, was: Doc) -> Wrong:
         yield invalid("spec.clusterIPs", several, told) if several else required("spec.clusterIPs")
     elif not single and several:
         yield invalid("spec.clusterIPs", several, "must be empty when `clusterIP` is not specified")
-    seen: set[str] = set()
-    for idx, family in enumerate(families):
-        yield from rules.one_of("IPv4", "IPv6")(family, f"spec.ipFamilies[{idx}]")
-        if family in seen:
-            yield duplicate(f"spec.ipFamilies[{idx}]", family)
-        seen.add(family)
-    yield from rules.check(
-        spec, "spec", {"ipFamilyPolicy": rules.one_of("PreferDualStack", "RequireDualStack", "SingleStack")}
-    )
+    yield from rules.each(rules.both(rules.one_of("IPv4", "IPv6"), rules.unique()))(families, "spec.ipFamilies")
+    yield from rules.check(spec, "spec", _FAMILY_POLICY)
 
     wrong: Errors = []
     if several[:1] == ["None"] and len(several) > 1:
@@ -339,6 +325,9 @@ _PORT: rules.Rules = {
     "protocol": rules.needed(rules.one_of("SCTP", "TCP", "UDP")),
     "targetPort": rules.Asked(rules.port_number_or_name, 0),
     "appProtocol": rules.named(names.qualified_name),
+}
+_FAMILY_POLICY: rules.Rules = {
+    "ipFamilyPolicy": rules.one_of("PreferDualStack", "RequireDualStack", "SingleStack"),
 }
 _TRAFFIC: rules.Rules = {
     "internalTrafficPolicy": rules.one_of("Cluster", "Local"),

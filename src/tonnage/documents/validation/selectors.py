@@ -6,11 +6,13 @@ the caller sets on an update if the stored object has such values.
 
 from __future__ import annotations
 
+from functools import partial
+
 from tonnage.documents.validation.metadata import validate_labels
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, required
-from tonnage.objects.field_rules import each, named, validate_label_name
+from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required
+from tonnage.objects.field_rules import each, named, unique, validate_label_name
 
 _VALUES_REQUIRED = "must be specified when `operator` is 'In' or 'NotIn'"
 _VALUES_FORBIDDEN = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
@@ -23,12 +25,11 @@ def validate_label_selector(selector: Doc | None, path: str, *, allow_invalid_va
     if selector is None:
         return []
     errors = validate_labels(selector.get("matchLabels", {}), f"{path}.matchLabels")
-    for idx, requirement in enumerate(selector.get("matchExpressions", [])):
-        errors += _validate_requirement(requirement, f"{path}.matchExpressions[{idx}]", allow_invalid_values)
-    return errors
+    requirement = partial(_validate_requirement, allow_invalid_values=allow_invalid_values)
+    return errors + each(requirement)(selector.get("matchExpressions", []), f"{path}.matchExpressions")
 
 
-def _validate_requirement(requirement: Doc, path: str, allow_invalid_values: bool, *, of_node: bool = False) -> Errors:
+def _validate_requirement(requirement: Doc, path: str, *, allow_invalid_values: bool, of_node: bool = False) -> Errors:
     """One requirement on labels; a node selector's requirement may also compare numbers."""
     operator, values = requirement.get("operator", ""), requirement.get("values", [])
     errors: Errors = []
@@ -46,22 +47,16 @@ def _validate_requirement(requirement: Doc, path: str, allow_invalid_values: boo
 
 def validate_node_selector(node_selector: Doc, path: str, *, allow_invalid_values: bool = False) -> Errors:
     """Mirrors ValidateNodeSelector: at least one term, all legal. An empty term is legal, and matches nothing."""
-    terms = node_selector.get("nodeSelectorTerms", [])
+    terms, path = node_selector.get("nodeSelectorTerms", []), f"{path}.nodeSelectorTerms"
     if not terms:
-        return [required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")]
-    errors: Errors = []
-    for idx, term in enumerate(terms):
-        at = f"{path}.nodeSelectorTerms[{idx}]"
-        errors += validate_node_selector_term(term, at, allow_invalid_values=allow_invalid_values)
-    return errors
+        return [required(path, "must have at least one node selector term")]
+    return each(partial(validate_node_selector_term, allow_invalid_values=allow_invalid_values))(terms, path)
 
 
 def validate_node_selector_term(term: Doc, path: str, *, allow_invalid_values: bool = False) -> Errors:
     """Mirrors ValidateNodeSelectorTerm: requirements on labels, and on metadata.name, the only field."""
-    errors: Errors = []
-    for idx, requirement in enumerate(term.get("matchExpressions", [])):
-        at = f"{path}.matchExpressions[{idx}]"
-        errors += _validate_requirement(requirement, at, allow_invalid_values, of_node=True)
+    requirement = partial(_validate_requirement, allow_invalid_values=allow_invalid_values, of_node=True)
+    errors = each(requirement)(term.get("matchExpressions", []), f"{path}.matchExpressions")
     return errors + each(_validate_node_field)(term.get("matchFields", []), f"{path}.matchFields")
 
 
@@ -81,21 +76,15 @@ def _validate_node_field(requirement: Doc, path: str) -> Errors:
 
 def validate_topology_selector_term(term: Doc, path: str) -> Wrong:
     """Mirrors ValidateTopologySelectorTerm: unique keys, each with values, unique values."""
-    seen: set[str] = set()
+    unique_key = unique()
     for idx, requirement in enumerate(term.get("matchLabelExpressions", [])):
         at = f"{path}.matchLabelExpressions[{idx}]"
         key, values = requirement.get("key", ""), requirement.get("values", [])
         if not values:
             yield required(f"{at}.values")
-        known: set[str] = set()
-        for at_value, value in enumerate(values):
-            if value in known:
-                yield duplicate(f"{at}.values[{at_value}]", value)
-            known.add(value)
+        yield from each(unique())(values, f"{at}.values")
         yield from validate_label_name(key, f"{at}.key")
-        if key in seen:
-            yield duplicate(f"{at}.key", key)
-        seen.add(key)
+        yield from unique_key(key, f"{at}.key")
 
 
 def has_invalid_values(node_selector_terms: list[Doc]) -> bool:
@@ -122,17 +111,10 @@ DEPRECATED_NODE_LABELS = {
 
 def label_selector_warnings(selector: Doc | None, path: str) -> list[str]:
     """A warning for every deprecated node label in a selector over nodes."""
-    if selector is None:
-        return []
-    told = _expression_warnings(selector.get("matchExpressions", []), path)
-    for key in selector.get("matchLabels", {}):
-        if key in DEPRECATED_NODE_LABELS:
-            told.append(f"{path}.matchLabels.{key}: {DEPRECATED_NODE_LABELS[key]}")
-    return told
-
-
-def node_selector_term_warnings(term: Doc, path: str) -> list[str]:
-    return _expression_warnings(term.get("matchExpressions", []), path)
+    labels = (selector or {}).get("matchLabels", {})
+    return node_selector_term_warnings(selector or {}, path) + [
+        f"{path}.matchLabels.{key}: {DEPRECATED_NODE_LABELS[key]}" for key in labels if key in DEPRECATED_NODE_LABELS
+    ]
 
 
 def topology_term_warnings(term: Doc, path: str) -> list[str]:
@@ -143,9 +125,9 @@ def topology_term_warnings(term: Doc, path: str) -> list[str]:
     ]
 
 
-def _expression_warnings(requirements: list[Doc], path: str) -> list[str]:
+def node_selector_term_warnings(term: Doc, path: str) -> list[str]:
     return [
         f"{path}.matchExpressions[{idx}].key: {requirement['key']} is {DEPRECATED_NODE_LABELS[requirement['key']]}"
-        for idx, requirement in enumerate(requirements)
+        for idx, requirement in enumerate(term.get("matchExpressions", []))
         if requirement.get("key") in DEPRECATED_NODE_LABELS
     ]

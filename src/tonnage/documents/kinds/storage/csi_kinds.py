@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from tonnage.documents.kinds.storage.persistent_volume import validate_volume_spec
-from tonnage.documents.strategy import Generation, Strategy, fill, keep
+from tonnage.documents.strategy import Generation, Strategy, keep
 from tonnage.documents.validation.internal_form import internal, unchanged
 from tonnage.documents.validation.metadata import byte_size
 from tonnage.documents.validation.resources import validate_nonnegative_quantity
@@ -14,7 +14,7 @@ from tonnage.documents.validation.volume_sources import CSI_DRIVER_NAME
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig, same
-from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, required, too_long
+from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required, too_long
 
 _NODE_ID_MAX_BYTES = 256
 _NOT_THROUGH_STATUS = ("deletionTimestamp", "generation", "selfLink", "labels", "annotations", "finalizers")
@@ -45,17 +45,16 @@ class CSIDriverStrategy(Strategy):
     }
 
     def default(self, doc: Doc) -> None:
-        fill(doc, self.defaults)
+        super().default(doc)
         if self.gates.enabled("VolumeLimitScaling"):
             doc["spec"].setdefault("preventPodSchedulingIfMissing", False)
 
     def validate(self, doc: Doc) -> Errors:
         """Defaults have already set the four booleans that upstream requires."""
-        spec = doc.get("spec", {})
-        errors = rules.check(doc, "", _DRIVER)
-        if "serviceAccountTokenInSecrets" in spec and not spec.get("tokenRequests"):
+        errors, in_secrets = rules.check(doc, "", _DRIVER), dig(doc, "spec", "serviceAccountTokenInSecrets")
+        if in_secrets is not None and not dig(doc, "spec", "tokenRequests"):
             told = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
-            errors.append(invalid("spec.serviceAccountTokenInSecrets", spec["serviceAccountTokenInSecrets"], told))
+            errors.append(invalid("spec.serviceAccountTokenInSecrets", in_secrets, told))
         return errors
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
@@ -76,14 +75,10 @@ class CSIDriverStrategy(Strategy):
 
 
 def _validate_token_requests(requests: list[Doc], path: str) -> Wrong:
-    audiences: set[str] = set()
+    unique = rules.unique()
     for idx, request in enumerate(requests):
-        audience = request.get("audience", "")
-        if audience in audiences:
-            yield duplicate(f"{path}[{idx}].audience", audience)
-        else:
-            yield from rules.check(request, f"{path}[{idx}]", {"expirationSeconds": rules.token_lifetime})
-        audiences.add(audience)
+        repeated = unique(request.get("audience", ""), f"{path}[{idx}].audience")
+        yield from repeated or rules.check(request, f"{path}[{idx}]", {"expirationSeconds": rules.token_lifetime})
 
 
 _LIFECYCLE_MODE = rules.one_of("Persistent", "Ephemeral")
@@ -103,14 +98,11 @@ class CSINodeStrategy(Strategy):
     unconditional_update = False
 
     def validate(self, doc: Doc) -> Errors:
-        errors: Errors = []
-        seen: set[str] = set()
+        errors, unique = [], rules.unique()
         for idx, driver in enumerate(dig(doc, "spec", "drivers") or []):
-            path, name = f"spec.drivers[{idx}]", driver.get("name", "")
+            path = f"spec.drivers[{idx}]"
             errors += rules.check(driver, path, _NODE_DRIVER)
-            if name in seen:
-                errors.append(duplicate(f"{path}.name", name))
-            seen.add(name)
+            errors += unique(driver.get("name", ""), f"{path}.name")
             errors += _validate_topology_keys(driver.get("topologyKeys", []), path)
         return errors
 
@@ -141,13 +133,11 @@ _NODE_DRIVER: rules.Rules = {
 
 
 def _validate_topology_keys(keys: list[str], path: str) -> Wrong:
-    seen: set[str] = set()
+    unique = rules.unique()
     for key in keys:
         if not key:
             yield required(path)
-        if key in seen:
-            yield duplicate(path, key)
-        seen.add(key)
+        yield from unique(key, path)
         yield from rules.sentences(path, key, names.qualified_name(key))
 
 
