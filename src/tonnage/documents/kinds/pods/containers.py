@@ -39,17 +39,11 @@ class Surroundings:
 
 def validate_containers(containers: list[Doc], path: str, pod: Surroundings) -> Errors:
     """The regular containers: at least one, unique names, unique host ports."""
-    if not containers:
-        return [required(path)]
-    errors: Errors = []
-    taken: set[str] = set()
+    errors, unique = [] if containers else [required(path)], rules.unique()
     for idx, container in enumerate(containers):
         at = f"{path}[{idx}]"
         errors += _validate_common(container, at, pod)
-        name = container.get("name", "")
-        if name in taken:
-            errors.append(duplicate(f"{at}.name", name))
-        taken.add(name)
+        errors += unique(container.get("name", ""), f"{at}.name")
         errors += _validate_hooks(container, at, pod.grace_period_s)
         errors += _validate_restarts(container, at)
     return [*errors, *_validate_host_ports(containers, path)]
@@ -123,14 +117,11 @@ def _validate_common(container: Doc, path: str, pod: Surroundings) -> Wrong:
 
 
 def _validate_ports(ports: list[Doc], path: str) -> Wrong:
-    taken: set[str] = set()
+    unique = rules.unique()
     for idx, port in enumerate(ports):
         if name := port.get("name", ""):
-            wrong = names.port_name(name)
-            yield from rules.sentences(f"{path}[{idx}].name", name, wrong)
-            if not wrong and name in taken:
-                yield duplicate(f"{path}[{idx}].name", name)
-            taken.update(() if wrong else (name,))
+            at = f"{path}[{idx}].name"
+            yield from rules.sentences(at, name, names.port_name(name)) or unique(name, at)
         yield from rules.check(port, f"{path}[{idx}]", _PORT)
 
 
@@ -150,24 +141,19 @@ _CONTAINER: rules.Rules = {
 
 
 def _validate_host_ports(containers: list[Doc], path: str) -> Wrong:
-    taken: set[str] = set()
+    unique = rules.unique()
     for idx, container in enumerate(containers):
         for number, port in enumerate(container.get("ports", ())):
-            if not port.get("hostPort"):
-                continue
-            address = f"{port.get('protocol', '')}/{port.get('hostIP', '')}/{port['hostPort']}"
-            if address in taken:
-                yield duplicate(f"{path}[{idx}].ports[{number}].hostPort", address)
-            taken.add(address)
+            if port.get("hostPort"):
+                address = f"{port.get('protocol', '')}/{port.get('hostIP', '')}/{port['hostPort']}"
+                yield from unique(address, f"{path}[{idx}].ports[{number}].hostPort")
 
 
 def _validate_resize(policies: list[Doc], path: str, restart_policy: str) -> Wrong:
-    taken: set[str] = set()
+    unique = rules.unique()
     for idx, policy in enumerate(policies):
         resource, restart = policy.get("resourceName", ""), policy.get("restartPolicy", "")
-        if resource in taken:
-            yield duplicate(f"{path}[{idx}]", resource)
-        taken.add(resource)
+        yield from unique(resource, f"{path}[{idx}]")
         yield from rules.needed(rules.one_of("cpu", "memory"))(resource, path)
         yield from rules.needed(rules.one_of("NotRequired", "RestartContainer"))(restart, path)
         if restart_policy == "Never" and restart != "NotRequired":
@@ -294,15 +280,14 @@ _READINESS: rules.Rules = {
     "terminationGracePeriodSeconds": rules.must_be(lambda value: False, "must not be set for readinessProbes"),
 }
 _LIVENESS: rules.Rules = {"successThreshold": rules.Asked(rules.must_be(lambda value: value == 1, "must be 1"), 0)}
+_HEADER_NAME = rules.named(names.http_header_name)
 _PORT_OF_HANDLER = rules.Asked(rules.port_number_or_name, 0)
 _HTTP_GET: rules.Rules = {
     "path": rules.needed(),
     "port": _PORT_OF_HANDLER,
     "scheme": rules.Asked(rules.one_of("HTTP", "HTTPS")),
     "httpHeaders": lambda headers, path: [
-        error
-        for header in headers
-        for error in rules.sentences(path, header.get("name", ""), names.http_header_name(header.get("name", "")))
+        error for header in headers for error in _HEADER_NAME(header.get("name", ""), path)
     ],
 }
 _HANDLER: rules.Rules = {

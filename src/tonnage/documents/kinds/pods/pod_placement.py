@@ -6,7 +6,7 @@ may be tightened, never loosened; tolerations may only be added.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.selectors import (
@@ -17,7 +17,7 @@ from tonnage.documents.validation.selectors import (
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, same
-from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, required, unsupported
+from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, unsupported
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -29,11 +29,6 @@ def validate_affinity(affinity: Doc, path: str, *, allow_invalid_values: bool = 
         at = f"{path}.nodeAffinity.{REQUIRED}"
         yield from validate_node_selector(node[REQUIRED], at, allow_invalid_values=allow_invalid_values)
     yield from rules.check(affinity, path, _AFFINITY)
-
-
-def _validate_preference(term: Doc, path: str) -> Errors:
-    """The values of a preference are not validated: a preference that matches nothing does no harm."""
-    return validate_node_selector_term(term, path, allow_invalid_values=True)
 
 
 def validate_topology_spread(constraints: list[Doc], path: str) -> Wrong:
@@ -83,59 +78,38 @@ def _validate_toleration(toleration: Doc, path: str) -> Wrong:
     yield from rules.check(toleration, path, {"effect": rules.if_set(TAINT_EFFECT)})
 
 
-def validate_scheduling_gates(gates: list[Doc], path: str) -> Wrong:
-    seen: set[str] = set()
-    for idx, gate in enumerate(gates):
-        name, at = gate.get("name", ""), f"{path}[{idx}]"
-        yield from rules.named(names.qualified_name)(name, at)
-        if name in seen:
-            yield duplicate(at, name)
-        seen.add(name)
+def validate_scheduling_gates(gates: list[Doc], path: str) -> Errors:
+    rule = rules.each(rules.both(rules.named(names.qualified_name), rules.unique()))
+    return rule([gate.get("name", "") for gate in gates], path)
 
 
-def validate_only_added_tolerations(new: list[Doc], old: list[Doc], path: str) -> Errors:
+def validate_only_added_tolerations(new: list[Doc], old: list[Doc]) -> Errors:
     """Every old toleration is still there; only its tolerationSeconds may change."""
-    kept = {_without_seconds(toleration) for toleration in new}
-    if all(_without_seconds(toleration) in kept for toleration in old):
+    if {*map(_without_seconds, old)} <= {*map(_without_seconds, new)}:
         return []
-    return [forbidden(path, "existing toleration can not be modified except its tolerationSeconds")]
+    return [forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")]
 
 
-def validate_only_removed_gates(new: list[Doc], old: list[Doc], path: str) -> Errors:
+def validate_only_removed_gates(new: list[Doc], old: list[Doc]) -> Errors:
     """No new scheduling gates: a removed gate does not come back."""
     known = {gate.get("name", "") for gate in old}
-    return [
-        forbidden(
-            f"{path}[{idx}].name", f"only deletion is allowed, but found new scheduling gate '{gate.get('name', '')}'"
-        )
-        for idx, gate in enumerate(new)
-        if gate.get("name", "") not in known
-    ]
+    told = "only deletion is allowed, but found new scheduling gate"
+    added = ((idx, gate.get("name", "")) for idx, gate in enumerate(new) if gate.get("name", "") not in known)
+    return [forbidden(f"spec.schedulingGates[{idx}].name", f"{told} '{name}'") for idx, name in added]
 
 
-def validate_node_selector_mutation(new: dict[str, str], old: dict[str, str], path: str) -> Errors:
-    """A gated pod's nodeSelector may only gain entries."""
-    if old.items() <= new.items():
-        return []
-    told = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
-    return [invalid(path, new or None, told)]
-
-
-def validate_node_affinity_mutation(new: Doc, old: Doc, path: str) -> Errors:
+def validate_node_affinity_mutation(new: Doc, old: Doc) -> Errors:
     """A gated pod's required node affinity may only gain requirements: another term would loosen it."""
     before = old.get(REQUIRED, {}).get("nodeSelectorTerms", [])
     after = new.get(REQUIRED, {}).get("nodeSelectorTerms", [])
-    at = f"{path}.{REQUIRED}.nodeSelectorTerms"
+    at = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms"
     if before and len(before) != len(after):
         shown = [internal("NodeSelectorTerm", term) for term in after] or None
         return [invalid(at, shown, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")]
-    return [
-        invalid(
-            f"{at}[{idx}]", internal("NodeSelectorTerm", term), "only additions are allowed (no mutations or deletions)"
-        )
-        for idx, (term, was) in enumerate(zip(after, before, strict=False))
-        if not _only_adds(term, was)
-    ]
+    told = "only additions are allowed (no mutations or deletions)"
+    pairs = enumerate(zip(after, before, strict=False))
+    changed = ((idx, term) for idx, (term, was) in pairs if not _only_adds(term, was))
+    return [invalid(f"{at}[{idx}]", internal("NodeSelectorTerm", term), told) for idx, term in changed]
 
 
 def _only_adds(new: Doc, old: Doc) -> bool:
@@ -157,10 +131,8 @@ def _validate_pod_term(term: Doc, path: str) -> Errors:
     for namespace in term.get("namespaces", ()):
         errors += rules.named(names.dns_label)(namespace, f"{path}.namespace")
     errors += _validate_label_keys(term, path)
-    key = term.get("topologyKey", "")
-    if not key:
-        errors.append(required(f"{path}.topologyKey", "can not be empty"))
-    return errors + rules.validate_label_name(key, f"{path}.topologyKey")
+    errors += rules.check(term, path, {"topologyKey": rules.needed(told="can not be empty")})
+    return errors + rules.validate_label_name(term.get("topologyKey", ""), f"{path}.topologyKey")
 
 
 def _validate_label_keys(term: Doc, path: str) -> Wrong:
@@ -171,13 +143,15 @@ def _validate_label_keys(term: Doc, path: str) -> Wrong:
         if keys and selector is None:
             yield forbidden(f"{path}.{field}", "must not be specified when labelSelector is not set")
         elif keys:
-            for idx, key in enumerate(keys):
-                yield from rules.validate_label_name(key, f"{path}.{field}[{idx}]")
+            yield from rules.each(rules.validate_label_name)(keys, f"{path}.{field}")
     positions = {key: idx for idx, key in enumerate(match)}
-    for key in _repeated_keys(selector or {}):
-        if key in positions:
+    seen = set((selector or {}).get("matchLabels", {}))
+    for requirement in (selector or {}).get("matchExpressions", ()):
+        key = requirement.get("key", "")
+        if key in seen and key in positions:
             told = "exists in both matchLabelKeys and labelSelector"
             yield invalid(f"{path}[{positions[key]}]", key, told)
+        seen.add(key)
     avoided = set(mismatch)
     for idx, key in enumerate(match):
         if key in avoided:
@@ -185,24 +159,17 @@ def _validate_label_keys(term: Doc, path: str) -> Wrong:
             yield invalid(f"{path}.matchLabelKeys[{idx}]", key, told)
 
 
-def _repeated_keys(selector: Doc) -> Iterator[str]:
-    seen = set(selector.get("matchLabels", {}))
-    for requirement in selector.get("matchExpressions", ()):
-        key = requirement.get("key", "")
-        if key in seen:
-            yield key
-        seen.add(key)
-
-
 TAINT_EFFECT = rules.one_of("NoSchedule", "PreferNoSchedule", "NoExecute")
 validate_tolerations = rules.each(_validate_toleration)
 _WEIGHT = rules.Asked(rules.must_be(lambda weight: 1 <= weight <= 100, "must be in the range 1-100"), 0)
+# The values of a preference are not validated: a preference that matches nothing does no harm.
+_PREFERENCE = partial(validate_node_selector_term, allow_invalid_values=True)
 _POD_AFFINITY: rules.Rules = {
     REQUIRED: rules.each(_validate_pod_term),
     PREFERRED: rules.each({"weight": _WEIGHT, "podAffinityTerm": rules.Asked(_validate_pod_term, {})}),
 }
 _AFFINITY: rules.Rules = {
-    f"nodeAffinity.{PREFERRED}": rules.each({"weight": _WEIGHT, "preference": _validate_preference}),
+    f"nodeAffinity.{PREFERRED}": rules.each({"weight": _WEIGHT, "preference": _PREFERENCE}),
     "podAffinity": rules.part(_POD_AFFINITY),
     "podAntiAffinity": rules.part(_POD_AFFINITY),
 }

@@ -11,10 +11,19 @@ from collections.abc import Iterator
 
 from tonnage.documents.validation.internal_form import internal
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, required, too_long, unsupported
-from tonnage.objects.field_rules import Rules, check, descending_path, each, forbid_fields, one_of, within
+from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required, too_long, unsupported
+from tonnage.objects.field_rules import (
+    Rules,
+    check,
+    descending_path,
+    each,
+    forbid_fields,
+    needed,
+    one_of,
+    unique,
+    within,
+)
 
-_PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
 _SYSCTL_PATTERN = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"
 _is_sysctl = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?").fullmatch
 _IPC_SYSCTLS = {
@@ -95,14 +104,14 @@ def containers_in(spec: Doc, path: str) -> Iterator[tuple[Doc, str]]:
             yield container, f"{path}.{field}[{idx}]"
 
 
+def _profile_type(field: str) -> Rules:
+    told = f"type is required when {field} is set"
+    return {"type": needed(one_of("Localhost", "RuntimeDefault", "Unconfined"), told)}
+
+
 def _validate_seccomp(profile: Doc, path: str) -> Errors:
-    kind, local = profile.get("type", ""), profile.get("localhostProfile")
-    errors: Errors = []
-    if not kind:
-        errors.append(required(f"{path}.type", "type is required when seccompProfile is set"))
-    elif kind not in _PROFILES:
-        errors.append(unsupported(f"{path}.type", kind, _PROFILES))
-    at = f"{path}.localhostProfile"
+    kind, local, at = profile.get("type", ""), profile.get("localhostProfile"), f"{path}.localhostProfile"
+    errors = check(profile, path, _profile_type("seccompProfile"))
     if kind != "Localhost":
         told = "can only be set when seccomp type is Localhost"
         return errors if local is None else [*errors, invalid(at, internal("SeccompProfile", profile), told)]
@@ -113,10 +122,8 @@ def _validate_seccomp(profile: Doc, path: str) -> Errors:
 
 def _validate_app_armor(profile: Doc, path: str) -> Errors:
     kind, local, at = profile.get("type", ""), profile.get("localhostProfile"), f"{path}.localhostProfile"
-    if not kind:
-        return [required(f"{path}.type", "type is required when appArmorProfile is set")]
-    if kind not in _PROFILES:
-        return [unsupported(f"{path}.type", kind, _PROFILES)]
+    if wrong := check(profile, path, _profile_type("appArmorProfile")):
+        return wrong
     if kind != "Localhost":
         told = "can only be set when AppArmor type is Localhost"
         return [] if local is None else [invalid(at, local, told)]
@@ -127,21 +134,20 @@ def _validate_app_armor(profile: Doc, path: str) -> Errors:
 
 
 def _validate_sysctls(spec: Doc, path: str) -> Wrong:
-    taken: set[str] = set()
+    is_unique = unique()
     for idx, sysctl in enumerate(spec.get("securityContext", {}).get("sysctls", ())):
         name, at = sysctl.get("name", ""), f"{path}[{idx}].name"
         if not name:
             yield required(at)
         elif len(name) > 253 or not _is_sysctl(name):
             yield invalid(at, name, f"must have at most 253 characters and match regex {_SYSCTL_PATTERN}")
-        elif name in taken:
-            yield duplicate(at, name)
+        else:
+            yield from is_unique(name, at)
         dotted = name.replace("/", ".")
         if spec.get("hostNetwork") and dotted.startswith("net."):
             yield invalid(at, name, "may not be specified when 'hostNetwork' is true")
         elif spec.get("hostIPC") and (dotted in _IPC_SYSCTLS or dotted.startswith("fs.mqueue.")):
             yield invalid(at, name, "may not be specified when 'hostIPC' is true")
-        taken.add(name)
 
 
 _ID = within(0, 2**31 - 1)

@@ -37,7 +37,6 @@ from tonnage.objects.document import Doc, encode
 from tonnage.objects.field_errors import (
     Errors,
     Wrong,
-    duplicate,
     forbidden,
     invalid,
     not_found,
@@ -97,7 +96,13 @@ def _text_of(spec: Doc) -> bytes | None:
     volumes, hostname = spec.get("volumes", ()), spec.get("hostname", "")
     if "resourceClaims" in spec or any("ephemeral" in volume for volume in volumes):
         return None
-    plain = {**spec, "volumes": [_with_any_claim(volume) for volume in volumes]} if volumes else dict(spec)
+    plain = dict(spec)
+    if volumes:
+        plain["volumes"] = [
+            {**volume, "persistentVolumeClaim": {**source, "claimName": "x"}} if source.get("claimName") else volume
+            for volume in volumes
+            for source in (volume.get("persistentVolumeClaim", {}),)
+        ]
     if hostname and not names.dns_label(hostname):
         plain["hostname"] = "x"
     try:
@@ -105,11 +110,6 @@ def _text_of(spec: Doc) -> bytes | None:
     except (TypeError, ValueError, OverflowError):  # cannot come from a request, but from people's files
         return None
     return text if len(text) <= _MAX_KNOWN_BYTES else None
-
-
-def _with_any_claim(volume: Doc) -> Doc:
-    source: Doc = volume.get("persistentVolumeClaim", {})
-    return {**volume, "persistentVolumeClaim": {**source, "claimName": "x"}} if source.get("claimName") else volume
 
 
 def _validate_spec_of_pod(spec: Doc, metadata: Doc, *, allow_invalid_values: bool) -> Errors:
@@ -193,17 +193,14 @@ def _validate_resource_claims(claims: list[Doc], metadata: Doc, path: str) -> Wr
     if MIRROR in metadata.get("annotations", {}):
         yield from (forbidden("[]", "static pods do not support resource claims") for _ in claims)
         return
-    taken: set[str] = set()
+    unique = rules.unique()
     fields = ("resourceClaimName", "resourceClaimTemplateName")
     for idx, claim in enumerate(claims):
         at, name = f"{path}[{idx}]", claim.get("name", "")
         if not name:
             yield required(f"{at}.name")
-        elif name in taken:
-            yield duplicate(f"{at}.name", name)
         else:
-            yield from rules.sentences(f"{at}.name", name, names.dns_label(name))
-            taken.add(name)
+            yield from unique(name, f"{at}.name") or _LABEL(name, f"{at}.name")
         found = [field for field in fields if field in claim]
         if len(found) != 1:
             told = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
@@ -243,9 +240,9 @@ def _validate_pod_level(spec: Doc, path: str, pod: Surroundings) -> Wrong:
 
 def _validate_pod_level_name(name: str, path: str) -> Errors:
     errors = resources.validate_resource_name(name, path)
-    if not errors and not resources.is_pod_level_resource(name):
-        errors.append(unsupported(path, name, ("cpu", "hugepages-", "memory")))
-    return errors
+    if errors or resources.is_pod_level_resource(name):
+        return errors
+    return [unsupported(path, name, ("cpu", "hugepages-", "memory"))]
 
 
 def _validate_file_keys(spec: Doc, path: str) -> Wrong:
@@ -286,11 +283,10 @@ def validate_dns(spec: Doc, path: str) -> Errors:
     if config is None:
         return []
     servers, searches = config.get("nameservers", []), config.get("searches", [])
-    errors: Errors = []
+    errors = rules.each(rules.validate_ip)(servers, f"{path}.nameservers")
     if len(servers) > _NAMESERVERS_MAX:
         told = f"must not have more than {_NAMESERVERS_MAX} nameservers"
-        errors.append(invalid(f"{path}.nameservers", servers, told))
-    errors += rules.each(rules.validate_ip)(servers, f"{path}.nameservers")
+        errors.insert(0, invalid(f"{path}.nameservers", servers, told))
     if len(searches) > _SEARCHES_MAX:
         told = f"must not have more than {_SEARCHES_MAX} search paths"
         errors.append(invalid(f"{path}.searches", searches, told))
@@ -301,10 +297,8 @@ def validate_dns(spec: Doc, path: str) -> Errors:
         domain = search.removesuffix(".")
         if search != "." and not re.fullmatch(_SEARCH_DOMAIN, domain):
             errors.append(invalid(f"{path}.searches[{idx}]", domain, _SEARCH_TOLD))
-    options = enumerate(config.get("options", ()))
-    return errors + [
-        required(f"{path}.options[{idx}]", "must not be empty") for idx, each in options if not each.get("name")
-    ]
+    named = rules.each(lambda option, at: [] if option.get("name") else [required(at, "must not be empty")])
+    return errors + named(config.get("options", ()), f"{path}.options")
 
 
 def validate_hostname_override(spec: Doc, path: str) -> Wrong:

@@ -14,7 +14,7 @@ from tonnage.documents.validation.selectors import has_invalid_values
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
-from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid
+from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid
 
 _MAX_INT32 = 2**31 - 1
 _UPDATABLE = ",".join(
@@ -49,12 +49,8 @@ def validate_pod_update(new: Doc, old: Doc) -> Errors:
         errors += wrong
         if "activeDeadlineSeconds" in spec:
             return errors
-    errors += pod_placement.validate_only_added_tolerations(
-        spec.get("tolerations", []), was.get("tolerations", []), "spec.tolerations"
-    )
-    errors += pod_placement.validate_only_removed_gates(
-        spec.get("schedulingGates", []), was.get("schedulingGates", []), "spec.schedulingGates"
-    )
+    errors += pod_placement.validate_only_added_tolerations(spec.get("tolerations", []), was.get("tolerations", []))
+    errors += pod_placement.validate_only_removed_gates(spec.get("schedulingGates", []), was.get("schedulingGates", []))
     if pod_spec_unchanged(spec, was):
         return errors
     munged, wrong = _without_legal_changes(spec, was)
@@ -78,13 +74,13 @@ def _without_legal_changes(spec: Doc, was: Doc) -> tuple[Doc, Errors]:
 
     errors: Errors = []
     if was.get("schedulingGates"):
-        errors += pod_placement.validate_node_selector_mutation(
-            spec.get("nodeSelector", {}), was.get("nodeSelector", {}), "spec.nodeSelector"
-        )
+        if not was.get("nodeSelector", {}).items() <= spec.get("nodeSelector", {}).items():
+            told = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+            errors.append(invalid("spec.nodeSelector", spec.get("nodeSelector") or None, told))
         keep(munged, was, "nodeSelector")
         now, before = (each.get("affinity", {}).get("nodeAffinity", {}) for each in (spec, was))
         if not same(now, before):
-            errors += pod_placement.validate_node_affinity_mutation(now, before, "spec.affinity.nodeAffinity")
+            errors += pod_placement.validate_node_affinity_mutation(now, before)
             affinity = munged.setdefault("affinity", {})
             keep(affinity, was.get("affinity", {}), "nodeAffinity")
             if not affinity and "affinity" not in was:
@@ -177,15 +173,13 @@ def _may_restart(container: Doc, spec: Doc, exit_code: int) -> bool:
 
 def _validate_claim_statuses(statuses: list[Doc], spec: Doc) -> Wrong:
     known = {claim.get("name", "") for claim in spec.get("resourceClaims", ())}
-    taken: set[str] = set()
+    unique = rules.unique()
     for idx, status in enumerate(statuses):
         at, name = f"status.resourceClaimStatuses[{idx}]", status.get("name", "")
         if name not in known:
             told = "must match the name of an entry in `spec.resourceClaims`"
             yield invalid(f"{at}.name", name, told)
-        if name in taken:
-            yield duplicate(f"{at}.name", name)
-        taken.add(name)
+        yield from unique(name, f"{at}.name")
         yield from rules.check(status, at, {"resourceClaimName": rules.named(names.dns_subdomain)})
 
 

@@ -75,12 +75,9 @@ def _validate_source(volume: Doc, path: str, *, pod_name: str, is_pod: bool) -> 
     elif source == "ephemeral":
         errors = _validate_ephemeral(volume, path, pod_name)
     else:
-        errors = (
-            [required(f"{path}.image.reference")]
-            if source == "image" and is_pod and not content.get("reference")
-            else []
-        )
-        errors += rules.check(volume, path, {source: _RULES[source]})
+        errors = rules.check(volume, path, {source: _RULES[source]})
+        if source == "image" and is_pod and not content.get("reference"):
+            errors.insert(0, required(f"{path}.image.reference"))
     told = "may not specify more than 1 volume type"
     return errors + [forbidden(f"{path}.{_MISSPELLED.get(other, other)}", told) for other in given[1:]]
 
@@ -163,20 +160,17 @@ def _validate_downward(source: Doc, path: str) -> Wrong:
         yield from _validate_downward_file(file, path)  # upstream gives no index
 
 
-def _validate_csi(source: Doc, path: str) -> Errors:
-    errors = rules.check(source, path, {"driver": CSI_DRIVER_NAME})
+def _validate_csi(source: Doc, path: str) -> Wrong:
+    yield from rules.check(source, path, {"driver": CSI_DRIVER_NAME})
     if "nodePublishSecretRef" in source:
-        name = source["nodePublishSecretRef"].get("name", "")
-        if not name:
-            errors.append(required(f"{path}.nodePublishSecretRef.name"))
-        errors += rules.sentences(f"{path}.name", name, names.dns_subdomain(name)) if name else []
-    return errors
+        secret = source["nodePublishSecretRef"]
+        yield from rules.check(secret, f"{path}.nodePublishSecretRef", {"name": rules.needed()})
+        yield from rules.check(secret, path, {"name": rules.if_set(rules.named(names.dns_subdomain))})
 
 
 def _validate_size_limit(size: str, path: str) -> Errors:
-    if Quantity.of(size).sign() >= 0:
-        return []
-    return [forbidden(path, "SizeLimit field must be a valid resource quantity")]
+    told = "SizeLimit field must be a valid resource quantity"
+    return [forbidden(path, told)] if Quantity.of(size).sign() < 0 else []
 
 
 _ITEM: rules.Rules = {"key": rules.needed(), "path": rules.needed(rules.unreserved_path), "mode": rules.file_mode}
@@ -269,25 +263,18 @@ def _iscsi_name(name: str, path: str) -> Errors:
     return [] if re.search(patterns[name[:3]], name) else [invalid(path, name, "must be valid format")]
 
 
-def _quobyte(volume: Doc, path: str) -> Errors:
+def _quobyte(volume: Doc, path: str) -> Wrong:
     registry = volume.get("registry", "")
-    errors: Errors = []
     if not registry:
-        errors.append(required(f"{path}.registry", REGISTRY_TOLD))
+        yield required(f"{path}.registry", REGISTRY_TOLD)
     elif len(volume.get("tenant", "")) >= 65:
         told = "must be a UUID and may not exceed a length of 64 characters"
-        errors.append(required(f"{path}.tenant", told))
+        yield required(f"{path}.tenant", told)
     else:
-        pairs = registry.split(",")
         is_pair = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*):[^:\[\]]*").fullmatch
-        errors += [invalid(f"{path}.registry", registry, REGISTRY_TOLD) for pair in pairs if not is_pair(pair)]
-    return errors if volume.get("volume") else [*errors, required(f"{path}.volume")]
-
-
-def _secret_name(source: Doc, path: str) -> Errors:
-    if "secretRef" in source and not source["secretRef"].get("name"):
-        return [required(f"{path}.secretRef.name")]
-    return []
+        wrong = [pair for pair in registry.split(",") if not is_pair(pair)]
+        yield from (invalid(f"{path}.registry", registry, REGISTRY_TOLD) for _ in wrong)
+    yield from rules.check(volume, path, {"volume": rules.needed()})
 
 
 _AZURE_WORDS: rules.Rules = {
@@ -298,6 +285,7 @@ _AZURE_WORDS: rules.Rules = {
 _PARTITION = rules.part(
     {"partition": rules.must_be(lambda value: 0 <= value <= 255, "must be between 1 and 255, inclusive")}
 )
+_SECRET_NAME = rules.part({"secretRef": rules.part({"name": rules.needed()})})
 _STORAGE_OS: rules.Rules = {
     "volumeName": rules.needed(rules.named(names.dns_label)),
     "volumeNamespace": rules.if_set(rules.named(names.dns_label)),
@@ -306,12 +294,12 @@ _OF_IN_TREE: dict[str, rules.Rule] = {
     "awsElasticBlockStore": _PARTITION,
     "gcePersistentDisk": _PARTITION,
     "azureDisk": _azure_disk,
-    "cinder": _secret_name,
+    "cinder": _SECRET_NAME,
     "fc": _fibre_channel,
     "flexVolume": _flex_options,
     "flocker": _flocker,
     "gitRepo": rules.part({"directory": rules.descending_path}),
     "iscsi": _iscsi,
     "quobyte": _quobyte,
-    "storageos": rules.both(rules.part(_STORAGE_OS), _secret_name),
+    "storageos": rules.both(rules.part(_STORAGE_OS), _SECRET_NAME),
 }
