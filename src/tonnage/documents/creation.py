@@ -88,7 +88,14 @@ class Creator:
         self._admission.mutate_create(resource, doc, keep_priority=self._options.keep_priority)
         if not self._options.keep_disabled_fields:
             strategy.drop_disabled_fields(doc, {})
-        self._prepare(strategy, doc)
+        given = dict(doc)
+        strategy.prepare_create(doc)
+        if self._options.keep_status:
+            keep(doc, given, "status")
+        elif strategy.generation is Generation.COUNTED:
+            meta["generation"] = 1
+        elif strategy.generation is Generation.LATE:
+            meta.pop("generation", None)
         if self._options.is_limited:
             refuse_too_large(resource, doc)
         errors = validate_object_meta(
@@ -103,16 +110,6 @@ class Creator:
         if wrong:
             raise api_errors.invalid(resource, meta.get("name", ""), wrong)
         return errors
-
-    def _prepare(self, strategy: Strategy, doc: Doc) -> None:
-        given = dict(doc)
-        strategy.prepare_create(doc)
-        if self._options.keep_status:
-            keep(doc, given, "status")
-        elif strategy.generation is Generation.COUNTED:
-            doc["metadata"]["generation"] = 1
-        elif strategy.generation is Generation.LATE:
-            doc["metadata"].pop("generation", None)
 
 
 def refuse_too_large(resource: Resource, doc: Doc, old: Doc | None = None) -> None:

@@ -14,6 +14,7 @@ from typing import Literal
 from tonnage.clock import parse_rfc3339
 from tonnage.documents import api_errors
 from tonnage.documents.validation import resources
+from tonnage.documents.validation.selectors import affinity_terms
 from tonnage.errors import Forbidden
 from tonnage.objects.core_v1 import class_name_in
 from tonnage.objects.document import Doc, dig
@@ -39,8 +40,6 @@ SCOPES = (
     *("Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass", "VolumeAttributesClass"),
     "CrossNamespacePodAffinity",
 )
-_TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
-_WISHES = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def may_use_more(resource: Resource, new: Doc, old: Doc) -> bool:
@@ -255,18 +254,16 @@ def _requirements(quota: Doc) -> Iterator[Doc]:
 
 def _holds_for_pod(requirement: Doc, pod: Doc) -> bool:
     match requirement.get("scopeName"):
-        case "Terminating":
-            return is_terminating(pod)
-        case "NotTerminating":
-            return not is_terminating(pod)
-        case "BestEffort":
-            return _qos(pod) == "BestEffort"
-        case "NotBestEffort":
-            return _qos(pod) != "BestEffort"
+        case "Terminating" | "NotTerminating" as scope:
+            return is_terminating(pod) is (scope == "Terminating")
+        case "BestEffort" | "NotBestEffort" as scope:
+            qos = dig(pod, "status", "qosClass") or resources.qos_class(pod["spec"])
+            return (qos == "BestEffort") is (scope == "BestEffort")
         case "PriorityClass":
             return _selects(requirement, pod["spec"].get("priorityClassName", ""))
         case "CrossNamespacePodAffinity":
-            return any("namespaces" in term or "namespaceSelector" in term for term in _affinity_terms(pod))
+            terms = affinity_terms(pod["spec"])
+            return any("namespaces" in term or "namespaceSelector" in term for term in terms)
         case _:
             return False
 
@@ -291,10 +288,6 @@ _HOLDS: dict[tuple[str, str], Callable[[Doc, Doc], bool]] = {
 }
 
 
-def _qos(pod: Doc) -> str:
-    return str(dig(pod, "status", "qosClass") or resources.qos_class(pod["spec"]))
-
-
 def _selects(requirement: Doc, name: str) -> bool:
     values = requirement.get("values", ())
     match requirement.get("operator"):
@@ -306,10 +299,3 @@ def _selects(requirement: Doc, name: str) -> bool:
             return name == ""
         case _:
             return name != ""
-
-
-def _affinity_terms(pod: Doc) -> Iterator[Doc]:
-    for kind in ("podAffinity", "podAntiAffinity"):
-        affinity = pod["spec"].get("affinity", {}).get(kind, {})
-        yield from affinity.get(_TERMS, ())
-        yield from (wish.get("podAffinityTerm", {}) for wish in affinity.get(_WISHES, ()))

@@ -34,31 +34,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any
 
 from tonnage.errors import TonnageError
 from tonnage.objects.resources import Resource
-
-ScalarName = Literal[
-    "string",
-    "bool",
-    "int32",
-    "int64",
-    "number",
-    "bytes",
-    "Quantity",
-    "IntOrString",
-    "Time",
-    "MicroTime",
-    "FieldsV1",
-    "any",
-    "deduced",
-    "JSON",
-    "JSONSchemaPropsOrArray",
-    "JSONSchemaPropsOrBool",
-    "JSONSchemaPropsOrStringArray",
-]
-SCALARS: frozenset[str] = frozenset(ScalarName.__args__)  # type: ignore[attr-defined]  # typing hides Literal's members
 
 
 class SchemaError(TonnageError):
@@ -71,7 +50,7 @@ class Scalar:
     server-side apply enters the maps. The three JSONSchemaPropsOr… are a schema, or the type in their name.
     """
 
-    name: ScalarName
+    name: str
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -143,26 +122,13 @@ class Struct:
 Type = Scalar | ListOf | MapOf | Struct
 
 
-# Group and version -> file, in the order of loading: meta first, because all others refer to it.
-FILES: dict[tuple[str, str], str] = {
-    ("meta", "v1"): "meta_v1",
-    ("", "v1"): "core_v1",
-    ("apiextensions.k8s.io", "v1"): "apiextensions_v1",
-    ("apps", "v1"): "apps_v1",
-    ("authentication.k8s.io", "v1"): "authentication_v1",
-    ("authorization.k8s.io", "v1"): "authorization_v1",
-    ("autoscaling", "v1"): "autoscaling_v1",
-    ("batch", "v1"): "batch_v1",
-    ("coordination.k8s.io", "v1"): "coordination_v1",
-    ("events.k8s.io", "v1"): "events_v1",
-    ("networking.k8s.io", "v1"): "networking_v1",
-    ("node.k8s.io", "v1"): "node_v1",
-    ("policy", "v1"): "policy_v1",
-    ("rbac.authorization.k8s.io", "v1"): "rbac_v1",
-    ("resource.k8s.io", "v1"): "resource_v1",
-    ("scheduling.k8s.io", "v1"): "scheduling_v1",
-    ("storage.k8s.io", "v1"): "storage_v1",
-}
+_GROUPS = (
+    *("meta", "", "apiextensions.k8s.io", "apps", "authentication.k8s.io", "authorization.k8s.io", "autoscaling"),
+    *("batch", "coordination.k8s.io", "events.k8s.io", "networking.k8s.io", "node.k8s.io", "policy"),
+    *("rbac.authorization.k8s.io", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io"),
+)
+FILES = {(group, "v1"): f"{group.partition('.')[0] or 'core'}_v1" for group in _GROUPS}
+"""Group and version -> file."""
 
 
 def schema_of(group: str, version: str, name: str) -> Struct:
@@ -234,9 +200,8 @@ def load(texts: dict[str, str]) -> dict[str, dict[str, Struct]]:
                 struct.fields[name] = Field(name, kind, description=_HEAD[name], wire=wire)
         for number, line in body:
             head, _, description = line.partition("~")
-            words = head.split()
             try:
-                parsed = _field(words, description.strip(), loaded[stem], scopes)
+                parsed = _field(head.split(), description.strip(), loaded[stem], scopes)
             except (KeyError, IndexError) as exc:
                 raise SchemaError(f"{stem}.schema:{number}: cannot read {line.strip()!r}: {exc} is not known") from exc
             struct.fields[parsed.name] = parsed
@@ -288,7 +253,7 @@ def _type(text: str, options: list[str], local: dict[str, Struct], scopes: dict[
         )
     if text.startswith("{"):
         return MapOf(_type(text[1:-1], [], local, scopes), is_atomic="atomic" in options)
-    if text in SCALARS:
+    if text in _SCALARS:
         return _SCALARS[text]
     scope, dot, name = text.rpartition(".")
     if dot:
@@ -296,4 +261,6 @@ def _type(text: str, options: list[str], local: dict[str, Struct], scopes: dict[
     return local[text] if text in local else scopes["meta"][text]
 
 
-_SCALARS: dict[str, Scalar] = {name: Scalar(name) for name in ScalarName.__args__}  # type: ignore[attr-defined]  # as above
+_NAMES = "string bool int32 int64 number bytes Quantity IntOrString Time MicroTime FieldsV1 any deduced JSON"
+_SCHEMA_OR = ("JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray")
+_SCALARS = {name: Scalar(name) for name in (*_NAMES.split(), *_SCHEMA_OR)}

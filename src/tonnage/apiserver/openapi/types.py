@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from tonnage.documents.schema import Field, ListOf, MapOf, ScalarName, Struct, Type, schema_of, schema_of_resource
+from tonnage.documents.schema import Field, ListOf, MapOf, Struct, Type, schema_of, schema_of_resource
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import NOT_STORED, RESOURCES, Resource
 
@@ -37,7 +37,7 @@ V2 = Dialect("#/definitions/", ref_stands_alone=False, either=False)
 V3 = Dialect("#/components/schemas/", ref_stands_alone=True, either=True)
 
 # Scalars that OpenAPI writes in place.
-_PLAIN: dict[ScalarName, Doc] = {
+_PLAIN: dict[str, Doc] = {
     "string": {"type": "string"},
     "bool": {"type": "boolean"},
     "int32": {"type": "integer", "format": "int32"},

@@ -65,9 +65,7 @@ class FieldSet:
         return cls(_union_of(trees)) if trees else cls()
 
     def union(self, other: FieldSet) -> FieldSet:
-        if not other.tree:
-            return self
-        return FieldSet(_union(self.tree, other.tree)) if self.tree else other
+        return FieldSet.union_of((self, other))
 
     def difference(self, other: FieldSet) -> FieldSet:
         """The paths that are not in `other`. A path below a path of `other` stays."""
@@ -112,16 +110,6 @@ def _is_member(node: Tree) -> bool:
 def _plain(node: Tree) -> Tree:
     """A member with nothing left below it is written {}, without the dot."""
     return {} if len(node) == 1 and "." in node else node
-
-
-def _union(left: Tree, right: Tree) -> Tree:
-    if not left or not right:
-        node = left or right
-        return node if _is_member(node) else {".": {}, **node}
-    both = dict(left)
-    for step, below in right.items():
-        both[step] = _union(both[step], below) if step in both else below
-    return both
 
 
 def _union_of(trees: list[Tree]) -> Tree:
@@ -253,13 +241,6 @@ _HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 def json_text(scalar: str | int | float | bool | None) -> str:
     """A scalar as Go writes it into JSON: quotes, control characters, `<`, `>` and `&` are escaped."""
-    if isinstance(scalar, str) and len(scalar) > _CACHED_LENGTH:
-        return _json_text.__wrapped__(scalar)
-    return _json_text(scalar)
-
-
-@lru_cache(maxsize=8192, typed=True)
-def _json_text(scalar: str | int | float | bool | None) -> str:
     return json.dumps(scalar, ensure_ascii=False).translate(_HTML)
 
 

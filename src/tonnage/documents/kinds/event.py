@@ -68,9 +68,7 @@ class EventStrategy(Strategy):
 
     def validate(self, doc: Doc) -> Errors:
         errors = _validate_legacy(doc, strict=self.is_strict)
-        if not self.is_strict:
-            return errors
-        return errors + check(doc, "", _STRICT)
+        return errors + check(doc, "", _STRICT) if self.is_strict else errors
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         errors = _validate_legacy(new, strict=self.is_strict)
@@ -98,14 +96,10 @@ def _validate_legacy(doc: Doc, *, strict: bool) -> Errors:
     else:
         if not about and namespace not in ("default", "kube-system"):
             errors.append(mismatch)
-        errors += _validate_report(doc, "reportingController" if strict else "reportingComponent")
+        reporter, at = doc.get("reportingComponent", ""), "reportingController" if strict else "reportingComponent"
+        errors += [] if reporter else [required(at)]
+        errors += sentences(at, reporter, names.qualified_name(reporter)) + check(doc, "", _REPORT)
     return errors + sentences("namespace", namespace, names.dns_subdomain(namespace))
-
-
-def _validate_report(doc: Doc, reporter_field: str) -> Errors:
-    reporter = doc.get("reportingComponent", "")
-    errors = [] if reporter else [required(reporter_field)]
-    return errors + sentences(reporter_field, reporter, names.qualified_name(reporter)) + check(doc, "", _REPORT)
 
 
 def _at_most(limit: int) -> Rule:

@@ -51,7 +51,8 @@ def diff(shape: str, old: Any, new: Any) -> str:
     )
     start, more = 0, 0
     if len(before) + len(after) > MAX_DIFF_LINES:
-        start = max(0, _shared_head(before, after) - _CONTEXT_LINES)
+        differing = (place for place, (one, other) in enumerate(zip(before, after, strict=False)) if one != other)
+        start = max(0, next(differing, min(len(before), len(after))) - _CONTEXT_LINES)
         more = max(len(before), len(after)) - start - MAX_DIFF_LINES // 2
         before, after = (lines[start : start + MAX_DIFF_LINES // 2] for lines in (before, after))
     told = "".join(list(difflib.unified_diff(before, after, n=_CONTEXT_LINES))[2:])
@@ -60,21 +61,10 @@ def diff(shape: str, old: Any, new: Any) -> str:
     return told + (f"... and up to {more} more lines\n" if more > 0 else "")
 
 
-def _shared_head(before: list[str], after: list[str]) -> int:
-    for position, (old, new) in enumerate(zip(before, after, strict=False)):
-        if old != new:
-            return position
-    return min(len(before), len(after))
-
-
 def unchanged(shape: str, new: Any, old: Any) -> bool:
     """True if upstream considers both parts equal. Empty lists and maps equal none, `1Gi` equals `1024Mi`."""
-    is_same: bool = _pruned(_formed(shape, new, _amount)) == _pruned(_formed(shape, old, _amount))
-    return is_same
-
-
-def _amount(quantity: Quantity) -> Quantity:
-    return quantity
+    one, other = (_pruned(_formed(shape, each, lambda quantity: quantity)) for each in (new, old))
+    return bool(one == other)
 
 
 def _formed(shape: str, value: Any, amount: Callable[[Quantity], Any]) -> Any:

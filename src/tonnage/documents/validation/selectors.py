@@ -6,6 +6,7 @@ the caller sets on an update if the stored object has such values.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 from tonnage.documents.validation.metadata import validate_labels
@@ -14,6 +15,8 @@ from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required
 from tonnage.objects.field_rules import each, named, unique, validate_label_name
 
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _VALUES_REQUIRED = "must be specified when `operator` is 'In' or 'NotIn'"
 _VALUES_FORBIDDEN = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
 _ONE_VALUE_REQUIRED = "must be specified single value when `operator` is 'Lt' or 'Gt'"
@@ -85,6 +88,14 @@ def validate_topology_selector_term(term: Doc, path: str) -> Wrong:
         yield from each(unique())(values, f"{at}.values")
         yield from validate_label_name(key, f"{at}.key")
         yield from unique_key(key, f"{at}.key")
+
+
+def affinity_terms(pod_spec: Doc) -> Iterator[Doc]:
+    """The terms of a pod's affinity and anti-affinity to other pods, required or preferred."""
+    for kind in ("podAffinity", "podAntiAffinity"):
+        affinity = pod_spec.get("affinity", {}).get(kind, {})
+        yield from affinity.get(REQUIRED, ())
+        yield from (preferred.get("podAffinityTerm", {}) for preferred in affinity.get(PREFERRED, ()))
 
 
 def has_invalid_values(node_selector_terms: list[Doc]) -> bool:

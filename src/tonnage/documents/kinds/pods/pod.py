@@ -7,11 +7,9 @@ Rules that read other objects stand in `documents/admission.py`, binding and evi
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from typing import ClassVar
 
 from tonnage.documents.kinds.pods.pod_defaults import default_pod, default_pod_template
-from tonnage.documents.kinds.pods.pod_placement import PREFERRED, REQUIRED
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_create, validate_pod_template
 from tonnage.documents.kinds.pods.pod_update import validate_pod_status_update, validate_pod_update
 from tonnage.documents.kinds.pods.pod_warnings import pod_warnings, spec_warnings
@@ -19,6 +17,7 @@ from tonnage.documents.pod_admission import tolerate_node_trouble
 from tonnage.documents.strategy import Generation, Strategy, keep
 from tonnage.documents.validation.internal_form import pod_spec_unchanged
 from tonnage.documents.validation.resources import qos_class
+from tonnage.documents.validation.selectors import affinity_terms
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import Errors
 
@@ -90,7 +89,7 @@ class PodStrategy(Strategy):
 def merge_label_keys(pod: Doc) -> None:
     """Write matchLabelKeys and mismatchLabelKeys into their selectors, with the pod's values at creation."""
     labels = pod["metadata"].get("labels", {})
-    for term in _terms_with_keys(pod["spec"]):
+    for term in (*affinity_terms(pod["spec"]), *pod["spec"].get("topologySpreadConstraints", ())):
         selector = term.get("labelSelector")
         if selector is None:
             continue
@@ -116,15 +115,6 @@ def drop_disabled_pod_fields(spec: Doc) -> None:
             lifecycle = container.get("lifecycle", {})
             if lifecycle.pop("stopSignal", None) is not None and not lifecycle:
                 del container["lifecycle"]
-
-
-def _terms_with_keys(spec: Doc) -> Iterator[Doc]:
-    affinity = spec.get("affinity", {})
-    for kind in ("podAffinity", "podAntiAffinity"):
-        for preferred in affinity.get(kind, {}).get(PREFERRED, ()):
-            yield preferred.get("podAffinityTerm", {})
-        yield from affinity.get(kind, {}).get(REQUIRED, ())
-    yield from spec.get("topologySpreadConstraints", ())
 
 
 def _gated_condition(pod: Doc) -> Doc:

@@ -10,6 +10,8 @@ from functools import partial
 
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.selectors import (
+    PREFERRED,
+    REQUIRED,
     validate_label_selector,
     validate_node_selector,
     validate_node_selector_term,
@@ -18,9 +20,6 @@ from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, unsupported
-
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def validate_affinity(affinity: Doc, path: str, *, allow_invalid_values: bool = False) -> Wrong:

@@ -10,7 +10,7 @@ from tonnage.documents.kinds.pods import pod_placement
 from tonnage.documents.kinds.pods.pod_spec import MIRROR, validate_pod, validate_pod_annotations
 from tonnage.documents.strategy import keep
 from tonnage.documents.validation.internal_form import pod_spec_diff, pod_spec_unchanged
-from tonnage.documents.validation.selectors import has_invalid_values
+from tonnage.documents.validation.selectors import REQUIRED, has_invalid_values
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
@@ -38,7 +38,7 @@ _OBSERVED: rules.Rules = {
 
 def validate_pod_update(new: Doc, old: Doc) -> Errors:
     spec, was = new["spec"], old["spec"]
-    terms = was.get("affinity", {}).get("nodeAffinity", {}).get(pod_placement.REQUIRED, {}).get("nodeSelectorTerms", [])
+    terms = was.get("affinity", {}).get("nodeAffinity", {}).get(REQUIRED, {}).get("nodeSelectorTerms", [])
     errors = validate_pod(new, allow_invalid_values=has_invalid_values(terms))
     errors += _validate_annotation_changes(new, old)
     for field in ("containers", "initContainers"):

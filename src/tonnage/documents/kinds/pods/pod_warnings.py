@@ -9,10 +9,14 @@ from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import islice
 
-from tonnage.documents.kinds.pods.pod_placement import PREFERRED, REQUIRED
 from tonnage.documents.kinds.pods.pod_security import containers_in
 from tonnage.documents.kinds.storage.persistent_volume_claim import claim_spec_warnings
-from tonnage.documents.validation.selectors import DEPRECATED_NODE_LABELS, node_selector_term_warnings
+from tonnage.documents.validation.selectors import (
+    DEPRECATED_NODE_LABELS,
+    PREFERRED,
+    REQUIRED,
+    node_selector_term_warnings,
+)
 from tonnage.documents.validation.volume_sources import DEAD_SOURCES
 from tonnage.objects import names
 from tonnage.objects.document import Doc

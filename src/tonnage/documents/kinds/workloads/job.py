@@ -15,6 +15,7 @@ from tonnage.documents.kinds.workloads.job_rules import (
 )
 from tonnage.documents.kinds.workloads.workload import WorkloadStrategy, parsed_selector, validate_match
 from tonnage.documents.strategy import keep
+from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
@@ -62,8 +63,11 @@ class JobStrategy(WorkloadStrategy):
 
     def validate(self, doc: Doc) -> Errors:
         spec, name = doc["spec"], doc["metadata"].get("name", "")
-        errors = _validate_generated_selector(doc)
-        errors += _validate_selected_spec(spec)
+        errors = _validate_generated_selector(doc) + validate_job_spec(spec, "spec")
+        if spec.get("selector") is None:
+            errors.append(required("spec.selector"))
+        errors += validate_label_selector(spec.get("selector"), "spec.selector")
+        errors += validate_match(spec, spec.get("template", {}))
         completions = spec.get("completions", 0)
         if is_indexed(spec) and completions > 0:
             longest = f"{name}-{completions - 1}"
@@ -137,21 +141,12 @@ def validate_job_spec(spec: Doc, path: str) -> Errors:
             errors += validate_success_policy(spec, f"{path}.successPolicy")
         else:
             at = f"{path}.successPolicy"
-            errors.append(invalid(at, _capitalised(spec["successPolicy"]), "requires indexed completion mode"))
+            shown = internal("SuccessPolicy", {"rules": spec["successPolicy"].get("rules") or None})
+            errors.append(invalid(at, shown, "requires indexed completion mode"))
     allowed = ("Failed",) if "podFailurePolicy" in spec else ("Failed", "TerminatingOrFailed")
     errors += check(spec, path, {"podReplacementPolicy": one_of(*allowed)})
     errors += validate_pod_template(spec.get("template", {}), f"{path}.template")
     return errors + _validate_restart_policy(spec, f"{path}.template.spec.restartPolicy")
-
-
-def _validate_selected_spec(spec: Doc) -> Wrong:
-    yield from validate_job_spec(spec, "spec")
-    selector = spec.get("selector")
-    if selector is None:
-        yield required("spec.selector")
-    else:
-        yield from validate_label_selector(selector, "spec.selector")
-    yield from validate_match(spec, spec.get("template", {}))
 
 
 def _validate_generated_selector(doc: Doc) -> Errors:
@@ -282,18 +277,8 @@ def _take_placement(template: Doc, before: Doc) -> None:
         affinity_before.pop("nodeAffinity", None)
     else:
         keep(affinity_before, affinity, "nodeAffinity")
-    if affinity_before or affinity is not None:
-        pod_before["affinity"] = affinity_before
-    else:
-        pod_before.pop("affinity", None)
+    pod_before["affinity"] = affinity_before
+    if not affinity_before and affinity is None:
+        del pod_before["affinity"]
     if same(meta_before, {}) and "metadata" not in template:
         before.pop("metadata")
-
-
-def _capitalised(policy: Doc) -> Doc:
-    """A success policy with the field names of upstream's Go types, which its messages show."""
-    rules = [
-        {"SucceededIndexes": rule.get("succeededIndexes"), "SucceededCount": rule.get("succeededCount")}
-        for rule in policy.get("rules", ())
-    ]
-    return {"Rules": rules or None}
