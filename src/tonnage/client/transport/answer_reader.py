@@ -1,16 +1,17 @@
 """Parses HTTP/1.1 answers strictly by RFC 9112: what can be read in two ways is refused.
 
 If two readers disagree about the end of an answer, the rest of one is taken for the beginning of the next. So the
-grammar is strict, one answer is read at a time, and bytes beyond it are reported (`has_more`). Everything is bounded,
-far above what API servers send; work is linear in the bytes. Why it is written here: docs/decisions, "Answers are read
-by the letter".
+grammar is strict, one answer is read at a time, and bytes beyond it are reported (`closes`). Everything is bounded, far
+above what API servers send; work is linear in the bytes. A watch is an answer whose body is taken while it comes. Why
+it is written here: docs/decisions, "Answers are read by the letter".
 """
 
 from __future__ import annotations
 
 import re
 import zlib
-from typing import Final
+from collections.abc import Generator
+from typing import Final, TypeVar
 
 from tonnage.client.transport.wire import HttpResponse
 
@@ -26,8 +27,8 @@ MAX_CHUNK_WASTE_BYTES: Final = 1 << 14
 """Chunk lines may take in all so much beyond 16 bytes per chunk and the chunks' own size: Go's bound."""
 MAX_TRAILER_BYTES: Final = 1 << 14
 MAX_BODY_BYTES: Final = 256 << 20
-"""A body, as sent and as inflated. The largest are lists: 500 objects a page, of at most 1.5 MiB; all pods of a cluster
-at once, which is asked for when a page has expired, are 30,000 of 8 KiB in this."""
+"""A body, as sent and as inflated; of a stream, what is not yet taken. The largest are lists: 500 objects a page, of at
+most 1.5 MiB; all pods of a cluster at once, asked for when a page has expired, are 30,000 of 8 KiB in this."""
 
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _VALUE: Final = rb"[\t\x20-\x7e\x80-\xff]*"  # no control character but the tab
@@ -40,13 +41,17 @@ _LENGTH: Final = re.compile(r"[0-9]{1,19}")
 _LISTS: Final = frozenset(("connection", "transfer-encoding", "content-encoding", "content-length"))
 """Headers that decide where an answer ends and what it holds: all their lines count, not only the last."""
 
+R = TypeVar("R")
+Steps = Generator[None, None, R]
+"""A part of the parser: it yields when it needs more bytes."""
+
 
 class NotHttp(Exception):
     """The answer cannot be parsed, or exceeds a limit."""
 
 
 class AnswerReader:
-    """Reads one answer after the other; call `expect` before each. `has_more`: bytes follow the last answer."""
+    """Reads one answer after the other; call `expect` before each. `head` is set once the head is complete."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -54,180 +59,161 @@ class AnswerReader:
 
     def expect(self, *, to_head: bool = False) -> None:
         """Begin a new answer; an answer to a HEAD request has no body, whatever its headers say."""
-        self._to_head = to_head
-        self._code = 0
-        self._closes = False
-        self._headers: dict[str, str] = {}
-        self._warnings: tuple[str, ...] = ()
-        self._parts: list[bytes] = []
-        self._head_bytes = 0  # of 1xx answers
-        self._announcements = 0
-        self._missing = 0  # bytes of the body, or of a chunk with its line end
-        self._body_bytes = 0  # of the chunks so far
-        self._waste_bytes = 0
-        self._is_chunked = False
-        self._is_last_chunk = False
-        self._until_end = False
-
-    @property
-    def has_begun(self) -> bool:
-        return bool(self._code or self._announcements or self._buffer)
-
-    @property
-    def has_more(self) -> bool:
-        """True if bytes follow a complete answer."""
-        return bool(self._buffer)
+        self.has_begun = self._has_ended = False
+        self.head: HttpResponse | None = None
+        self._pieces: list[bytes] = []
+        self._sent_bytes = 0  # of the body
+        self.held_bytes = 0  # of the body as it is passed on
+        self._is_zipped = False
+        self._inflating: zlib._Decompress | None = None
+        self._reading = self._answer(to_head)
 
     def feed(self, data: bytes) -> HttpResponse | None:
         """The answer once it is complete, else None. Raises NotHttp."""
-        looked_at = max(0, len(self._buffer) - 3)  # an end may have begun in the earlier bytes
+        self.has_begun = True
         self._buffer += data
-        if not self._code and not self._read_head(looked_at):
-            return None
-        if self._is_chunked:
-            return self._read_chunks()
-        if self._until_end:
-            _check_size(len(self._buffer))
-            return None
-        if len(self._buffer) < self._missing:
-            return None
-        return self._complete(self._cut(self._missing))
+        return self._go_on()
 
     def end(self) -> HttpResponse | None:
         """The connection has ended: the answer, if it is one that ends so. Raises NotHttp."""
-        if not self._until_end:
-            return None
-        return self._complete(self._cut(len(self._buffer)))
+        self._has_ended = True
+        return self._go_on()
 
-    # -- the head -----------------------------------------------------------------------------------------------------
+    def take(self) -> bytes:
+        """The body so far, without what was taken before."""
+        taken = b"".join(self._pieces)
+        self._pieces.clear()
+        self._sent_bytes = self.held_bytes = 0
+        return taken
 
-    def _read_head(self, looked_at: int) -> bool:
+    def _go_on(self) -> HttpResponse | None:
+        try:
+            next(self._reading)
+        except StopIteration as end:
+            answer: HttpResponse = end.value
+            self.expect()
+            return answer
+        return None
+
+    def _answer(self, to_head: bool) -> Steps[HttpResponse]:
+        is_old, code, text = yield from self._head()
+        headers, warnings = _headers(text)
+        words = [word.strip(" \t") for word in headers.get("connection", "").lower().split(",")]
+        closes = "close" in words or (is_old and "keep-alive" not in words)
+        size, is_chunked = _framing(headers, is_old)
+        coding = headers.get("content-encoding", "identity").lower()
+        if coding not in ("gzip", "identity"):
+            raise NotHttp(f"the answer is encoded as {coding[:40]!r}, which was not asked for")
+        self._is_zipped = coding == "gzip"
+        self.head = HttpResponse(code, b"", headers, warnings)
+        if to_head or code in (204, 304):
+            # Its headers describe the body of another answer; a body that comes all the same ends the connection.
+            closes = closes or (code == 204 and (bool(size) or is_chunked))
+        elif is_chunked:
+            yield from self._chunks()
+        elif size is not None:
+            yield from self._body(size)
+        else:
+            yield from self._body_to_the_end()
+        if self._inflating is not None and (not self._inflating.eof or self._inflating.unused_data):
+            raise NotHttp("the answer's gzip ends too soon, or goes on after its end")
+        return HttpResponse(code, self.take(), headers, warnings, closes=closes or bool(self._buffer))
+
+    def _head(self) -> Steps[tuple[bool, int, str]]:
+        """HTTP/1.0 or not, the code, and the headers' lines, of the first head that announces no other."""
+        earlier_bytes = announcements = looked_at = 0
         while True:
             end = self._buffer.find(b"\r\n\r\n", looked_at)
-            looked_at = 0
-            if (len(self._buffer) if end < 0 else end) + self._head_bytes > MAX_HEAD_BYTES:
+            if (len(self._buffer) if end < 0 else end) + earlier_bytes > MAX_HEAD_BYTES:
                 raise NotHttp(f"the head of the answer has no end within {MAX_HEAD_BYTES} bytes")
             if end < 0:
-                self._check_beginning()
-                return False
-            head = self._cut(end + 4)
+                if not b"HTTP/1.".startswith(self._buffer[:7]):  # another protocol: refused at once
+                    first = bytes(self._buffer[:40]).partition(b"\r\n")[0]
+                    raise NotHttp(f"the answer begins with {first.decode('latin-1')!r}")
+                looked_at = max(0, len(self._buffer) - 3)  # an end may have begun in these bytes
+                yield
+                continue
+            looked_at, head = 0, self._cut(end + 4)
             found = _HEAD.fullmatch(head)
             if found is None:
                 raise NotHttp(_wrong_head(head))
             code = int(found[2])
             if code >= 200:
-                break
+                return found[1] == b"0", code, found[3].decode("latin-1")
             # A 1xx answer precedes the final one; 101 would end HTTP, and nobody asked for that.
-            self._head_bytes += len(head)
-            self._announcements += 1
-            if code == 101 or self._announcements > MAX_ANNOUNCEMENTS:
-                raise NotHttp(f"the answer is announced by {self._announcements} others, the last of code {code}")
-        self._code = code
-        is_old = found[1] == b"0"
-        self._read_headers(found[3].decode("latin-1"))
-        said = self._headers.get("connection")
-        if said is not None or is_old:
-            words = _words(said or "")
-            self._closes = "close" in words or (is_old and "keep-alive" not in words)
-        self._read_framing(is_old)
-        return True
-
-    def _check_beginning(self) -> None:
-        """Refuse another protocol at once, without waiting for the timeout."""
-        if not b"HTTP/1.".startswith(self._buffer[:7]) and self._buffer[:7] != b"HTTP/1.":
-            first = bytes(self._buffer[:40]).partition(b"\r\n")[0]
-            raise NotHttp(f"the answer begins with {first.decode('latin-1')!r}")
-
-    def _read_headers(self, text: str) -> None:
-        lines = _HEADER.findall(text)
-        if len(lines) > MAX_HEADERS:
-            raise NotHttp(f"the answer has {len(lines)} headers; at most {MAX_HEADERS} are taken")
-        headers, warnings = self._headers, []
-        for name, value in lines:
-            name, value = name.lower(), value.strip(" \t")
-            if name == "warning":
-                warnings.append(value)
-            elif name in _LISTS and name in headers:
-                value = f"{headers[name]}, {value}"
-            headers[name] = value
-        self._warnings = tuple(warnings)
-
-    def _read_framing(self, is_old: bool) -> None:
-        """Where the body ends, by the rules of RFC 9112, section 6.3, in their order."""
-        coding, length = self._headers.get("transfer-encoding"), self._headers.get("content-length")
-        if coding is not None and (length is not None or is_old or coding.lower() != "chunked"):
-            told = "also has a length" if length is not None else "of HTTP/1.0" if is_old else "is not understood"
-            raise NotHttp(f"the answer's Transfer-Encoding {coding[:40]!r} {told}")
-        size = 0
-        if length is not None:
-            first, *others = length.split(", ")  # equal lines count as one
-            if not _LENGTH.fullmatch(first) or any(other != first for other in others):
-                raise NotHttp(f"the answer is {length[:40]!r} bytes long")
-            size = int(first)
-        if self._to_head or self._code in (204, 304):
-            # Its headers describe the body of another answer; a body that comes all the same ends the connection.
-            self._closes = self._closes or (self._code == 204 and (size > 0 or coding is not None))
-            return
-        _check_size(size)
-        self._missing = size
-        self._is_chunked = coding is not None
-        self._until_end = length is None and coding is None
+            earlier_bytes += len(head)
+            announcements += 1
+            if code == 101 or announcements > MAX_ANNOUNCEMENTS:
+                raise NotHttp(f"the answer is announced by {announcements} others, the last of code {code}")
 
     # -- the body -----------------------------------------------------------------------------------------------------
 
-    def _read_chunks(self) -> HttpResponse | None:
-        """Read chunks: a size in hexadecimal, a line end, so many bytes, a line end; the last has size 0."""
-        while not self._is_last_chunk:
-            if self._missing:
-                if len(self._buffer) < self._missing:
-                    return None
-                chunk = self._cut(self._missing)
-                if not chunk.endswith(b"\r\n"):
-                    raise NotHttp("a chunk is longer than it says")
-                self._parts.append(chunk[:-2])
-                self._missing = 0
-            end = self._buffer.find(b"\r\n", 0, MAX_CHUNK_LINE_BYTES)
-            if end < 0:
-                if len(self._buffer) >= MAX_CHUNK_LINE_BYTES:
-                    raise NotHttp(f"the line of a chunk has no end within {MAX_CHUNK_LINE_BYTES} bytes")
-                return None
-            line = self._cut(end + 2)
+    def _body(self, size: int) -> Steps[None]:
+        self._sent_bytes += size
+        _check_size(self._sent_bytes)
+        while True:
+            piece = self._cut(min(size, len(self._buffer)))
+            size -= len(piece)
+            self._hold(piece)
+            if not size:
+                return
+            yield
+
+    def _body_to_the_end(self) -> Steps[None]:
+        while True:
+            yield from self._body(len(self._buffer))
+            if self._has_ended:
+                return
+            yield
+
+    def _chunks(self) -> Steps[None]:
+        """Chunks: a size in hexadecimal, a line end, so many bytes, a line end; the last has size 0."""
+        waste_bytes = 0
+        while True:
+            line = yield from self._to(b"\r\n", MAX_CHUNK_LINE_BYTES, "the line of a chunk has")
             found = _CHUNK.fullmatch(line)
             if found is None:
                 raise NotHttp(f"a chunk is {line[:40].rstrip().decode('latin-1')!r} bytes long")
             size = int(found[1], 16)
-            self._body_bytes += size
-            _check_size(self._body_bytes)
-            self._waste_bytes = max(0, self._waste_bytes + len(line) - 16 - 2 * size)
-            if self._waste_bytes > MAX_CHUNK_WASTE_BYTES:
+            waste_bytes = max(0, waste_bytes + len(line) - 16 - 2 * size)
+            if waste_bytes > MAX_CHUNK_WASTE_BYTES:
                 raise NotHttp("the lines of chunks take more than what is in them")
-            self._missing = size + 2
-            self._is_last_chunk = size == 0
-        return self._read_trailers()
-
-    def _read_trailers(self) -> HttpResponse | None:
-        """Skip the trailers after the last chunk: headers that nobody reads, and an empty line."""
+            if not size:
+                break
+            yield from self._body(size)
+            while len(self._buffer) < 2:
+                yield
+            if self._cut(2) != b"\r\n":
+                raise NotHttp("a chunk is longer than it says")
+        # Trailers are headers that nobody reads, and an empty line.
+        while len(self._buffer) < 2:
+            yield
         if self._buffer.startswith(b"\r\n"):
-            end = -2
-        else:
-            end = self._buffer.find(b"\r\n\r\n", 0, MAX_TRAILER_BYTES)
-            if end < 0:
-                if len(self._buffer) >= MAX_TRAILER_BYTES:
-                    raise NotHttp(f"the trailers of the answer have no end within {MAX_TRAILER_BYTES} bytes")
-                return None
-        if not _TRAILERS.fullmatch(self._cut(end + 4)):
+            self._cut(2)
+            return
+        trailers = yield from self._to(b"\r\n\r\n", MAX_TRAILER_BYTES, "the trailers of the answer have")
+        if not _TRAILERS.fullmatch(trailers):
             raise NotHttp("what follows the last chunk are no trailers")
-        return self._complete(b"".join(self._parts))
 
-    def _complete(self, body: bytes) -> HttpResponse:
-        coding = self._headers.get("content-encoding", "identity").lower()
-        if coding == "gzip" and body:
-            body = _inflated(body)
-        elif coding not in ("gzip", "identity"):
-            raise NotHttp(f"the answer is encoded as {coding[:40]!r}, which was not asked for")
-        answer = HttpResponse(self._code, body, self._headers, self._warnings, closes=self._closes or self.has_more)
-        self.expect()
-        return answer
+    def _to(self, end: bytes, limit: int, what: str) -> Steps[bytes]:
+        """The bytes up to and with `end`, which begins within `limit`."""
+        while (at := self._buffer.find(end, 0, limit)) < 0:
+            if len(self._buffer) >= limit:
+                raise NotHttp(f"{what} no end within {limit} bytes")
+            yield
+        return self._cut(at + len(end))
+
+    def _hold(self, piece: bytes) -> None:
+        if self._is_zipped and piece:
+            self._inflating = self._inflating or zlib.decompressobj(16 + zlib.MAX_WBITS)
+            try:
+                piece = self._inflating.decompress(piece, MAX_BODY_BYTES - self.held_bytes + 1)
+            except zlib.error as exc:
+                raise NotHttp(f"the answer is not gzip, as it says: {exc}") from exc
+        self.held_bytes += len(piece)
+        _check_size(self.held_bytes)
+        if piece:
+            self._pieces.append(piece)
 
     def _cut(self, count: int) -> bytes:
         with memoryview(self._buffer) as view:  # a slice of the bytearray would be one more copy
@@ -236,26 +222,42 @@ class AnswerReader:
         return piece
 
 
-def _words(value: str) -> list[str]:
-    return [word.strip(" \t") for word in value.lower().split(",")]
+def _headers(text: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Headers by lower-case name, and all Warnings."""
+    lines = _HEADER.findall(text)
+    if len(lines) > MAX_HEADERS:
+        raise NotHttp(f"the answer has {len(lines)} headers; at most {MAX_HEADERS} are taken")
+    headers: dict[str, str] = {}
+    warnings = []
+    for name, value in lines:
+        name, value = name.lower(), value.strip(" \t")
+        if name == "warning":
+            warnings.append(value)
+        elif name in _LISTS and name in headers:
+            value = f"{headers[name]}, {value}"
+        headers[name] = value
+    return headers, tuple(warnings)
+
+
+def _framing(headers: dict[str, str], is_old: bool) -> tuple[int | None, bool]:
+    """The body's length, if it is given, and True for chunks: RFC 9112, section 6.3."""
+    coding, length = headers.get("transfer-encoding"), headers.get("content-length")
+    if coding is not None:
+        if length is not None or is_old or coding.lower() != "chunked":
+            told = "also has a length" if length is not None else "of HTTP/1.0" if is_old else "is not understood"
+            raise NotHttp(f"the answer's Transfer-Encoding {coding[:40]!r} {told}")
+        return None, True
+    if length is None:
+        return None, False
+    first, *others = length.split(", ")  # equal lines count as one
+    if not _LENGTH.fullmatch(first) or any(other != first for other in others):
+        raise NotHttp(f"the answer is {length[:40]!r} bytes long")
+    return int(first), False
 
 
 def _check_size(size: int) -> None:
     if size > MAX_BODY_BYTES:
         raise NotHttp(f"the answer is longer than {MAX_BODY_BYTES} bytes, and no more is taken")
-
-
-def _inflated(body: bytes) -> bytes:
-    """The decompressed body; one byte above the limit is refused."""
-    inflating = zlib.decompressobj(16 + zlib.MAX_WBITS)
-    try:
-        plain = inflating.decompress(body, MAX_BODY_BYTES + 1)
-    except zlib.error as exc:
-        raise NotHttp(f"the answer is not gzip, as it says: {exc}") from exc
-    _check_size(len(plain))
-    if not inflating.eof or inflating.unused_data:
-        raise NotHttp("the answer's gzip ends too soon, or goes on after its end")
-    return plain
 
 
 def _wrong_head(head: bytes) -> str:

@@ -1,4 +1,4 @@
-"""A pool of HTTP/1.1 connections for short requests, at a third of aiohttp's cost. Streams use aiohttp.
+"""A pool of HTTP/1.1 connections, at a third of aiohttp's cost. A stream has a connection of its own, beside the pool.
 
 A connection is closed at the first unexpected byte: after a complete answer, while idle, or in the kernel's buffer when
 the next request is to be sent. So every answer belongs to the request before it.
@@ -10,8 +10,9 @@ import asyncio
 import select
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import cast
+from weakref import WeakSet
 
 from tonnage.client.transport.answer_reader import AnswerReader, NotHttp
 from tonnage.client.transport.wire import HttpResponse
@@ -20,6 +21,8 @@ CONNECT_S = 10.0
 """How long connecting may take."""
 IDLE_S = 15.0
 """How long an idle connection may be reused; servers keep theirs longer."""
+_READ_BYTES = 1 << 18
+"""How much of a stream is read ahead; a few hundred events."""
 # Probes after 30 s of silence, 15 s apart, and given up after three: client-go's HTTP/2 pings do the same in 45 s.
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 3}
 
@@ -62,8 +65,8 @@ class Connections:
         self._server_name = server_name or None
         self._slots = asyncio.Semaphore(limit)
         self._unacknowledged_s = unacknowledged_s
-        self._idle: list[_Connection] = []
-        self._busy: set[_Connection] = set()
+        self._idle: list[Connection] = []
+        self._all: WeakSet[Connection] = WeakSet()
 
     async def exchange(
         self,
@@ -82,14 +85,24 @@ class Connections:
                 except HungUp as exc:
                     if exc.began or not may_repeat:
                         raise
-            return await self._use(await self._connect(context), request, before_write)
+            return await self._use(await self._connect(context, self._unacknowledged_s), request, before_write)
+
+    async def stream(self, request: bytes, *, context: ssl.SSLContext | None) -> Connection:
+        """A new connection with the head of its answer; the caller aborts it. Raises as `exchange`."""
+        connection = await self._connect(context, 0.0)
+        try:
+            await connection.begin(request)
+        except BaseException:
+            connection.abort()
+            raise
+        return connection
 
     def close(self) -> None:
-        for connection in (*self._idle, *self._busy):
+        for connection in tuple(self._all):
             connection.abort()
         self._idle.clear()
 
-    def _take(self, context: ssl.SSLContext | None) -> _Connection | None:
+    def _take(self, context: ssl.SSLContext | None) -> Connection | None:
         """The idle connection used last, so that the others may expire; it must have the same certificate."""
         now = asyncio.get_running_loop().time()
         while self._idle:
@@ -100,12 +113,12 @@ class Connections:
             connection.abort()
         return None
 
-    async def _connect(self, context: ssl.SSLContext | None) -> _Connection:
+    async def _connect(self, context: ssl.SSLContext | None, unacknowledged_s: float) -> Connection:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_S):
                 _, connection = await loop.create_connection(
-                    lambda: _Connection(loop, context, self._unacknowledged_s),
+                    lambda: Connection(loop, context, unacknowledged_s),
                     self._host,
                     self._port,
                     ssl=context,
@@ -113,25 +126,27 @@ class Connections:
                 )
         except OSError as exc:  # includes ssl.SSLError and TimeoutError
             raise NotConnected from exc
+        self._all.add(connection)
         return connection
 
     async def _use(
-        self, connection: _Connection, request: bytes, before_write: Callable[[], None] | None
+        self, connection: Connection, request: bytes, before_write: Callable[[], None] | None
     ) -> HttpResponse:
-        self._busy.add(connection)
         try:
             answer = await connection.exchange(request, before_write)
         except BaseException:
             connection.abort()
             raise
-        finally:
-            self._busy.discard(connection)
         if connection.is_open:
             self._idle.append(connection)
         return answer
 
 
-class _Connection(asyncio.Protocol):
+class Connection(asyncio.Protocol):
+    """One connection and the answer that is read from it; `head` is the answer of a stream that has begun."""
+
+    head: HttpResponse
+
     def __init__(
         self, loop: asyncio.AbstractEventLoop, context: ssl.SSLContext | None, unacknowledged_s: float
     ) -> None:
@@ -141,20 +156,55 @@ class _Connection(asyncio.Protocol):
         self.is_open = False
         self._loop = loop
         self._transport: asyncio.Transport | None = None
-        self._asked: asyncio.Future[HttpResponse] | None = None
         self._reader = AnswerReader()
+        self._is_asked = self._is_stream = False
+        self._answer: HttpResponse | None = None
+        self._waiter: asyncio.Future[None] | None = None
         self._failure: Exception | None = None
         self._unread: select.poll | None = None
 
     async def exchange(self, request: bytes, before_write: Callable[[], None] | None = None) -> HttpResponse:
+        self._ask(request, before_write)
+        while self._answer is None:
+            await self._change()
+        answer, self._answer = self._answer, None
+        return answer
+
+    async def begin(self, request: bytes) -> None:
+        """Send the request of a stream, and wait for the head of its answer."""
+        self._is_stream = True
+        self._ask(request)
+        while (head := self._answer or self._reader.head) is None:
+            await self._change()
+        self.head = head
+
+    def _ask(self, request: bytes, before_write: Callable[[], None] | None = None) -> None:
         if self._transport is None or not self.is_open:
             raise self._failure or HungUp(began=False)
         if before_write is not None:
             before_write()
         self._reader.expect(to_head=request.startswith(b"HEAD "))
-        self._asked = self._loop.create_future()
+        self._is_asked = True
         self._transport.write(request)
-        return await self._asked
+
+    async def body(self, give_up_at: float) -> AsyncIterator[bytes]:
+        """The body of a stream as it comes, until a clean end. Raises HungUp, NotHttp, TimeoutError."""
+        while self._answer is None:
+            if self._reader.held_bytes:
+                yield self._reader.take()
+                if self._transport is not None:
+                    self._transport.resume_reading()
+            else:
+                async with asyncio.timeout_at(give_up_at):
+                    await self._change()
+        yield self._answer.body
+
+    async def _change(self) -> None:
+        """Wait until the answer is complete or, for a stream, until more of it has come. Raises the failure."""
+        if self._failure is not None:
+            raise self._failure
+        self._waiter = self._loop.create_future()
+        await self._waiter
 
     def is_silent(self) -> bool:
         """True if nothing has come since the last answer: neither bytes nor an end, read by the loop or not."""
@@ -178,45 +228,47 @@ class _Connection(asyncio.Protocol):
                 self._unread.register(connected.fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
-        if self._asked is None or self._asked.done():
-            self.abort()  # unexpected
-        else:
+        if self._is_asked:
             self._read(lambda: self._reader.feed(data))
+        else:
+            self.abort()  # unexpected
 
     def eof_received(self) -> None:
         self.is_open = False
-        self._read(self._reader.end)
-
-    def _read(self, read: Callable[[], HttpResponse | None]) -> None:
-        try:
-            answer = read()
-        except NotHttp as exc:
-            self._fail(exc)
-            return
-        if answer is not None:
-            self._finish(answer)
+        if self._is_asked:
+            self._read(self._reader.end)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
-        failure: Exception = HungUp(began=self._reader.has_begun)
-        if isinstance(exc, ssl.SSLError):
-            failure = exc  # such as a client certificate that is refused after the handshake
-        self._fail(failure)
+        # Such as a client certificate that is refused after the handshake.
+        self._fail(exc if isinstance(exc, ssl.SSLError) else HungUp(began=self._reader.has_begun))
 
-    def _finish(self, answer: HttpResponse) -> None:
-        asked, self._asked = self._asked, None
+    def _read(self, read: Callable[[], HttpResponse | None]) -> None:
+        try:
+            self._answer = read()
+        except NotHttp as exc:
+            self._fail(exc)
+            return
         transport = self._transport
-        # The answer came before the whole request was sent: its rest would be read as the beginning of the next.
-        if answer.closes or (transport is not None and transport.get_write_buffer_size()):
-            self.is_open = False
-        self.used_at = self._loop.time()
-        if not self.is_open and transport is not None:
-            transport.abort()
-        if asked is not None and not asked.done():
-            asked.set_result(answer)
+        if self._answer is not None:
+            self._is_asked = False
+            self.used_at = self._loop.time()
+            # The answer came before the whole request was sent: its rest would be read as the beginning of the next.
+            if self._answer.closes or (transport is not None and transport.get_write_buffer_size()):
+                self.is_open = False
+            if not self.is_open:
+                self.abort()
+        elif self._is_stream and transport is not None and self._reader.held_bytes > _READ_BYTES:
+            transport.pause_reading()
+        if self._is_stream or self._answer is not None:
+            self._wake()
 
     def _fail(self, failure: Exception) -> None:
         self._failure = self._failure or failure
-        if self._asked is not None and not self._asked.done():
-            self._asked.set_exception(self._failure)
+        self._is_asked = False
+        self._wake()
         self.abort()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
