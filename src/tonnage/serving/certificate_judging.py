@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
-from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID, NameOID, ObjectIdentifier
 
 MOST_BETWEEN: Final = 4
 """Certificates between a client's and a CA: each costs signature checks, and strangers choose them."""
@@ -30,6 +30,8 @@ _UNDERSTOOD: Final = frozenset(
 """Extensions of a client certificate that may be critical: they are checked, or do not concern clients."""
 _PURPOSES: Final = frozenset({ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE})
 _OF_AUTHORITIES: Final = frozenset({ExtensionOID.BASIC_CONSTRAINTS, ExtensionOID.KEY_USAGE})
+_UID: Final = ObjectIdentifier("1.3.6.1.4.1.57683.2")
+"""Kubernetes' own subject attribute."""
 _BROKEN: Final = (hashes.MD5, hashes.SHA1)
 _UNKNOWN: Final = "x509: certificate signed by unknown authority"
 _MALFORMED: Final = "x509: malformed certificate"
@@ -49,6 +51,35 @@ class Validity(NamedTuple):
         """Raises InvalidCertificate."""
         if not self.begins_at <= now <= self.ends_at:
             raise InvalidCertificate("x509: certificate has expired or is not yet valid")
+
+
+class Subject(NamedTuple):
+    """Whom a certificate names. `credential_id` is its fingerprint, as upstream writes it."""
+
+    name: str
+    uid: str
+    groups: tuple[str, ...]
+    credential_id: str
+
+
+def subject_of(found: x509.Certificate) -> Subject:
+    """Mirrors x509.CommonNameUserConversion. Raises InvalidCertificate."""
+    name, uids = common_name(found), _texts(found, _UID)
+    if name and len(uids) > 1:
+        raise InvalidCertificate(f"expected 1 UID, but found multiple: [{' '.join(uids)}]")
+    if name and uids and not uids[0]:
+        raise InvalidCertificate("UID cannot be an empty string")
+    credential_id = f"X509SHA256={found.fingerprint(hashes.SHA256()).hex()}"
+    return Subject(name, "".join(uids), _texts(found, NameOID.ORGANIZATION_NAME), credential_id)
+
+
+def common_name(found: x509.Certificate) -> str:
+    """Of several the last, as in Go."""
+    return (_texts(found, NameOID.COMMON_NAME) or ("",))[-1]
+
+
+def _texts(found: x509.Certificate, oid: ObjectIdentifier) -> tuple[str, ...]:
+    return tuple(each.value for each in found.subject.get_attributes_for_oid(oid) if isinstance(each.value, str))
 
 
 def judged(

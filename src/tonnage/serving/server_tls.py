@@ -21,6 +21,7 @@ import ctypes
 import logging
 import ssl
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -88,7 +89,7 @@ _CHECK_S: Final = 60.0
 _log = logging.getLogger(__name__)
 
 
-class ShownCertificate:
+class ShownCertificate(ABC):
     """A listener's certificate, from two files. `refresh` makes a new context when they have changed."""
 
     def __init__(self, certificate_file: Path, key_file: Path, clock: Clock) -> None:
@@ -103,8 +104,8 @@ class ShownCertificate:
     def renewed(self) -> AbstractAsyncContextManager[None]:
         return in_background(repeatedly(self._clock, _CHECK_S, self.refresh), "serving certificate")
 
-    def refresh(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def refresh(self) -> None: ...
 
     def _show_files(self) -> bool:
         """Load the files; False when they have not changed. Raises OSError, ValueError."""

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Final
 
 from cryptography import x509
-from cryptography.x509.oid import NameOID, ObjectIdentifier
 
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry
@@ -32,12 +31,10 @@ from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_PLURAL
 from tonnage.objects.users import CREDENTIAL_ID, User
 from tonnage.private_files import read_given
-from tonnage.serving.certificate_judging import InvalidCertificate, Validity, judged, may_sign, read
+from tonnage.serving.certificate_judging import Validity, judged, may_sign, read, subject_of
 from tonnage.store import StoreClosed, StoreError, StoreRecord
 
 MAX_REMEMBERED: Final = 1024
-_UID: Final = ObjectIdentifier("1.3.6.1.4.1.57683.2")
-"""Kubernetes' own subject attribute."""
 
 
 class ClientCertificates:
@@ -66,31 +63,15 @@ class ClientCertificates:
         known = self._known.pop(digest, None)
         if known is None:
             found = read(der)
-            known = judged(found, self._authorities), _user(found.subject, digest.hex())
+            validity = judged(found, self._authorities)
+            name, uid, groups, credential = subject_of(found)
+            known = validity, User(name, uid, groups, {CREDENTIAL_ID: (credential,)}) if name else None
             if len(self._known) >= MAX_REMEMBERED:
                 del self._known[next(iter(self._known))]
         self._known[digest] = known
         validity, user = known
         validity.check(self._now())
         return user
-
-
-def _user(subject: x509.Name, fingerprint: str) -> User | None:
-    """Mirrors CommonNameUserConversion. Of several common names the last counts, as in Go."""
-    names = _texts(subject, NameOID.COMMON_NAME)
-    if not names or not names[-1]:
-        return None
-    uids = _texts(subject, _UID)
-    if len(uids) > 1:
-        raise InvalidCertificate(f"expected 1 UID, but found multiple: [{' '.join(uids)}]")
-    if uids and not uids[0]:
-        raise InvalidCertificate("UID cannot be an empty string")
-    extra = {CREDENTIAL_ID: (f"X509SHA256={fingerprint}",)}
-    return User(names[-1], uids[0] if uids else "", _texts(subject, NameOID.ORGANIZATION_NAME), extra)
-
-
-def _texts(subject: x509.Name, oid: ObjectIdentifier) -> tuple[str, ...]:
-    return tuple(each.value for each in subject.get_attributes_for_oid(oid) if isinstance(each.value, str))
 
 
 _FORM: Final = "name a file with the certificates of the authorities that sign client certificates"

@@ -11,65 +11,32 @@ import hashlib
 import hmac
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote
 
 from aiohttp import web
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
-from cryptography.x509.oid import NameOID
 from multidict import CIMultiDictProxy
 
 from tonnage.client.delegated_access.authorities import Authorities, FrontProxies
 from tonnage.client.delegated_access.reviews import ExpiringCache, ReviewFailed, Reviews
 from tonnage.clock import Clock
 from tonnage.objects.users import CREDENTIAL_ID, NOBODY, User, bearer_token
-from tonnage.serving.certificate_judging import MOST_BETWEEN, InvalidCertificate, judged, read
+from tonnage.serving.certificate_judging import MOST_BETWEEN, InvalidCertificate, common_name, judged, read, subject_of
 
-_UID: Final = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
-"""The subject attribute that holds the user's uid."""
 _DER: Final = 2
 """ENCODING_DER of Python's _ssl."""
 
 
-@dataclass(frozen=True, slots=True)
-class PeerCertificate:
-    """A client's certificate, and the unverified certificates that it sent beside it."""
-
-    leaf: x509.Certificate
-    shown_beside: tuple[x509.Certificate, ...] = ()
-
-    @property
-    def common_name(self) -> str:
-        return (_texts(self.leaf.subject, NameOID.COMMON_NAME) or [""])[-1]  # of several, the last, as in Go
-
-    def check(self, authorities: Sequence[x509.Certificate], now: datetime) -> None:
-        """Raises InvalidCertificate unless it chains to one of the authorities, is for clients, and is valid now."""
-        judged(self.leaf, authorities, shown_beside=self.shown_beside).check(now)
-
-    def user(self) -> User | None:
-        """The certificate's name, groups and uid; None without a name. Mirrors x509.CommonNameUserConversion."""
-        name, uids = self.common_name, _texts(self.leaf.subject, _UID)
-        if not name or len(uids) > 1:
-            return None
-        fingerprint = hashlib.sha256(self.leaf.public_bytes(Encoding.DER)).hexdigest()
-        extra = {CREDENTIAL_ID: (f"X509SHA256={fingerprint}",)}
-        groups = _texts(self.leaf.subject, NameOID.ORGANIZATION_NAME)
-        return User(name, "".join(uids), tuple(groups), extra)
-
-
-def peer_certificate(request: web.BaseRequest) -> PeerCertificate | None:
-    """The client certificate of the request's connection, or None. Raises InvalidCertificate."""
+def peer_certificates(request: web.BaseRequest) -> list[x509.Certificate]:
+    """The client's certificate, and the unverified ones that it sent beside it. Raises InvalidCertificate."""
     transport = request.transport
     tls: Any = transport.get_extra_info("ssl_object") if transport is not None else None
     der = tls.getpeercert(binary_form=True) if tls is not None else None
-    if not der:
-        return None
-    return PeerCertificate(read(der), tuple(read(each) for each in _shown(tls)[1 : MOST_BETWEEN + 1]))
+    return [read(each) for each in (der, *_shown(tls)[1 : MOST_BETWEEN + 1])] if der else []
 
 
 @lru_cache(maxsize=8)
@@ -88,11 +55,6 @@ def _shown(tls: Any) -> tuple[bytes, ...]:
         return tuple(told())
     told = getattr(getattr(tls, "_sslobj", None), "get_unverified_chain", None)
     return tuple(each.public_bytes(_DER) for each in told() or ()) if told is not None else ()
-
-
-def _texts(name: x509.Name, oid: x509.ObjectIdentifier) -> list[str]:
-    values = [each.value for each in name.get_attributes_for_oid(oid)]
-    return [value if isinstance(value, str) else value.decode(errors="replace") for value in values]
 
 
 _CACHE_SIZE: Final = 4096
@@ -158,14 +120,12 @@ class DelegatedAuthenticator:
         """Raises Unauthenticated."""
         problems: list[str] = []
         try:
-            peer = peer_certificate(request)
-        except InvalidCertificate as exc:
-            peer = None
-            problems.append(str(exc))
-        if peer is not None:
-            found = self._by_certificate(peer, request.headers, problems)
+            peer = peer_certificates(request)
+            found = self._by_certificate(peer, request.headers, problems) if peer else None
             if found is not None:
                 return found.authenticated()
+        except InvalidCertificate as exc:
+            problems.append(str(exc))
         token = bearer_token(request.headers.get("Authorization", ""))
         if token and self._tokens is not None:
             try:
@@ -181,27 +141,29 @@ class DelegatedAuthenticator:
         return NOBODY
 
     def _by_certificate(
-        self, peer: PeerCertificate, headers: CIMultiDictProxy[str], problems: list[str]
+        self, peer: list[x509.Certificate], headers: CIMultiDictProxy[str], problems: list[str]
     ) -> User | None:
-        authorities, now = self._authorities(), self._clock.now()
+        """The user of a front proxy, or of the certificate itself. Raises InvalidCertificate."""
+
+        def check(authorities: bytes) -> None:
+            judged(peer[0], certificates_of(authorities), shown_beside=peer[1:]).check(self._clock.now())
+
+        authorities = self._authorities()
         proxies = authorities.front_proxies
         if proxies.ca_pem:
             try:
-                peer.check(certificates_of(proxies.ca_pem), now)
+                check(proxies.ca_pem)
             except InvalidCertificate as exc:
                 problems.append(f"the certificate is not one of a front proxy: {exc}")
             else:
-                if proxies.allowed_names and peer.common_name not in proxies.allowed_names:
-                    problems.append(f"x509: subject with cn={peer.common_name} is not in the allowed list")
+                if proxies.allowed_names and (name := common_name(peer[0])) not in proxies.allowed_names:
+                    problems.append(f"x509: subject with cn={name} is not in the allowed list")
                 elif (said := user_of_headers(proxies, headers)) is not None:
                     return said
         if authorities.client_ca_pem:
-            try:
-                peer.check(certificates_of(authorities.client_ca_pem), now)
-            except InvalidCertificate as exc:
-                problems.append(str(exc))
-            else:
-                return peer.user()
+            check(authorities.client_ca_pem)
+            name, uid, groups, credential = subject_of(peer[0])
+            return User(name, uid, groups, {CREDENTIAL_ID: (credential,)}) if name else None
         return None
 
 

@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID, ObjectIdentifier
 
 from tonnage.apiserver.authentication.client_certificates import MAX_REMEMBERED, ClientCertificates
 from tonnage.serving import server_tls
-from tonnage.serving.certificate_judging import InvalidCertificate, judged
+from tonnage.serving.certificate_judging import InvalidCertificate, judged, subject_of
 from tonnage.serving.server_tls import ask_for_any
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -32,9 +32,11 @@ class Party:
         most_below: int | None = None,
         extension: x509.ExtensionType | None = None,
         lasts: timedelta = DAY,
+        uids: tuple[str, ...] = (),
     ) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
-        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        attributes = [(NameOID.COMMON_NAME, name), *((ObjectIdentifier("1.3.6.1.4.1.57683.2"), uid) for uid in uids)]
+        self.name = x509.Name([x509.NameAttribute(oid, value) for oid, value in attributes])
         builder = (
             x509.CertificateBuilder()
             .subject_name(self.name)
@@ -70,6 +72,12 @@ def name_in(found: Party, judging: ClientCertificates | None = None) -> str:
     user = (judging or judge()).authenticate(found.der)
     assert user is not None
     return user.name
+
+
+def test_a_certificate_names_one_uid_or_none() -> None:
+    assert [subject_of(Party("jo", uids=uids).certificate).uid for uids in ((), ("u-1",))] == ["", "u-1"]
+    with pytest.raises(InvalidCertificate, match=r"^expected 1 UID, but found multiple: \[a b\]$"):
+        subject_of(Party("jo", uids=("a", "b")).certificate)
 
 
 def test_a_certificate_of_ours_names_its_user() -> None:
