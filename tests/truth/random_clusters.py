@@ -1,7 +1,9 @@
 """Random clusters for the suite of predictions: their pools, what is on them, and the workload that is asked about.
 
 Everything is drawn from a seed. Sizes are few and round, so that pools end exactly full now and then: there a count
-that is off by one shows.
+that is off by one shows. All clusters have two classes that share their pools. In some, pods of lower priority take
+most of the processors, so that replicas run by preempting them; some ask about a DaemonSet; in some the driver tells
+its free room as one number.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ class RandomCluster:
 
     flags: tuple[str, ...]
     policy: str
+    has_pools: bool
+    """The driver tells its pools; otherwise one number, and the answer is only as good as that."""
     present: tuple[Doc, ...]
     asked: Doc
 
@@ -48,19 +52,35 @@ def random_cluster(seed: int) -> RandomCluster:
         present.append(claim(f"data-{number}", f"{rng.choice((10, 20, 30, 50))}Gi"))
         present.append(pod(f"present-{number}", [f"data-{number}"]))
     is_gold = rng.random() < 0.2
+    more = random.Random(f"truth more {seed}")
     if is_gold:
         present.append(
             {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "gold"}, "value": 1000}
         )
-        present += [pod(f"batch-{number}", cpu="3") for number in range(nodes)]
-    return RandomCluster(tuple(flags), policy, tuple(present), _workload(rng, "gold" if is_gold else ""))
+        if more.random() < 0.5:
+            present += [pod(f"batch-{number}", cpu="6") for number in range(nodes)]
+        else:
+            batch = deployment("batch", pod_spec(cpu="6"))
+            batch["spec"]["replicas"] = nodes
+            present.append(batch)
+    one_number = more.choice(("sum", "largest")) if more.random() < 0.15 else ""
+    if one_number:
+        flags += ["--one-number", one_number]
+    asked = _without_priority(rng)
+    if more.random() < 0.2:
+        asked = _daemon_set(more)
+    if is_gold:
+        template = asked["spec"]["template"]["spec"]
+        template["priorityClassName"] = "gold"
+        template["containers"][0]["resources"] = {"requests": {"cpu": "3"}}
+    return RandomCluster(tuple(flags), policy, not one_number, tuple(present), asked)
 
 
-def _workload(rng: random.Random, priority_class: str) -> Doc:
-    found = _without_priority(rng)
-    if priority_class:
-        found["spec"]["template"]["spec"]["priorityClassName"] = priority_class
-    return found
+def _daemon_set(rng: random.Random) -> Doc:
+    sizes = [f"{rng.choice(SIZES_GI)}Gi" for _ in range(rng.randint(1, 2))]
+    found = deployment("db", pod_spec(ephemeral=sizes, cpu=rng.choice(("", "700m"))))
+    del found["spec"]["replicas"]
+    return {**found, "kind": "DaemonSet"}
 
 
 def _without_priority(rng: random.Random) -> Doc:

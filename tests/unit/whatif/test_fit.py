@@ -615,3 +615,29 @@ spec:
         spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 60Gi}}, storageClassName: fast}
 """
     assert answer(CLUSTER + DB + waiting, "--workload", "sts/shop/db")["count"] == 2
+
+
+def test_a_volume_that_one_class_of_a_group_shows_is_counted_once():
+    """100Gi of two classes: 60 are taken, which the figures of one show, and those of the other not yet."""
+    group = "annotations: {tonnage.dev/capacity-group: disks}"
+    fresh = one_node("40Gi").replace("name: fast}", f"name: fast, {group}}}")
+    included = "annotations: {tonnage.dev/included-claims: u-1}"
+    fresh = fresh.replace("namespace: kube-system}", f"namespace: kube-system, {included}}}")
+    stale = f"""
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {{name: slow, {group}}}
+provisioner: pools.tonnage.dev
+volumeBindingMode: WaitForFirstConsumer
+---
+apiVersion: storage.k8s.io/v1
+kind: CSIStorageCapacity
+metadata: {{name: cap-slow, namespace: kube-system}}
+storageClassName: slow
+availableCapacities: [100Gi]
+nodeTopology: {{matchLabels: {{kubernetes.io/hostname: a}}}}
+---
+"""
+    waiting = POD.replace("metadata: {name: data}", SELECTED) + "---" + DB.replace("60Gi", "40Gi")
+    for first, then in ((fresh, stale), (stale, fresh)):
+        assert answer(first + then + waiting, "--workload", "sts/shop/db")["count"] == 1

@@ -160,17 +160,22 @@ class Disks:
         group = storage_class.capacity_group if storage_class is not None else ""
         driver = storage_class.provisioner if storage_class is not None else ""
         topology = codec.encode(capacity.node_topology).decode() if capacity.node_topology is not None else ""
-        shared = (driver, group, topology)
-        if group and shared in self._shared:
-            disk = self._shared[shared]
-        else:
-            disk = Disk(list(listed_pools(capacity)) or pools_of_sum(capacity))
+        shared, included = (driver, group, topology), _included_claims(capacity)
+        disk = self._shared.get(shared) if group else None
+        if disk is None:
+            disk = Disk(list(listed_pools(capacity)) or pools_of_sum(capacity), included=included)
             if group:
                 self._shared[shared] = disk
+        elif included > disk.included:  # the figures of the group's other objects are older
+            disk.included = included
+            disk.change_to(capacity)
         disk.objects.append(capacity.key)
-        disk.included.update(filter(None, capacity.metadata.annotations.get(INCLUDED_CLAIMS, "").split(",")))
         self.by_object[capacity.key] = disk
         return disk
+
+
+def _included_claims(capacity: CSIStorageCapacity) -> set[str]:
+    return set(filter(None, capacity.metadata.annotations.get(INCLUDED_CLAIMS, "").split(",")))
 
 
 def pools_of_sum(capacity: CSIStorageCapacity) -> list[int]:

@@ -118,7 +118,9 @@ class StorageModel:
 
     def take_unseen(self, volume: PersistentVolume) -> None:
         """A created volume that the figures do not show yet: subtract its bytes."""
-        disk = self.home.get(volume.name)
+        disk, owner = self.home.get(volume.name), volume.spec.claim_ref
+        if owner is not None and disk is not None and owner.uid in disk.included:
+            return  # another object of its capacity group shows it
         if disk is not None and disk.volumes[volume.name][0] < 0:
             _, size_bytes = disk.volumes.pop(volume.name)
             pick = self.pick_of(volume.class_name, driver_of(volume))
