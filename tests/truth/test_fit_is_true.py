@@ -111,7 +111,7 @@ class AskedCluster:
         told = self.ask("drain-preview", nodes[0])
         places = {f"default/{pod['metadata']['name']}": pod["spec"]["nodeName"] for pod in pods(self.up)}
         managed = {move["pod"]: move for move in told["moves"]}
-        stuck = {each["pod"] for each in told["stuck"]}
+        stuck, daemons = ({each["pod"] for each in told[what]} for what in ("stuck", "daemons"))
         drained(self.up, nodes[0])
         settled(self.up)
         # Who is stuck waits, or is not made again before others run.
@@ -119,7 +119,7 @@ class AskedCluster:
         said = Counter(
             managed[key]["to"] if key in managed else node
             for key, node in places.items()
-            if key not in stuck and (key in managed or node != nodes[0])
+            if key not in stuck and (key in managed or key in daemons or node != nodes[0])
         )
         is_lot = any(move.get("equallyGood") for move in told["moves"])
         self.report |= {"drain": dict(said), "drained": dict(now), "lots": is_lot}
@@ -230,10 +230,11 @@ def create(up: Up, *docs: Doc) -> None:
 
 
 def drained(up: Up, node: str) -> None:
-    """As `kubectl drain` does it."""
+    """As `kubectl drain --ignore-daemonsets` does it."""
     assert up.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}}).code == 200
     for pod in pods(up):
-        if pod["spec"].get("nodeName") == node:
+        owners = [each["kind"] for each in pod["metadata"].get("ownerReferences", ())]
+        if pod["spec"].get("nodeName") == node and "DaemonSet" not in owners:
             name = pod["metadata"]["name"]
             eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
             up.post(f"/api/v1/namespaces/default/pods/{name}/eviction", eviction)

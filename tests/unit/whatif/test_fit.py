@@ -641,3 +641,17 @@ nodeTopology: {{matchLabels: {{kubernetes.io/hostname: a}}}}
     waiting = POD.replace("metadata: {name: data}", SELECTED) + "---" + DB.replace("60Gi", "40Gi")
     for first, then in ((fresh, stale), (stale, fresh)):
         assert answer(first + then + waiting, "--workload", "sts/shop/db")["count"] == 1
+
+
+def test_a_pod_that_is_being_deleted_gives_its_room_back():
+    """Node a alone has the claim's room, and 6 of its 8 CPU belong to a pod that ends within its grace period."""
+    ending = """
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: batch, namespace: shop, uid: u-1, deletionTimestamp: "2026-01-01T00:00:30Z"}
+spec: {nodeName: a, containers: [{name: c, image: x, resources: {requests: {cpu: "6"}}}]}
+status: {phase: Running}
+"""
+    large = DB.replace("500m", '"5"')
+    assert answer(one_node("100Gi") + large + ending, "--workload", "sts/shop/db")["count"] == 1

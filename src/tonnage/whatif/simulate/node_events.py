@@ -71,6 +71,22 @@ class NodeEvents:
             self.refused[pod.key] = why
         return not why
 
+    def open(self) -> None:
+        """Initial terminating pods disappear when their grace period is over, but for those on lost nodes."""
+        now = self._world.clock.now()
+        for pod in self._world.pods():
+            if (ends_at := pod.metadata.deletion_timestamp) is not None:
+                left_s = (ends_at - now).total_seconds()
+                self._world.agenda.after(left_s, lambda pod=pod: self._terminated(pod))  # type: ignore[misc]
+
+    def _terminated(self, pod: Pod) -> None:
+        if not self._is_lost(pod.spec.node_name):
+            self._finish_pod(pod, "terminated")
+
+    def _is_lost(self, name: str) -> bool:
+        node = self._world.get(Node, name)
+        return node is not None and any(each.key == UNREACHABLE for each in node.spec.taints)
+
     # -- nodes --------------------------------------------------------------------------------------------------------
 
     def cordon(self, name: str) -> None:
@@ -155,10 +171,12 @@ class NodeEvents:
 
         Its controller creates another pod, except for a StatefulSet, which must not have two pods of one identity.
         """
-        node, now = self._world.get(Node, name), self._world.now(pod)
-        if now is None or now.metadata.is_terminating:
-            return
-        if node is not None and all(each.key != UNREACHABLE for each in node.spec.taints):
+        now = self._world.now(pod)
+        if (
+            now is None
+            or now.metadata.is_terminating
+            or not (self._is_lost(name) or self._world.get(Node, name) is None)
+        ):
             return
         self._world.put(renewed(now, {"deletion_timestamp": self._world.clock.now()}))
         controller = now.metadata.controller
@@ -166,15 +184,17 @@ class NodeEvents:
             self._controllers.another(now)
 
     def _finish(self, name: str, why: str) -> None:
-        """Terminating pods disappear. Pods of StatefulSets and DaemonSets are recreated; others already have been."""
         for pod in self._world.pods_on(name):
-            if not pod.metadata.is_terminating:
-                continue
-            controller = pod.metadata.controller
-            if controller is not None and controller.kind in ("StatefulSet", "DaemonSet"):
-                self._controllers.replace(pod, why)
-            else:
-                self._controllers.end(pod, why)
+            if pod.metadata.is_terminating:
+                self._finish_pod(pod, why)
+
+    def _finish_pod(self, pod: Pod, why: str) -> None:
+        """A terminating pod disappears. Pods of StatefulSets and DaemonSets are recreated; others already have been."""
+        controller = pod.metadata.controller
+        if controller is not None and controller.kind in ("StatefulSet", "DaemonSet"):
+            self._controllers.replace(pod, why)
+        else:
+            self._controllers.end(pod, why)
 
     def volumes_on(self, name: str) -> list[PersistentVolume]:
         """The volumes that only this node can use, or that are on its disk."""

@@ -83,6 +83,7 @@ class World(WorldState):
         self.storage.publish_all()
         self.binder.open()
         self.kubelets.open()
+        self.nodes.open()
         for claim in self.all(PersistentVolumeClaim):
             self.storage.claim_changed(claim)
             self.binder.claim_changed(claim)
