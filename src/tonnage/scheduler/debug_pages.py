@@ -17,6 +17,7 @@ from prometheus_client.core import Metric
 
 from tonnage.clock import rfc3339
 from tonnage.scheduler.metrics import counter, gauge
+from tonnage.scheduler.storage_totals import storage_totals
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.held_room import HeldCapacity, writer_of
 from tonnage.scheduling.volumes.attach.attached_volumes import NO_LIMIT, AttachedVolumes
@@ -193,6 +194,7 @@ class AssumedState:
 _RESOURCE_EXHAUSTED: Final = 8
 """The gRPC code of a driver if a node has no attach slot left (KEP-4876)."""
 _BY_CLASS: Final = ("storage_class",)
+_BY_CLASS_AND_NODE: Final = ("storage_class", "node")
 _BY_DRIVER: Final = ("driver_name",)
 
 
@@ -234,6 +236,26 @@ class StorageReport:
             "The largest volume that any CSIStorageCapacity object of a class has room for.",
             _BY_CLASS,
             largest,
+        )
+        total, free_on, total_on = storage_totals(self._engine.cluster)
+        yield gauge(
+            "tonnage_capacity_total_bytes",
+            "Free bytes of all CSIStorageCapacity objects of a class, and what volumes take there. Classes that share "
+            "disks are each told all.",
+            _BY_CLASS,
+            total,
+        )
+        yield gauge(
+            "tonnage_node_capacity_free_bytes",
+            "What the CSIStorageCapacity objects of a class that reach one node alone say is free there.",
+            _BY_CLASS_AND_NODE,
+            free_on,
+        )
+        yield gauge(
+            "tonnage_node_capacity_total_bytes",
+            "The same, and what volumes take there.",
+            _BY_CLASS_AND_NODE,
+            total_on,
         )
         yield gauge(
             "tonnage_capacity_oldest_age_seconds",

@@ -34,7 +34,7 @@ OF_THE_SCRAPE = {"job", "namespace", "pod", "instance"}
 """Labels that Prometheus puts on whatever it scrapes."""
 WORDS = {
     "sum", "max", "min", "by", "rate", "increase", "histogram_quantile", "absent", "or", "and", "unless", "without",
-    "label_values", "on", "ignoring",
+    "label_values", "on", "ignoring", "predict_linear",
 }  # fmt: skip
 
 

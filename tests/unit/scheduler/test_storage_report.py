@@ -62,6 +62,39 @@ def test_free_capacity_is_told_by_class() -> None:
     assert values.get_sample_value("tonnage_capacity_largest_pool_bytes", of) == 100.0 * GI
 
 
+def test_all_bytes_of_a_class_are_told_beside_the_free_ones_by_class_and_by_node() -> None:
+    rig = SchedulerRig(driver(), storage_class(), node("a"), node("b"))
+    rig.add(capacity(node="a", pools=["60Gi", "10Gi"]), capacity(node="b", free="30Gi"))
+    rig.add(volume("pv-1", "30Gi", on="a"), volume("pv-2", "20Gi", on="b"), volume("pv-3", "5Gi", on="b"))
+    rig.add(volume("other", "500Gi", on="b", class_name="slow"))
+    values = storage_values(rig)
+    # a: 70 free + 30 used.  b: 30 free + 20 + 5 used.
+    assert values.get_sample_value("tonnage_capacity_total_bytes", {"storage_class": "fast"}) == 155.0 * GI
+    on_a, on_b = ({"storage_class": "fast", "node": name} for name in "ab")
+    assert values.get_sample_value("tonnage_node_capacity_free_bytes", on_a) == 70.0 * GI
+    assert values.get_sample_value("tonnage_node_capacity_total_bytes", on_a) == 100.0 * GI
+    assert values.get_sample_value("tonnage_node_capacity_total_bytes", on_b) == 55.0 * GI
+
+
+def test_volumes_of_classes_that_share_their_disks_count_in_the_total_of_each() -> None:
+    rig = SchedulerRig(driver(), storage_class(group="disks"), storage_class("slow", group="disks"), node("a"))
+    rig.add(capacity(node="a", free="70Gi"), capacity("slow", node="a", free="70Gi"))
+    rig.add(volume("pv-1", "30Gi", on="a", class_name="slow"))
+    for name in ("fast", "slow"):
+        assert (
+            storage_values(rig).get_sample_value("tonnage_capacity_total_bytes", {"storage_class": name}) == 100.0 * GI
+        )
+
+
+def test_what_several_nodes_share_is_told_of_its_class_and_of_no_node() -> None:
+    rig = SchedulerRig(driver(), storage_class(), node("a", labels={"zone": "z"}), node("b", labels={"zone": "z"}))
+    in_zone = {"key": "zone", "operator": "In", "values": ["z"]}
+    rig.add(capacity(topology={"matchLabels": {"zone": "z"}}, free="70Gi"), volume("pv-1", "30Gi", affinity=in_zone))
+    values = storage_values(rig)
+    assert values.get_sample_value("tonnage_capacity_total_bytes", {"storage_class": "fast"}) == 100.0 * GI
+    assert values.get_sample_value("tonnage_node_capacity_total_bytes", {"storage_class": "fast", "node": "a"}) is None
+
+
 def test_a_node_with_more_volumes_than_its_csi_node_allows_is_out_of_step() -> None:
     rig = SchedulerRig(
         driver(), storage_class(), node("a"), node("b"), csi_node("a", {DRIVER: 1}), csi_node("b", {DRIVER: 2})
