@@ -60,9 +60,9 @@ def log_considered(decider: Decider, decision: Decision) -> None:
     except Exception:  # a log line must not end the scheduling loop
         _considered_log.exception("What was considered cannot be told", pod=pod.key)
         return
-    found.sort(key=lambda each: not each.reason)
-    for each in found[:MAX_LINES]:
-        _considered_log.debug("Considered for volumes", pod=pod.key, **each.fields())
+    found.sort(key=lambda fields: bool(fields["fits"]))
+    for fields in found[:MAX_LINES]:
+        _considered_log.debug("Considered for volumes", pod=pod.key, **fields)
     if len(found) > MAX_LINES:
         _considered_log.debug("More was considered for volumes", pod=pod.key, lines_left_out=len(found) - MAX_LINES)
 

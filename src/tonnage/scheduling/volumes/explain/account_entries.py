@@ -13,7 +13,7 @@ computes the facts; `whatif/explain_report.py` shows them.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -28,26 +28,13 @@ from tonnage.scheduling.configuration.plugin_args import LegacyPools
 from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room, listed_pools, room_of
 from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED, UNLIMITED, SearchBudget, Sizes, fits_one
 from tonnage.scheduling.volumes.packing.pool_grades import fits_beside_one
-from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
+from tonnage.scheduling.volumes.packing.pool_policies import PackedClaim, PoolPolicy
 from tonnage.scheduling.volumes.reservations.holds import Hold
 
 _NAMED = 2
 """So many holders of a promise are named; the others are counted."""
 MOST_AMOUNTS: Final = 40
 """So many pool sizes are listed; a server may publish a hundred thousand."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedStep:
-    """A driver puts a claim into a pool with `pool_bytes` free (None: no pool has room). No name: a promised claim."""
-
-    claim: Key
-    size: int
-    pool_bytes: int | None
-
-    def document(self) -> dict[str, Any]:
-        pool = amount(self.pool_bytes) if self.pool_bytes is not None else None
-        return {"claim": self.claim or None, "size": amount(self.size), "pool": pool}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -82,15 +69,14 @@ def room_miss(
     capacity: CSIStorageCapacity,
     room: Room,
     sizes: Sizes,
-    promised: Sizes,
+    held: Sizes | None,
     holds: Sequence[Hold],
-    *,
-    is_reserved: bool,
-    search: SearchBudget = UNLIMITED,
-    pool_policy: PoolPolicy = PoolPolicy.UNKNOWN,
-    bad_order: Sequence[PlacedStep] = (),
+    search: SearchBudget,
+    pool_policy: PoolPolicy,
+    bad_order: Sequence[PackedClaim],
 ) -> Miss:
-    """Why one object refuses a group; `sizes` and `promised` descending. If `search` ran out, the miss says so."""
+    """Why one object refuses a group; `sizes` and `held` descending. `held` None: reserved. If `search` ran out, the
+    miss says so."""
     if not room.is_known:
         return Miss(_UNKNOWN, 0, f"capacity object {capacity.key} does not say how much is free")
     undecided = search.undecided
@@ -100,13 +86,13 @@ def room_miss(
     if lack is not None:
         hint = _if_bounded(capacity, room, sizes)
         return Miss(lack.rank, lack.lacking_bytes, f"{lack.told}; {hint}" if hint else lack.told, hint)
-    if is_reserved:
+    if held is None:
         return Miss(_WAITS, 0, _reserved(holds))
-    is_too_large = bool(sizes) and sizes[0] > room.claim_limit_beside(promised)
-    if promised and (is_too_large or not fits_beside_one(room.pools, sizes, promised, search, pool_policy)):
+    is_too_large = bool(sizes) and sizes[0] > room.claim_limit_beside(held)
+    if held and (is_too_large or not fits_beside_one(room.pools, sizes, held, search, pool_policy)):
         if search.undecided != undecided:
             return _not_searched(room, sizes, search)
-        return _promised(room, sizes, promised, holds)
+        return _promised(room, sizes, held, holds)
     why = "only if the driver picks the right pools"
     if bad_order:
         why = f"only if the driver is asked in the right order: {placed_badly(pool_policy, bad_order)}"
@@ -167,7 +153,7 @@ def _promised(room: Room, sizes: Sizes, promised: Sizes, holds: Sequence[Hold]) 
     return Miss(_WAITS, max(taken + together - free, 0), told)
 
 
-def placed_badly(pool_policy: str, steps: Sequence[PlacedStep]) -> str:
+def placed_badly(pool_policy: str, steps: Sequence[PackedClaim]) -> str:
     """The text of an order that fails: most-free puts 60Gi into the pool of 100Gi, and 80Gi finds no room."""
     taken = [f"{amount(each.size)} into the pool of {amount(each.pool_bytes)}" for each in steps if each.pool_bytes]
     told = f"{pool_policy} puts {', then '.join(taken)}, " if taken else f"{pool_policy}: "
@@ -232,7 +218,7 @@ class Supply:
     """The capacity group of its class, whose classes share the pools."""
     pool_policy: str = ""
     """Which pool the driver chooses, if known."""
-    bad_order: tuple[PlacedStep, ...] = ()
+    bad_order: tuple[PackedClaim, ...] = ()
     """An order of the claims that fails with this driver, if there is one."""
     order: tuple[Key, ...] = ()
     """The order in which the claims are sent, if the grade is ordered."""
@@ -260,42 +246,39 @@ class ClaimAccount:
 
     def document(self) -> dict[str, Any]:
         """Sizes are quantities such as "100Gi"; `pools` are the object's free pools, largest first."""
-        supply, told = self.supply, [each.told for each in (self.miss, self.slots and self.slots.miss) if each]
-        found: dict[str, Any] = {"claim": self.claim, "kind": self.kind}
-        if self.volume:
-            found["volume"] = self.volume
-        if self.kind in (DYNAMIC, REBUILD):
-            found["capacity"] = supply.capacity.key if supply.capacity is not None else None
-        if supply.group:
-            found["capacityGroup"] = supply.group
-        found["pools"] = [amount(pool) for pool in supply.room.pools if pool < UNBOUNDED]
-        if self.size is not None:
-            found["size"] = amount(self.size)
-        if supply.room.claim_limit < UNBOUNDED:
-            found["maximumVolumeSize"] = amount(supply.room.claim_limit)
-        if self.takes is not None and supply.room.pools[self.takes] < UNBOUNDED:
-            found["takes"] = {"pool": self.takes}
-        if supply.grade:
-            found["grade"] = supply.grade
-        if supply.order:
-            found["order"] = list(supply.order)
-        if supply.pool_policy:
-            found["poolPolicy"] = supply.pool_policy
-        if supply.bad_order:
-            found["badSequence"] = [each.document() for each in supply.bad_order]
-        if supply.reserved_by is not None:
-            found["reservedBy"] = {"pod": supply.reserved_by.pod, "since": rfc3339(supply.reserved_by.since)}
-        if supply.promised:
-            found["promised"] = [
-                _hold(hold, size=amount(hold.bytes), since=rfc3339(hold.since)) for hold in supply.promised
-            ]
-        if supply.resting:
-            found["resting"] = [_hold(hold, since=rfc3339(hold.since), why=hold.why) for hold in supply.resting]
-        if self.slots is not None:
-            found["attach"] = {"driver": self.slots.driver, "used": self.slots.used, "limit": self.slots.limit}
-        if told:
-            found["miss"] = "; ".join(told)
-        return found
+        supply, room, slots, reserved_by = self.supply, self.supply.room, self.slots, self.supply.reserved_by
+        is_packed = self.takes is not None and room.pools[self.takes] < UNBOUNDED
+        told = {
+            "claim": self.claim,
+            "kind": self.kind,
+            "volume": self.volume,
+            "capacity": supply.capacity.key if supply.capacity is not None else None,
+            "capacityGroup": supply.group,
+            "pools": [amount(pool) for pool in room.pools if pool < UNBOUNDED],
+            "size": amount(self.size) if self.size is not None else "",
+            "maximumVolumeSize": amount(room.claim_limit) if room.claim_limit < UNBOUNDED else "",
+            "takes": {"pool": self.takes} if is_packed else None,
+            "grade": supply.grade,
+            "order": list(supply.order),
+            "poolPolicy": supply.pool_policy,
+            "badSequence": [_step(each) for each in supply.bad_order],
+            "reservedBy": {"pod": reserved_by.pod, "since": rfc3339(reserved_by.since)} if reserved_by else None,
+            "promised": [_hold(each, size=amount(each.bytes), since=rfc3339(each.since)) for each in supply.promised],
+            "resting": [_hold(each, since=rfc3339(each.since), why=each.why) for each in supply.resting],
+            "attach": {"driver": slots.driver, "used": slots.used, "limit": slots.limit} if slots else None,
+            "miss": self.misses_told,
+        }
+        always = ("claim", "kind", "pools", "capacity" if self.kind in (DYNAMIC, REBUILD) else "")
+        return {name: value for name, value in told.items() if value or name in always}
+
+    @property
+    def misses_told(self) -> str:
+        return "; ".join(miss.told for miss in (self.miss, self.slots and self.slots.miss) if miss)
+
+
+def _step(step: PackedClaim) -> dict[str, Any]:
+    pool = amount(step.pool_bytes) if step.pool_bytes is not None else None
+    return {"claim": step.claim or None, "size": amount(step.size), "pool": pool}
 
 
 def _hold(hold: Hold, **more: str) -> dict[str, Any]:
@@ -333,59 +316,40 @@ def _farthest(misses: Sequence[Miss]) -> Miss | None:
 MAX_NAMED_NODES: Final = 5
 
 
-@dataclass(slots=True)
-class Considered:
-    """A capacity object or volume considered for some claims, with the same outcome on all of `nodes`."""
-
-    kind: str
-    object: str
-    volume: str
-    pools: tuple[str, ...]
-    reason: str
-    """Why it does not fit; empty if it does."""
-    grade: str = ""
-    claims: dict[str, None] = field(default_factory=dict)
-    nodes: dict[str, None] = field(default_factory=dict)
-
-    def fields(self) -> dict[str, Any]:
-        """The fields of a log line. Empty fields are left out; a long list of nodes is cut."""
-        named = list(self.nodes)
-        told = {
-            "kind": self.kind,
-            "object": self.object,
-            "volume": self.volume,
-            "pools": list(self.pools),
-            "claims": list(self.claims),
-            "fits": not self.reason,
-            "grade": self.grade,
-            "reason": self.reason,
-            "nodes": named[:MAX_NAMED_NODES],
-            "node_count": len(named),
-        }
-        return {name: value for name, value in told.items() if value not in ("", [])}
-
-
-def considered_objects(accounts: Mapping[str, object]) -> list[Considered]:
-    """All considered objects, in the order of the names of their nodes."""
-    found: dict[tuple[str, ...], Considered] = {}
+def considered_objects(accounts: Mapping[str, object]) -> list[dict[str, Any]]:
+    """The fields of log lines about all considered capacity objects and volumes, in the order of the names of their
+    nodes; one line for equal outcomes on several nodes. Empty fields are left out; a long list of nodes is cut."""
+    grades: dict[tuple[Any, ...], str] = {}
+    claims: dict[tuple[Any, ...], dict[str, None]] = defaultdict(dict)
+    nodes: dict[tuple[Any, ...], dict[str, None]] = defaultdict(dict)
     for node, account in accounts.items():
-        if not isinstance(account, NodeAccount):
-            continue
-        for claim in account.claims:
+        for claim in account.claims if isinstance(account, NodeAccount) else ():
             for supply, reason in _looked_at(claim):
                 key = supply.capacity.key if supply.capacity is not None else ""
                 pools = tuple(amount(pool) for pool in supply.room.pools if pool < UNBOUNDED)
-                same = (claim.kind, key, claim.volume, ",".join(pools), reason)
-                entry = found.setdefault(
-                    same, Considered(claim.kind, key, claim.volume, pools, reason, supply.grade if not reason else "")
-                )
-                entry.claims[claim.claim] = None
-                entry.nodes[node] = None
-    return list(found.values())
+                outcome = (claim.kind, key, claim.volume, pools, reason)
+                grades.setdefault(outcome, "" if reason else supply.grade)
+                claims[outcome][claim.claim] = nodes[outcome][node] = None
+    found = []
+    for outcome, grade in grades.items():
+        kind, key, volume, pools, reason = outcome
+        told = {
+            "kind": kind,
+            "object": key,
+            "volume": volume,
+            "pools": list(pools),
+            "claims": list(claims[outcome]),
+            "fits": not reason,
+            "grade": grade,
+            "reason": reason,
+            "nodes": list(nodes[outcome])[:MAX_NAMED_NODES],
+            "node_count": len(nodes[outcome]),
+        }
+        found.append({name: value for name, value in told.items() if value not in ("", [])})
+    return found
 
 
 def _looked_at(claim: ClaimAccount) -> Iterator[tuple[Supply, str]]:
-    misses = [each.told for each in (claim.miss, claim.slots and claim.slots.miss) if each]
-    yield claim.supply, "; ".join(misses)
+    yield claim.supply, claim.misses_told
     for supply in claim.supply.refused:
         yield supply, supply.miss.told if supply.miss is not None else ""

@@ -17,8 +17,7 @@ import numpy as np
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.cluster.cluster import in_topology, matching
-from tonnage.scheduling.cluster.columns import Mask
+from tonnage.scheduling.cluster.cluster import in_topology
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.attach.volume_ids import id_of_claim
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, class_names_in, identity, member_of, members_of
@@ -34,7 +33,6 @@ from tonnage.scheduling.volumes.explain.account_entries import (
     ClaimAccount,
     Miss,
     NodeAccount,
-    PlacedStep,
     Slots,
     Supply,
     elsewhere,
@@ -44,10 +42,11 @@ from tonnage.scheduling.volumes.explain.account_entries import (
 from tonnage.scheduling.volumes.packing.claim_orders import safe_order
 from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED, UNLIMITED, Sizes, descending, place_one
 from tonnage.scheduling.volumes.packing.pool_grades import Grade, grade_one
-from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, bad_order, placed_by
+from tonnage.scheduling.volumes.packing.pool_policies import PackedClaim, PoolPolicy, bad_order, placed_by
 from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.scheduling.volumes.static_volumes import Match
 from tonnage.scheduling.volumes.volume_fit import NO_PROVISIONER, ProvisioningDemand, VolumeFit
+from tonnage.scheduling.volumes.volume_reach import reaches
 
 
 class VolumeAccount:
@@ -60,7 +59,6 @@ class VolumeAccount:
         self._storage = fit.cluster.storage
         self._attached = fit.cluster.index(AttachedVolumes)
         self._attached.catch_up()
-        self._reach: dict[str, Mask] = {}
         self._supplies: dict[tuple[str, Sizes, int, tuple[Key, ...]], Supply] = {}
 
     def by_row(self) -> dict[int, NodeAccount]:
@@ -109,13 +107,8 @@ class VolumeAccount:
     def _unreachable(self, claim: PersistentVolumeClaim, volume: PersistentVolume | None, row: int) -> Miss | None:
         if volume is None:
             return elsewhere(f"volume {claim.spec.volume_name} does not exist")
-        required = volume.spec.node_affinity.required
-        if required is None:
-            return None
-        reached = self._reach.get(volume.name)
-        if reached is None:
-            reached = self._reach[volume.name] = matching(self._cluster, required, self._cluster.all_rows)
-        return None if reached[row] else elsewhere(f"volume {volume.name} cannot be reached from this node")
+        is_reached = volume.spec.node_affinity.required is None or reaches(self._cluster, volume, row)
+        return None if is_reached else elsewhere(f"volume {volume.name} cannot be reached from this node")
 
     # -- new volumes --------------------------------------------------------------------------------------------------
 
@@ -185,47 +178,36 @@ class VolumeAccount:
         known = (class_name, sizes, number, tuple(sized))
         if known in self._supplies:  # an object that reaches many nodes
             return self._supplies[known]
-        objects, policy = self._fit.index.of(class_name), self._fit.policy
+        objects, policy, search = self._fit.index.of(class_name), self._fit.policy, self._fit.index.search
         capacity, room = objects.entries[number].capacity, objects.reading(policy).rooms[number]
         held = policy.held(capacity, own)
-        is_reserved, promised = held is None, held or ()
+        promised = held or ()
         holds = self._holds(capacity, own) if held != () else ()
         group, miss, pool_policy = self._group(class_name), None, objects.pool_policy
         grade = self._grade(room, sizes, promised, pool_policy)
-        bad_order: tuple[PlacedStep, ...] = ()
         is_unsure = grade in (Grade.POSSIBLE.name.lower(), Grade.ORDERED.name.lower())
-        if pool_policy.is_known and is_unsure:
-            bad_order = _bad_order(room, sized, promised, pool_policy)
+        bad_order = _bad_order(room, sized, promised, pool_policy) if pool_policy.is_known and is_unsure else ()
         if is_refused:
-            search = self._fit.index.search
-            miss = room_miss(
-                capacity,
-                room,
-                sizes,
-                promised,
-                holds,
-                is_reserved=is_reserved,
-                search=search,
-                pool_policy=pool_policy,
-                bad_order=bad_order,
-            )
+            miss = room_miss(capacity, room, sizes, held, holds, search, pool_policy, bad_order)
             if group:
                 miss = replace(miss, told=f"{miss.told} (capacity group {group})")
-        supply = Supply(
+        order = None
+        if is_unsure and not is_refused:
+            order = safe_order(room.pools, descending(sized.values()), promised, search, pool_policy)
+        supply = self._supplies[known] = Supply(
             capacity,
             room,
             {} if is_refused else _places(room, sized, promised, pool_policy),
             grade,
-            holds[0] if is_reserved and holds else None,
-            () if is_reserved else holds,
+            holds[0] if held is None and holds else None,
+            () if held is None else holds,
             self._resting(capacity),
             miss,
             group,
             pool_policy.value if self._fit.is_joint and pool_policy is not PoolPolicy.UNKNOWN else "",
             bad_order if self._fit.is_joint else (),
-            () if is_refused or not is_unsure else self._order(room, sized, promised, pool_policy),
+            tuple(claims_in_order(order, sized)) if order is not None else (),
         )
-        self._supplies[known] = supply
         return supply
 
     def _resting(self, capacity: CSIStorageCapacity) -> tuple[Hold, ...]:
@@ -261,12 +243,6 @@ class VolumeAccount:
         grade = Grade.NONE if is_too_large else grade_one(room.pools, sizes, promised, search, pool_policy)
         is_unknown = search.undecided != undecided and grade is Grade.NONE
         return "unknown" if is_unknown else grade.name.lower()
-
-    def _order(self, room: Room, sized: dict[Key, int], promised: Sizes, pool_policy: PoolPolicy) -> tuple[Key, ...]:
-        """The claims in an order that always works; empty if there is none."""
-        sizes, search = descending(sized.values()), self._fit.index.search
-        order = safe_order(room.pools, sizes, promised, search, pool_policy)
-        return () if order is None else tuple(claims_in_order(order, sized))
 
     # -- attach slots -------------------------------------------------------------------------------------------------
 
@@ -324,13 +300,11 @@ def _as_the_driver_does(pools: Sequence[int], sizes: Sequence[int], pool_policy:
     return found
 
 
-def _bad_order(room: Room, sized: dict[Key, int], promised: Sizes, pool_policy: PoolPolicy) -> tuple[PlacedStep, ...]:
+def _bad_order(room: Room, sized: dict[Key, int], promised: Sizes, pool_policy: PoolPolicy) -> tuple[PackedClaim, ...]:
     """An order in which a claim finds no room, with the pod's claims by name (any name among equal sizes)."""
-    steps = bad_order(room.pools, descending((*sized.values(), *promised)), pool_policy, UNLIMITED)
-    left = dict(sized)
-    found = []
-    for step in steps:
+    left, found = dict(sized), []
+    for step in bad_order(room.pools, descending((*sized.values(), *promised)), pool_policy, UNLIMITED):
         name = next((key for key, size in left.items() if size == step.size), "")
         left.pop(name, None)
-        found.append(PlacedStep(name, step.size, step.pool_bytes))
+        found.append(step._replace(claim=name))
     return tuple(found)

@@ -49,10 +49,11 @@ class PoolPolicy(StrEnum):
 
 
 class PackedClaim(NamedTuple):
-    """A placed claim and the free bytes of its pool before; None: no pool had room."""
+    """A placed claim and the free bytes of its pool before; None: no pool had room. `claim`: its name, if known."""
 
     size: int
     pool_bytes: int | None
+    claim: str = ""
 
 
 def placed_by(policy: PoolPolicy, pools: Sizes, size: int) -> int | None:
