@@ -55,7 +55,8 @@ def read_definition(data: bytes) -> None:
     for version in doc["spec"]["versions"]:
         kind = CustomKind(doc, version["name"])
         kind.openapi_definition(is_v3=True)
-        kind.column_definitions()
+        for column in kind.columns:
+            column.definition()
         judge(kind, {"metadata": {"name": "x"}, "spec": {}, "status": []})
 
 

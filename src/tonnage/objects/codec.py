@@ -7,7 +7,6 @@ nulls, which a Go server sends for some empty fields and which mean absence, the
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, lru_cache
@@ -67,7 +66,7 @@ WatchEvent = WatchChange[T] | Bookmark | WatchFailure
 
 
 def decode(cls: type[R], data: bytes | str) -> R:
-    found = _in_one_pass(cls, _decoder, data)
+    found: R | None = _in_one_pass(cls, data)
     return convert(cls, _json(cls.__name__, data)) if found is None else found
 
 
@@ -93,7 +92,7 @@ def decode_doc(doc: Doc) -> Object:
 def decode_list(cls: type[T], data: bytes | str) -> ObjectList[T]:
     """Read a list, whose items need not repeat their kind. Raises Unreadable, which names the item."""
     kind = f"{cls.__name__}List"
-    page = _in_one_pass(cls, _list_decoder, data)
+    page: _Page[T] | None = _in_one_pass(cls, data, _Page)
     if page is None:
         seen = _convert(_AnyPage, _json(kind, data), kind)
         page = _Page(kind=seen.kind, metadata=seen.metadata, items=tuple(convert(cls, item) for item in seen.items))
@@ -104,7 +103,7 @@ def decode_list(cls: type[T], data: bytes | str) -> ObjectList[T]:
 
 def decode_event(cls: type[T], line: bytes | str) -> WatchEvent[T]:
     """Read one line of a watch. Raises Unreadable."""
-    event = _in_one_pass(cls, _event_decoder, line)
+    event: _Event[T] | None = _in_one_pass(cls, line, _Event)
     if event is not None and event.type in _CHANGES:
         return WatchChange(event.type, event.object)
     # Bookmarks are not whole objects, and errors are none at all: they are recognised here.
@@ -165,29 +164,19 @@ class _Head(Record):
 
 
 @cache
-def _decoder(cls: type[R]) -> msgspec.json.Decoder[R]:
-    return msgspec.json.Decoder(cls, dec_hook=_read)
-
-
-@cache
-def _list_decoder(cls: type[T]) -> msgspec.json.Decoder[_Page[T]]:
-    return msgspec.json.Decoder(_Page[cls], dec_hook=_read)  # type: ignore[valid-type]  # a class known at run time
-
-
-@cache
-def _event_decoder(cls: type[T]) -> msgspec.json.Decoder[_Event[T]]:
-    return msgspec.json.Decoder(_Event[cls], dec_hook=_read)  # type: ignore[valid-type]  # as above
+def _decoder(cls: type[Record], around: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(cls if around is None else around[cls], dec_hook=_read)
 
 
 _ANYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
-def _in_one_pass(cls: type[R], decoder_of: Callable[[type[R]], msgspec.json.Decoder[V]], data: bytes | str) -> V | None:
+def _in_one_pass(cls: type[Record], data: bytes | str, around: Any = None) -> Any:
     """What a compiled decoder reads; None if it fails, or if the class needs the whole document too."""
     if issubclass(cls, Document):
         return None
     try:
-        return _followed(decoder_of(cls), data)
+        return _followed(_decoder(cls, around), data)
     except _UNFIT:
         return None
 

@@ -111,7 +111,7 @@ def columns(resource: Resource) -> list[Doc]:
     """The column definitions of a resource. In a watch only the first event has them."""
     if isinstance(resource, CustomResource):
         name = _layouts()["shared"][0].definition(schema_of("", "v1", "Pod"))  # all kinds have the same metadata
-        return [name, *resource.custom.column_definitions()]
+        return [name, *(column.definition() for column in resource.custom.columns)]
     schema = schema_of_resource(resource)
     return [column.definition(schema) for column in _layout(resource)]
 

@@ -16,7 +16,7 @@ from tonnage.documents.validation.internal_form import internal
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required
-from tonnage.objects.field_rules import validate_label_name
+from tonnage.objects.field_rules import check, each, named, needed, validate_label_name
 from tonnage.objects.requirements import Requirement
 from tonnage.objects.selectors import FieldSelector, InvalidSelector, LabelSelector
 from tonnage.objects.users import User
@@ -40,8 +40,8 @@ def validate_review(doc: Doc, *, names_subject: bool, is_local: bool) -> Errors:
         errors.append(invalid(_RESOURCE, None, told))
     if names_subject and not spec.get("user") and not spec.get("groups"):
         errors.append(invalid("spec.user", "", "at least one of user or group must be specified"))
-    errors += _validate_selector(asked or {}, "fieldSelector", _field_key)
-    errors += _validate_selector(asked or {}, "labelSelector", validate_label_name)
+    errors += _validate_selector(asked or {}, "fieldSelector")
+    errors += _validate_selector(asked or {}, "labelSelector")
     if meta.keys() - {"managedFields", *(["namespace"] if is_local else ())}:
         errors.append(invalid("metadata", meta, f"must be empty{' except for namespace' if is_local else ''}"))
     if is_local and asked is not None and asked.get("namespace", "") != meta.get("namespace", ""):
@@ -53,7 +53,7 @@ def validate_review(doc: Doc, *, names_subject: bool, is_local: bool) -> Errors:
     return errors
 
 
-def _validate_selector(asked: Doc, field: str, validate_key: Callable[[str, str], Errors]) -> Wrong:
+def _validate_selector(asked: Doc, field: str) -> Wrong:
     selector, path = asked.get(field), f"{_RESOURCE}.{field}"
     if selector is None:
         return
@@ -64,27 +64,21 @@ def _validate_selector(asked: Doc, field: str, validate_key: Callable[[str, str]
         told = f"when {path} is specified, requirements or rawSelector is required"
         yield required(f"{path}.requirements", told)
     for idx, requirement in enumerate(requirements):
-        yield from _validate_requirement(requirement, f"{path}.requirements[{idx}]", validate_key)
+        yield from _validate_requirement(requirement, f"{path}.requirements[{idx}]", field)
 
 
-def _field_key(key: str, path: str) -> Errors:
-    return [] if key else [required(path, "must be specified")]
-
-
-def _validate_requirement(requirement: Doc, path: str, validate_key: Callable[[str, str], Errors]) -> Errors:
+def _validate_requirement(requirement: Doc, path: str, field: str) -> Wrong:
     """An unknown operator is accepted: newer clients may know it."""
-    key, operator, values = requirement.get("key", ""), requirement.get("operator", ""), requirement.get("values", [])
-    checks: Errors = []
+    operator, values = requirement.get("operator", ""), requirement.get("values", [])
+    if field == "fieldSelector":
+        yield from check(requirement, path, {"key": needed(told="must be specified")})
     if operator in _NEEDS_VALUES and not values:
-        checks.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+        yield required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
     elif operator in _NEEDS_NONE and values:
-        checks.append(forbidden(f"{path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
-    if validate_key is _field_key:
-        return validate_key(key, f"{path}.key") + checks
-    checks += validate_key(key, f"{path}.key")
-    for idx, value in enumerate(values):
-        checks += [invalid(f"{path}.values[{idx}]", value, told) for told in names.label_value(value)]
-    return checks
+        yield forbidden(f"{path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+    if field == "labelSelector":
+        yield from validate_label_name(requirement.get("key", ""), f"{path}.key")
+        yield from each(named(names.label_value))(values, f"{path}.values")
 
 
 # -- questions --------------------------------------------------------------------------------------------------------

@@ -165,18 +165,15 @@ def _is_gone(meta: Doc, now: datetime) -> bool:
 
 
 def _extra(claims: Claims) -> dict[str, tuple[str, ...]]:
-    said = claims.kubernetes
-    extra: dict[str, tuple[str, ...]] = {}
-    if claims.jti:
-        extra[CREDENTIAL_ID] = (f"JTI={claims.jti}",)
-    if said.node is not None and said.node.name:
-        extra[f"{_EXTRA}node-name"] = (said.node.name,)
-        if said.node.uid:
-            extra[f"{_EXTRA}node-uid"] = (said.node.uid,)
-    if said.pod is not None and said.pod.name and said.pod.uid:
-        extra[f"{_EXTRA}pod-name"] = (said.pod.name,)
-        extra[f"{_EXTRA}pod-uid"] = (said.pod.uid,)
-    return extra
+    node, pod = (bound or BoundObject() for bound in (claims.kubernetes.node, claims.kubernetes.pod))
+    extra = {
+        CREDENTIAL_ID: claims.jti and f"JTI={claims.jti}",
+        f"{_EXTRA}node-name": node.name,
+        f"{_EXTRA}node-uid": node.name and node.uid,
+        f"{_EXTRA}pod-name": pod.uid and pod.name,
+        f"{_EXTRA}pod-uid": pod.name and pod.uid,
+    }
+    return {name: (value,) for name, value in extra.items() if value}
 
 
 class LegacyClaims(msgspec.Struct, frozen=True):

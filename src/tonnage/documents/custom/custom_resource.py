@@ -208,12 +208,7 @@ class CustomKind:
         return printer_columns(self._version.get("additionalPrinterColumns") or ())
 
     def openapi_definition(self, *, is_v3: bool) -> Doc:
-        """The kind's OpenAPI definition. It refers to ObjectMeta of meta/v1."""
         return kind_definition(self.schema.source, self.resource, selectable_fields=self.selectable_fields, is_v3=is_v3)
-
-    def column_definitions(self) -> list[Doc]:
-        """TableColumnDefinitions after Name, in upstream's form."""
-        return [column.definition() for column in self.columns]
 
 
 class CustomResourceStrategy(Strategy):

@@ -18,17 +18,22 @@ from urllib.parse import urlsplit
 from tonnage.clock import parse_duration
 
 _MAX_CHARS = 64 * 1024
-"""Longer texts have no format but `byte`, `password` and `uri`."""
+_OF_ANY_LENGTH = ("byte", "password", "uri")
+"""Longer texts have no other format."""
 
 
 def format_check(name: str) -> Callable[[str], bool] | None:
     """The test for a format; None if the format is unknown."""
-    return _FORMATS.get(name.replace("-", "")) if name else None
+    name = name.replace("-", "")
+    check = _FORMATS.get(name)
+    if check is None or name in _OF_ANY_LENGTH:
+        return check
+    return lambda text: len(text) <= _MAX_CHARS and check(text)
 
 
 def _matching(pattern: str, flags: int = re.ASCII) -> Callable[[str], bool]:
     compiled = re.compile(pattern, flags)
-    return lambda text: len(text) <= _MAX_CHARS and compiled.fullmatch(text) is not None
+    return lambda text: compiled.fullmatch(text) is not None
 
 
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
@@ -59,15 +64,13 @@ def _is_date(text: str) -> bool:
 
 def _is_date_time(text: str) -> bool:
     day, _, time = text.lower().partition("t")
-    if not _is_date(day) or len(time) > _MAX_CHARS:
+    if not _is_date(day):
         return False
     parts = _TIME.fullmatch(time.partition("t")[0])
     return parts is not None and parts[1] <= "23" and parts[2] <= "59" and parts[3] <= "59"
 
 
 def _is_duration(text: str) -> bool:
-    if len(text) > _MAX_CHARS:
-        return False
     if parse_duration(text) is not None:
         return True
     found = [unit.lower() for _, unit in _WORDED_DURATION.findall(text)]
@@ -93,7 +96,7 @@ def _is_cidr(text: str) -> bool:
     return int(bits) <= found.max_prefixlen
 
 
-_MAC = re.compile(
+_is_mac = _matching(
     r"[0-9a-f]{2}(?:(?::[0-9a-f]{2}){5}|(?::[0-9a-f]{2}){7}|(?::[0-9a-f]{2}){19}"
     r"|(?:-[0-9a-f]{2}){5}|(?:-[0-9a-f]{2}){7}|(?:-[0-9a-f]{2}){19})"
     r"|[0-9a-f]{4}(?:(?:\.[0-9a-f]{4}){2}|(?:\.[0-9a-f]{4}){3}|(?:\.[0-9a-f]{4}){9})",
@@ -102,7 +105,7 @@ _MAC = re.compile(
 
 
 def _is_email(text: str) -> bool:
-    if not text or len(text) > _MAX_CHARS or any(ord(char) < 32 for char in text):
+    if not text or any(ord(char) < 32 for char in text):
         return False
     _, address = parseaddr(text)
     name, at, domain = address.rpartition("@")
@@ -150,21 +153,19 @@ def _is_uri(text: str) -> bool:
 
 def _is_isbn10(text: str) -> bool:
     digits = re.sub(r"[\s-]+", "", text)
-    if len(text) > _MAX_CHARS or not re.fullmatch(r"[0-9]{9}[0-9X]", digits):
+    if not re.fullmatch(r"[0-9]{9}[0-9X]", digits):
         return False
     return sum(place * (10 if char == "X" else int(char)) for place, char in enumerate(digits, 1)) % 11 == 0
 
 
 def _is_isbn13(text: str) -> bool:
     digits = re.sub(r"[\s-]+", "", text)
-    if len(text) > _MAX_CHARS or not re.fullmatch(r"[0-9]{13}", digits):
+    if not re.fullmatch(r"[0-9]{13}", digits):
         return False
     return sum((3 if place % 2 else 1) * int(char) for place, char in enumerate(digits)) % 10 == 0
 
 
 def _is_credit_card(text: str) -> bool:
-    if len(text) > _MAX_CHARS:
-        return False
     digits = re.sub(r"[^0-9]+", "", text)
     if not _CARD.fullmatch(digits):
         return False
@@ -183,7 +184,7 @@ _FORMATS: dict[str, Callable[[str], bool]] = {
     "ipv4": lambda text: "." in text and _address(text) is not None,
     "ipv6": lambda text: ":" in text and _address(text) is not None,
     "cidr": _is_cidr,
-    "mac": lambda text: _MAC.fullmatch(text) is not None,
+    "mac": _is_mac,
     "uuid": _matching(rf"[0-9a-f]{{8}}-?{_HEX4}-?{_HEX4}-?{_HEX4}-?{_HEX12}", re.IGNORECASE),
     "uuid3": _matching(rf"[0-9a-f]{{8}}-?{_HEX4}-?3[0-9a-f]{{3}}-?{_HEX4}-?{_HEX12}", re.IGNORECASE),
     "uuid4": _matching(rf"[0-9a-f]{{8}}-?{_HEX4}-?4[0-9a-f]{{3}}-?[89ab][0-9a-f]{{3}}-?{_HEX12}", re.IGNORECASE),

@@ -47,15 +47,10 @@ class JsonPath:
         """All values at the path, in document order."""
         found: list[Any] = [doc]
         for step in self._steps:
-            below: list[Any] = []
-            for value in found:
-                for item in step(value):
-                    if item is ABSENT:
-                        continue
-                    below.append(item)
-                    if len(below) >= MAX_FOUND:
-                        return []
-            found = below
+            below = (item for value in found for item in step(value) if item is not ABSENT)
+            found = list(islice(below, MAX_FOUND))
+            if len(found) == MAX_FOUND:
+                return []
         return found
 
     def first(self, doc: Any, most: int) -> tuple[Any, int]:
@@ -147,9 +142,12 @@ def _bracket(inside: str, text: str) -> Step:
     if quoted := _NAME.fullmatch(inside):
         return _field_step(_unquoted(quoted))
     if _INDEX.fullmatch(inside):
-        return _index(int(inside))
+        index = int(inside)
+        return lambda value: [value[index]] if isinstance(value, list) and -len(value) <= index < len(value) else ()
     if cut := _SLICE.fullmatch(inside):
-        return _slice(*(int(part) if part and part != "-" else None for part in cut.groups()))
+        start, stop, stride = (int(part) if part and part != "-" else None for part in cut.groups())
+        taken = slice(start, stop, stride if stride is not None and stride > 0 else None)
+        return lambda value: value[taken] if isinstance(value, list) else ()
     parts = [part.strip() for part in inside.split(",")]
     if len(parts) > 1 and all(_INDEX.fullmatch(part) or _NAME.fullmatch(part) for part in parts):
         steps = [_bracket(part, text) for part in parts]
@@ -178,15 +176,6 @@ def _everything_below(value: Any) -> Iterator[Any]:
         yield item
         below = list(item.values()) if isinstance(item, dict) else item if isinstance(item, list) else []
         pending.extend(reversed(below))
-
-
-def _index(index: int) -> Step:
-    return lambda value: [value[index]] if isinstance(value, list) and -len(value) <= index < len(value) else ()
-
-
-def _slice(start: int | None, stop: int | None, stride: int | None = None) -> Step:
-    cut = slice(start, stop, stride if stride is not None and stride > 0 else None)
-    return lambda value: value[cut] if isinstance(value, list) else ()
 
 
 # -- filters ----------------------------------------------------------------------------------------------------------
@@ -328,11 +317,8 @@ def _text(value: Any) -> str:
 
 
 def _value(kind: str, value: Any, age: Callable[[str], str]) -> Any:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if kind == "integer" and is_number:
-        return int(value)
-    if kind == "number" and is_number:
-        return value
+    if kind in ("integer", "number") and type(value) in (int, float):
+        return int(value) if kind == "integer" else value
     if kind == "boolean" and isinstance(value, bool):
         return value
     if kind == "date" and isinstance(value, str):

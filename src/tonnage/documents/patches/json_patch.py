@@ -10,7 +10,6 @@ Operations can multiply values: a patch has a budget for copies, and for the dep
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 from tonnage.documents.api_errors import too_much
@@ -114,21 +113,16 @@ class _Patching:
         self.doc = doc
         self.copied_bytes = 0
         self.budget = Budget(REQUEST)
-        self.handlers: dict[Any, Callable[[Doc], None]] = {
-            "add": self.add_value,
-            "remove": lambda operation: self.remove(operation.get("path")),
-            "replace": self.replace,
-            "test": self.test,
-            "move": self.move,
-            "copy": self.copy,
-        }
 
     def run(self, operations: list[Doc | None]) -> Any:
         for operation in operations:
-            handler = self.handlers.get((operation or {}).get("op"))
-            if handler is None or operation is None:
-                raise _DoesNotApplyError(f"unexpected kind in {operation}")
-            handler(operation)
+            match operation or {}:
+                case {"op": "remove", "path": str(path)}:
+                    self.remove(path)
+                case {"op": "add" | "replace" | "test" | "move" | "copy" as name}:
+                    getattr(self, name)(operation)
+                case _:
+                    raise _DoesNotApplyError(f"unexpected kind in {operation}")
         return self.doc
 
     def place(self, path: str | None) -> tuple[Any, str]:
@@ -143,16 +137,16 @@ class _Patching:
             raise _DoesNotApplyError(f"missing path {path}")
         return container, tokens[-1]
 
-    def add_value(self, operation: Doc) -> None:
+    def add(self, operation: Doc) -> None:
         value = copy(operation.get("value"))
         self.check_depth(operation.get("path"), size_of(value))
-        self.add(operation.get("path"), value)
+        self.put(operation.get("path"), value)
 
     def check_depth(self, path: str | None, size: Size) -> None:
         """Raises BudgetExceeded if a value of this size would nest too deeply at this path."""
         self.budget.enter(levels_of(path) + size.depth)
 
-    def add(self, path: str | None, value: Any) -> None:
+    def put(self, path: str | None, value: Any) -> None:
         container, token = self.place(path)
         if isinstance(container, dict):
             container[token] = value
@@ -193,7 +187,7 @@ class _Patching:
             size = size_of(value)
             self.budget.charge(size.values)
             self.check_depth(path, size)
-        self.add(path, value)
+        self.put(path, value)
 
     def copy(self, operation: Doc) -> None:
         value = get(*self.place(operation.get("from")))
@@ -203,7 +197,7 @@ class _Patching:
         size = size_of(value)
         self.budget.charge(size.values, size.text_bytes)
         self.check_depth(operation.get("path"), size)
-        self.add(operation.get("path"), copy(value))
+        self.put(operation.get("path"), copy(value))
 
 
 def levels_of(path: str | None) -> int:

@@ -43,7 +43,10 @@ def strategic_merge(struct: Struct, doc: Doc, patch: Any) -> Doc:
 def _merge_map(kind: Type, original: Doc, patch: Doc) -> Doc:
     """Merge `patch` into `original`; both are consumed."""
     if _DIRECTIVE in patch:
-        return _replacement(patch)
+        directive = patch.pop(_DIRECTIVE)
+        if directive not in ("replace", "delete"):
+            raise _unknown_directive(directive, {**patch, _DIRECTIVE: directive})
+        return patch if directive == "replace" else {}
     _retain_keys(original, patch)
     for name in [name for name in patch if name.startswith(_ORDER)]:
         _merge_ordered(kind, original, patch, name)
@@ -65,15 +68,6 @@ def _merge_map(kind: Type, original: Doc, patch: Doc) -> Doc:
         else:  # absent before, or of another type
             original[name] = taken
     return original
-
-
-def _replacement(patch: Doc) -> Doc:
-    directive = patch[_DIRECTIVE]
-    if directive == "replace":
-        return {name: value for name, value in patch.items() if name != _DIRECTIVE}
-    if directive == "delete":
-        return {}
-    raise _unknown_directive(directive, patch)
 
 
 def _unknown_directive(directive: Any, patch: Doc) -> PatchFailed:
@@ -251,16 +245,11 @@ def check_order(patch: list[Any], order: list[Any], key: str) -> None:
     for item in patch:
         if key and "$patch" in _map(item):
             continue
-        if not any(_names_same(item, other, key) for other in rest):
+        name = key_of(item, key) if key else item
+        if not any(is_same(name, key_of(_map(other), key) if key else other) for other in rest):
             raise PatchFailed(
                 f"The order in patch list:\n{plain(patch)}\n doesn't match $setElementOrder list:\n{plain(order)}\n"
             )
-
-
-def _names_same(left: Any, right: Any, key: str) -> bool:
-    if not key:
-        return is_same(left, right)
-    return is_same(key_of(left, key), key_of(_map(right), key))
 
 
 def _map(item: Any) -> Doc:

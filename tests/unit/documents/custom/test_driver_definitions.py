@@ -75,7 +75,13 @@ def test_an_lvm_volume_shows_its_columns_and_has_a_status_of_its_own() -> None:
         "spec": {"volGroup": "lvmvg", "ownerNodeID": "node-1", "capacity": "1073741824"},
         "status": {"state": "Ready"},
     }
-    assert [column["name"] for column in kind.column_definitions()] == ["VolGroup", "Node", "Size", "Status", "Age"]
+    assert [column.name for column in kind.columns] == [
+        "VolGroup",
+        "Node",
+        "Size",
+        "Status",
+        "Age",
+    ]
     assert [column.cell(doc, lambda text: "3d") for column in kind.columns] == [
         "lvmvg",
         "node-1",
