@@ -7,15 +7,19 @@ from typing import Any
 import pytest
 
 from tonnage.documents.kinds.storage.persistent_volume_claim import (
+    PersistentVolumeClaimStrategy,
     requested,
     resize_refusal,
     validate_claim_spec,
-    validate_claim_update,
 )
+from tonnage.gates import Gates
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS, class_name_in
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors
+from tonnage.objects.resources import BY_PLURAL
 from tonnage.quantity import Quantity
+
+STRATEGY = PersistentVolumeClaimStrategy(BY_PLURAL["", "persistentvolumeclaims"], Gates())
 
 
 def told(errors: Errors) -> list[str]:
@@ -38,19 +42,19 @@ NOT_DYNAMIC = (
 
 
 def test_a_bound_claim_may_ask_for_more() -> None:
-    assert validate_claim_update(claim("2Gi"), claim("1Gi")) == []
+    assert STRATEGY.validate_update(claim("2Gi"), claim("1Gi")) == []
 
 
 def test_a_claim_goes_back_to_what_is_more_than_it_has() -> None:
     # It has 1Gi, asked for 3Gi: 2Gi is still growth, 1Gi would be giving up a growth that may be under way.
-    assert validate_claim_update(claim("2Gi"), claim("3Gi")) == []
-    assert told(validate_claim_update(claim("1Gi"), claim("3Gi"))) == [
+    assert STRATEGY.validate_update(claim("2Gi"), claim("3Gi")) == []
+    assert told(STRATEGY.validate_update(claim("1Gi"), claim("3Gi"))) == [
         "spec.resources.requests.storage: Forbidden: field can not be less than status.capacity"
     ]
 
 
 def test_an_unbound_claim_does_not_grow_and_shows_the_difference() -> None:
-    refused = validate_claim_update(claim("2Gi", phase="Pending"), claim("1Gi", phase="Pending"))
+    refused = STRATEGY.validate_update(claim("2Gi", phase="Pending"), claim("1Gi", phase="Pending"))
     assert told(refused) == [
         "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for "
         "bound claims\n"
@@ -84,7 +88,7 @@ def test_a_stored_group_that_cannot_be_may_stay() -> None:
     source = {"apiGroup": "A_b", "kind": "K", "name": "n"}
     old = claim(dataSource=source, dataSourceRef=source)
     assert len(validate_claim_spec(old["spec"], "spec")) == 2
-    assert validate_claim_update(old, old) == []
+    assert STRATEGY.validate_update(old, old) == []
 
 
 @pytest.mark.parametrize(

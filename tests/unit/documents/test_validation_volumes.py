@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.documents.kinds.storage.persistent_volume import (
-    validate_persistent_volume,
-    validate_persistent_volume_update,
-)
+from tonnage.documents.kinds.storage.persistent_volume import PersistentVolumeStrategy
 from tonnage.documents.validation.volume_sources import SOURCES
+from tonnage.gates import Gates
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors
+from tonnage.objects.resources import BY_PLURAL
 
 
 def told(errors: Errors) -> list[str]:
@@ -33,8 +32,13 @@ def on(key: str, *values: str) -> Doc:
     return {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}
 
 
+def strategy(*, is_mutable: bool = True) -> PersistentVolumeStrategy:
+    gates = Gates.parse(f"MutablePVNodeAffinity={str(is_mutable).lower()}")
+    return PersistentVolumeStrategy(BY_PLURAL["", "persistentvolumes"], gates)
+
+
 def moved(new: Doc, old: Doc, *, is_mutable: bool) -> list[str]:
-    return told(validate_persistent_volume_update(new, old, node_affinity_is_mutable=is_mutable))
+    return told(strategy(is_mutable=is_mutable).validate_update(new, old))
 
 
 IMMUTABLE = "field is immutable, except for updating from beta label to GA"
@@ -75,7 +79,7 @@ def test_a_beta_label_becomes_its_successor_and_not_back() -> None:
 
 def test_a_stored_affinity_with_a_bad_value_may_stay() -> None:
     old = volume(nodeAffinity=on("host", "a b"))
-    assert len(validate_persistent_volume(old)) == 1
+    assert len(strategy().validate(old)) == 1
     assert moved(old, old, is_mutable=True) == []
 
 
@@ -84,7 +88,7 @@ def test_a_volume_has_one_source_of_whatever_kind() -> None:
         spec = volume(nodeAffinity=on("host", "a"), **{source: {}})["spec"]
         if source != "csi":
             del spec["csi"]
-        found = told(validate_persistent_volume({"metadata": {}, "spec": spec}))
+        found = told(strategy().validate({"metadata": {}, "spec": spec}))
         assert "spec: Required value: must specify a volume type" not in found, source
         assert found, f"an empty {source} lacks something"
 
@@ -96,6 +100,6 @@ def test_a_second_source_is_refused_whatever_its_kind() -> None:
         del spec["csi"]
         spec |= {source: {}, "hostPath": {"path": "/x"}}
         shown = "cephFS" if source == "cephfs" else source
-        assert told(validate_persistent_volume({"metadata": {}, "spec": spec})) == [
+        assert told(strategy().validate({"metadata": {}, "spec": spec})) == [
             f"spec.{shown}: Forbidden: may not specify more than 1 volume type"
         ]

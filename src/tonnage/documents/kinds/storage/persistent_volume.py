@@ -23,7 +23,7 @@ from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS
 from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE
-from tonnage.objects.document import Doc, copy
+from tonnage.objects.document import Doc, copy, dig
 from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required, unsupported
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
@@ -60,12 +60,35 @@ class PersistentVolumeStrategy(Strategy):
     def prepare_create(self, doc: Doc) -> None:
         doc["status"] = {"phase": "Pending", "lastPhaseTransitionTime": rfc3339(self.clock.now())}
 
-    def validate(self, doc: Doc) -> Errors:
-        return validate_persistent_volume(doc)
+    def validate(self, doc: Doc, old: Doc | None = None) -> Errors:
+        """The errors of a volume; invalid label values that `old` already has are allowed."""
+        stored = dig(old or {}, "spec", "nodeAffinity", "required", "nodeSelectorTerms") or []
+        spec = doc.get("spec", {})
+        errors = validate_volume_spec(spec, "spec", allow_invalid_values=has_invalid_values(stored))
+        annotations = doc.get("metadata", {}).get("annotations", {})
+        if _MOUNT_OPTIONS_ANNOTATION in annotations and not spec.keys() & (SOURCES.keys() - _TAKE_NO_MOUNT_OPTIONS):
+            at = f"metadata.annotations.{_MOUNT_OPTIONS_ANNOTATION}"
+            errors.append(forbidden(at, "may not specify mount options for this volume type"))
+        return errors
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        is_mutable = self.gates.enabled("MutablePVNodeAffinity")
-        return validate_persistent_volume_update(new, old, node_affinity_is_mutable=is_mutable)
+        errors = self.validate(new, old)
+        spec, before = new.get("spec", {}), old.get("spec", {})
+        source = spec
+        if "csi" in before and "controllerExpandSecretRef" not in before["csi"] and "csi" in spec:
+            # The one part of a source that may be added: volumes created before their class allowed expansion need it.
+            source = {**spec, "csi": {**spec["csi"], "controllerExpandSecretRef": None}}
+        if not unchanged("PersistentVolumeSource", source, before):
+            told = "spec.persistentvolumesource is immutable after creation\n"
+            told += diff("PersistentVolumeSource", before, source)
+            errors.append(forbidden("spec.persistentvolumesource", told))
+        errors += rules.immutable("volumeMode", spec.get("volumeMode"), before.get("volumeMode"))
+        if "nodeAffinity" in before and not self.gates.enabled("MutablePVNodeAffinity"):
+            errors += _validate_kept_affinity(spec.get("nodeAffinity"), before["nodeAffinity"])
+        if "volumeAttributesClassName" in before and "volumeAttributesClassName" not in spec:
+            told = "update from non-nil value to nil is forbidden"
+            errors.append(forbidden("spec.volumeAttributesClassName", told))
+        return errors
 
     def prepare_status(self, new: Doc, old: Doc) -> None:
         """A changed phase gets the time of the change, unless the writer sets a time."""
@@ -94,45 +117,12 @@ class PersistentVolumeStrategy(Strategy):
                 "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. "
                 "Instead, the recommended approach is to use dynamic provisioning."
             )
-        terms = spec.get("nodeAffinity", {}).get("required", {}).get("nodeSelectorTerms", [])
+        terms = dig(spec, "nodeAffinity", "required", "nodeSelectorTerms") or []
         for idx, term in enumerate(terms):
             told += node_selector_term_warnings(term, f"spec.nodeAffinity.required.nodeSelectorTerms[{idx}]")
         silent = ("flocker", "quobyte")  # upstream has no warning for these
         dead = (shown for source, shown in DEAD_SOURCES.items() if source in spec and source not in silent)
         return told + [f"spec.{name}: {fate}" for name, fate in dead]
-
-
-def validate_persistent_volume(doc: Doc, *, old: Doc | None = None) -> Errors:
-    """The errors of a volume; invalid label values that `old` already has are allowed."""
-    stored = (old or {}).get("spec", {}).get("nodeAffinity", {}).get("required", {})
-    allow_invalid_values = has_invalid_values(stored.get("nodeSelectorTerms", []))
-    spec = doc.get("spec", {})
-    errors = validate_volume_spec(spec, "spec", allow_invalid_values=allow_invalid_values)
-    annotations = doc.get("metadata", {}).get("annotations", {})
-    if _MOUNT_OPTIONS_ANNOTATION in annotations and not spec.keys() & (SOURCES.keys() - _TAKE_NO_MOUNT_OPTIONS):
-        at = f"metadata.annotations.{_MOUNT_OPTIONS_ANNOTATION}"
-        errors.append(forbidden(at, "may not specify mount options for this volume type"))
-    return errors
-
-
-def validate_persistent_volume_update(new: Doc, old: Doc, *, node_affinity_is_mutable: bool) -> Errors:
-    errors = validate_persistent_volume(new, old=old)
-    spec, before = new.get("spec", {}), old.get("spec", {})
-    source = spec
-    if "controllerExpandSecretRef" in spec.get("csi", {}) and "controllerExpandSecretRef" not in before.get("csi", {}):
-        # The one part of a source that may be added: volumes created before their class allowed expansion need it.
-        source = {**spec, "csi": {**spec["csi"], "controllerExpandSecretRef": None}} if "csi" in before else spec
-    if not unchanged("PersistentVolumeSource", source, before):
-        told = "spec.persistentvolumesource is immutable after creation\n"
-        told += diff("PersistentVolumeSource", before, source)
-        errors.append(forbidden("spec.persistentvolumesource", told))
-    errors += rules.immutable("volumeMode", spec.get("volumeMode"), before.get("volumeMode"))
-    if not node_affinity_is_mutable and "nodeAffinity" in before:
-        errors += _validate_kept_affinity(spec.get("nodeAffinity"), before["nodeAffinity"])
-    if "volumeAttributesClassName" in before and "volumeAttributesClassName" not in spec:
-        told = "update from non-nil value to nil is forbidden"
-        errors.append(forbidden("spec.volumeAttributesClassName", told))
-    return errors
 
 
 def validate_volume_spec(
@@ -141,7 +131,11 @@ def validate_volume_spec(
     """A volume's spec; an inline spec is a CSI source and hardly anything else."""
     errors = rules.check(spec, path, _INLINE if is_inline else _VOLUME)
     if "nodeAffinity" in spec and not is_inline:
-        errors += _validate_node_affinity(spec["nodeAffinity"], f"{path}.nodeAffinity", allow_invalid_values)
+        at, selector = f"{path}.nodeAffinity.required", spec["nodeAffinity"].get("required")
+        if selector is None:
+            errors.append(required(at, "must specify required node constraints"))
+        else:
+            errors += validate_node_selector(selector, at, allow_invalid_values=allow_invalid_values)
     errors += validate_source(spec, path, has_node_affinity="nodeAffinity" in spec and not is_inline)
     is_root = posixpath.normpath(spec.get("hostPath", {}).get("path") or ".") in ("/", "//")
     if is_root and spec.get("persistentVolumeReclaimPolicy") == "Recycle":
@@ -168,12 +162,6 @@ def _validate_capacity(capacity: dict[str, str], path: str) -> Errors:
         errors += validate_basic_resource(text, f"{path}[{name}]")
         errors += validate_positive_quantity(text, f"{path}[{name}]")
     return errors
-
-
-def _validate_node_affinity(affinity: Doc, path: str, allow_invalid_values: bool) -> Errors:
-    if "required" not in affinity:
-        return [required(f"{path}.required", "must specify required node constraints")]
-    return validate_node_selector(affinity["required"], f"{path}.required", allow_invalid_values=allow_invalid_values)
 
 
 def _forbidden_unless(allowed: str | None, told: str) -> rules.Rule:

@@ -26,18 +26,24 @@ class PersistentVolumeClaimStrategy(Strategy):
         doc["status"] = {"phase": "Pending"}
         _prepare_data_sources(doc.setdefault("spec", {}), {})
 
-    def validate(self, doc: Doc) -> Errors:
-        return validate_claim(doc)
+    def validate(self, doc: Doc, old: Doc | None = None) -> Errors:
+        """The errors of a claim; invalid values that `old` already has are allowed."""
+        before = (old or {}).get("spec", {})
+        return validate_claim_spec(
+            doc.get("spec", {}),
+            "spec",
+            allow_invalid_selector=bool(validate_label_selector(before.get("selector"), "spec.selector")),
+            allow_any_api_group=any("apiGroup" in before.get(field, {}) for field in ("dataSource", "dataSourceRef")),
+        )
 
     def prepare_update(self, new: Doc, old: Doc) -> None:
         super().prepare_update(new, old)
         _prepare_data_sources(new.setdefault("spec", {}), old.get("spec", {}))
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        # A claim stored by an older server may have its source under one name only.
-        stored = copy(old)
-        mirror_data_sources(stored.get("spec", {}))
-        return validate_claim_update(new, stored)
+        old = copy(old)
+        mirror_data_sources(old.get("spec", {}))  # an older server may have stored it under one name only
+        return self.validate(new, old) + validate_claim_update(new, old)
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
         status: Doc = new.get("status", {})
@@ -52,12 +58,9 @@ class PersistentVolumeClaimStrategy(Strategy):
                 errors.append(unsupported(path, name, sorted(RESIZE_STATUSES)))
         path = "status.allocatedResources"
         for name, text in status.get("allocatedResources", {}).items():
-            key_errors = _validate_resource_key(name, path)
-            errors += key_errors
-            if not key_errors:
-                errors += resources.validate_basic_resource(
-                    text, f"{path}[{name}]"
-                ) or resources.validate_resource_quantity("storage", text, f"{path}[{name}]")
+            at = f"{path}[{name}]"
+            wrong = _validate_resource_key(name, path) or resources.validate_basic_resource(text, at)
+            errors += wrong or resources.validate_resource_quantity("storage", text, at)
         return errors
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
@@ -102,17 +105,6 @@ def mirror_data_sources(spec: Doc) -> None:
         spec["dataSource"] = {field: value for field, value in reference.items() if field != "namespace"}
 
 
-def validate_claim(doc: Doc, *, old: Doc | None = None) -> Errors:
-    """The errors of a claim; invalid values that `old` already has are allowed."""
-    before = (old or {}).get("spec", {})
-    return validate_claim_spec(
-        doc.get("spec", {}),
-        "spec",
-        allow_invalid_selector=bool(validate_label_selector(before.get("selector"), "spec.selector")),
-        allow_any_api_group=any("apiGroup" in before.get(field, {}) for field in ("dataSource", "dataSourceRef")),
-    )
-
-
 def validate_claim_spec(
     spec: Doc, path: str, *, allow_invalid_selector: bool = False, allow_any_api_group: bool = False
 ) -> Errors:
@@ -124,23 +116,28 @@ def validate_claim_spec(
         spec.get("selector"), f"{path}.selector", allow_invalid_values=allow_invalid_selector
     )
     errors += validate_access_modes(modes, f"{path}.accessModes")
-    errors += _validate_request(dig(spec, "resources", "requests", "storage"), f"{path}.resources[storage]")
+    size, at = dig(spec, "resources", "requests", "storage"), f"{path}.resources[storage]"
+    if size is None:
+        errors.append(required(at))
+    else:
+        positive = resources.validate_positive_quantity(size, at)
+        errors += positive or resources.validate_resource_quantity("storage", size, at)
     errors += rules.check(spec, path, _CLASS_AND_MODE)
     errors += _validate_data_sources(spec, path, allow_any_api_group)
     return errors + rules.check(spec, path, {"volumeAttributesClassName": _CLASS_NAME})
 
 
 def validate_claim_update(new: Doc, old: Doc) -> Errors:
-    """`new` has the stored status; both have their data source under both names."""
-    errors = validate_claim(new, old=old)
+    """The errors of the change. `new` has the stored status; both have their data source under both names."""
     spec, before = new.get("spec", {}), old.get("spec", {})
     judged, stored = copy(spec), copy(before)
     if not stored.get("volumeName") and "volumeName" in judged:
         stored["volumeName"] = judged["volumeName"]
-    errors += _excuse_new_class(new, old, judged)
-    is_bound = dig(new, "status", "phase") == "Bound"
-    if is_bound:
-        _excuse_growth(judged, before)
+    errors = _excuse_new_class(new, old, judged)
+    if dig(new, "status", "phase") == "Bound":  # put the mutable fields back
+        if requests := dig(judged, "resources", "requests"):
+            requests["storage"] = dig(before, "resources", "requests", "storage") or "0"
+        judged["volumeAttributesClassName"] = before.get("volumeAttributesClassName")
     if not unchanged("PersistentVolumeClaimSpec", judged, stored):
         told = (
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
@@ -183,14 +180,6 @@ def claim_spec_warnings(spec: Doc, path: str) -> list[str]:
     return told
 
 
-def _validate_request(text: str | None, path: str) -> Errors:
-    if text is None:
-        return [required(path)]
-    return resources.validate_positive_quantity(text, path) or resources.validate_resource_quantity(
-        "storage", text, path
-    )
-
-
 _CLASS_NAME = rules.if_set(rules.named(names.dns_subdomain))
 _CLASS_AND_MODE: rules.Rules = {"storageClassName": _CLASS_NAME, "volumeMode": rules.one_of(*VOLUME_MODES)}
 
@@ -231,13 +220,6 @@ def _excuse_new_class(new: Doc, old: Doc, judged: Doc) -> Errors:
     if is_moved or (now or "") == (before or ""):
         return []
     return [invalid(f"metadata.annotations.{BETA_STORAGE_CLASS}", now or "", rules.IMMUTABLE)]
-
-
-def _excuse_growth(judged: Doc, before: Doc) -> None:
-    """Put the mutable fields of a bound claim back, so that a comparison finds only other changes."""
-    if requests := dig(judged, "resources", "requests"):
-        requests["storage"] = dig(before, "resources", "requests", "storage") or "0"
-    judged["volumeAttributesClassName"] = before.get("volumeAttributesClassName")
 
 
 def _validate_attributes_class_change(spec: Doc, before: Doc, status: Doc) -> Errors:
