@@ -191,7 +191,7 @@ def _read(text: str) -> Quantity | None:
     else:
         nanos = _away_from_zero(int(digits) << twos, 10 ** (_NANO - power))
     if format is Format.BINARY_SI:
-        nanos = _capped(nanos)
+        nanos = min(nanos, _MOST_NANOS)  # only binary quantities are capped when they are read
         if 0 < nanos < _NANOS_PER_ONE:
             format = Format.DECIMAL_SI
     kept = _is_taken_for_canonical(whole, fraction, twos, power)
@@ -247,11 +247,6 @@ def _away_from_zero(number: int, divisor: int) -> int:
 
 def _within_int64(number: int) -> int:
     return max(-_MAX_INT64, min(number, _MAX_INT64))
-
-
-def _capped(nanos: int) -> int:
-    """Only binary quantities are capped at the largest int64 when they are read."""
-    return min(nanos, _MAX_INT64 * _NANOS_PER_ONE)
 
 
 class InvalidQuantity(TonnageError):

@@ -13,6 +13,7 @@ from typing import Protocol
 from tonnage.documents import api_errors
 from tonnage.documents.kinds.limit_range import broken_limits, give_defaults
 from tonnage.documents.kinds.runtime_class import obey_runtime_class, refuse_foreign_overhead, refuse_unknown_class
+from tonnage.documents.kinds.scheduling_kinds import SYSTEM_PRIORITIES
 from tonnage.documents.kinds.storage.persistent_volume_claim import resize_refusal
 from tonnage.documents.kinds.storage.storage_class import default_class_for
 from tonnage.documents.pod_admission import (
@@ -30,17 +31,12 @@ from tonnage.objects.resources import BY_PLURAL, Resource
 
 SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 UNDELETABLE_NAMESPACES = ("default", "kube-system", "kube-public")
-SYSTEM_PRIORITY_CLASSES: tuple[Doc, ...] = (
-    {
-        "metadata": {"name": "system-cluster-critical"},
-        "value": 2000000000,
-        "description": "For what the cluster cannot do without, on whichever node.",
-    },
-    {
-        "metadata": {"name": "system-node-critical"},
-        "value": 2000001000,
-        "description": "For what a node cannot do without; nothing has a higher priority.",
-    },
+SYSTEM_PRIORITY_CLASSES: tuple[Doc, ...] = tuple(
+    {"metadata": {"name": name}, "value": SYSTEM_PRIORITIES[name], "description": description}
+    for name, description in (
+        ("system-cluster-critical", "For what the cluster cannot do without, on whichever node."),
+        ("system-node-critical", "For what a node cannot do without; nothing has a higher priority."),
+    )
 )
 
 
@@ -66,7 +62,6 @@ _CLAIMS = BY_PLURAL["", "persistentvolumeclaims"]
 _RUNTIME_CLASSES = BY_PLURAL["node.k8s.io", "runtimeclasses"]
 _STORAGE_CLASSES = BY_PLURAL["storage.k8s.io", "storageclasses"]
 _PRIORITY_CLASSES = BY_PLURAL["scheduling.k8s.io", "priorityclasses"]
-_SYSTEM_PRIORITY_CLASS_NAMES = frozenset(each["metadata"]["name"] for each in SYSTEM_PRIORITY_CLASSES)
 _READ_FOR = {
     _PODS: (_PRIORITY_CLASSES, _LIMIT_RANGES),
     _CLAIMS: (_STORAGE_CLASSES, _LIMIT_RANGES),
@@ -109,7 +104,9 @@ class Admission:
                     give_defaults(doc, limit_range)
                 give_account(doc)
                 if self._is_whole:
-                    obey_account(doc, self._service_account(doc), self._generate_name)
+                    name = doc["spec"].get("serviceAccountName")
+                    account = self._lister.get(_SERVICE_ACCOUNTS, name, doc["metadata"]["namespace"]) if name else None
+                    obey_account(doc, account, self._generate_name)
                 if not (keep_priority and "priority" in doc["spec"]):
                     resolve_priority(doc, self._lister.list(_PRIORITY_CLASSES))
                 if node_name := doc["spec"].get("nodeName"):
@@ -163,10 +160,6 @@ class Admission:
     def _limit_ranges(self, doc: Doc) -> Iterable[Doc]:
         return self._lister.list(_LIMIT_RANGES, doc["metadata"].get("namespace", ""))
 
-    def _service_account(self, pod: Doc) -> Doc | None:
-        name = pod["spec"].get("serviceAccountName")
-        return self._lister.get(_SERVICE_ACCOUNTS, name, pod["metadata"]["namespace"]) if name else None
-
     def _refuse_beyond_limits(self, resource: Resource, doc: Doc) -> None:
         for limit_range in self._limit_ranges(doc):
             if why := broken_limits(resource.kind, doc, limit_range):
@@ -184,5 +177,5 @@ class Admission:
         """Raise Forbidden for namespaces and priority classes that Kubernetes itself needs."""
         if resource is _NAMESPACES and name in UNDELETABLE_NAMESPACES:
             raise api_errors.forbidden(resource, name, "this namespace may not be deleted")
-        if resource is _PRIORITY_CLASSES and name in _SYSTEM_PRIORITY_CLASS_NAMES:
+        if resource is _PRIORITY_CLASSES and name in SYSTEM_PRIORITIES:
             raise api_errors.forbidden(resource, name, "this is a system priority class and cannot be deleted")

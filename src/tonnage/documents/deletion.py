@@ -54,8 +54,12 @@ def judge_deletion(strategy: Strategy, old: Doc, *, asked_s: int | None, propaga
     doc: Doc = copy(old)
     meta = doc["metadata"]
     if strategy.holds_back_deletion(old):
-        is_marked = "deletionTimestamp" in meta
-        return Deletion(None if is_marked else _marked_for_emptying(strategy, doc, propagation, now), False)
+        if "deletionTimestamp" in meta:
+            return Deletion(None, False)
+        meta["deletionTimestamp"] = rfc3339(now)
+        set_propagation_finalizers(meta, propagation)
+        strategy.prepare_deletion(doc)
+        return Deletion(doc, False)
 
     grace_s = strategy.grace_period_s(old, asked_s)
     if "deletionTimestamp" in meta and grace_s is not None:
@@ -69,7 +73,8 @@ def judge_deletion(strategy: Strategy, old: Doc, *, asked_s: int | None, propaga
         _begin(meta, grace_s, now)
 
     if strategy.propagates:
-        set_propagation_finalizers(meta, propagation or _default_propagation(strategy, meta))
+        is_said = any(each in meta.get("finalizers", ()) for each in _FINALIZERS.values())
+        set_propagation_finalizers(meta, propagation or ("" if is_said else strategy.default_propagation))
     waits = bool(meta.get("finalizers"))
     if grace_s is not None:
         return Deletion(doc, not waits and grace_s == 0)
@@ -101,12 +106,6 @@ def set_propagation_finalizers(meta: Doc, policy: str) -> None:
         meta.pop("finalizers", None)
 
 
-def _default_propagation(strategy: Strategy, meta: Doc) -> str:
-    """A propagation finalizer that is already set wins over the kind's default."""
-    is_said = any(each in meta.get("finalizers", ()) for each in _FINALIZERS.values())
-    return "" if is_said else strategy.default_propagation
-
-
 def _begin(meta: Doc, grace_s: int, now: datetime) -> None:
     meta["deletionTimestamp"] = rfc3339(_later(now, grace_s))
     meta["deletionGracePeriodSeconds"] = grace_s
@@ -122,13 +121,6 @@ def _shorten(meta: Doc, before_s: int, grace_s: int, now: datetime) -> None:
     meta["deletionTimestamp"] = rfc3339(now if is_over else ends_at)
     # One second stays if a period was asked for: whoever waits for it confirms the deletion.
     meta["deletionGracePeriodSeconds"] = min(grace_s, 1) if is_over else grace_s
-
-
-def _marked_for_emptying(strategy: Strategy, doc: Doc, propagation: str, now: datetime) -> Doc:
-    doc["metadata"]["deletionTimestamp"] = rfc3339(now)
-    set_propagation_finalizers(doc["metadata"], propagation)
-    strategy.prepare_deletion(doc)
-    return doc
 
 
 _LAST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)

@@ -24,12 +24,8 @@ from tonnage.objects.resources import BY_PLURAL
 from tonnage.objects.selectors import InvalidSelector, LabelSelector
 
 
-class BadTarget(UnknownReason):
-    """A Binding that names no node."""
-
-
 def validate_binding(binding: Doc, pod_name: str) -> None:
-    """The checks without the pod. `pod_name` is the URL's. Raises BadRequest or BadTarget."""
+    """The checks without the pod. `pod_name` is the URL's. Raises BadRequest or UnknownReason."""
     if binding.get("metadata", {}).get("name", "") != pod_name:
         raise BadRequest("name in URL does not match name in Binding object")
     target = binding.get("target", {})
@@ -40,7 +36,7 @@ def validate_binding(binding: Doc, pod_name: str) -> None:
         errors.append(required("target.name"))
     if errors:
         told = [str(error) for error in errors]
-        raise BadTarget(told[0] if len(told) == 1 else f"[{', '.join(told)}]")
+        raise UnknownReason(told[0] if len(told) == 1 else f"[{', '.join(told)}]")
 
 
 def bind(pod: Doc, binding: Doc, gates: Gates, *, now: str) -> Doc:
@@ -105,13 +101,6 @@ _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 _RETRY_AFTER_S = 10
 
 
-class ManyBudgets(UnknownReason):
-    def __init__(self) -> None:
-        super().__init__(
-            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-        )
-
-
 class OnConflict(Enum):
     """What to do if the pod has changed between the decision and the delete."""
 
@@ -132,7 +121,7 @@ class EvictionDecision:
 def judge_eviction(
     pod: Doc, budgets: Iterable[Doc], eviction: Doc, *, now: str, dry_run: Sequence[str] = ()
 ) -> EvictionDecision:
-    """Decide an eviction by the budgets of its namespace. Raises TooManyRequests, Forbidden or ManyBudgets."""
+    """Decide an eviction by the budgets of its namespace. Raises TooManyRequests, Forbidden or UnknownReason."""
     options: Doc = copy(eviction.get("deleteOptions", {}))
     if dry_run and not options.get("dryRun"):
         options["dryRun"] = list(dry_run)
@@ -148,7 +137,8 @@ def judge_eviction(
 
     matching = [budget for budget in budgets if _guards(budget, pod)]
     if len(matching) > 1:
-        raise ManyBudgets
+        told = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        raise UnknownReason(told)
     if not matching:
         return EvictionDecision(options)
     budget = matching[0]

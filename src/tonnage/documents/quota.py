@@ -7,7 +7,7 @@ applies to an object if all its scopes and its scope selector hold; with a scope
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -237,19 +237,15 @@ def _service_usage(spec: Doc) -> resources.Amounts:
 
 def is_about(quota: Doc, resource: Resource, doc: Doc) -> bool:
     """True if all scopes of a quota hold for an object; without scopes, for every object."""
-    holds = _HOLDS.get((resource.group, resource.plural))
-    return all(holds is not None and holds(requirement, doc) for requirement in _requirements(quota))
+    holds, spec = _HOLDS.get((resource.group, resource.plural)), quota.get("spec", {})
+    scopes = [{"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes", ())]
+    requirements = scopes + spec.get("scopeSelector", {}).get("matchExpressions", [])
+    return all(holds is not None and holds(requirement, doc) for requirement in requirements)
 
 
 def is_terminating(pod: Doc) -> bool:
     """True if a pod has an activeDeadlineSeconds, which upstream calls terminating."""
     return bool(pod["spec"].get("activeDeadlineSeconds", -1) >= 0)
-
-
-def _requirements(quota: Doc) -> Iterator[Doc]:
-    spec = quota.get("spec", {})
-    yield from ({"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes", ()))
-    yield from spec.get("scopeSelector", {}).get("matchExpressions", ())
 
 
 def _holds_for_pod(requirement: Doc, pod: Doc) -> bool:

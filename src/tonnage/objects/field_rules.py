@@ -157,30 +157,20 @@ def unchanged_fields(new: Doc, old: Doc, *paths: str) -> Errors:
 NEGATIVE = "must be greater than or equal to 0"
 
 
-def validate_label_name(key: str, path: str) -> Errors:
-    return [invalid(path, key, sentence) for sentence in names.label_key(key)]
-
-
 def sentences(path: str, value: Any, wrong: Iterable[str]) -> Errors:
     return [invalid(path, value, told) for told in wrong]
 
 
-def nonnegative(value: int, path: str) -> Errors:
-    return [] if value >= 0 else [invalid(path, value, NEGATIVE)]
-
-
-def positive(value: int, path: str) -> Errors:
-    return [] if value > 0 else [invalid(path, value, "must be greater than zero")]
+validate_label_name = named(names.label_key)
+nonnegative = must_be(lambda value: value >= 0, NEGATIVE)
+positive = must_be(lambda value: value > 0, "must be greater than zero")
+no_backsteps = must_be(lambda value: ".." not in value.split("/"), "must not contain '..'")
 
 
 def token_lifetime(seconds: int, path: str) -> Errors:
     if seconds < 600:
         return [invalid(path, seconds, "may not specify a duration less than 10 minutes")]
     return [invalid(path, seconds, "may not specify a duration larger than 2^32 seconds")] if seconds > 1 << 32 else []
-
-
-def no_backsteps(value: str, path: str) -> Errors:
-    return [invalid(path, value, "must not contain '..'")] if ".." in value.split("/") else []
 
 
 def descending_path(value: str, path: str) -> Errors:

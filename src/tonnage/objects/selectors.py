@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TypeVar
 
 from tonnage.objects.field_errors import FieldError, invalid
 from tonnage.objects.meta import Record
@@ -120,7 +119,6 @@ def _check(key: str, sign: str, values: tuple[str, ...]) -> None:
         raise InvalidSelector(told[0] if len(told) == 1 else f"[{', '.join(told)}]")
 
 
-T = TypeVar("T")
 _SHARED_CHARS = 64 * 1024
 """The longest URL. Longer texts, which reviews may have, are not cached."""
 __all__ = [
@@ -189,21 +187,12 @@ class LabelSelector(Record, dict=True, gc=True):
 
 def label_matcher(text: str) -> LabelMatcher:
     """Read `?labelSelector=`; recent texts are cached. Raises InvalidSelector."""
-    return _raised_or(_read_labels(text) if len(text) <= _SHARED_CHARS else _read_labels.__wrapped__(text))
+    return _read_labels(text) if len(text) <= _SHARED_CHARS else _read_labels.__wrapped__(text)
 
 
 @lru_cache(maxsize=32)
-def _read_labels(text: str) -> LabelMatcher | str:
-    try:
-        return LabelMatcher(requirements_in(text))
-    except InvalidSelector as exc:
-        return exc.message
-
-
-def _raised_or(read: T | str) -> T:
-    if isinstance(read, str):
-        raise InvalidSelector(read)
-    return read
+def _read_labels(text: str) -> LabelMatcher:
+    return LabelMatcher(requirements_in(text))
 
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
@@ -238,7 +227,7 @@ class FieldSelector:
         fields.ParseSelector, which sorts the terms (this decides which of several errors is reported) and ignores a
         term without field and value. Recent texts are cached.
         """
-        return _raised_or(_read_fields(text) if len(text) <= _SHARED_CHARS else _read_fields.__wrapped__(text))
+        return _read_fields(text) if len(text) <= _SHARED_CHARS else _read_fields.__wrapped__(text)
 
     def matches(self, fields: Mapping[str, str]) -> bool:
         return self.matcher.matches({field: fields.get(field, "") for field in self.fields})
@@ -265,11 +254,8 @@ class FieldSelector:
 
 
 @lru_cache(maxsize=8)
-def _read_fields(text: str) -> FieldSelector | str:
-    try:
-        terms = [_field_term(text, part) for part in sorted(_TERMS.findall(text)) if part]
-    except InvalidSelector as exc:
-        return exc.message
+def _read_fields(text: str) -> FieldSelector:
+    terms = [_field_term(text, part) for part in sorted(_TERMS.findall(text)) if part]
     return FieldSelector(tuple(term for term in terms if term.field or term.value))
 
 

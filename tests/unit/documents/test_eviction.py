@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from tonnage.documents.api_errors import UnknownReason
 from tonnage.documents.pod_subresources import (
     MAX_DISRUPTED_PODS,
-    ManyBudgets,
     OnConflict,
     judge_eviction,
     mark_disrupted,
@@ -157,7 +157,7 @@ def test_a_budget_whose_controller_lags_behind_asks_for_patience() -> None:
 
 def test_two_budgets_for_one_pod_are_one_too_many() -> None:
     refused = refusal(pod(), budget(disruptionsAllowed=1), budget("c", disruptionsAllowed=1))
-    assert isinstance(refused, ManyBudgets)
+    assert isinstance(refused, UnknownReason)
     assert refused.message == (
         "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
     )

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.pod_subresources import BadTarget, bind, validate_binding
+from tonnage.documents.api_errors import UnknownReason
+from tonnage.documents.pod_subresources import bind, validate_binding
 from tonnage.errors import BadRequest, Conflict
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy
@@ -123,7 +124,7 @@ def test_the_url_and_the_binding_name_the_same_pod() -> None:
     ],
 )
 def test_a_target_that_is_no_node_is_upstreams_bare_500(target: Doc, told: str) -> None:
-    with pytest.raises(BadTarget) as refused:
+    with pytest.raises(UnknownReason) as refused:
         validate_binding({"metadata": {"name": "p"}, "target": target}, "p")
     assert refused.value.message == told
     assert (refused.value.code, refused.value.reason) == (500, "")

@@ -82,8 +82,8 @@ def apply(
     managed[owner] = Owned(field_set_of(struct, config).without(reset_fields), api_version, last.time if last else "")
     after = merge(struct, before, config)
     if last is not None and last.api_version in same:
-        owned = FieldSet.union_of(entry.fields for entry in managed.values() if entry.api_version in same)
-        after = _prune(struct, after, owned, last.fields)
+        kept = FieldSet.union_of(entry.fields for entry in managed.values() if entry.api_version in same)
+        after = _prune(struct, after, kept, last.fields)
 
     difference = compare(struct, before, after)
     changed = difference.added.union(difference.modified).without(reset_fields)
@@ -96,7 +96,10 @@ def apply(
         if conflicts:
             raise _conflict_error(conflicts)
     take_away(managed, changed.union(removed), api_versions=same, spare=owner)
-    _settle(managed, owner, now if after != before else None)
+    owned = managed.pop(owner, None)
+    fields = owned.fields.difference(NEVER_OWNED) if owned else NOTHING
+    if owned and not fields.is_empty:  # its time moves only if the object changed
+        managed[owner] = Owned(fields, owned.api_version, now if after != before else owned.time)
 
     result: Doc = copy(after)
     if not result.get("metadata"):  # a new object without metadata; later checks report what it lacks
@@ -138,14 +141,6 @@ def _adopt(struct: Struct, managed: Managed, doc: Doc, owner: FieldOwner, now: s
             f"failed to create manager for existing fields: failed to convert new object ({_told(doc)}) to smd typed: "
             f"{misfit(struct, doc)}"
         ) from exc
-
-
-def _settle(managed: Managed, owner: FieldOwner, now: str | None) -> None:
-    """Keep only the applier's allowed fields, or no entry if it has none. Its time moves only if the object changed."""
-    owned = managed.pop(owner, None)
-    fields = owned.fields.difference(NEVER_OWNED) if owned else NOTHING
-    if owned and not fields.is_empty:
-        managed[owner] = Owned(fields, owned.api_version, now or owned.time)
 
 
 def _prune(struct: Struct, merged: Doc, owned: FieldSet, last: FieldSet) -> Doc:

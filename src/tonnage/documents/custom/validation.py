@@ -110,7 +110,7 @@ class Rules:
         types: tuple[str, ...] = (schema["type"],) if schema.get("type") else ()
         self._types = types = ("integer", "string") if schema.get("x-kubernetes-int-or-string") else types
         self._taken = {_PYTHON_TYPES[name] for name in types} | ({int} if "number" in types else set())
-        self._format = _format_of(schema, types)
+        self._format = known_format(schema, types)
         self._has_format = format_check(self._format)
         self._pattern: GoRegexp | None = compile_go(schema["pattern"]) if schema.get("pattern") else None
         choices: list[Any] = schema.get("enum") or []
@@ -277,7 +277,7 @@ def at(base: str, path: str) -> str:
     return f"{base}.{path}" if base else path
 
 
-def _format_of(schema: Doc, types: tuple[str, ...]) -> str:
+def known_format(schema: Doc, types: tuple[str, ...]) -> str:
     """The format if it is known for the type; other formats are only documentation."""
     word: str = schema.get("format") or ""
     kind = types[0] if len(types) == 1 else ""

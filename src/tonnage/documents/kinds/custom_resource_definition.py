@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from tonnage.clock import rfc3339
 from tonnage.documents.custom import definition_rules
-from tonnage.documents.custom.formats import format_check
 from tonnage.documents.custom.schema_rules import walk_schema
+from tonnage.documents.custom.validation import known_format
 from tonnage.documents.strategy import Generation, Strategy, fill
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig, same
@@ -95,22 +95,14 @@ def _warnings(definition: Doc) -> list[str]:
     rules = 0
     for version in dig(definition, "spec", "versions") or ():
         for schema, _ in walk_schema(dig(version, "schema", "openAPIV3Schema") or {}, ""):
-            if not _is_known_format(schema):
+            types = (schema["type"],) if schema.get("type") else ()
+            if schema.get("format") and not known_format(schema, types):
                 formats[f'unrecognized format "{schema["format"]}"'] = None
             rules += len(schema.get("x-kubernetes-validations") or ())
     told = [*formats]
     if rules:
         told.append("x-kubernetes-validations: this server stores CEL rules and does not evaluate them")
     return told
-
-
-def _is_known_format(schema: Doc) -> bool:
-    word, kind = schema.get("format") or "", schema.get("type", "")
-    if not word:
-        return True
-    if kind in ("integer", "number"):
-        return word in (("int32", "int64") if kind == "integer" else ("float", "double"))
-    return kind in ("", "string") and format_check(word) is not None
 
 
 def _name_errors(definition: Doc) -> Errors:

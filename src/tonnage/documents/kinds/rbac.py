@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar
 
 from tonnage.documents.strategy import Strategy
@@ -11,7 +12,7 @@ from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, invalid, required, unsupported
-from tonnage.objects.field_rules import Asked, Rules, check, named, needed, one_of, sentences
+from tonnage.objects.field_rules import Asked, Rules, check, each, named, needed, one_of, sentences
 from tonnage.objects.resources import RBAC
 
 _SUBJECTS = ("ServiceAccount", "User", "Group")
@@ -25,10 +26,7 @@ class _RbacStrategy(Strategy):
 
 class RoleStrategy(_RbacStrategy):
     def validate(self, doc: Doc) -> Errors:
-        errors: Errors = []
-        for idx, rule in enumerate(doc.get("rules", ())):
-            errors += _validate_rule(rule, f"rules[{idx}]", is_namespaced=self.resource.namespaced)
-        return errors
+        return each(partial(_validate_rule, is_namespaced=self.resource.namespaced))(doc.get("rules", ()), "rules")
 
 
 class ClusterRoleStrategy(RoleStrategy):
@@ -59,7 +57,15 @@ class RoleBindingStrategy(_RbacStrategy):
                 subject.pop("namespace", None)
 
     def validate(self, doc: Doc) -> Errors:
-        return validate_binding(doc, is_namespaced=self.resource.namespaced)
+        """A ClusterRoleBinding cannot bind a Role."""
+        is_namespaced = self.resource.namespaced
+        reference: Rules = {
+            "roleRef.apiGroup": Asked(one_of(RBAC)),
+            "roleRef.kind": Asked(one_of(*(("Role", "ClusterRole") if is_namespaced else ("ClusterRole",)))),
+            "roleRef.name": needed(named(names.path_segment)),
+            "subjects": each(partial(_validate_subject, is_namespaced=is_namespaced)),
+        }
+        return check(doc, "", reference)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         errors = self.validate(new)
@@ -103,19 +109,6 @@ _RESOURCE_RULE: Rules = {
     "apiGroups": needed(told="resource rules must supply at least one api group"),
     "resources": needed(told="resource rules must supply at least one resource"),
 }
-
-
-def validate_binding(doc: Doc, *, is_namespaced: bool) -> Errors:
-    """Validate a RoleBinding, or a ClusterRoleBinding, which cannot bind a Role."""
-    reference: Rules = {
-        "roleRef.apiGroup": Asked(one_of(RBAC)),
-        "roleRef.kind": Asked(one_of(*(("Role", "ClusterRole") if is_namespaced else ("ClusterRole",)))),
-        "roleRef.name": needed(named(names.path_segment)),
-    }
-    errors = check(doc, "", reference)
-    for idx, subject in enumerate(doc.get("subjects", ())):
-        errors += _validate_subject(subject, f"subjects[{idx}]", is_namespaced=is_namespaced)
-    return errors
 
 
 def _validate_subject(subject: Doc, path: str, *, is_namespaced: bool) -> Errors:

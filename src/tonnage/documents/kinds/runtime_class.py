@@ -74,7 +74,9 @@ def refuse_foreign_overhead(pod: Doc, runtime_class: Doc | None) -> None:
     """Raise Forbidden if a pod's overhead is not that of its RuntimeClass."""
     stated = pod["spec"].get("overhead")
     if runtime_class is not None and "overhead" in runtime_class:
-        if not _is_same_overhead(runtime_class["overhead"].get("podFixed", {}), stated or {}):
+        texts = (runtime_class["overhead"].get("podFixed", {}), stated or {})
+        wanted, given = ({name: Quantity.of(text) for name, text in each.items()} for each in texts)
+        if wanted != given:
             raise _rejected(pod, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
     elif stated is not None:
         raise _rejected(pod, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
@@ -108,12 +110,6 @@ def _covers(wide: Doc, narrow: Doc) -> bool:
     if operator == "Equal":
         return narrow.get("operator") == "Equal" and narrow.get("value", "") == wide.get("value", "")
     return operator == "Exists"
-
-
-def _is_same_overhead(one: dict[str, str], other: dict[str, str]) -> bool:
-    return {name: Quantity.of(text) for name, text in one.items()} == {
-        name: Quantity.of(text) for name, text in other.items()
-    }
 
 
 def _rejected(pod: Doc, why: str) -> Forbidden:

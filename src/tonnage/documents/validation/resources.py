@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Set
+from functools import partial
 from typing import Literal
 
 from tonnage.objects import names
@@ -74,14 +75,12 @@ def validate_container_resource_name(name: str, path: str) -> Wrong:
         yield invalid(path, name, "doesn't follow extended resource name standard")
 
 
-def validate_nonnegative_quantity(text: str, path: str) -> Errors:
+def validate_nonnegative_quantity(text: str, path: str, least: int = 0, told: str = NEGATIVE) -> Errors:
     quantity = Quantity.of(text)
-    return [invalid(path, str(quantity), NEGATIVE)] if quantity.sign() < 0 else []
+    return [invalid(path, str(quantity), told)] if quantity.sign() < least else []
 
 
-def validate_positive_quantity(text: str, path: str) -> Errors:
-    quantity = Quantity.of(text)
-    return [invalid(path, str(quantity), NOT_POSITIVE)] if quantity.sign() <= 0 else []
+validate_positive_quantity = partial(validate_nonnegative_quantity, least=1, told=NOT_POSITIVE)
 
 
 def validate_basic_resource(text: str, path: str) -> Errors:
