@@ -39,9 +39,7 @@ class Kubelet(NodePart):
         self.registration = Registration(context, self.drivers)
         self.limits = AttachLimitUpdater(context, self.drivers, self.registration.put)
         self.mounter = Mounter(context, self.drivers)
-        self.worker = PodWorker(
-            context, self.drivers, self.mounter, self.limits, enqueue=lambda uid: self.pod_queue.add(uid)
-        )
+        self.worker = PodWorker(context, self.mounter, self.limits, enqueue=lambda uid: self.pod_queue.add(uid))
         self.pod_queue = Reconciler(
             f"pods of {name}",
             self._reconcile,

@@ -6,7 +6,7 @@ from typing import Any
 
 from tonnage.documents.patches.strategic_merge import strategic_merge
 from tonnage.documents.schema import schema_of
-from tonnage.node.mounts.expansion import finished_patch, pending_size
+from tonnage.node.mounts.mounter import finished_patch, pending_size
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.quantity import Quantity

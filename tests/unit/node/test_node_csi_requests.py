@@ -108,7 +108,7 @@ async def test_publishing_names_the_staging_path_only_where_the_driver_stages_an
 
 async def test_expanding_asks_for_the_volumes_new_size():
     async with running() as node:
-        await node.mounter.expand(to_mount(), node.drivers.get("d"), 2**31)
+        await node.mounter.ask_to_expand(to_mount(), node.drivers.get("d"), 2**31)
         asked, paths, record = node.asked("NodeExpandVolume"), node.mounter.paths, to_mount().record
         assert asked.capacity_range.required_bytes == 2**31
         assert (asked.volume_path, asked.staging_target_path) == (str(paths.target(record)), str(paths.staging(record)))

@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.conversion import secret_values, single_access_mode, volume_capability
@@ -27,9 +28,12 @@ from tonnage.node.drivers import Drivers, InstalledDriver
 from tonnage.node.mounts import mount_paths
 from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
 from tonnage.node.mounts.mount_plan import VolumeToMount
-from tonnage.objects.core_v1 import Secret
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, Secret
+from tonnage.objects.core_v1.persistent_volume import NODE_IN_PROGRESS, NODE_INFEASIBLE, NODE_PENDING, RESIZE_CONDITIONS
 from tonnage.objects.core_v1.volume import SecretReference
+from tonnage.objects.document import Doc
 from tonnage.objects.storage_v1 import attachment_name
+from tonnage.quantity import Quantity
 
 
 def capability(to_mount: VolumeToMount, can: NodeCapabilities) -> csi.VolumeCapability:
@@ -42,6 +46,32 @@ def capability(to_mount: VolumeToMount, can: NodeCapabilities) -> csi.VolumeCapa
         mount_flags=to_mount.mount_options,
         volume_mount_group=str(to_mount.fs_group) if is_group_told else "",
     )
+
+
+_ON_NODE: Final = ("", NODE_PENDING, NODE_IN_PROGRESS, NODE_INFEASIBLE)
+
+
+def pending_size(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Quantity | None:
+    """The size that the node must expand to; None if there is nothing to do, or not yet."""
+    size, before = volume.spec.capacity.get("storage"), claim.status.capacity.get("storage")
+    if size is None or before is None or not before < size:
+        return None
+    if claim.status.allocated_resource_statuses.get("storage", "") not in _ON_NODE:
+        return None  # the controller has not finished its half
+    return size
+
+
+def finished_patch(claim: PersistentVolumeClaim, size: Quantity) -> Doc:
+    """The claim's status after the expansion, as a strategic patch. Mirrors MarkFSResizeFinished."""
+    present = {condition.type for condition in claim.status.conditions}
+    return {
+        "metadata": {"uid": claim.uid},
+        "status": {
+            "capacity": {"storage": str(size)},
+            "allocatedResourceStatuses": None,
+            "conditions": [{"$patch": "delete", "type": each} for each in RESIZE_CONDITIONS if each in present],
+        },
+    }
 
 
 class MountStepFailed(TonnageError):
@@ -168,8 +198,36 @@ class Mounter(NodePart):
             raise MountStepFailed(step, to_mount, exc) from exc
         self._checked.add(key)
 
-    async def expand(self, to_mount: VolumeToMount, driver: InstalledDriver, size_bytes: int) -> None:
-        """Ask the driver to expand a mounted volume. Raises TonnageError."""
+    async def expand(self, pod: Pod, to_mount: VolumeToMount) -> None:
+        """The node's half of an expansion: expand a mounted volume if its claim waits for that, and write the claim.
+
+        Raises TonnageError if it must be retried.
+        """
+        claim, record = self._claims.get(to_mount.claim) if to_mount.claim else None, to_mount.record
+        if claim is None or to_mount.volume is None or to_mount.read_only:
+            return
+        size = pending_size(claim, to_mount.volume)
+        if size is None:
+            return
+        await self._context.delay_or_stop()
+        driver = self._drivers.get(record.driver)
+        try:
+            if driver.can.expand_volume:
+                await self.ask_to_expand(to_mount, driver, size.value())
+        except TonnageError as exc:
+            note = f'MountVolume.NodeExpandVolume failed for volume "{record.name}" : {exc.message}'
+            self._recorder.event(pod, "Warning", "VolumeResizeFailed", "Resizing", note)
+            raise
+        patch = finished_patch(claim, size)
+        patched = await self._client.patch(
+            PersistentVolumeClaim, claim.key, patch, patch_type="strategic", subresource="status"
+        )
+        self._claims.store(patched)
+        note = f'MountVolume.NodeExpandVolume succeeded for volume "{record.name}" {self._node}'
+        for about in (pod, claim):
+            self._recorder.event(about, "Normal", "FileSystemResizeSuccessful", "Resizing", note)
+
+    async def ask_to_expand(self, to_mount: VolumeToMount, driver: InstalledDriver, size_bytes: int) -> None:
         record = to_mount.record
         await driver.client.node_expand(
             csi.NodeExpandVolumeRequest(

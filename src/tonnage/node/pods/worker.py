@@ -22,8 +22,6 @@ from tonnage.clock import StampAges
 from tonnage.errors import Invalid, NotFound, RequestEntityTooLarge
 from tonnage.node.attach_limits import AttachLimitUpdater
 from tonnage.node.context import NodeContext, NodePart
-from tonnage.node.drivers import Drivers
-from tonnage.node.mounts.expansion import Expander
 from tonnage.node.mounts.mount_plan import plan_mounts
 from tonnage.node.mounts.mounter import Mounter
 from tonnage.node.mounts.pod_volumes import PodMounter, PodProgress
@@ -52,7 +50,6 @@ class PodWorker(NodePart):
     def __init__(
         self,
         context: NodeContext,
-        drivers: Drivers,
         mounter: Mounter,
         limits: AttachLimitUpdater,
         enqueue: Callable[[str], None],
@@ -62,7 +59,6 @@ class PodWorker(NodePart):
         self._lookup = context.caches.lookup
         self._host_ip = context.settings.node_ip
         self._mounter = mounter
-        self._expander = Expander(context, drivers, mounter)
         self._progress: dict[str, PodProgress] = {}
         self._reports = status.StatusReports()
         self._ages = StampAges(context.clock)
@@ -138,7 +134,7 @@ class PodWorker(NodePart):
                 return min(outcome.again_s, max(self._unsaid_for_s(progress), 0.0), _CREATING_S)
         again_s = await self._start_pod(pod, progress)
         for to_mount in plan.volumes_to_mount:
-            await self._expander.expand(pod, to_mount)
+            await self._mounter.expand(pod, to_mount)
         return again_s
 
     @asynccontextmanager
