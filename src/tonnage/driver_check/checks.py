@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from pathlib import Path
 
 from tonnage.csi.errors import Code
 from tonnage.driver_check import contracts
@@ -279,7 +278,7 @@ async def _write(talk: Conversation, made: CheckedVolume, home: CheckedNode) -> 
         why = f"it could not be shown on its own node: {shown}"
     else:
         try:
-            _place(shown).write_bytes(contents)
+            (shown / _FILE).write_bytes(contents)
         except OSError as exc:
             why = f"it is no folder that this program can write to: {exc.strerror}"
     for undo in (talk.hide, talk.let_go):
@@ -296,14 +295,10 @@ async def _kept(talk: Conversation, made: CheckedVolume, other: CheckedNode, wri
     if isinstance(shown, CallRefused):
         return failed(f"it could not be shown on its new node: {shown}")
     try:
-        read: bytes | str = _place(shown).read_bytes()
+        read: bytes | str = (shown / _FILE).read_bytes()
     except OSError as exc:
         read = exc.strerror or str(exc)
     return contracts.kept_contents(written, read)
-
-
-def _place(shown: Path) -> Path:
-    return shown / _FILE
 
 
 async def _without_room(talk: Conversation, results: Results, other: CheckedNode) -> None:

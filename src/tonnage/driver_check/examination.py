@@ -71,18 +71,18 @@ async def _identity(driver: CsiClient, results: Results) -> None:
     """The first call. Raises CsiError if the driver is not there."""
     info = await driver.plugin_info()
     results.driver, results.version = info.name, info.vendor_version
+    problem = ""
     if not _NAME.fullmatch(info.name):
-        results.tell("identity", failed(f'the name "{info.name}" is none that Kubernetes takes'))
+        problem = f'the name "{info.name}" is none that Kubernetes takes'
     elif not info.vendor_version:
-        results.tell("identity", failed("GetPluginInfo has no vendor_version"))
+        problem = "GetPluginInfo has no vendor_version"
     else:
         ready = await tried(driver.probe())
         if isinstance(ready, CallRefused):
-            results.tell("identity", failed(f"Probe was refused: {ready}"))
+            problem = f"Probe was refused: {ready}"
         elif ready.HasField("ready") and not ready.ready.value:
-            results.tell("identity", failed("Probe says that the driver is not ready"))
-        else:
-            results.tell("identity", PASSED)
+            problem = "Probe says that the driver is not ready"
+    results.tell("identity", failed(problem) if problem else PASSED)
 
 
 async def _nodes(clients: Sequence[CsiClient], results: Results) -> list[CheckedNode]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from tonnage.errors import Conflict, Forbidden, NotFound
 from tonnage.objects.storage_v1 import CAPACITY_GROUP, POOL_POLICY, StorageClass
-from tonnage.pools.class_pools import ClassPools, PoolSource, Published
+from tonnage.pools.class_pools import PoolSource, Published
 from tonnage.pools.settings import PoolsSettings
 from tonnage.pools.wanted import OF_CLASSES, Sharing, groups_of, partly_shared
 from tonnage.pools.writing import AnnotationWriter, ToldOnce
@@ -41,7 +41,8 @@ class ClassKeeper:
         self._problems.tell("StorageClasses", [*groups.problems, *told])
         for name, storage_class in classes.items():
             wanted: dict[str, str] = {}
-            if self._settings.sets_policy and (policy := self._policy(found[name])):
+            policy = self._settings.policy or found[name].policy
+            if self._settings.sets_policy and policy:
                 wanted[POOL_POLICY] = _UNKNOWN if name in partly else policy
             if self._settings.sets_groups and name in groups.group_of:
                 wanted[CAPACITY_GROUP] = groups.group_of[name]
@@ -51,9 +52,6 @@ class ClassKeeper:
         for each in list(all_classes):
             if self.is_kept(each):
                 await self._apply(each, {}, source.only_node)
-
-    def _policy(self, found: ClassPools) -> str:
-        return self._settings.policy or found.policy
 
     async def _apply(self, storage_class: StorageClass, wanted: dict[str, str], node: str) -> None:
         found = {key: text for key, text in storage_class.metadata.annotations.items() if key in OF_CLASSES}

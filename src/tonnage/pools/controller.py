@@ -17,7 +17,7 @@ from tonnage.client.cache import Cache, Indexer
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.client.reconciler import Reconciler
-from tonnage.clock import Clock, StampAges
+from tonnage.clock import Clock, StampAges, repeatedly
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Document, Key
@@ -51,7 +51,8 @@ class Silence:
 
     def since(self, node: str, source: PoolSource) -> datetime | None:
         """Since when the source is silent about a node; None: it is not."""
-        if self._has_agent(node, source):
+        found = self._csi_nodes.get(node) if source.has_agent else None
+        if found is None or any(found.driver(driver) is not None for driver in self._settings.drivers):
             self._silent_since.pop(node, None)
         else:
             self._silent_since.setdefault(node, self._clock.now())
@@ -64,12 +65,6 @@ class Silence:
 
     def forget(self, node: str) -> None:
         self._silent_since.pop(node, None)
-
-    def _has_agent(self, node: str, source: PoolSource) -> bool:
-        found = self._csi_nodes.get(node)
-        if found is None or not source.has_agent:
-            return True
-        return any(found.driver(driver) is not None for driver in self._settings.drivers)
 
     def _out_of_step_since(self) -> datetime | None:
         if not isinstance(self._objects, Informer) or self._objects.out_of_step_since_s is None:
@@ -127,14 +122,29 @@ class PoolsController:
             first_retry_s=0.5,
             metrics=metrics.queues,
         )
-        self._follow(csi_nodes, objects)
+        capacities.add_handlers(
+            on_add=lambda new: self.work.add(new.key),
+            on_update=lambda _, new: self.work.add(new.key),
+            on_delete=self._gone,
+        )
+        classes.on_change(lambda _: self.look_again())
+        nodes.add_handlers(on_add=lambda _: self.look_again(), on_update=self._node_changed, on_delete=self._node_gone)
+        csi_nodes.on_change(lambda found: self._look_at_node(found.name))
+        if objects is not None:
+            objects.add_handlers(
+                on_add=lambda new: self._look_at_named({_node_of(new)}),
+                on_update=lambda old, new: self._look_at_named({_node_of(old), _node_of(new)}),
+                on_delete=lambda old: self._look_at_named({_node_of(old)}),
+            )
 
     async def run(self) -> None:
         self.look_again()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.work.run())
             tasks.create_task(self._keep_classes())
-            tasks.create_task(self._look_now_and_then())
+            # Neither silence nor time makes an event.
+            every_s = min(self._settings.drop_after_s / 4, _LOOK_EVERY_S)
+            tasks.create_task(repeatedly(self._clock, every_s, self.look_again))
 
     async def remove(self) -> int:
         """Remove all annotations of this program; returns how many capacity objects had them."""
@@ -154,24 +164,6 @@ class PoolsController:
         self._classes_changed.set()
 
     # -- what changes -------------------------------------------------------------------------------------------------
-
-    def _follow(self, csi_nodes: Cache[CSINode], objects: Cache[Document] | None) -> None:
-        self._capacities.add_handlers(
-            on_add=lambda new: self.work.add(new.key),
-            on_update=lambda _, new: self.work.add(new.key),
-            on_delete=self._gone,
-        )
-        self._classes.on_change(lambda _: self.look_again())
-        self._nodes.add_handlers(
-            on_add=lambda _: self.look_again(), on_update=self._node_changed, on_delete=self._node_gone
-        )
-        csi_nodes.on_change(lambda found: self._look_at_node(found.name))
-        if objects is not None:
-            objects.add_handlers(
-                on_add=lambda new: self._look_at_named({_node_of(new)}),
-                on_update=lambda old, new: self._look_at_named({_node_of(old), _node_of(new)}),
-                on_delete=lambda old: self._look_at_named({_node_of(old)}),
-            )
 
     def _gone(self, capacity: CSIStorageCapacity) -> None:
         self._place(capacity.key, "")
@@ -267,28 +259,20 @@ class PoolsController:
         published = Published([_doc(node)], objects)
         return self.source.pools_of(storage_class, published).by_node.get(name), []
 
-    async def _look_now_and_then(self) -> None:
-        """Look again at intervals: neither silence nor time makes an event."""
-        while True:
-            await self._clock.sleep(min(self._settings.drop_after_s / 4, _LOOK_EVERY_S))
-            self.look_again()
-
     async def _keep_classes(self) -> None:
         while True:
             await self._classes_changed.wait()
             self._classes_changed.clear()
             try:
-                await self.reconcile_classes()
+                published = Published(
+                    [_doc(each) for each in self._nodes], [_doc(each) for each in self._objects or ()]
+                )
+                await self._class_keeper.keep(list(self._classes), self.source, published)
+                self._show()
             except TonnageError as exc:
                 _log.warning("Classes cannot be written; it is tried again", error=exc.message)
                 self._classes_changed.set()
             await self._clock.sleep(_CLASS_PAUSE_S)
-
-    async def reconcile_classes(self) -> None:
-        """Look at every class once. Raises TonnageError if a write fails."""
-        published = Published([_doc(each) for each in self._nodes], [_doc(each) for each in self._objects or ()])
-        await self._class_keeper.keep(list(self._classes), self.source, published)
-        self._show()
 
     async def _apply(self, capacity: CSIStorageCapacity, wanted: dict[str, str]) -> None:
         """Write the annotations if the object is still as it was seen.

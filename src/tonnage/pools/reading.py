@@ -96,20 +96,14 @@ def written_at(doc: Doc) -> datetime | None:
 
 def field_written_at(doc: Doc, *path: str) -> datetime | None:
     """When a field was last written, by managedFields, else None: a Node as a whole is written every few seconds."""
-    return max(
-        (at for each in _managers(doc) if _owns(each, path) and (at := _time(each.get("time"))) is not None),
-        default=None,
-    )
+    steps = [f"f:{step}" for step in path]
+    owners = [each for each in _managers(doc) if dig(dict(each), "fieldsV1", *steps) is not None]
+    return max((at for each in owners if (at := _time(each.get("time"))) is not None), default=None)
 
 
 def _managers(doc: Doc) -> Iterator[Mapping[str, Any]]:
-    found = dig(doc, "metadata", "managedFields")
-    return (each for each in (found if isinstance(found, list) else ()) if isinstance(each, dict))
-
-
-def _owns(entry: Mapping[str, Any], path: tuple[str, ...]) -> bool:
-    fields = entry.get("fieldsV1")
-    return isinstance(fields, dict) and dig(fields, *(f"f:{step}" for step in path)) is not None
+    metadata = doc.get("metadata")
+    return records(metadata if isinstance(metadata, dict) else {}, "managedFields")
 
 
 def _time(told: Any) -> datetime | None:

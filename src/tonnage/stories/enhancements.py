@@ -93,7 +93,8 @@ async def a_drained_node_gives_its_volumes_away(runner: StoryRunner) -> None:
     home = await runner.bound("db-0")
     await runner.running("db-0")
     volume = await volume_of(runner, "data-db-0")
-    note = await written(runner, "db-0", volume, "remember me")
+    note = "remember me"
+    (await mounted(runner, "db-0", volume)).joinpath("note").write_text(note)
     # One of the two other nodes has no disk that is large enough: only capacity distinguishes them.
     others = [node for node in ("node-1", "node-2") if node != home]
     runner.say(f"  $ kubectl drain {home}", style="cyan")
@@ -110,7 +111,8 @@ async def a_drained_node_gives_its_volumes_away(runner: StoryRunner) -> None:
     runner.check(f"db-0 runs on {node}, which has a disk for 80Gi; node-3 has none", node in others, node)
     volume = await runner.client.get(PersistentVolume, volume.key)
     runner.check("the volume is tied to its new node", node in str(volume.spec.node_affinity), volume.name)
-    runner.check("and what was in it is still there", await read(runner, "db-0", volume) == note, note)
+    found = (await mounted(runner, "db-0", volume)).joinpath("note").read_text()
+    runner.check("and what was in it is still there", found == note, note)
     told = await runner.events("CapacityAwareRescheduling")
     runner.check("an event tells of it", len(told) == 1, told[0].message if told else "none")
 
@@ -122,15 +124,6 @@ async def is_free(runner: StoryRunner, volume: str) -> bool:
 async def volume_of(runner: StoryRunner, name: str) -> PersistentVolume:
     found = await runner.client.get(PersistentVolumeClaim, f"{runner.namespace}/{name}")
     return await runner.client.get(PersistentVolume, found.spec.volume_name)
-
-
-async def written(runner: StoryRunner, pod: str, volume: PersistentVolume, text: str) -> str:
-    (await mounted(runner, pod, volume)).joinpath("note").write_text(text)
-    return text
-
-
-async def read(runner: StoryRunner, pod: str, volume: PersistentVolume) -> str:
-    return (await mounted(runner, pod, volume)).joinpath("note").read_text()
 
 
 async def mounted(runner: StoryRunner, pod: str, volume: PersistentVolume) -> Path:
@@ -185,7 +178,8 @@ async def others_may_propose(runner: StoryRunner) -> None:
     """KEP-5278, stories 3 and 4: an autoscaler or a queue names a node, and its room is kept until the pod comes"""
     planned = pod("planned", ["mine"], is_gated=True)
     await runner.apply(claim("mine", "90Gi"), planned)
-    await _propose(runner, "planned", "node-1")
+    patch: Doc = {"status": {"nominatedNodeName": "node-1"}}
+    await runner.client.patch(Pod, f"{runner.namespace}/planned", patch, subresource="status")
     runner.say("  + status.nominatedNodeName of planned: node-1", style="cyan")
     await runner.apply(claim("theirs", "90Gi"), pod("other", ["theirs"], node="node-1"))
     message = await runner.refused("other")
@@ -196,11 +190,6 @@ async def others_may_propose(runner: StoryRunner) -> None:
     await runner.client.patch(Pod, f"{runner.namespace}/planned", {"spec": {"schedulingGates": None}})
     node = await runner.bound("planned")
     runner.check("the pod goes where it was expected, though node-2 has more room", node == "node-1", node)
-
-
-async def _propose(runner: StoryRunner, name: str, node: str) -> None:
-    patch: Doc = {"status": {"nominatedNodeName": node}}
-    await runner.client.patch(Pod, f"{runner.namespace}/{name}", patch, subresource="status")
 
 
 TOO_MANY = "node(s) exceed max volume count"
