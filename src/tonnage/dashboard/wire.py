@@ -304,10 +304,7 @@ class Collections:
         return _encoder.encode({"revision": self.revision, "at": self.at, "set": present, "gone": gone})
 
     def follow(self, revision: int | None = None) -> CollectionFollower:
-        """A follower that knows the state of `revision`; without it, the first message is the whole state.
-
-        End it with `CollectionFollower.close`.
-        """
+        """A follower that knows the state of `revision`; else its first message is the whole state. `close` ends it."""
         follower = CollectionFollower(self, revision)
         self.followers.add(follower)
         return follower

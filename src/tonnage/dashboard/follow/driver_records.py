@@ -9,12 +9,11 @@ without a record are searched rarely, because that lists every pool. Nothing is 
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -41,42 +40,23 @@ SAME_TIME_NS: Final = 100_000_000
 """Far longer than the resolution of filesystem timestamps."""
 _NOTICE: Final = "pools"
 
-_Stamp = tuple[int, int, int]
+R = TypeVar("R", VolumeRecord, SnapshotRecord)
 
 _log = logs.logger("tonnage.dashboard")
 
 
-class RecordFolder(msgspec.Struct):
-    """Records of one kind by file name. A file is read again only after it was written."""
-
-    path: Path
-    kind: type[VolumeRecord | SnapshotRecord]
-    records: dict[str, VolumeRecord | SnapshotRecord] = {}
-    stamps: dict[str, _Stamp] = {}
-
-    def look(self) -> None:
-        """Read changed records. Unreadable records are skipped: the driver reports them when it starts."""
+def _records(folder: Path, kind: type[R]) -> Iterator[R]:
+    """The records of one kind. Unreadable records are skipped: the driver reports them when it starts."""
+    paths = sorted(folder.glob("*.json"))
+    if len(paths) > MOST_RECORDS:
+        raise TonnageError(f"{folder} has more than {MOST_RECORDS} records: pools are not shown")
+    for path in paths:
         try:
-            listed = ((each.name, each.stat()) for each in os.scandir(self.path) if each.name.endswith(".json"))
-            found = {name: (stat.st_ino, stat.st_mtime_ns, stat.st_size) for name, stat in listed}
+            yield msgspec.json.decode(read_own(path), type=kind)
         except FileNotFoundError:
-            found = {}
-        if len(found) > MOST_RECORDS:
-            raise TonnageError(f"{self.path} has more than {MOST_RECORDS} records: pools are not shown")
-        for name in self.stamps.keys() - found.keys():
-            del self.stamps[name]
-            self.records.pop(name, None)
-        for name, stamp in found.items():
-            if self.stamps.get(name) == stamp:
-                continue
-            try:
-                self.records[name] = msgspec.json.decode(read_own(self.path / name), type=self.kind)
-            except FileNotFoundError:
-                continue  # deleted since the listing: the next look sees that
-            except (OSError, TonnageError, msgspec.MsgspecError) as exc:
-                self.records.pop(name, None)
-                _log.warning("A record of the driver cannot be read", path=str(self.path / name), error=str(exc))
-            self.stamps[name] = stamp
+            continue  # deleted since the listing: the next look sees that
+        except (OSError, TonnageError, msgspec.MsgspecError) as exc:
+            _log.warning("A record of the driver cannot be read", path=str(path), error=str(exc))
 
 
 class DriverRecords:
@@ -85,8 +65,6 @@ class DriverRecords:
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
         self._state_dir = data_dir / STATE_DIR
-        self._volumes = RecordFolder(self._state_dir / VOLUMES, VolumeRecord)
-        self._snapshots = RecordFolder(self._state_dir / SNAPSHOTS, SnapshotRecord)
         self._seen: tuple[int, ...] = ()
         self._unknown: dict[PoolPlace, int] = {}
         self._looks = 0
@@ -105,28 +83,26 @@ class DriverRecords:
                 unknown[place] = unknown.get(place, 0) + each.size_bytes
         if seen == self._seen and unknown == self._unknown:
             return None
-        self._volumes.look()
-        self._snapshots.look()
         # Two changes may have the same mtime: a folder that changed just now is read again.
         is_settled = abs(time.time_ns() - max(seen)) > SAME_TIME_NS  # or the clock was set back since
-        self._seen, self._unknown = seen if is_settled else (), unknown
-        return self._contents()
+        self._unknown = unknown
+        contents = self._contents()
+        self._seen = seen if is_settled else ()
+        return contents
 
     def _contents(self) -> DriverContents:
         volumes: dict[str, Content] = {}
         arriving = {
             each.id: PoolPlace(each.node, each.pool) for each in Intents(self._state_dir).all() if each.action == "copy"
         }
-        for record in self._volumes.records.values():
-            assert isinstance(record, VolumeRecord)
+        for record in _records(self._state_dir / VOLUMES, VolumeRecord):
             place = PoolPlace(record.node, record.pool)
             target = arriving.get(record.volume_id)
             volumes[record.volume_id] = Content(
                 place, record.capacity_bytes, record.name, target if target != place else None
             )
         snapshots: dict[PoolPlace, int] = {}
-        for copy in self._snapshots.records.values():
-            assert isinstance(copy, SnapshotRecord)
+        for copy in _records(self._state_dir / SNAPSHOTS, SnapshotRecord):
             place = PoolPlace(copy.node, copy.pool)
             snapshots[place] = snapshots.get(place, 0) + copy.size_bytes
         return DriverContents(DRIVER_NAME, self._sizes(), volumes, snapshots, self._unknown)

@@ -7,8 +7,7 @@ A kind that cannot be read counts as empty and becomes a notice with a remedy; i
 withdrawn. With a namespace only that namespace is read, except for capacity objects, which live in the namespaces of
 drivers.
 
-Events about pods and claims go to the model and are not stored. Their watch starts without a resourceVersion, with all
-existing Events, and resumes where it was cut; an Event that is received twice counts once.
+Events about pods and claims go to the model and are not stored; an Event that is received twice counts once.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, Self
 
 from tonnage import logs
-from tonnage.backoff import Backoff
-from tonnage.client import errors
 from tonnage.client.config.connection import KubeconfigUser
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
@@ -30,11 +27,8 @@ from tonnage.clock import within
 from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.wire import NoticeRow
 from tonnage.endpoints import Endpoint
-from tonnage.errors import ApiError, Forbidden, NotFound, TonnageError, Unauthorized
-from tonnage.objects import codec
-from tonnage.objects.codec import Bookmark, WatchChange, WatchFailure
+from tonnage.errors import Forbidden, NotFound, TonnageError, Unauthorized
 from tonnage.objects.core_v1 import Event, ObjectReference, Pod
-from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
 from tonnage.objects.resources import Resource
@@ -131,79 +125,21 @@ _AGAIN: Final = "start the dashboard again with a kubeconfig whose credentials a
 
 
 KINDS: Final = ("Pod", "PersistentVolumeClaim")
-_MIN_WATCH_S, _MAX_WATCH_S = 300, 600
-_USEFUL_S: Final = 1.0
 
 
-class FollowedEvents:
-    """The Events about objects of one kind. Calls `told` with every Event, and `failed` with the reason why Events
-    cannot be read, or with None when they can be read again."""
+class EventStream(Informer[Event]):
+    """The Events about objects of one kind: `told` gets them, and none is kept."""
 
-    def __init__(
-        self,
-        client: Client,
-        kind: str,
-        *,
-        namespace: str = "",
-        told: Callable[[Event], None],
-        failed: Callable[[TonnageError | None], None],
-    ) -> None:
-        self._client = client
-        self._kind = kind
-        self._namespace = namespace
-        self._told, self._failed = told, failed
-        self._version = ""
-        self._backoff = Backoff(clock=client.clock, rng=client.rng, first_s=1.0, max_s=60.0)
+    def __init__(self, client: Client, kind: str, told: Callable[[Event], None], *, namespace: str) -> None:
+        super().__init__(client, Event, namespace=namespace, field_selector=f"involvedObject.kind={kind}")
+        self._told = told
 
-    async def follow(self) -> None:
-        """Run until cancelled, and survive every server error."""
-        clock = self._client.clock
-        while True:
-            started_at = clock.monotonic()
-            try:
-                await self._stream()
-            except TonnageError as exc:
-                self._failed(exc)
-                if isinstance(exc, ApiError):
-                    self._version = ""
-            except Exception:
-                _log.exception("Events cannot be followed", about=self._kind)
-                self._version = ""
-            if clock.monotonic() - started_at >= _USEFUL_S:
-                self._backoff.reset()
-                await asyncio.sleep(0)
-            else:
-                await clock.sleep(self._backoff.next_s())
+    def put(self, new: Event) -> None:
+        self._told(new)
 
-    async def _stream(self) -> None:
-        async with self._client.watch(
-            Event,
-            namespace=self._namespace,
-            field_selector=f"involvedObject.kind={self._kind}",
-            resource_version=self._version,
-            timeout_s=self._client.rng.randint(_MIN_WATCH_S, _MAX_WATCH_S),
-        ) as lines:
-            self._failed(None)
-            async for batch in lines:
-                for line in batch:
-                    self._read(line)
-
-    def _read(self, line: bytes) -> None:
-        try:
-            event = codec.decode_event(Event, line)
-        except Unreadable as exc:
-            _log.warning("An Event cannot be read and is passed over", error=exc.message)
-            return
-        match event:
-            case WatchFailure():
-                self._version = ""
-                raise errors.from_status(event.status)
-            case Bookmark():
-                self._version = event.resource_version
-            case WatchChange():
-                self._version = event.object.metadata.resource_version
-                if event.type != "DELETED":
-                    self._told(event.object)
+    def replace(self, state: Iterable[Event], *, rewound: bool = False) -> None:
+        for each in state:
+            self._told(each)
 
 
 SETTLE_S: Final = 0.1
@@ -241,7 +177,7 @@ class LiveCluster(ShownCluster):
         self._told: set[str] = set()
         self._refused_since_s: dict[type[Object], float] = {}
         self._is_forgetting = False
-        self._events_failed: dict[str, TonnageError | None] = {}
+        self._events = [EventStream(client, kind, self._heard, namespace=namespace) for kind in KINDS]
         # Pods that have ended too: how they ended is part of their story.
         kinds = [(kind.cls, "" if kind.is_needed else kind.field_selector) for kind in READ_KINDS]
         for cls, selected in (*kinds, *((cls, "") for cls in NOT_READ_BY_DECISIONS)):
@@ -297,15 +233,8 @@ class LiveCluster(ShownCluster):
         self._start("tell what cannot be read", self._tell())
         if self._scheduler is not None:
             self._start("ask the scheduler", self._ask())
-        for kind in KINDS:
-            followed = FollowedEvents(
-                self.client,
-                kind,
-                namespace=self.namespace,
-                told=self._heard,
-                failed=lambda failure, kind=kind: self._events_failed.update({kind: failure}),  # type: ignore[misc]
-            )
-            self._start(f"follow events about {kind}", followed.follow())
+        for events in self._events:
+            events.start()
         return self
 
     def _start(self, name: str, work: Any) -> None:
@@ -315,7 +244,7 @@ class LiveCluster(ShownCluster):
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.informers.stop()
+        await asyncio.gather(self.informers.stop(), *(events.stop() for events in self._events))
 
     async def wait_first(self, timeout_s: float = 5.0) -> None:
         """Return when the state is complete, or after the timeout; late rows then follow as changes."""
@@ -374,9 +303,8 @@ class LiveCluster(ShownCluster):
 
     def _tell_notices(self) -> None:
         readings = list(self._readings())
-        failed = next((each for each in self._events_failed.values() if each is not None), None)
-        if failed is not None:
-            readings.append(KindReading(Event, failed, 0.0, self.namespace))
+        failing = [each.last_failure for each in self._events if each.out_of_step_since_s is not None]
+        readings += [KindReading(Event, failure, 0.0, self.namespace) for failure in failing]
         found = dict(notices(readings, self.client.server))
         if self.namespace:
             text = f"namespace {self.namespace} alone is shown: pods and claims of others are not"

@@ -15,9 +15,10 @@ Lagging needs another object of the same driver that does follow its volumes: a 
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from tonnage.clock import rfc3339
 from tonnage.dashboard.model.known_objects import Index, KnownObjects, labels_of_topology
@@ -190,6 +191,16 @@ def classes_of(objects: KnownObjects, held: RememberedCapacity) -> set[str]:
     return {found.class_name for each in held.claims if (found := objects.claims.get(each)) is not None}
 
 
+class _Judged(NamedTuple):
+    driver: str
+    nodes: Sequence[str]
+    """The nodes that the object reaches, sorted."""
+    missing: Sequence[PersistentVolume] = ()
+    """Volumes there that it should count and does not."""
+    is_following: bool = False
+    """There are volumes, and it counts all that it should."""
+
+
 class CapacityBook:
     """What rows of capacity objects need from several objects. `volumes_on` gives the volumes on a node."""
 
@@ -200,11 +211,9 @@ class CapacityBook:
         self.faults: Sequence[Fault] = ()
         self.of_node = Index()
         """Capacity objects by node. Objects that reach many nodes are left out."""
-        self._reach: dict[Key, Sequence[str]] = {}
-        self._missing: dict[Key, list[PersistentVolume]] = {}
-        self._lagging: dict[str, set[Key]] = {}
-        self._following: dict[str, set[Key]] = {}
-        self._driver: dict[Key, str] = {}
+        self._judged: dict[Key, _Judged] = {}
+        self._following: Counter[str] = Counter()
+        """How many objects of a driver follow their volumes."""
         self._later: list[tuple[datetime, Key]] = []
 
     def due(self, now: datetime) -> set[Key]:
@@ -216,29 +225,28 @@ class CapacityBook:
 
     def look_at(self, keys: Iterable[Key], now: datetime) -> set[Key]:
         """Update these objects. Returns them and the objects whose rows change with them."""
-        touched = set(keys)
-        for key in tuple(touched):
-            before = self._driver.get(key, "")
-            were = {driver: bool(self._following.get(driver)) for driver in (before,)}
-            self._forget(key)
+        touched, before = set(keys), set(+self._following)
+        for key in touched:
+            known = self._judged.pop(key, _Judged("", ()))
+            for node in known.nodes[:MOST_NODES]:
+                self.of_node.mark(node, key, is_there=False)
+            self._following[known.driver] -= known.is_following
             found = self._objects.capacities.get(key)
             if found is not None:
-                driver = driver_of(self._objects, found)
-                were.setdefault(driver, bool(self._following.get(driver)))
-                self._note(found, driver, now)
-            for driver, followed in were.items():
-                if followed != bool(self._following.get(driver)):
-                    touched |= self._lagging.get(driver, set())
-        return touched
+                judged = self._judged[key] = self._judge(found, now)
+                self._following[judged.driver] += judged.is_following
+        turned = before ^ set(+self._following)
+        return touched | {
+            key for key, each in self._judged.items() if turned and each.missing and each.driver in turned
+        }
 
     def row_of(self, key: Key, now: datetime) -> CapacityRow | None:
         found = self._objects.capacities.get(key)
         if found is None:
             return None
-        nodes = self._reach[key]
+        driver, nodes, missing, _ = self._judged[key]
         stale = why_stale(self._objects, found, nodes[:MOST_NODES], self.faults, now)
-        missing = self._missing.get(key)
-        if not stale and missing and self._following.get(self._driver[key]):
+        if not stale and missing and self._following[driver]:
             stale = lagging(missing)
         held = [(each, self._other_class(each, found)) for each in self.held.get(key, ())]
         return row_of(found, nodes, held, stale)
@@ -252,29 +260,17 @@ class CapacityBook:
         classes = classes_of(self._objects, held)
         return "" if not classes or capacity.storage_class_name in classes else min(classes)
 
-    def _forget(self, key: Key) -> None:
-        for node in self._reach.pop(key, ())[:MOST_NODES]:
-            self.of_node.mark(node, key, is_there=False)
-        self._missing.pop(key, None)
-        driver = self._driver.pop(key, "")
-        self._lagging.get(driver, set()).discard(key)
-        self._following.get(driver, set()).discard(key)
-
-    def _note(self, capacity: CSIStorageCapacity, driver: str, now: datetime) -> None:
-        key = capacity.key
-        nodes = self._reach[key] = reached(self._objects, capacity.node_topology)
-        self._driver[key] = driver
+    def _judge(self, capacity: CSIStorageCapacity, now: datetime) -> _Judged:
+        driver, nodes = driver_of(self._objects, capacity), reached(self._objects, capacity.node_topology)
         if len(nodes) > MOST_NODES:
-            return
+            return _Judged(driver, nodes)
         for node in nodes:
-            self.of_node.mark(node, key, is_there=True)
+            self.of_node.mark(node, capacity.key, is_there=True)
         class_name = capacity.storage_class_name
         volumes = [each for node in nodes for each in self._volumes_on(node) if each.class_name == class_name]
-        if volumes and capacity.metadata.updated_at is not None:
-            missing = unseen(capacity, volumes, now)
-            if missing:
-                self._missing[key] = missing
-            (self._lagging if missing else self._following).setdefault(driver, set()).add(key)
         at = changes_at(capacity, volumes, now)
         if at is not None:
-            heapq.heappush(self._later, (at, key))
+            heapq.heappush(self._later, (at, capacity.key))
+        missing = unseen(capacity, volumes, now)
+        is_following = bool(volumes) and not missing and capacity.metadata.updated_at is not None
+        return _Judged(driver, nodes, missing, is_following)

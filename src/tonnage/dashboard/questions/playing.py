@@ -32,7 +32,7 @@ from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.whatif.explain_report import claim_sentences
 from tonnage.whatif.replay import Replay
 from tonnage.whatif.replay_steps import MAX_LINES, StepResult, misses, steps_of, taken
-from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_from
+from tonnage.whatif.scheduler_memory import memory_from
 from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.play import Player, Run
 from tonnage.whatif.simulate.scenario import Apply, Arrive, Delete, Event, Join, NodeEvent, Scenario, scenario_of
@@ -60,10 +60,6 @@ class Film:
         self._refused: dict[str, Pod] = {}
         self._bytes = 0
 
-    @property
-    def is_full(self) -> bool:
-        return bool(self.cut)
-
     def shoot(
         self,
         objects: Iterable[Object],
@@ -75,18 +71,23 @@ class Film:
         waits: Mapping[str, str] | None = None,
         **told: Any,
     ) -> None:
-        """Add a frame of the current state. `waits`: why pods wait, by uid. `told`: further fields of the frame."""
+        """Add a frame with the fields `told`. `waits`: why pods wait, by uid. Raises _IsFull when no more fit."""
         self._check()
-        if self.is_full:
-            return
         self._follow(objects, engine, waits or {})
-        self._model.remember(memory_of_engine(engine))
+        self._model.remember(
+            memory_from(
+                "the replay",
+                CapacityReservations(engine.held).listed(),
+                AssumedState(engine).listed(),
+                NominationsReport(engine).listed(),
+            )
+        )
         self._model.settle(now)
         message = self._follower.take()
         self._bytes += len(message)
         if self._bytes > MOST_BYTES:
             self.cut = f"the rest is left out: more than {MOST_BYTES // (1024 * 1024)} MiB of changes"
-            return
+            raise _IsFull
         self._frames.append(
             {
                 "number": len(self._frames),
@@ -99,6 +100,7 @@ class Film:
         )
         if len(self._frames) >= MOST_FRAMES:
             self.cut = f"the rest is left out: at most {MOST_FRAMES:,} frames are played"
+            raise _IsFull
 
     def document(self) -> dict[str, Any]:
         return {"frames": self._frames, "cut": self.cut}
@@ -137,16 +139,6 @@ class Film:
 def _why(pod: Pod) -> str:
     found = pod.condition("PodScheduled")
     return found.message if found is not None else ""
-
-
-def memory_of_engine(engine: Engine) -> SchedulerMemory:
-    """The engine's memory in the form of the scheduler's debug pages."""
-    return memory_from(
-        "the replay",
-        CapacityReservations(engine.held).listed(),
-        AssumedState(engine).listed(),
-        NominationsReport(engine).listed(),
-    )
 
 
 BEGIN: Final = "the cluster at the beginning"
@@ -211,18 +203,17 @@ def _replay(given: GivenFiles, asking: Asking, configuration: Configuration, fil
             waits.pop(uid, None)
             if not result.answer.schedulable:
                 waits[uid] = result.answer.message
+        more = len(result.lines) - MAX_LINES
         film.shoot(
             run.objects,
             run.engine,
             run.clock.now(),
             title=_title(result),
-            lines=_lines(result),
+            lines=[*result.lines[:MAX_LINES], *([f"… and {more:,} more"] if more > 0 else [])],
             waits=waits,
             caption=caption,
             answer=_answer(result.answer) if result.answer is not None else None,
         )
-        if film.is_full:
-            raise _IsFull
 
 
 def _title(result: StepResult) -> str:
@@ -231,11 +222,6 @@ def _title(result: StepResult) -> str:
         return result.title
     more = f" and {len(result.lines) - 1} more" if len(result.lines) > 1 else ""
     return f"{result.title} {result.lines[0].rpartition(' ')[0]}{more}"
-
-
-def _lines(result: StepResult) -> list[str]:
-    more = len(result.lines) - MAX_LINES
-    return [*result.lines[:MAX_LINES], *([f"… and {more:,} more"] if more > 0 else [])]
 
 
 def _answer(answer: Explanation) -> dict[str, Any]:
@@ -350,8 +336,6 @@ class _Shots:
             caption="",
             answer=None,
         )
-        if self._film.is_full:
-            raise _IsFull
 
 
 def _told_event(event: Event) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -168,16 +168,13 @@ def page_files() -> dict[str, PageFile]:
     """The pages' files by URL path; `/` is index.html."""
     found: dict[str, PageFile] = {}
     _gather(files("tonnage.dashboard") / "pages", "", found)
-    body = _with_links(found["/index.html"].body, [path for path in sorted(found) if path.endswith(".js")])
+    # A preload link for every module: following imports alone takes a round trip per level. The links have low
+    # priority, so that login and state come first.
+    modules = [path for path in sorted(found) if path.endswith(".js")]
+    links = "".join(f'<link rel="modulepreload" fetchpriority="low" href="{path}">\n' for path in modules)
+    body = found["/index.html"].body.replace(b"</head>", links.encode() + b"</head>", 1)
     found["/"] = found["/index.html"] = PageFile(body, _TYPES[".html"], _etag(body))
     return found
-
-
-def _with_links(index: bytes, modules: Iterable[str]) -> bytes:
-    """The index page with a preload link for every module: following imports alone takes a round trip per level. The
-    links have low priority, so that login and state come first."""
-    links = "".join(f'<link rel="modulepreload" fetchpriority="low" href="{path}">\n' for path in modules)
-    return index.replace(b"</head>", links.encode() + b"</head>", 1)
 
 
 def _gather(folder: Traversable, path: str, found: dict[str, PageFile]) -> None:

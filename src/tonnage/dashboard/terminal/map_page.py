@@ -203,7 +203,13 @@ def map_lines(collections: Collections, *, width: int, search: str = "", sort: s
             )
         )
         found += [ScreenLine(partial(_node_text, each, width, longest), each.node.name) for each in members]
-    found += _shared_lines(shared, search)
+    wanted = {key: each for key, each in shared.items() if matches(search, key, each.storage_class)}
+    if wanted:
+        found.append(heading("room that several nodes share"))
+    for key, capacity in wanted.items():
+        reach = count_text(capacity.node_count, "node") if capacity.node_count else "no node"
+        room = f"{capacity.storage_class}   {bytes_text(sum(capacity.pools))} free"
+        found.append(plain(f"{room}   {reach}   {key}"))
     return found
 
 
@@ -236,15 +242,6 @@ def _node_text(each: NodeStorage, width: int, name_width: int) -> Text:
     mark = ("▲ " + each.trouble) if each.trouble else ("→ " + str(len(each.coming)) + " coming" if each.coming else "")
     parts.append(cell(mark, rest, "red" if each.trouble else "cyan"))
     return row(*parts)
-
-
-def _shared_lines(shared: Mapping[str, CapacityRow], search: str) -> Iterator[ScreenLine]:
-    wanted = {key: each for key, each in shared.items() if matches(search, key, each.storage_class)}
-    if wanted:
-        yield heading("room that several nodes share")
-    for key, capacity in wanted.items():
-        reach = count_text(capacity.node_count, "node") if capacity.node_count else "no node"
-        yield plain(f"{capacity.storage_class}   {bytes_text(sum(capacity.pools))} free   {reach}   {key}")
 
 
 def node_lines(collections: Collections, name: str, *, now: datetime) -> list[ScreenLine]:
@@ -295,7 +292,6 @@ def _volume_line(volume: VolumeRow, key: str) -> ScreenLine:
         state = "arrived" if volume.node == volume.target else f"moving to {volume.target}"
     pods = ", ".join(volume.pods) or "no pod"
     pool = f"pool {volume.pool}" if volume.pool >= 0 else ""
-    cells = (cell(key, 34), cell(bytes_text(volume.bytes), 8), cell(pool, 7), cell(state, 18), Text())
-    text = row(*cells[:4])
-    text.append_text(cell(" " + pods, 40))
-    return ScreenLine(text)
+    return ScreenLine(
+        row(cell(key, 34), cell(bytes_text(volume.bytes), 8), cell(pool, 7), cell(state, 18), cell(pods, 39))
+    )

@@ -160,14 +160,8 @@ def lane_lines(collections: Collections, uid: str) -> list[ScreenLine]:
     for number, step in enumerate(lane.steps):
         gap = (step.at - lane.steps[number - 1].at).total_seconds() if number else 0.0
         after = f"+{time_text(max(gap, 0))}" if number else ""
-        found.append(
-            ScreenLine(
-                row(cell(local_time(step.at), 8), cell(after, 8, "dim"), cell(step.kind, 12, "bold"), _told(step))
-            )
-        )
+        source = f" ({step.source})" if step.source else ""
+        told = plain(f"{step.text}{source}").text
+        when = cell(local_time(step.at), 8), cell(after, 8, "dim")
+        found.append(ScreenLine(row(*when, cell(step.kind, 12, "bold"), told)))
     return found
-
-
-def _told(step: PodStep) -> Text:
-    source = f" ({step.source})" if step.source else ""
-    return plain(f"{step.text}{source}").text
