@@ -8,8 +8,8 @@ Nothing here decides anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -36,23 +36,20 @@ from tonnage.whatif.drain.outcome import (
     places_of,
     workload_of,
 )
-from tonnage.whatif.simulate.controllers import is_managed
 from tonnage.whatif.simulate.disk_documents import disk_documents
 from tonnage.whatif.simulate.node_events import stays
 from tonnage.whatif.simulate.world import World
-from tonnage.whatif.simulate.world_state import EveryAttempt, Watcher, WorldSettings
+from tonnage.whatif.simulate.world_state import EVERY_ATTEMPT, Watcher, WorldSettings
 from tonnage.whatif.sources import ClusterState
 
 
+@dataclass(slots=True)
 class Lineages(Watcher):
     """Records deleted pods, their replacements, and the nodes that scored as well as the chosen one."""
 
-    def __init__(self) -> None:
-        self.gone_count = 0
-        self._next: dict[str, str] = {}
-        self.gone_uids: set[str] = set()
-        self.equally_good: dict[str, tuple[str, ...]] = {}
-        """By uid: the other nodes with the chosen node's score, if requested."""
+    gone_uids: set[str] = field(default_factory=set)
+    equally_good: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By uid: the other nodes with the chosen node's score, if requested."""
 
     def decided(self, number: int, attempt: Attempt) -> None:
         found = attempt.explanation
@@ -66,17 +63,10 @@ class Lineages(Watcher):
 
     def gone(self, pod: Pod, why: str) -> None:
         self.gone_uids.add(pod.uid)
-        self.gone_count += 1
 
-    def replaced(self, old: Pod, new: Pod) -> None:
-        self._next[old.uid] = new.uid
-
-    def last(self, pod: Pod, world: World, by_uid: Mapping[str, Pod]) -> tuple[Pod | None, str]:
+    def what_became_of(self, pod: Pod, world: World) -> tuple[Pod | None, str]:
         """The last pod in a pod's line of successors, and why it does not run; an empty reason if it does."""
-        uid = pod.uid
-        while uid in self._next:
-            uid = self._next[uid]
-        last = by_uid.get(uid)
+        last = world.now(self.last(pod))
         if last is None:
             before = world.controllers.waits_for(pod)
             if before:
@@ -127,14 +117,13 @@ class Rehearsal:
                 seed=scene.seed,
                 takes_any_pod=scene.takes_any_pod,
                 updates_attach_limits=scene.updates_attach_limits,
-                explains=EveryAttempt() if explains else frozenset(),
+                explains=EVERY_ATTEMPT if explains else (),
             ),
             workloads=scene.state.workloads,
             is_stopped=scene.is_stopped,
             memory=scene.state.memory,
             starts_at=scene.state.clock.now(),
         )
-        self.world.controllers.on_replaced = self._lineages.replaced
         self.events = self.world.nodes
         self.settle()
         waiting = (pod.key for pod in self.world.pods() if not pod.spec.node_name and not pod.is_terminal)
@@ -144,11 +133,11 @@ class Rehearsal:
         """Run until nothing changes; evictions that a budget refuses are retried while that helps."""
         while True:
             self.world.run_until_idle(LONGEST_S)
-            gone_count = self._lineages.gone_count
+            gone_count = len(self._lineages.gone_uids)
             if not self.events.refused or self.world.agenda.now_s >= LONGEST_S:
                 return
             self.world.run_until(self.world.agenda.now_s + RETRY_S)
-            if self._lineages.gone_count == gone_count:
+            if len(self._lineages.gone_uids) == gone_count:
                 return
 
     def disks(self) -> list[dict[str, Any]]:
@@ -181,9 +170,8 @@ class Rehearsal:
         self.events.uncordon(name)
         self.events.refused.clear()
         self.settle()
-        by_uid = self._by_uid()
         for number, (pod, each) in enumerate(zip(self._stuck_pods, self.outcome.stuck, strict=True)):
-            if each.step == name and not self._lineages.last(pod, self.world, by_uid)[1]:
+            if each.step == name and not self._lineages.what_became_of(pod, self.world)[1]:
                 self.outcome.stuck[number] = msgspec.structs.replace(each, comes_back=True)
 
     def lose(self, name: str) -> list[Stuck]:
@@ -191,11 +179,11 @@ class Rehearsal:
         before = places_of(self.world, (name,))
         self.events.remove(name)
         self.settle()
-        by_uid, found = self._by_uid(), []
+        found = []
         for place in before.places:
-            if place.pod.status.phase != "Running" or stays(place.pod) or not is_managed(place.pod):
+            if place.pod.status.phase != "Running" or stays(place.pod) or place.pod.metadata.controller is None:
                 continue
-            _, message = self._lineages.last(place.pod, self.world, by_uid)
+            _, message = self._lineages.what_became_of(place.pod, self.world)
             if message:
                 found.append(self._stuck(place, message, "", is_evicted=True))
         return found
@@ -210,34 +198,28 @@ class Rehearsal:
         self.settle()
         return before
 
-    def _by_uid(self) -> dict[str, Pod]:
-        return {pod.uid: pod for pod in self.world.pods()}
-
     # -- the result ---------------------------------------------------------------------------------------------------
 
     def _read(self, before: Places, step: str) -> None:
         """Report every pod that was on the nodes, and pods elsewhere that were preempted."""
-        by_uid = self._by_uid()
         for place in before.places:
             is_drained = place.node in before.nodes
             if is_drained and stays(place.pod):
                 self.outcome.daemons.append((place.pod.key, place.node))
             elif place.pod.uid in self._lineages.gone_uids:
-                self._read_gone(before, place, step, by_uid, is_preempted=not is_drained)
+                self._read_gone(before, place, step, is_preempted=not is_drained)
             elif is_drained:
                 refused = self.events.refused.get(place.pod.key, "") or "its eviction was not allowed"
                 self._add_stuck(place, refused, step, is_evicted=False)
         self._read_budgets(before)
 
-    def _read_gone(
-        self, before: Places, place: PodPlace, step: str, by_uid: dict[str, Pod], *, is_preempted: bool
-    ) -> None:
+    def _read_gone(self, before: Places, place: PodPlace, step: str, *, is_preempted: bool) -> None:
         outcome = self.outcome
         outcome.lost_data += place.lost_data
-        if not is_managed(place.pod):
+        if place.pod.metadata.controller is None:
             outcome.lost.append(LostPod(place.pod.key, place.node, PREEMPTED if is_preempted else DELETED))
             return
-        last, message = self._lineages.last(place.pod, self.world, by_uid)
+        last, message = self._lineages.what_became_of(place.pod, self.world)
         if message or last is None:
             told = f"preempted by a pod that had to move; {message}" if is_preempted else message
             self._add_stuck(place, told, step, is_evicted=True)

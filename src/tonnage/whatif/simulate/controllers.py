@@ -34,10 +34,6 @@ Make = Callable[[], Pod | None]
 """Creates the next pod of a workload, with its claims; None when there is none to create."""
 
 
-def is_managed(pod: Pod) -> bool:
-    return pod.metadata.controller is not None
-
-
 def is_daemon(pod: Pod) -> bool:
     """True for a DaemonSet's pod: it belongs to its node, and no drain moves it."""
     return pod.metadata.controller is not None and pod.metadata.controller.kind == "DaemonSet"
@@ -68,8 +64,6 @@ class Controllers:
         self._rejected = RejectedPods(world.clock)
         self._to_come: dict[Key, _PodsToCome] = {}
         """By the StatefulSet's key."""
-        self.on_replaced: Callable[[Pod, Pod], None] = lambda old, new: None
-        """Called with a pod and its replacement."""
 
     @property
     def not_made(self) -> int:
@@ -140,7 +134,7 @@ class Controllers:
         )
         spec = replace(pod.spec, node_name="", hostname=hostname)
         made = replace(pod, metadata=metadata, spec=spec, status=PodStatus())
-        self.on_replaced(pod, made)
+        self._world.watcher.replaced(pod, made)
         self._world.put(made)
 
     def _free_name(self, pod: Pod) -> str:

@@ -60,6 +60,7 @@ class Measures(Watcher):
     is_partial: bool = False
     """The run was stopped early."""
     on_running: Callable[[Pod], None] = lambda pod: None
+    on_replaced: Callable[[Pod, Pod], None] = lambda old, new: None
     world: World = field(init=False)
     _running: int = 0
     _finished: int = 0
@@ -88,6 +89,9 @@ class Measures(Watcher):
         self.running_after_s.append(self._now_s - since_s)
         self._running += 1
         self.on_running(pod)
+
+    def replaced(self, old: Pod, new: Pod) -> None:
+        self.on_replaced(old, new)
 
     def gone(self, pod: Pod, why: str) -> None:
         self._running -= pod.status.phase == "Running"

@@ -183,7 +183,7 @@ class Play:
         )
         self.measures.begin(self.world)
         self.measures.on_running = self._started
-        self.world.controllers.on_replaced = self._replaced
+        self.measures.on_replaced = self._replaced
         self._arrivals = random.Random(f"arrivals {run.seed}")
         self._spans = random.Random(f"lifetimes {run.seed}")
         self._creation = player.creation()

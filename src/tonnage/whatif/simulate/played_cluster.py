@@ -10,7 +10,7 @@ the best (`pool_choices`). Pods that already wait are tried first, as in the clu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
@@ -26,21 +26,20 @@ from tonnage.whatif.replay import Replay
 from tonnage.whatif.simulate.disks import Disk, PickPolicy
 from tonnage.whatif.simulate.pool_choices import DriverLuck, PoolChoices
 from tonnage.whatif.simulate.world import World
-from tonnage.whatif.simulate.world_state import EveryAttempt, Watcher, WorldSettings
+from tonnage.whatif.simulate.world_state import EVERY_ATTEMPT, Watcher, WorldSettings
 from tonnage.whatif.sources import ClusterState
 
 LONGEST_S: Final = 3600.0
 """A replica that does not run by then never does."""
 
 
+@dataclass(slots=True)
 class PodCourses(Watcher):
     """Records replacements, preempted pods, and the decisions about each pod."""
 
-    def __init__(self) -> None:
-        self.explained: dict[str, Explanation] = {}
-        """By uid: the attempt that placed the pod or would preempt others for it; else the last."""
-        self.preempted: list[Key] = []
-        self._next: dict[str, Pod] = {}
+    explained: dict[str, Explanation] = field(default_factory=dict)
+    """By uid: the attempt that placed the pod or would preempt others for it; else the last."""
+    preempted: list[Key] = field(default_factory=list)
 
     def decided(self, number: int, attempt: Attempt) -> None:
         before = self.explained.get(attempt.pod.uid)
@@ -50,15 +49,6 @@ class PodCourses(Watcher):
     def gone(self, pod: Pod, why: str) -> None:
         if why == "preempted":
             self.preempted.append(pod.key)
-
-    def replaced(self, old: Pod, new: Pod) -> None:
-        self._next[old.uid] = new
-
-    def last(self, pod: Pod) -> Pod:
-        """The last in a pod's line of replacements; the pod itself without any."""
-        while pod.uid in self._next:
-            pod = self._next[pod.uid]
-        return pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +86,12 @@ class PlayedCluster:
             profiles,
             self.courses,
             foreign=foreign,
-            settings=WorldSettings(
-                takes_any_pod=takes_any_pod, explains=EveryAttempt() if explains else frozenset[int]()
-            ),
+            settings=WorldSettings(takes_any_pod=takes_any_pod, explains=EVERY_ATTEMPT if explains else ()),
             workloads=state.workloads,
             is_stopped=is_stopped,
             memory=state.memory,
             starts_at=state.clock.now(),
         )
-        self.world.controllers.on_replaced = self.courses.replaced
         self.world.storage.choose = self._pool_for
         self.settle()
 

@@ -7,11 +7,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import count
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import msgspec
 
@@ -27,6 +28,7 @@ from tonnage.whatif.simulate.disks import StorageSettings
 from tonnage.whatif.sources import clock_of
 
 Work = Callable[[], object]
+EVERY_ATTEMPT: Final = range(sys.maxsize)
 
 
 class Agenda:
@@ -72,8 +74,20 @@ class Agenda:
 T = TypeVar("T", bound=Object)
 
 
+@dataclass(slots=True)
 class Watcher:
-    """Called at once with what happens in a world; the methods here do nothing."""
+    """Called at once with what happens in a world. Here it only remembers which pod replaced which."""
+
+    _successors: dict[str, Pod] = field(default_factory=dict)
+
+    def replaced(self, old: Pod, new: Pod) -> None:
+        self._successors[old.uid] = new
+
+    def last(self, pod: Pod) -> Pod:
+        """The last in a pod's line of replacements; the pod itself without any."""
+        while pod.uid in self._successors:
+            pod = self._successors[pod.uid]
+        return pod
 
     def decided(self, number: int, attempt: Attempt) -> None: ...
 
@@ -84,20 +98,13 @@ class Watcher:
     def failed(self, pod: PodInfo, node: str, status: Status) -> None: ...
 
 
-class EveryAttempt(frozenset[int]):
-    """All numbers, for `WorldSettings.explains`."""
-
-    def __contains__(self, number: object) -> bool:
-        return True
-
-
 @dataclass(frozen=True, slots=True)
 class WorldSettings:
     seed: int = 0
     storage: StorageSettings = field(default_factory=StorageSettings)
     takes_any_pod: bool = False
-    explains: frozenset[int] = frozenset()
-    """Numbers of the attempts to explain."""
+    explains: Container[int] = ()
+    """Numbers of the attempts to explain; `EVERY_ATTEMPT` for all."""
     stops_after: int | None = None
     """The number of the last attempt."""
     start_latency_s: float = 0.5

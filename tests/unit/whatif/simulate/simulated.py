@@ -33,6 +33,7 @@ class Seen(Watcher):
     """What a run did."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.decisions: list[tuple[str, str]] = []
         self.ran: dict[str, float] = {}
         self.gone_because: list[tuple[str, str]] = []
