@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from tonnage.behaviour.workloads.daemon_set_plan import target_node
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Node, Pod
@@ -30,21 +32,19 @@ MOST_STUCK: Final = 20
 """So many replicas may get stuck half-made before counting ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(msgspec.Struct, frozen=True):
     """One reason why the next replica fits nowhere, and how many nodes give it."""
 
     reason: str
     nodes: int
 
 
-@dataclass(frozen=True, slots=True)
-class PreemptingReplica:
+class PreemptingReplica(msgspec.Struct, frozen=True):
     """A replica that runs in the place of others."""
 
     pod: Key
     node: str
-    victims: tuple[Key, ...]
+    victims: list[Key]
 
 
 @dataclass(slots=True)
@@ -103,10 +103,8 @@ class Counted:
         return {
             "byNode": dict(sorted(self.by_node.items())),
             "byZone": {zone: count for zone, count in sorted(self.by_zone.items()) if zone},
-            "stops": [{"reason": each.reason, "nodes": each.nodes} for each in self.stops],
-            "preempting": [
-                {"pod": each.pod, "node": each.node, "victims": list(each.victims)} for each in self.preempting
-            ],
+            "stops": msgspec.to_builtins(self.stops),
+            "preempting": msgspec.to_builtins(self.preempting),
             "stuck": list(self.stuck),
         }
 
@@ -139,7 +137,7 @@ def count(
             if played.node:
                 counted.by_node[played.node] += 1
                 if played.victims:
-                    counted.preempting.append(PreemptingReplica(played.pod.key, played.node, played.victims))
+                    counted.preempting.append(PreemptingReplica(played.pod.key, played.node, [*played.victims]))
                 step(1)
                 continue
             if played.is_half_made:
@@ -163,16 +161,12 @@ MOST_PODS: Final = 100_000
 """What so many nodes of today hold, and more than anybody waits for."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodesNeeded:
+class NodesNeeded(msgspec.Struct, frozen=True):
     """The answer: so many nodes like the template for so many pods."""
 
     nodes: int
     pods: int
     template: str
-
-    def document(self) -> dict[str, Any]:
-        return {"nodes": self.nodes, "pods": self.pods, "template": self.template}
 
 
 def nodes_needed(

@@ -295,7 +295,7 @@ class FitAnswer:
             "partial": self.counted.is_cut,
             "interrupted": self.counted.is_interrupted,
             "disks": list(self.disks),
-            **({"nodesNeeded": self.needed.document()} if self.needed is not None else {}),
+            **({"nodesNeeded": msgspec.to_builtins(self.needed)} if self.needed is not None else {}),
         }
 
 

@@ -9,7 +9,7 @@ when its time is over.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -55,33 +55,17 @@ class BindingWait:
         return (yield self)
 
 
+@dataclass(slots=True)
 class SimulatedBinding:
     """A pod's binding cycle. `wait` is what it waits for; None when it is over."""
 
-    def __init__(self, queued: QueuedPod, placement: Placement, api: Api) -> None:
-        self.queued = queued
-        self.placement = placement
-        self.status = Status()
-        self.wait: BindingWait | None = None
-        self.number = 0
-        """Counts its waits: an alarm of an earlier wait is stale."""
-        self._work: Coroutine[Any, Any, Status] = _bound(placement, api)
-
-    def look(self) -> bool:
-        """Check what it waits for. True if there was an answer, and it moved on."""
-        answer = self.wait.check() if self.wait is not None else None
-        if answer is None:
-            return False
-        self.send(answer)
-        return True
-
-    def send(self, answer: Status | None) -> None:
-        """Resume with the answer to what it waits for; None starts it."""
-        try:
-            self.wait = self._work.send(answer)
-            self.number += 1
-        except StopIteration as end:
-            self.wait, self.status = None, end.value
+    queued: QueuedPod
+    placement: Placement
+    work: Coroutine[Any, Any, Status]
+    status: Status = field(default_factory=Status)
+    wait: BindingWait | None = None
+    number: int = 0
+    """Counts its waits: an alarm of an earlier wait is stale."""
 
 
 async def _bound(placement: Placement, api: Api) -> Status:
@@ -160,12 +144,11 @@ class SchedulerLoop:
         if attempt.placement is not None:
             self.why.pop(queued.uid, None)
             engine.done(queued.pod)
-            binding = SimulatedBinding(queued, attempt.placement, self)
+            binding = SimulatedBinding(queued, attempt.placement, _bound(attempt.placement, self))
             if attempt.waits:
                 self._held_back(binding, attempt)
                 return
-            binding.send(None)
-            self._moved_on(binding)
+            self._answered(binding, None)
         elif attempt.stage is AttemptStage.DECIDE:
             self._not_placed(queued, attempt)
         else:
@@ -256,11 +239,17 @@ class SchedulerLoop:
 
     def _look_at(self, uid: str) -> None:
         binding = self._bindings.get(uid)
-        if binding is not None and binding.look():
-            self._moved_on(binding)
+        answer = binding.wait.check() if binding is not None and binding.wait is not None else None
+        if binding is not None and answer is not None:
+            self._answered(binding, answer)
 
-    def _moved_on(self, binding: SimulatedBinding) -> None:
-        """A binding took a step: it waits for something else now, or is over."""
+    def _answered(self, binding: SimulatedBinding, answer: Status | None) -> None:
+        """Resume a binding with the answer to what it waits for; None starts it. Then it waits again, or is over."""
+        try:
+            binding.wait = binding.work.send(answer)
+            binding.number += 1
+        except StopIteration as end:
+            binding.wait, binding.status = None, end.value
         uid, wait = binding.queued.uid, binding.wait
         topics = (*binding.placement.pod.claim_keys, binding.placement.node)
         if wait is not None:
@@ -287,8 +276,7 @@ class SchedulerLoop:
     def _overdue(self, uid: str, number: int) -> None:
         binding = self._bindings.get(uid)
         if binding is not None and binding.number == number:
-            binding.send(DEADLINE_EXCEEDED)
-            self._moved_on(binding)
+            self._answered(binding, DEADLINE_EXCEEDED)
 
     # -- the plugins' API (`Api`) -------------------------------------------------------------------------------------
 

@@ -90,7 +90,6 @@ class StorageModel:
         """Picks the pool of a new volume instead of the driver; None when no pool has room."""
         self._classes: dict[str, StorageClass] = {}
         self._drivers: dict[str, CSIDriver] = {}
-        self._by_class: dict[str, dict[Key, CSIStorageCapacity]] = {}
         self._by_label: dict[tuple[str, str, str], dict[Key, CSIStorageCapacity]] = {}
         """By class and a single topology label, which most objects have: avoids a scan for each node."""
         self._by_rule: dict[str, dict[Key, CSIStorageCapacity]] = {}
@@ -146,7 +145,6 @@ class StorageModel:
             disk = self.disks.add(found, self._classes)
             if self._refused:
                 self.agenda.after(0.0, lambda: self.changed(disk, has_room=True))
-            self._by_class.setdefault(found.storage_class_name, {})[found.key] = found
             self._rules_of(found)[found.key] = found
         elif _figures(told) != _figures(found):
             # Somebody else wrote new figures: the disk is changed to them, less what stands on it.
@@ -157,7 +155,6 @@ class StorageModel:
     def forget(self, capacity: CSIStorageCapacity) -> None:
         """A capacity object was deleted: its disk can no longer be published."""
         self._told.pop(capacity.key, None)
-        self._by_class.get(capacity.storage_class_name, {}).pop(capacity.key, None)
         self._rules_of(capacity).pop(capacity.key, None)
 
     def nodes_changed(self) -> None:
@@ -176,7 +173,8 @@ class StorageModel:
         """The disks that can hold a new volume of a class for a node; without a node, for any node."""
         by_object = self.disks.by_object
         if node is None:
-            return list(dict.fromkeys(by_object[key] for key in self._by_class.get(class_name, ())))
+            of_class = (key for key, each in self._told.items() if each.storage_class_name == class_name)
+            return list(dict.fromkeys(by_object[key] for key in of_class))
         labels = node.metadata.labels
         keys = [key for item in labels.items() for key in self._by_label.get((class_name, *item), ())]
         for key, each in self._by_rule.get(class_name, {}).items():
