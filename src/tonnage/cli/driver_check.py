@@ -182,20 +182,18 @@ def _secrets(path: Path | None) -> dict[str, dict[str, str]]:
 
 
 def _show(document: dict[str, Any], out: TextIO) -> None:
-    from tonnage.whatif.page import FittedTable, TableColumn, TextPage
+    from tonnage.whatif.page import FittedTable, TextPage
 
     page = TextPage(out)
     name = f"{document['driver']} {document['version']}".strip()
     counts = ", ".join(f"{document[each]} {each}" for each in ("passed", "failed", "skipped"))
     page.say(assembled((name, "bold"), f" at {document['address']}: {counts}"))
     page.blank()
-    table = FittedTable(
-        [TableColumn("CHECK", is_whole=True), TableColumn("OUTCOME", is_whole=True), TableColumn("WHAT WAS SEEN")]
-    )
-    for each in document["checks"]:
-        outcome = each["outcome"]
-        table.add(each["name"], text(outcome, style=_STYLES[outcome]), each.get("message", ""))
-    page.table(table)
+    rows = [
+        (each["name"], text(each["outcome"], style=_STYLES[each["outcome"]]), each.get("message", ""))
+        for each in document["checks"]
+    ]
+    page.table(FittedTable(("CHECK", "OUTCOME", "WHAT WAS SEEN"), "nnw", rows))
     broken = [each for each in document["checks"] if each["outcome"] == "failed"]
     if broken:
         page.blank()

@@ -45,7 +45,7 @@ from tonnage.scheduling.volumes.explain.account_entries import (
     placed_badly,
 )
 from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED
-from tonnage.whatif.page import FittedTable, TableColumn, TextPage, named
+from tonnage.whatif.page import FittedTable, Row, TextPage, named
 
 _HEADS = ("CLAIM", "KIND", "OF", "GROUP", "POOLS", "POLICY", "TAKES", "FIT", "HELD", "SLOTS")
 _KEPT_HEADS = ("CLAIM", "KIND", "OF")
@@ -75,12 +75,10 @@ def print_volumes(accounts: Iterable[tuple[str, NodeAccount]], page: TextPage, *
         lines += of_group
         shown += 1
     telling = [i for i, head in enumerate(_HEADS) if head in _KEPT_HEADS or any(line[i] for line in lines)]
-    table = FittedTable(
-        [*(TableColumn(_HEADS[i], is_whole=_HEADS[i] in _WHOLE_HEADS) for i in telling), TableColumn("NODES")]
-    )
-    for line in lines:
-        table.add(*(line[i] for i in telling), text(line[-1], style="dim"))
-    page.table(table)
+    heads = (*(_HEADS[i] for i in telling), "NODES")
+    kinds = "".join("n" if head in _WHOLE_HEADS else "w" for head in heads)
+    rows: list[Row] = [(*(line[i] for i in telling), text(line[-1], style="dim")) for line in lines]
+    page.table(FittedTable(heads, kinds, rows))
     page.more(sum(len(group.nodes) for group in groups[shown:]), "more nodes that differ from these")
     _print_bad_orders(known, page)
 
@@ -273,7 +271,7 @@ def _feasible_table(
     is_scored = bool(shown[0].scores)
     heads = ["TOTAL", *(_short(name, weights) for name in telling)] if is_scored else []
     heads += [_OTHERS] if rest else []
-    table = FittedTable([TableColumn("  NODE", is_whole=True), *(TableColumn(head, is_number=True) for head in heads)])
+    rows = []
     for each in shown:
         is_chosen = each.name == chosen
         cells = [text(f"{'*' if is_chosen else ' '} {each.name}", style="bold green" if is_chosen else "")]
@@ -282,8 +280,8 @@ def _feasible_table(
             cells += [text(str(each.scores[name])) for name in telling]
         if rest:
             cells.append(text(str(sum(each.scores[name] for name in rest))))
-        table.add(*cells)
-    return table
+        rows.append(cells)
+    return FittedTable(("  NODE", *heads), "n" + "1" * len(heads), rows)
 
 
 def _footnotes(
@@ -329,13 +327,13 @@ def refused_together(nodes: Iterable[NodeAnswer]) -> list[tuple[tuple[str, tuple
 def _print_refused(nodes: Sequence[NodeAnswer], page: TextPage) -> None:
     ordered = refused_together(nodes)
     misses = [nearest_miss(refused) for _, refused in ordered[:MAX_ROWS]]
-    heads = [TableColumn("REFUSED", is_number=True), TableColumn("BY"), TableColumn("WHY")]
-    heads += [TableColumn("NEAREST MISS")] if any(misses) else []
-    table = FittedTable([*heads, TableColumn("NODES")])
+    heads = ("REFUSED", "BY", "WHY", *(["NEAREST MISS"] if any(misses) else []), "NODES")
+    rows: list[Row] = []
     for ((plugin, reasons), refused), miss in zip(ordered[:MAX_ROWS], misses, strict=True):
-        cells = [text(plugin), text(", ".join(reasons), style="red"), *([text(miss)] if any(misses) else [])]
-        table.add(f"{len(refused):,}", *cells, text(named([each.name for each in refused]), style="dim"))
-    page.table(table)
+        where = text(named([each.name for each in refused]), style="dim")
+        missed = [miss] if any(misses) else []
+        rows.append((f"{len(refused):,}", plugin, text(", ".join(reasons), style="red"), *missed, where))
+    page.table(FittedTable(heads, "1" + "w" * (len(heads) - 1), rows))
     count = sum(len(names) for _, names in ordered[MAX_ROWS:])
     page.more(len(ordered) - MAX_ROWS, f"more reasons for {count:,} nodes")
 

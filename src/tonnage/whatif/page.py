@@ -14,7 +14,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TextIO
 
 from rich.cells import cell_len
@@ -60,27 +59,20 @@ def _follows(one: str, other: str) -> bool:
     return bool(found and following and found[1] == following[1] and int(found[2]) + 1 == int(following[2]))
 
 
-@dataclass(frozen=True, slots=True)
-class TableColumn:
-    """The head of a column; numbers are aligned right."""
-
-    head: str
-    is_number: bool = False
-    is_whole: bool = False
-    """Its cells are not wrapped while the table is written as a table."""
+Row = Sequence[str | Text]
 
 
-@dataclass(slots=True)
 class FittedTable:
-    columns: Sequence[TableColumn]
-    rows: list[Sequence[Text]] = field(default_factory=list)
+    """Rows under heads. `kinds` has a letter per column: n a name, which is wrapped only where nothing else helps, w
+    words, 1 a number, aligned right."""
 
-    def add(self, *cells: str | Text) -> None:
-        self.rows.append([text(each) if isinstance(each, str) else each for each in cells])
+    def __init__(self, heads: Sequence[str], kinds: str, rows: Iterable[Row]) -> None:
+        self.heads, self.kinds = heads, kinds
+        self.rows = [[text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
 
     @property
     def natural_width(self) -> int:
-        return sum(self._widest(place) for place in range(len(self.columns))) + _GAP * (len(self.columns) - 1)
+        return sum(self._widest(place) for place in range(len(self.heads))) + _GAP * (len(self.heads) - 1)
 
     def lines(self, width: int) -> Iterable[Text]:
         """The table in lines of this width; only longer words exceed it."""
@@ -88,23 +80,23 @@ class FittedTable:
         if widths is None:
             yield from self._stacked(width)
             return
-        heads = [text(each.head, style="bold") for each in self.columns]
+        heads = [text(each, style="bold") for each in self.heads]
         for row in (heads, *self.rows):
             yield from self._row(row, widths)
 
     def _widest(self, place: int) -> int:
-        return max(cell_len(self.columns[place].head), *(row[place].cell_len for row in self.rows), 0)
+        return max(cell_len(self.heads[place]), *(row[place].cell_len for row in self.rows), 0)
 
     def _narrowest(self, place: int) -> int:
-        if self.columns[place].is_whole or self.columns[place].is_number:
+        if self.kinds[place] in "n1":
             return self._widest(place)
-        return max(cell_len(self.columns[place].head), *(_longest_word(row[place]) for row in self.rows), 0)
+        return max(cell_len(self.heads[place]), *(_longest_word(row[place]) for row in self.rows), 0)
 
     def _widths(self, width: int) -> list[int] | None:
         """The width of each column, narrow columns first; None if the longest words do not fit."""
-        places = range(len(self.columns))
+        places = range(len(self.heads))
         found, wanted = [self._narrowest(place) for place in places], [self._widest(place) for place in places]
-        left = width - sum(found) - _GAP * (len(self.columns) - 1)
+        left = width - sum(found) - _GAP * (len(self.heads) - 1)
         if left < 0:
             return None
         open_places = sorted(places, key=lambda place: wanted[place] - found[place])
@@ -118,22 +110,22 @@ class FittedTable:
         broken = [_broken(cell, width) for cell, width in zip(cells, widths, strict=True)]
         for number in range(max(map(len, broken))):
             line = text("")
-            for column, parts, width in zip(self.columns, broken, widths, strict=True):
+            for kind, parts, width in zip(self.kinds, broken, widths, strict=True):
                 part = parts[number] if number < len(parts) else text("")
                 blank = " " * (width - part.cell_len)
-                line.append_text(text(blank) + part if column.is_number else part + text(blank))
+                line.append_text(text(blank) + part if kind == "1" else part + text(blank))
                 line.append(" " * _GAP)
             line.rstrip()
             yield line
 
     def _stacked(self, width: int) -> Iterable[Text]:
-        label_width = max(len(each.head.strip()) for each in self.columns) + _GAP
+        label_width = max(len(each.strip()) for each in self.heads) + _GAP
         for number, row in enumerate(self.rows):
             if number:
                 yield text("")
-            for column, cell in zip(self.columns, row, strict=True):
+            for head, cell in zip(self.heads, row, strict=True):
                 if cell.plain.strip():
-                    label = text(f"{column.head.strip():<{label_width}}", style="bold")
+                    label = text(f"{head.strip():<{label_width}}", style="bold")
                     for part in _broken(cell, width - label_width):
                         yield text("") + label + part
                         label = text(" " * label_width)

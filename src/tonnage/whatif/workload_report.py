@@ -22,7 +22,7 @@ from tonnage.printable import assembled, text
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.whatif.explain import PodAnswer, WorkloadAnswer
 from tonnage.whatif.explain_report import MAX_ROWS, preemption_sentence, print_explanation
-from tonnage.whatif.page import FittedTable, TableColumn, TextPage, named
+from tonnage.whatif.page import FittedTable, TextPage, named
 
 _MOST_EXPLAINED = 3
 """How many pods that do not fit, each for other reasons, are explained in full."""
@@ -41,15 +41,14 @@ def _print_workload(answer: WorkloadAnswer, weights: Mapping[str, int], page: Te
     decided = [each for each in pods if each.explanation is not None]
     if pods:
         page.blank()
-        table = FittedTable([TableColumn("POD"), TableColumn("NODE"), TableColumn("ANSWER")])
-        shown = _shown(pods)
+        shown, rows = _shown(pods), []
         like: dict[str, str] = {}
         for each in shown:
             first = like.setdefault(_told(each), each.key)
             is_again = not each.fits and first != each.key
             told = f"does not fit either; as {first}" if is_again else _told(each)
-            table.add(each.key, text(each.node, style="green"), text(told, style="" if each.fits else "red"))
-        page.table(table)
+            rows.append((each.key, text(each.node, style="green"), text(told, style="" if each.fits else "red")))
+        page.table(FittedTable(("POD", "NODE", "ANSWER"), "www", rows))
         page.more(len(pods) - len(shown), "more pods")
         counted = Counter(each.node for each in pods if each.node)
         if len(pods) > 1 and counted:

@@ -110,7 +110,8 @@ def _registration(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
 
 
 def _rebuilding(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
-    if rebuilds_volumes(driver) and facts.is_on("MutablePVNodeAffinity") is FactAnswer.NO:
+    is_off = facts.server is not None and facts.server.is_on("MutablePVNodeAffinity") is FactAnswer.NO
+    if is_off and rebuilds_volumes(driver):
         yield CATALOGUE["rebuilding-needs-gate"].about(
             driver,
             "it rebuilds volumes, and the API server lets no volume's node affinity change: none can leave its node",

@@ -151,6 +151,9 @@ class ServerFacts:
     minor: int = 0
     gates: Mapping[str, GateSign] = field(default_factory=dict)
 
+    def is_on(self, gate: str) -> FactAnswer:
+        return self.gates[gate].is_on if gate in self.gates else FactAnswer.UNKNOWN
+
 
 @dataclass(frozen=True, slots=True)
 class GrantedAccess:
@@ -208,10 +211,6 @@ class Facts:
         if self.is_live:
             return cls.__name__ not in self.unlisted
         return bool(self._by_kind.get(cls))
-
-    def is_on(self, gate: str) -> FactAnswer:
-        sign = self.server.gates.get(gate) if self.server is not None else None
-        return sign.is_on if sign is not None else FactAnswer.UNKNOWN
 
     # -- objects ------------------------------------------------------------------------------------------------------
 

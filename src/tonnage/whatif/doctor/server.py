@@ -240,10 +240,13 @@ _WORDS = {FactAnswer.YES: "on", FactAnswer.NO: "off", FactAnswer.UNKNOWN: "unkno
 def server_findings(facts: Facts) -> Iterator[Finding]:
     server = facts.server
     if server is not None:
-        yield from _version(facts)
+        about = f"Server {facts.source}"
+        if server.version:
+            yield from _version(server, about)
         if server.gates:
-            yield _gates(facts)
-        yield from _beyond(facts)
+            yield _gates(server, about)
+        if (server.major, server.minor) != (0, 0):
+            yield _beyond(server, about)
     for kind, why in facts.unlisted.items():
         yield CATALOGUE["kind-not-listed"].about(
             kind,
@@ -252,11 +255,7 @@ def server_findings(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _version(facts: Facts) -> Iterator[Finding]:
-    server = facts.server
-    if server is None or not server.version:
-        return
-    about = f"Server {facts.source}"
+def _version(server: ServerFacts, about: str) -> Iterator[Finding]:
     yield CATALOGUE["api-server-version"].about(about, f"it is Kubernetes {server.version}", "nothing has to be done")
     if (0, 0) < (server.major, server.minor) < _OLDEST:
         yield CATALOGUE["api-server-too-old"].about(
@@ -266,24 +265,19 @@ def _version(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _gates(facts: Facts) -> Finding:
-    server = facts.server
-    gates = server.gates if server is not None else {}
+def _gates(server: ServerFacts, about: str) -> Finding:
     by_state: dict[FactAnswer, list[str]] = {}
-    for name, sign in sorted(gates.items()):
+    for name, sign in sorted(server.gates.items()):
         by_state.setdefault(sign.is_on, []).append(name)
     told = "; ".join(f"{_WORDS[state]}: {', '.join(names)}" for state, names in sorted(by_state.items(), reverse=True))
     remedy = "nothing has to be done: what the server drops, Tonnage keeps in annotations"
-    if facts.is_on("MutablePVNodeAffinity") is not FactAnswer.YES:
+    if server.is_on("MutablePVNodeAffinity") is not FactAnswer.YES:
         remedy += "; volumes are rebuilt elsewhere only with MutablePVNodeAffinity=true on the API server"
-    return CATALOGUE["feature-gates"].about(f"Server {facts.source}", told, remedy)
+    return CATALOGUE["feature-gates"].about(about, told, remedy)
 
 
-def _beyond(facts: Facts) -> Iterator[Finding]:
+def _beyond(server: ServerFacts, about: str) -> Finding:
     """The gates of `tonnage scheduler` by which its placements differ from those of this cluster's kube-scheduler."""
-    server = facts.server
-    if server is None or (server.major, server.minor) == (0, 0):
-        return
     beyond = Gates().on_beyond((server.major, server.minor))
     release = f"{server.major}.{server.minor}"
     told = f"on by default in Tonnage and off in kube-scheduler {release}: {', '.join(beyond)}"
@@ -293,7 +287,7 @@ def _beyond(facts: Facts) -> Iterator[Finding]:
     remedy = f"nothing has to be done; to place pods as before: tonnage scheduler --feature-gates {off}"
     if "CSIStorageCapacityV2" in beyond:
         remedy += f", {WEAKER}: pools are not looked at, and what was promised is not kept back"
-    yield CATALOGUE["gates-beyond-kube-scheduler"].about(f"Server {facts.source}", told, remedy)
+    return CATALOGUE["gates-beyond-kube-scheduler"].about(about, told, remedy)
 
 
 def access_findings(facts: Facts) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ from tonnage.printable import assembled, text
 from tonnage.quantity import Quantity
 from tonnage.whatif.drain.outcome import DrainOutcome, Move, Stuck, VolumeMove, documents
 from tonnage.whatif.drain.rehearsal import Rehearsal, Scene
-from tonnage.whatif.page import FittedTable, TableColumn, TextPage, named
+from tonnage.whatif.page import FittedTable, TextPage, named
 from tonnage.whatif.simulate.node_events import stays
 
 ALL_UP_TO: Final = 5
@@ -347,11 +347,9 @@ def _table(
 ) -> None:
     if not rows:
         return
-    table = FittedTable([TableColumn(head, is_number=head in numbers) for head in heads])
-    for row in rows[:MAX_ROWS]:
-        table.add(*row)
+    kinds = "".join("1" if head in numbers else "w" for head in heads)
     page.blank()
-    page.table(table)
+    page.table(FittedTable(heads, kinds, rows[:MAX_ROWS]))
     page.more(len(rows) - MAX_ROWS, "more (-o json has all)")
 
 

@@ -38,7 +38,7 @@ from tonnage.whatif.fit.counting import MOST_PODS, Counted, NodesNeeded, count, 
 from tonnage.whatif.fit.remedies import SHOWN, Remedies, Remedy
 from tonnage.whatif.manifest_errors import Origin, Source
 from tonnage.whatif.manifests import Manifest
-from tonnage.whatif.page import FittedTable, TableColumn, TextPage, named
+from tonnage.whatif.page import FittedTable, TextPage, named
 from tonnage.whatif.simulate.disk_documents import disk_documents
 from tonnage.whatif.simulate.played_cluster import PlayedCluster
 from tonnage.whatif.simulate.pool_choices import DriverLuck
@@ -317,10 +317,8 @@ def show(answer: FitAnswer, out: TextIO) -> None:
         page.say(text(f"stuck with some of their volumes made: {named(counted.stuck)}"))
     if counted.stops:
         page.blank()
-        table = FittedTable([TableColumn("NODES", is_number=True), TableColumn("WHAT STOPS THE NEXT ONE")])
-        for stop in counted.stops:
-            table.add(f"{stop.nodes:,}" if stop.nodes else "", stop.reason)
-        page.table(table)
+        stops = [(f"{stop.nodes:,}" if stop.nodes else "", stop.reason) for stop in counted.stops]
+        page.table(FittedTable(("NODES", "WHAT STOPS THE NEXT ONE"), "1w", stops))
     if answer.remedies:
         page.blank()
         page.say(text("The least that would let it in:"))
@@ -338,17 +336,10 @@ def show(answer: FitAnswer, out: TextIO) -> None:
 def _places(answer: FitAnswer) -> FittedTable:
     """Nodes with their share, the largest first."""
     counted = answer.counted
-    has_zones = any(counted.zone_of.get(node) for node in counted.by_node)
-    columns = [
-        TableColumn("NODE", is_whole=True),
-        *([TableColumn("ZONE")] if has_zones else []),
-        TableColumn("MORE", is_number=True),
-    ]
-    table = FittedTable(columns)
     ordered = sorted(counted.by_node.items(), key=lambda each: (-each[1], each[0]))
-    for node, more in ordered[:_NODES_SHOWN]:
-        zone = [counted.zone_of.get(node, "")] if has_zones else []
-        table.add(node, *zone, f"{more:,}")
+    rows = [(node, counted.zone_of.get(node, ""), f"{more:,}") for node, more in ordered[:_NODES_SHOWN]]
     if left := ordered[_NODES_SHOWN:]:
-        table.add(f"and {len(left):,} more", *([""] if has_zones else []), f"{sum(count for _, count in left):,}")
-    return table
+        rows.append((f"and {len(left):,} more", "", f"{sum(count for _, count in left):,}"))
+    if any(counted.zone_of.get(node) for node in counted.by_node):
+        return FittedTable(("NODE", "ZONE", "MORE"), "nw1", rows)
+    return FittedTable(("NODE", "MORE"), "n1", [(node, more) for node, _, more in rows])

@@ -30,7 +30,7 @@ from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.volumes.explain.refusal_notes import half_made_in
 from tonnage.whatif.explain import DecisionSequence, PodState, state_of
 from tonnage.whatif.explain_report import preemption_sentence
-from tonnage.whatif.page import FittedTable, TableColumn, TextPage, named
+from tonnage.whatif.page import FittedTable, TextPage, named
 from tonnage.whatif.pending import causes
 from tonnage.whatif.pending.causes import CauseOfPod, NodePlaces, PendingCause, cause_of
 from tonnage.whatif.pending.changes import ChangeProposals, Waiting
@@ -311,10 +311,8 @@ def print_pending(answer: PendingAnswer, page: TextPage) -> None:
     if answer.helps:
         page.blank()
         page.say(text("What would help, each tried by itself", style="bold"))
-        table = FittedTable([TableColumn("PODS", is_number=True), TableColumn("CHANGE")])
-        for each in answer.helps[:_MOST_HELPS]:
-            table.add(f"{len(each.pods):,}", each.change)
-        page.table(table)
+        rows = [(f"{len(each.pods):,}", each.change) for each in answer.helps[:_MOST_HELPS]]
+        page.table(FittedTable(("PODS", "CHANGE"), "1w", rows))
     elif left and not answer.is_partial:
         page.blank()
         page.say(text("No single change that was tried lets any of them in.", style="dim"))

@@ -32,7 +32,7 @@ from tonnage.scheduling.engine.attempt import EngineSettings, Placement
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.html.amounts import count_text
-from tonnage.whatif.page import FittedTable, TableColumn, TextPage
+from tonnage.whatif.page import FittedTable, TextPage
 
 STORAGE_PLUGINS: Final = frozenset({"NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions", "VolumeZone"})
 _SCORING: Final = "VolumeBinding"
@@ -357,27 +357,20 @@ def _refused(tally: Tally) -> str:
 
 def show_differences(tally: Tally, page: TextPage, heads: tuple[str, str], more: str) -> None:
     """The first rows, with `heads` for theirs and ours, and the number of further rows."""
-    table = FittedTable([TableColumn("POD", is_whole=True), *map(TableColumn, (*heads, "WHY"))])
-    for each in tally.differences[:MOST_ROWS]:
-        table.add(each.pod, each.theirs or NOWHERE, each.ours or NOWHERE, each.why)
-    page.table(table)
-    _more(tally.differing - min(len(tally.differences), MOST_ROWS), page, more)
+    shown = tally.differences[:MOST_ROWS]
+    rows = [(each.pod, each.theirs or NOWHERE, each.ours or NOWHERE, each.why) for each in shown]
+    page.table(FittedTable(("POD", *heads, "WHY"), "nwww", rows))
+    page.more(tally.differing - len(shown), f"more{more}")
 
 
 def _refusals(tally: Tally, page: TextPage) -> None:
-    table = FittedTable([TableColumn("POD", is_whole=True), *map(TableColumn, ("SENT TO", "SEEN BY", "TONNAGE"))])
-    for each in tally.refusals[:MOST_ROWS]:
-        table.add(each.verdict.pod, each.verdict.theirs, each.seen_by, each.tonnage)
-    page.table(table)
-    _more(tally.refused - min(len(tally.refusals), MOST_ROWS), page, _JSON)
+    shown = tally.refusals[:MOST_ROWS]
+    rows = [(each.verdict.pod, each.verdict.theirs, each.seen_by, each.tonnage) for each in shown]
+    page.table(FittedTable(("POD", "SENT TO", "SEEN BY", "TONNAGE"), "nwww", rows))
+    page.more(tally.refused - len(shown), f"more{_JSON}")
 
 
 _JSON: Final = f"; -o json has the first {MOST_ROWS * 25:,}"
-
-
-def _more(left: int, page: TextPage, told: str) -> None:
-    if left > 0:
-        page.say(text(f"… and {left:,} more{told}", style="dim"))
 
 
 def _span(span: timedelta) -> str:

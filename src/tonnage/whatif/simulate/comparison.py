@@ -21,9 +21,9 @@ from typing import Any, Final, TextIO
 from rich.text import Text
 
 from tonnage.clock import format_duration
-from tonnage.printable import assembled, printable, text
+from tonnage.printable import printable, text
 from tonnage.scheduling.volumes.explain.account_entries import amount
-from tonnage.whatif.page import FittedTable, TableColumn, TextPage
+from tonnage.whatif.page import FittedTable, Row, TextPage
 from tonnage.whatif.simulate.measures import AttemptMade, Measures, run_document
 from tonnage.whatif.simulate.play import Player, Progress, Run
 
@@ -247,13 +247,14 @@ def _print_spread(spread: Mapping[str, Any], page: TextPage) -> None:
         return
     page.blank()
     page.say(text(f"over {next(iter(spread.values()))['seeds']} seeds", style="bold"))
-    table = FittedTable(
-        [TableColumn("", is_whole=True), *(TableColumn(printable(name), is_number=True) for name in spread)]
-    )
-    for figure, label in SPREAD.items():
-        cells = [_range(each[figure], figure) for each in spread.values()]
-        table.add(label, *cells)
-    page.table(table)
+    rows = [(label, *(_range(each[figure], figure) for each in spread.values())) for figure, label in SPREAD.items()]
+    page.table(_beside(spread, rows))
+
+
+def _beside(names: Iterable[str], rows: Iterable[Row]) -> FittedTable:
+    """A column of numbers for each run."""
+    heads = ("", *map(printable, names))
+    return FittedTable(heads, "n" + "1" * (len(heads) - 1), rows)
 
 
 def _range(found: Mapping[str, Any] | None, figure: str) -> str:
@@ -277,57 +278,41 @@ def sparkline(values: Sequence[float], highest: float | None = None) -> str:
 
 
 def _print_figures(documents: Mapping[str, Document], page: TextPage) -> None:
-    runs = list(documents.values())
-    table = FittedTable(
-        [TableColumn("", is_whole=True), *(TableColumn(printable(name), is_number=True) for name in documents)]
-    )
-    for label, cell, is_shown in _rows(runs):
-        if is_shown:
-            table.add(label, *(cell(run) for run in runs))
-    page.table(table)
+    page.table(_beside(documents, _figures(list(documents.values()))))
 
 
-def _rows(runs: Sequence[Document]) -> Iterable[tuple[str, Callable[[Document], Text], bool]]:
-    def any_of(field: str) -> bool:
-        return any(run[field] for run in runs)
+def _figures(runs: Sequence[Document]) -> Iterable[Row]:
+    """A row for each figure, with a cell for each run; some are left out where no run has any."""
 
-    yield "placed", _count("placed", good=True), True
-    yield "waiting", _count("waiting"), True
-    yield "not made yet", _count("notMade"), any_of("notMade")
-    yield "refused volumes", _count("refusedVolumes"), True
-    yield "pods that a node rejected", _count("rejectedPods"), any_of("rejectedPods")
-    yield "time to Running, p50", lambda run: _seconds(run["timeToRunning"]["p50"]), True
-    yield "time to Running, p99", lambda run: _seconds(run["timeToRunning"]["p99"]), True
-    yield "rebuilt", lambda run: text(amount(run["bytesRebuilt"]) if run["bytesRebuilt"] else "0"), True
-    yield "utilisation", _share("utilisation"), any(run["samples"][-1]["totalBytes"] for run in runs if run["samples"])
-    yield "fragmentation", _share("fragmentation"), any_of("disks")
+    def counts(label: str, field: str) -> Row:
+        is_good = field == "placed"
+        return label, *(text(f"{run[field]:,}", style="" if is_good or not run[field] else "yellow") for run in runs)
+
+    def over_time(run: Document, field: str, highest: float) -> Text:
+        return text(sparkline([float(each[field]) for each in run["samples"]], highest), style="cyan")
+
+    def shares(field: str) -> Row:
+        told = [(f"{run['samples'][-1][field]:.0%} " if run["samples"] else "-", run) for run in runs]
+        return field, *(text(last) + over_time(run, field, 1.0) for last, run in told)
+
+    yield counts("placed", "placed")
+    yield counts("waiting", "waiting")
+    if any(run["notMade"] for run in runs):
+        yield counts("not made yet", "notMade")
+    yield counts("refused volumes", "refusedVolumes")
+    if any(run["rejectedPods"] for run in runs):
+        yield counts("pods that a node rejected", "rejectedPods")
+    for part in ("p50", "p99"):
+        times = [run["timeToRunning"][part] for run in runs]
+        yield f"time to Running, {part}", *("-" if each is None else format_duration(each) for each in times)
+    yield "rebuilt", *(amount(run["bytesRebuilt"]) if run["bytesRebuilt"] else "0" for run in runs)
+    if any(run["samples"][-1]["totalBytes"] for run in runs if run["samples"]):
+        yield shares("utilisation")
+    if any(run["disks"] for run in runs):
+        yield shares("fragmentation")
     highest = max((each["waiting"] for run in runs for each in run["samples"]), default=0)
-
-    def over_time(run: Document) -> Text:
-        return text(sparkline([float(each["waiting"]) for each in run["samples"]], highest), style="cyan")
-
-    yield "waiting, over time", over_time, bool(highest)
-
-
-def _count(field: str, *, good: bool = False) -> Callable[[Document], Text]:
-    def cell(run: Document) -> Text:
-        return text(f"{run[field]:,}", style="" if good or not run[field] else "yellow")
-
-    return cell
-
-
-def _seconds(seconds: float | None) -> Text:
-    return text("-" if seconds is None else format_duration(seconds))
-
-
-def _share(field: str) -> Callable[[Document], Text]:
-    def cell(run: Document) -> Text:
-        values = [float(each[field]) for each in run["samples"]]
-        if not values:
-            return text("-")
-        return assembled(f"{values[-1]:.0%} ", (sparkline(values, 1.0), "cyan"))
-
-    return cell
+    if highest:
+        yield "waiting, over time", *(over_time(run, "waiting", highest) for run in runs)
 
 
 def _print_waiting(documents: Mapping[str, Document], page: TextPage) -> None:
