@@ -93,7 +93,7 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "scheduling": (
         ("cluster",),
-        ("events",),
+        ("events", "judgement"),
         ("framework",),
         ("per_node", "configuration", "queue", "decision"),
         ("volumes", "spread", "preemption"),

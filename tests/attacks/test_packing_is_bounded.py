@@ -8,7 +8,7 @@ import time
 
 from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import default_configuration
-from tonnage.scheduling.framework.plugin import SEARCH_ENDED
+from tonnage.scheduling.judgement import SEARCH_ENDED
 from tonnage.scheduling.volumes.volume_fit import NOT_ENOUGH_SPACE
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class

@@ -17,7 +17,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Rows, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import Code, Cycle, FilterPlugin, Judgement, ScorePlugin, Status
-from tonnage.scheduling.framework.plugin import reason_place, with_reasons
+from tonnage.scheduling.judgement import reason_place, with_reasons
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from tonnage.scheduling.framework import (
     unresolvable,
     unschedulable,
 )
-from tonnage.scheduling.framework.plugin import MAX_REASONS, OTHER_REASONS, reason_place, with_reasons
+from tonnage.scheduling.judgement import MAX_REASONS, OTHER_REASONS, reason_place, with_reasons
 from tonnage.scheduling.per_node import NodeFilter, NodeScore, NodeView
 from tonnage.testing.builders import cluster_of, info, node, pod
 

@@ -9,7 +9,7 @@ such pods does not look empty.
 
 `PodInfo` is immutable by convention. `node_constraints` is what a pod asks of a node as such: name, labels, tolerated
 taints. `signature` adds the resources it takes. Pods with equal signatures get equal masks and scores from row-local
-plugins (framework/); pods with equal node constraints share answers that do not depend on how full a node is.
+plugins (framework.py); pods with equal node constraints share answers that do not depend on how full a node is.
 """
 
 from __future__ import annotations

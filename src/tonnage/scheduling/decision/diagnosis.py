@@ -22,8 +22,8 @@ from tonnage.clock import rfc3339
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Mask, Rows, grown
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.framework import Bits, Code, Judgement, Status
-from tonnage.scheduling.framework.plugin import SEARCH_ENDED, reason_place, with_reasons
+from tonnage.scheduling.framework import Code, Status
+from tonnage.scheduling.judgement import SEARCH_ENDED, Bits, Judgement, reason_place, with_reasons
 
 T = TypeVar("T")
 

@@ -34,7 +34,7 @@ from tonnage.scheduling.framework import (
     Status,
     refuse,
 )
-from tonnage.scheduling.framework.plugin import MAX_REASONS, OTHER_REASONS
+from tonnage.scheduling.judgement import MAX_REASONS, OTHER_REASONS
 from tonnage.scheduling.plugins.pod_and_node import reach_of_row
 
 

@@ -28,8 +28,7 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster, in_topology
 from tonnage.scheduling.cluster.columns import Rows, row_count, row_numbers
 from tonnage.scheduling.configuration.plugin_args import PoolFit, StorageCapacityArgs
-from tonnage.scheduling.framework import Bits
-from tonnage.scheduling.framework.plugin import SEARCH_ENDED
+from tonnage.scheduling.judgement import SEARCH_ENDED, Bits
 from tonnage.scheduling.volumes.capacity.class_capacity import (
     NOTHING,
     joint_name,

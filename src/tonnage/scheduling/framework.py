@@ -1,13 +1,27 @@
-"""What all plugins have, whatever their extension points; their answers; and the `Cycle` of an attempt.
+"""The contract between a decision and its plugins, on one page.
 
-The bits of a judgement's integer say which of its reasons apply to a node. There are 63; further reasons share one
-name, so that a node is never admitted because its reason had no bit.
+A plugin is a class with a name and some of the methods below; the profile decides which of them run, in which order and
+with what weight. All of upstream's extension points are here, in its order:
+
+    PreEnqueue  QueueSort │ PreFilter  Filter  PostFilter │ PreScore  Score │ Reserve  Permit
+    PreBindPreFlight  PreBind  Bind  PostBind
+
+Filter and Score judge *all nodes at once*: they get rows (a slice or an array of row numbers) and answer for exactly
+these. `per_node.py` has the form that judges nodes one by one.
+
+`row_local = True` promises that a row's answer depends only on that row's columns and `PodInfo.signature`: equal pods
+share it, and only changed rows are asked again. A row-local plugin that reads more of the pod says so in PreFilter
+(`Cycle.tell_apart`, `Cycle.is_unlike_others`). `node_only = True` promises more: only the node itself and
+`PodInfo.node_constraints` matter. A SKIP from PreFilter or PreScore must depend on the same. A plugin that reads other
+rows says False and runs every time.
+
+Nothing here does I/O. PreBind and Bind get an `Api` from the program that runs the binding.
 """
 
 from __future__ import annotations
 
 import random
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -19,16 +33,53 @@ import numpy.typing as npt
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows
 from tonnage.scheduling.events import ClusterEvent, HintFn
+from tonnage.scheduling.judgement import Bits, Judgement, refuse
 
 if TYPE_CHECKING:
     from tonnage.scheduling.cluster.cluster import Cluster
     from tonnage.scheduling.cluster.pod_info import PodInfo
 
+__all__ = [
+    "MAX_SCORE",
+    "SKIP",
+    "SUCCESS",
+    "Api",
+    "BindPlugin",
+    "Bits",
+    "Code",
+    "Cycle",
+    "EventHint",
+    "EventToRecord",
+    "FilterPlugin",
+    "Handle",
+    "Ints",
+    "Judgement",
+    "Mask",
+    "Narrowing",
+    "PermitPlugin",
+    "Plugin",
+    "PluginCounter",
+    "PluginTimes",
+    "PostBindPlugin",
+    "PostFilterPlugin",
+    "PostFilterResult",
+    "PreBindPlugin",
+    "PreEnqueuePlugin",
+    "PreFilterPlugin",
+    "PreScorePlugin",
+    "QueueSortPlugin",
+    "ReservePlugin",
+    "RowAccount",
+    "Rows",
+    "ScorePlugin",
+    "Status",
+    "refuse",
+    "scaled_to_max",
+    "unresolvable",
+    "unschedulable",
+]
 
 MAX_SCORE = 100
-
-
-Bits = npt.NDArray[np.int64]
 
 
 EventHint = tuple[ClusterEvent, HintFn | None]
@@ -83,21 +134,6 @@ def unresolvable(*reasons: str) -> Status:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """A filter's answer for the rows it was asked about. Bit i of `bits[k]` is set if `reasons[i]` applies to row k; 0
-    lets the row pass. `unresolvable`: the refused rows for which preemption cannot help: all, none, or a mask."""
-
-    bits: Bits
-    reasons: tuple[str, ...]
-    unresolvable: bool | Mask = True
-
-
-def refuse(refused: Mask, reason: str, *, unresolvable: bool) -> Judgement:
-    """The most common answer: one reason, and the rows it applies to."""
-    return Judgement(refused.astype(np.int64), (reason,), unresolvable)
-
-
-@dataclass(frozen=True, slots=True)
 class Narrowing:
     """A PreFilter plugin's answer that only these rows remain; the others are refused in its name."""
 
@@ -128,38 +164,14 @@ def scaled_to_max(scores: Ints, *, reverse: bool = False) -> Ints:
     return MAX_SCORE - part if reverse else part
 
 
-MAX_REASONS = 63
-"""The most reasons of a judgement: they are the bits of an integer."""
-SEARCH_ENDED = "node(s) may have enough free storage, but the search for it ended at its limit of steps"
-"""Not a final refusal: the pod is tried again, and the search continues."""
-
-OTHER_REASONS = "node(s) were refused for other reasons"
-"""Stands for all reasons without a bit."""
-
-
-def with_reasons(known: tuple[str, ...], more: Iterable[str]) -> tuple[str, ...]:
-    """Reasons with more appended, without duplicates. `OTHER_REASONS` stands for those that do not fit."""
-    found = dict.fromkeys(known)
-    for reason in more:
-        if reason not in found:
-            found[reason if len(found) < MAX_REASONS - 1 else OTHER_REASONS] = None
-    return tuple(found)
-
-
-def reason_place(reasons: tuple[str, ...], reason: str) -> int:
-    """The bit of a reason."""
-    return reasons.index(reason if reason in reasons else OTHER_REASONS)
-
-
 T = TypeVar("T")
+Kind = TypeVar("Kind", bound=Object)
 
 
 class PluginTimes(Protocol):
     """Measures plugins. A cycle that has one runs every plugin through it."""
 
-    def run(self, point: str, plugin: str, work: Callable[..., Any], *given: Any) -> Any:
-        """Return `work(*given)`, measured for this plugin and extension point."""
-        ...
+    def run(self, point: str, plugin: str, work: Callable[..., Any], *given: Any) -> Any: ...
 
 
 class Cycle:
@@ -251,11 +263,9 @@ class EventToRecord:
 
 
 class RowAccount(Protocol):
-    """A plugin's account of one row for people, beyond its reasons."""
+    """A plugin's account of one row for people, beyond its reasons; `document` is as `explain -o json` shows it."""
 
-    def document(self) -> Any:
-        """The account as `explain -o json` shows it."""
-        ...
+    def document(self) -> Any: ...
 
 
 class Plugin(ABC):
@@ -317,3 +327,123 @@ class Plugin(ABC):
         the pod and its claims, not on the state of the cluster. Mirrors SignPlugin (KEP-5598).
         """
         return None
+
+
+class PreEnqueuePlugin(Plugin):
+    @abstractmethod
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """May this pod be tried at all?"""
+
+
+class QueueSortPlugin(Plugin):
+    @abstractmethod
+    def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
+        """Pods are popped in ascending order of this key."""
+
+
+class PreFilterPlugin(Plugin):
+    @abstractmethod
+    def pre_filter(self, cycle: Cycle) -> Status | Narrowing | None:
+        """Read the pod once. SKIP skips this plugin's Filter; a rejection ends the attempt for all nodes."""
+
+
+class FilterPlugin(Plugin):
+    @abstractmethod
+    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+        """Judge rows; None if all of them pass."""
+
+    def refusal_note(self, cycle: Cycle, refused: Mapping[str, npt.NDArray[np.intp]]) -> str:
+        """A sentence for people about a pod that fits nowhere, beyond the counted reasons; mostly empty.
+
+        `refused`: the rows that this plugin refused, by reason. The sentence goes into the pod's condition: it must not
+        change while nothing else does.
+        """
+        return ""
+
+    def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
+        """After PreFilter: True if a row that passes for this pod also passes without any of its pods."""
+        return self.node_only
+
+
+class PostFilterPlugin(Plugin):
+    @abstractmethod
+    def post_filter(self, cycle: Cycle, diagnosis: Any) -> PostFilterResult:
+        """No node fits: make room (preemption), or say why that would not help. `diagnosis` is a Diagnosis."""
+
+
+class PreScorePlugin(Plugin):
+    @abstractmethod
+    def pre_score(self, cycle: Cycle) -> Status | None:
+        """Read the pod and the feasible rows once. SKIP skips this plugin's Score."""
+
+
+class ScorePlugin(Plugin):
+    @abstractmethod
+    def score(self, cycle: Cycle, rows: Rows) -> Ints | None:
+        """By row, an integer: 0..100, or any if `normalize` maps it there. None stands for 0 on every row."""
+
+    normalizes: ClassVar[bool] = False
+
+    def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
+        """Map the scores of all feasible rows to 0..100. Equal scores stay equal."""
+        return scores
+
+
+class ReservePlugin(Plugin):
+    def reserve(self, cycle: Cycle, node_name: str) -> Status:
+        """The pod will go to this node: reserve what it needs."""
+        return SUCCESS
+
+    def unreserve(self, cycle: Cycle, node_name: str) -> None:
+        """The pod will not go there: undo `reserve`. Must not fail, and may be called without `reserve`."""
+
+
+class PermitPlugin(Plugin):
+    @abstractmethod
+    def permit(self, cycle: Cycle, node_name: str) -> tuple[Status, float]:
+        """SUCCESS, a rejection, or WAIT with the seconds after which waiting counts as rejection."""
+
+
+class Api(Protocol):
+    """What a binding may do at the API server. The live scheduler has the real one."""
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None: ...
+
+    async def patch(self, current: Kind, patch: Mapping[str, Any]) -> Kind:
+        """Merge a patch into an object and return its new state. Raises Conflict if the object has changed."""
+        ...
+
+    async def settled(self, check: Callable[[], Status | None], timeout_s: float) -> Status:
+        """Call `check` now and whenever storage, a node or a pod changes, until it returns a Status. Returns an ERROR
+        "context deadline exceeded" after the timeout."""
+        ...
+
+    def is_gone(self, pod: PodInfo) -> bool:
+        """True if nothing must be done for the pod: it is gone, terminating, replaced under its name, or has a node."""
+        ...
+
+    def event(self, regarding: Object, reason: str, action: str, note: str) -> None:
+        """Record a Normal event about an object."""
+        ...
+
+
+class PreBindPlugin(Plugin):
+    def pre_bind_pre_flight(self, cycle: Cycle, node_name: str) -> Status:
+        """SKIP if `pre_bind` has nothing to do for this pod: it is not called, and no nomination is needed."""
+        return SUCCESS
+
+    @abstractmethod
+    async def pre_bind(self, cycle: Cycle, node_name: str, api: Api) -> Status:
+        """Do what must be done at the API before the pod may be bound."""
+
+
+class BindPlugin(Plugin):
+    @abstractmethod
+    async def bind(self, cycle: Cycle, node_name: str, api: Api) -> Status:
+        """SKIP leaves it to the next Bind plugin."""
+
+
+class PostBindPlugin(Plugin):
+    @abstractmethod
+    def post_bind(self, cycle: Cycle, node_name: str) -> None:
+        """The pod is bound; clean up."""
