@@ -156,9 +156,9 @@ async def run(configuration: Configuration, flags: Flags, foreign: ForeignPlugin
             is_ready=lambda: program.is_synced,
             debug={
                 "/configz": lambda: {"componentconfig": document_of(configuration)},
-                "/debug/reservations": program.reservations.listed,
-                "/debug/nominations": program.nominations.listed,
-                "/debug/assumed": program.assumed.listed,
+                "/debug/reservations": program.pages.reservations,
+                "/debug/nominations": program.pages.nominations,
+                "/debug/assumed": program.pages.assumed,
             },
             pages=profiling.pages(running.clock) if configuration.enable_profiling else None,
         )

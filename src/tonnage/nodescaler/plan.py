@@ -283,21 +283,6 @@ class _Planner:
         return tuple(name for name in self.pool.names if name in self._opened or name in spare)
 
 
-class IdleSince:
-    """Since when nodes are idle; a restarted scaler starts counting again."""
-
-    def __init__(self) -> None:
-        self._since_s: dict[str, float] = {}
-
-    def note(self, idle: Iterable[str], now_s: float) -> None:
-        """Exactly these nodes are idle now."""
-        self._since_s = {name: self._since_s.get(name, now_s) for name in idle}
-
-    def span_s(self, name: str, now_s: float) -> float:
-        """Seconds of idleness; 0 if it is not idle."""
-        return now_s - self._since_s.get(name, now_s)
-
-
 @dataclass(frozen=True, slots=True)
 class Removals:
     """What to do about idle nodes, and when to look again (in seconds, None for never)."""
@@ -309,9 +294,16 @@ class Removals:
 
 
 def removals(
-    plan: ScalePlan, nodes: Mapping[str, Node], pool: NodePool, idle: IdleSince, *, now_s: float, time_s: float
+    plan: ScalePlan,
+    nodes: Mapping[str, Node],
+    pool: NodePool,
+    idle_since_s: Mapping[str, float],
+    *,
+    now_s: float,
+    time_s: float,
 ) -> Removals:
-    """Decide about every node of the pool. `now_s` is the monotonic time of `idle`, `time_s` seconds since 1970.
+    """Decide about every node of the pool. `now_s` is the monotonic time of `idle_since_s`, `time_s` seconds since
+    1970.
 
                     idle for unneeded_s            idle still, settle_s later
           ready ───────────────────────► marked ─────────────────────────────► removed
@@ -328,15 +320,14 @@ def removals(
     waits_s: list[float] = []
     may_go = len(plan.members) - pool.min_nodes
     # Marked nodes first, because they are on their way; then those that have been idle longest.
-    for name in sorted(
-        plan.members, key=lambda name: (marked_at(nodes[name]) is None, -idle.span_s(name, now_s), name)
-    ):
+    idle_s = {name: now_s - idle_since_s.get(name, now_s) for name in plan.members}
+    for name in sorted(plan.members, key=lambda name: (marked_at(nodes[name]) is None, -idle_s[name], name)):
         at_s = marked_at(nodes[name])
         # A mark from the future, made before the clock was set back, is renewed.
         if name in plan.in_use or may_go <= 0 or (at_s is not None and at_s > time_s + pool.settle_s):
             unmark += [name] if at_s is not None else []
             continue
-        left_s = pool.unneeded_s - idle.span_s(name, now_s) if at_s is None else at_s + pool.settle_s - time_s
+        left_s = pool.unneeded_s - idle_s[name] if at_s is None else at_s + pool.settle_s - time_s
         if left_s > 0:
             waits_s.append(left_s)
             may_go -= at_s is not None

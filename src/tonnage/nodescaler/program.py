@@ -24,7 +24,7 @@ from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock, within
 from tonnage.errors import ApiError, TonnageError
 from tonnage.nodescaler.node_pool import NodePool, taint_of
-from tonnage.nodescaler.plan import IdleSince, ScalePlan, plan, removals
+from tonnage.nodescaler.plan import ScalePlan, plan, removals
 from tonnage.nodescaler.writes import PoolNodes, ProposedNominations
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController, Service
@@ -64,7 +64,7 @@ class NodeScaler:
         # A field manager per pool: another pool's scaler counts as somebody else.
         self._proposals = ProposedNominations(client, f"{PROGRAM}-{pool.name}")
         self._pool_nodes = PoolNodes(client, pool, clock)
-        self._idle = IdleSince()
+        self._idle_since_s: dict[str, float] = {}  # a restarted scaler starts counting again
         self._wanted_since_s: dict[str, float] = {}
         self._refused_until_s = 0.0
         self._recorded: dict[Key, str] = {}
@@ -188,8 +188,8 @@ class NodeScaler:
 
     async def _scale_down(self, drawn: ScalePlan, nodes: Mapping[str, Node]) -> list[float]:
         now_s, time_s = self._clock.monotonic(), self._clock.now().timestamp()
-        self._idle.note(drawn.idle, now_s)
-        todo = removals(drawn, nodes, self.pool, self._idle, now_s=now_s, time_s=time_s)
+        self._idle_since_s = {name: self._idle_since_s.get(name, now_s) for name in drawn.idle}
+        todo = removals(drawn, nodes, self.pool, self._idle_since_s, now_s=now_s, time_s=time_s)
         for name in todo.unmark:
             await self._pool_nodes.unmark(nodes[name])
         for name in todo.mark:

@@ -39,7 +39,7 @@ async def wait_on_permit(context: SchedulerContext, placement: Placement) -> Sta
         with context.slots.rest():
             return await held.wait(context.clock)
     finally:
-        waiting.remove(uid)
+        waiting.pop(uid, None)
 
 
 def pre_bind_pre_flight(placement: Placement) -> Status | tuple[PreBindPlugin, ...]:

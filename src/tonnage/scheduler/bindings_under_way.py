@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from tonnage.clock import Clock
+from tonnage.keyed import Shelf
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -67,7 +68,7 @@ class PreBindWaits:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._all: dict[_Wait, None] = {}
-        self._by_topic: dict[Topic, set[_Wait]] = {}
+        self._by_topic: Shelf[Topic, _Wait, None] = Shelf()
         self._is_stale = False
 
     def __len__(self) -> int:
@@ -81,12 +82,14 @@ class PreBindWaits:
             return wait.answer.result()
         self._all[wait] = None
         for topic in wait.about:
-            self._by_topic.setdefault(topic, set()).add(wait)
+            self._by_topic.put(topic, wait, None)
         try:
             is_answered = await _is_answered(wait.answer, self._clock, timeout_s)
             return wait.answer.result() if is_answered else DEADLINE_EXCEEDED
         finally:
-            self._remove(wait)
+            del self._all[wait]
+            for topic in wait.about:
+                self._by_topic.take(topic, wait)
 
     def changed(self, *states: Object | None) -> None:
         """An object came, changed or went: pass its old and new state. The waits it concerns are checked at once."""
@@ -95,7 +98,7 @@ class PreBindWaits:
         self._is_stale = True
         concerned: dict[_Wait, None] = {}
         for topic in {topic for state in states if state is not None for topic in _topics(state)}:
-            concerned.update(dict.fromkeys(self._by_topic.get(topic, ())))
+            concerned.update(self._by_topic.at(topic))
         for wait in concerned:
             wait.look()
 
@@ -105,14 +108,6 @@ class PreBindWaits:
             self._is_stale = False
             for wait in tuple(self._all):
                 wait.look()
-
-    def _remove(self, wait: _Wait) -> None:
-        del self._all[wait]
-        for topic in wait.about:
-            waiting = self._by_topic[topic]
-            waiting.discard(wait)
-            if not waiting:
-                del self._by_topic[topic]
 
 
 def _topics(each: Object) -> Iterable[Topic]:
@@ -265,26 +260,7 @@ class WaitingPod:
         return self._answer.result()
 
 
-class WaitingPods:
-    """All pods that wait in Permit, for plugins that act on other pods."""
-
-    def __init__(self) -> None:
-        self._by_uid: dict[str, WaitingPod] = {}
-
-    def add(self, waiting: WaitingPod) -> None:
-        self._by_uid[waiting.pod.uid] = waiting
-
-    def remove(self, uid: str) -> None:
-        self._by_uid.pop(uid, None)
-
-    def get(self, uid: str) -> WaitingPod | None:
-        return self._by_uid.get(uid)
-
-    def pod_gone(self, uid: str) -> None:
-        """The pod was deleted, is terminating, or has its node: end its wait."""
-        waiting = self._by_uid.get(uid)
-        if waiting is not None:
-            waiting.reject("", "removed")
-
-    def __len__(self) -> int:
-        return len(self._by_uid)
+def end_wait(waiting: Mapping[str, WaitingPod], uid: str) -> None:
+    """A pod was deleted, is terminating, or has its node: if it waits in Permit, end its wait."""
+    if (found := waiting.get(uid)) is not None:
+        found.reject("", "removed")

@@ -12,7 +12,7 @@ from tonnage.clock import Clock
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key
 from tonnage.scheduler.binding_api import BindingApi
-from tonnage.scheduler.bindings_under_way import BindingSlots, PodsInPreBind, PreBindWaits, WaitingPods
+from tonnage.scheduler.bindings_under_way import BindingSlots, PodsInPreBind, PreBindWaits, WaitingPod
 from tonnage.scheduler.metrics import SchedulerMetrics
 from tonnage.scheduler.nominations import StatusWrites
 from tonnage.scheduler.pod_status import Events
@@ -47,7 +47,8 @@ class SchedulerContext:
     telling: StatusWrites | None = None
     """The client for events and conditions, with its own request limit; None: `client`."""
     slots: BindingSlots = field(default_factory=BindingSlots)
-    waiting_pods: WaitingPods = field(default_factory=WaitingPods)
+    waiting_pods: dict[str, WaitingPod] = field(default_factory=dict)
+    """The pods that wait in Permit, by uid."""
     in_pre_bind: PodsInPreBind = field(default_factory=PodsInPreBind)
     traces: PodTraces | None = None
     """Where pods are traced from queue to binding, if at all."""

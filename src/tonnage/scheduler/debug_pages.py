@@ -10,46 +10,106 @@ and the API does not show yet:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from prometheus_client.core import Metric
 
 from tonnage.clock import rfc3339
-from tonnage.scheduler.metrics import counter, gauge
+from tonnage.scheduler.metrics import Values, counter, gauge
 from tonnage.scheduler.storage_totals import storage_totals
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.engine.held_room import HeldCapacity, writer_of
+from tonnage.scheduling.engine.held_room import writer_of
 from tonnage.scheduling.volumes.attach.attached_volumes import NO_LIMIT, AttachedVolumes
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, largest_volume
 from tonnage.scheduling.volumes.reservations.holds import CAUSES
 
+_BY_MODE: Final = {
+    "volume_binding_capacity_held_objects": "Capacity objects of which something is kept back now.",
+    "volume_binding_capacity_held_bytes": ("Bytes kept back now for volumes that capacity objects do not show yet."),
+    "tonnage_reservation_oldest_age_seconds": (
+        "How long ago the oldest reservation of capacity was made that still stands; 0 when none does."
+    ),
+    "tonnage_reservations_overdue": (
+        "Reservations that are older than reservationTimeoutSeconds, volumes that are being rebuilt left out: "
+        "their volumes take long to be made, or their capacity object is not refreshed."
+    ),
+    "tonnage_reservation_timeout_seconds": (
+        "The reservationTimeoutSeconds of the most patient profile: how long a reservation lasts after its "
+        "volume was made, if the capacity object does not show it."
+    ),
+}
 _ENDED: Final = (
     "Reservations that ended, by cause: refresh (the object shows it), failure (the attempt failed, or its "
     "claims are sent elsewhere), deletion (of pod, claims, volume or object), timeout, refusal (the volume "
     "cannot be made, whatever room there is)."
 )
-_HELD_OBJECTS: Final = "Capacity objects of which something is kept back now."
-_HELD_BYTES: Final = "Bytes kept back now for volumes that capacity objects do not show yet."
-_OLDEST: Final = "How long ago the oldest reservation of capacity was made that still stands; 0 when none does."
-_OVERDUE: Final = (
-    "Reservations that are older than reservationTimeoutSeconds, volumes that are being rebuilt left out: "
-    "their volumes take long to be made, or their capacity object is not refreshed."
-)
-_TIMEOUT: Final = (
-    "The reservationTimeoutSeconds of the most patient profile: how long a reservation lasts after its "
-    "volume was made, if the capacity object does not show it."
-)
+_NOMINATIONS: Final = {
+    "scheduler_held_nominations": "Nominated pods that room is held for.",
+    "scheduler_held_nominations_oldest_seconds": (
+        "How long room has been held for the pod that was nominated first; 0 when none is."
+    ),
+}
+_UNREACHABLE: Final = {
+    "tonnage_nominations_unreachable": (
+        "Nominated pods that cannot go where they are expected, as things stand: the node is not there "
+        "(node-missing), or it was tried and has no room that could still come free (refused)."
+    ),
+}
+_BY_CLASS: Final = {
+    "tonnage_capacity_objects": "CSIStorageCapacity objects that the scheduler knows of.",
+    "tonnage_capacity_free_bytes": (
+        "What all CSIStorageCapacity objects of a class say is free. Classes that share disks are each told all."
+    ),
+    "tonnage_capacity_largest_pool_bytes": (
+        "The largest volume that any CSIStorageCapacity object of a class has room for."
+    ),
+    "tonnage_capacity_total_bytes": (
+        "Free bytes of all CSIStorageCapacity objects of a class, and what volumes take there. Classes that share "
+        "disks are each told all."
+    ),
+    "tonnage_capacity_oldest_age_seconds": (
+        "How long ago the CSIStorageCapacity object of a class that was not written for longest was. Provisioners "
+        "write nothing where nothing changed, so that age alone is no fault."
+    ),
+}
+_BY_CLASS_AND_NODE: Final = {
+    "tonnage_node_capacity_free_bytes": (
+        "What the CSIStorageCapacity objects of a class that reach one node alone say is free there."
+    ),
+    "tonnage_node_capacity_total_bytes": "The same, and what volumes take there.",
+}
+_BY_DRIVER: Final = {
+    "tonnage_attach_used_volumes": (
+        "Volumes that are mounted or attached on nodes that have an attach limit for their driver."
+    ),
+    "tonnage_attach_limit_volumes": "The attach limits of all nodes that have one, together.",
+    "tonnage_attach_full_nodes": "Nodes that take no more volumes of a driver.",
+    "tonnage_attach_overdrawn_nodes": (
+        "Nodes that have more volumes of a driver than their CSINode allows: its count is out of step."
+    ),
+    "tonnage_attach_refused_volumes": (
+        "VolumeAttachments that the driver refuses because the node has no slot left (ResourceExhausted), though a "
+        "pod was placed there: the CSINode's count is out of step with the node."
+    ),
+}
+_RESOURCE_EXHAUSTED: Final = 8
+"""The gRPC code of a driver if a node has no attach slot left (KEP-4876)."""
 
 
-class CapacityReservations:
-    """All capacity holds of a cluster, in any mode, as a report."""
+def _gauges(told: Mapping[str, str], labels: tuple[str, ...], *values: Values) -> Iterable[Metric]:
+    """The gauges of a table, with their values in the table's order."""
+    return [gauge(name, told[name], labels, each) for name, each in zip(told, values, strict=True)]
 
-    def __init__(self, held: HeldCapacity) -> None:
-        self._held = held
 
-    def listed(self) -> list[dict[str, Any]]:
-        """The holds for /debug/reservations: holder, bytes, since when, why. A resting promise has 0 bytes."""
+class DebugPages:
+    """The state of one scheduler: its holds, nominations and assumptions, and its storage in numbers."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def reservations(self) -> list[dict[str, Any]]:
+        """/debug/reservations: all capacity holds, in any mode. A resting promise has 0 bytes."""
         found = [
             {
                 "mode": str(mode),
@@ -61,57 +121,38 @@ class CapacityReservations:
                 "since": rfc3339(hold.since),
                 "why": hold.why,
             }
-            for mode, view in self._held.modes.items()
+            for mode, view in self._engine.held.modes.items()
             for hold in (*view.holds(), *view.resting())
         ]
         return sorted(found, key=lambda each: (each["capacity"], each["mode"], each["pod"], each["claims"]))
 
-    def families(self) -> Iterable[Metric]:
+    def reservation_families(self) -> Iterable[Metric]:
         """The KEP's counters of reservations, and how much is held now by mode."""
-        now = self._held.now()
-        objects: dict[tuple[str], float] = {}
-        oldest_s: dict[tuple[str], float] = {}
-        overdue: dict[tuple[str], float] = {}
-        timeout_s: dict[tuple[str], float] = {}
-        bytes_held: dict[tuple[str], float] = {}
-        for mode, view in self._held.modes.items():
-            holds = view.holds()
-            objects[(str(mode),)] = len({hold.uid for hold in holds})
-            bytes_held[(str(mode),)] = sum(hold.bytes for hold in holds)
+        now, modes = self._engine.clock.now(), self._engine.held.modes
+        objects, bytes_held, oldest_s, overdue, timeout_s = (defaultdict[tuple[str], float](float) for _ in range(5))
+        for mode, view in modes.items():
+            key, holds = (str(mode),), view.holds()
             ages_s = [max((now - hold.since).total_seconds(), 0.0) for hold in holds]
-            oldest_s[(str(mode),)] = max(ages_s, default=0.0)
-            timeout_s[(str(mode),)] = view.longest_timeout_s
-            overdue[(str(mode),)] = sum(
+            objects[key] = len({hold.uid for hold in holds})
+            bytes_held[key] = sum(hold.bytes for hold in holds)
+            oldest_s[key] = max(ages_s, default=0.0)
+            timeout_s[key] = view.longest_timeout_s
+            overdue[key] = sum(
                 not hold.is_rebuild and age_s > (hold.timeout_s or view.longest_timeout_s)
                 for hold, age_s in zip(holds, ages_s, strict=True)
             )
-        made = sum(view.reservations_total for view in self._held.modes.values())
-        refreshed = sum(view.resets_total for view in self._held.modes.values())
-        ended = {
-            (cause,): float(sum(view.ended[cause] for view in self._held.modes.values()))
-            for cause in (CAUSES if self._held.modes else ())
-        }
-        yield counter(
-            "volume_binding_capacity_reservations", "Reservations of capacity that were made.", (), {(): made}
-        )
+        made = sum(view.reservations_total for view in modes.values())
+        refreshed = sum(view.resets_total for view in modes.values())
+        ended = {(cause,): sum(view.ended[cause] for view in modes.values()) for cause in (CAUSES if modes else ())}
+        told = "Reservations of capacity that were made."
+        yield counter("volume_binding_capacity_reservations", told, (), {(): made})
         told = "Reservations that ended because their object was published again."
         yield counter("volume_binding_capacity_reservation_resets", told, (), {(): refreshed})
         yield counter("volume_binding_capacity_reservations_ended", _ENDED, ("cause",), ended)
-        yield gauge("volume_binding_capacity_held_objects", _HELD_OBJECTS, ("mode",), objects)
-        yield gauge("volume_binding_capacity_held_bytes", _HELD_BYTES, ("mode",), bytes_held)
-        yield gauge("tonnage_reservation_oldest_age_seconds", _OLDEST, ("mode",), oldest_s)
-        yield gauge("tonnage_reservations_overdue", _OVERDUE, ("mode",), overdue)
-        yield gauge("tonnage_reservation_timeout_seconds", _TIMEOUT, ("mode",), timeout_s)
+        yield from _gauges(_BY_MODE, ("mode",), objects, bytes_held, oldest_s, overdue, timeout_s)
 
-
-class NominationsReport:
-    """All nominations that a scheduler knows, as a report."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def listed(self) -> list[dict[str, Any]]:
-        """The nominations for /debug/nominations: pod, node, since when, writer, and whether room is held."""
+    def nominations(self) -> list[dict[str, Any]]:
+        """/debug/nominations: pod, node, since when, writer, and whether room is held."""
         found = []
         for each in self._engine.queue.nominator:
             since, by = writer_of(each)
@@ -129,42 +170,19 @@ class NominationsReport:
             )
         return sorted(found, key=lambda each: str(each["node"]))
 
-    def families(self) -> Iterable[Metric]:
+    def nomination_families(self) -> Iterable[Metric]:
         """How many nominations hold room now, the age of the oldest, and how many cannot come true."""
-        unreachable = {("node-missing",): 0.0, ("refused",): 0.0}
-        for each in self._engine.queue.nominator:
-            if each.node not in self._engine.cluster.row_of:
-                unreachable[("node-missing",)] += 1
-            elif not each.holds:
-                unreachable[("refused",)] += 1
-        held = [writer_of(each)[0] for each in self._engine.queue.nominator if each.holds]
+        known = list(self._engine.queue.nominator)
+        there = [each for each in known if each.node in self._engine.cluster.row_of]
+        refused = sum(not each.holds for each in there)
+        held = [writer_of(each)[0] for each in known if each.holds]
         oldest_s = (self._engine.clock.now() - min(held)).total_seconds() if held else 0.0
-        return (
-            gauge("scheduler_held_nominations", "Nominated pods that room is held for.", (), {(): float(len(held))}),
-            gauge(
-                "scheduler_held_nominations_oldest_seconds",
-                "How long room has been held for the pod that was nominated first; 0 when none is.",
-                (),
-                {(): max(oldest_s, 0.0)},
-            ),
-            gauge(
-                "tonnage_nominations_unreachable",
-                "Nominated pods that cannot go where they are expected, as things stand: the node is not there "
-                "(node-missing), or it was tried and has no room that could still come free (refused).",
-                ("cause",),
-                unreachable,
-            ),
-        )
+        yield from _gauges(_NOMINATIONS, (), {(): len(held)}, {(): max(oldest_s, 0.0)})
+        unreachable = {("node-missing",): len(known) - len(there), ("refused",): refused}
+        yield from _gauges(_UNREACHABLE, ("cause",), unreachable)
 
-
-class AssumedState:
-    """Everything that one scheduler assumes, as a report."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def listed(self) -> dict[str, list[dict[str, Any]]]:
-        """The content of /debug/assumed, each list sorted by name."""
+    def assumed(self) -> dict[str, list[dict[str, Any]]]:
+        """/debug/assumed, each list sorted by name."""
         storage = self._engine.cluster.storage
         pods = [{"pod": info.key, "uid": info.uid, "node": node} for info, node in self._engine.assumed.listed()]
         claims = []
@@ -190,88 +208,25 @@ class AssumedState:
             "volumes": sorted(volumes, key=lambda each: each["volume"]),
         }
 
-
-_RESOURCE_EXHAUSTED: Final = 8
-"""The gRPC code of a driver if a node has no attach slot left (KEP-4876)."""
-_BY_CLASS: Final = ("storage_class",)
-_BY_CLASS_AND_NODE: Final = ("storage_class", "node")
-_BY_DRIVER: Final = ("driver_name",)
-
-
-class StorageReport:
-    """The storage of a cluster in numbers."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def families(self) -> Iterable[Metric]:
-        yield from self._capacity()
-        yield from self._attachments()
-
-    def _capacity(self) -> Iterable[Metric]:
+    def storage_families(self) -> Iterable[Metric]:
+        """The storage of the cluster in numbers: capacity by class, attached volumes by driver."""
         now = self._engine.clock.now()
-        objects: dict[tuple[str], float] = defaultdict(float)
-        free: dict[tuple[str], float] = defaultdict(float)
-        largest: dict[tuple[str], float] = defaultdict(float)
-        oldest_s: dict[tuple[str], float] = defaultdict(float)
+        objects, free, largest, oldest_s = (defaultdict[tuple[str], float](float) for _ in range(4))
         for each in self._engine.cluster.storage.capacities.values():
             key = (each.storage_class_name,)
             objects[key] += 1
             free[key] += max(free_bytes(each) or 0, 0)
             largest[key] = max(largest[key], largest_volume(each))
-            told_at = each.figures_at
-            if told_at is not None:
-                oldest_s[key] = max(oldest_s[key], (now - told_at).total_seconds())
-        yield gauge(
-            "tonnage_capacity_objects", "CSIStorageCapacity objects that the scheduler knows of.", _BY_CLASS, objects
-        )
-        yield gauge(
-            "tonnage_capacity_free_bytes",
-            "What all CSIStorageCapacity objects of a class say is free. Classes that share disks are each told all.",
-            _BY_CLASS,
-            free,
-        )
-        yield gauge(
-            "tonnage_capacity_largest_pool_bytes",
-            "The largest volume that any CSIStorageCapacity object of a class has room for.",
-            _BY_CLASS,
-            largest,
-        )
+            if each.figures_at is not None:
+                oldest_s[key] = max(oldest_s[key], (now - each.figures_at).total_seconds())
         total, free_on, total_on = storage_totals(self._engine.cluster)
-        yield gauge(
-            "tonnage_capacity_total_bytes",
-            "Free bytes of all CSIStorageCapacity objects of a class, and what volumes take there. Classes that share "
-            "disks are each told all.",
-            _BY_CLASS,
-            total,
-        )
-        yield gauge(
-            "tonnage_node_capacity_free_bytes",
-            "What the CSIStorageCapacity objects of a class that reach one node alone say is free there.",
-            _BY_CLASS_AND_NODE,
-            free_on,
-        )
-        yield gauge(
-            "tonnage_node_capacity_total_bytes",
-            "The same, and what volumes take there.",
-            _BY_CLASS_AND_NODE,
-            total_on,
-        )
-        yield gauge(
-            "tonnage_capacity_oldest_age_seconds",
-            "How long ago the CSIStorageCapacity object of a class that was not written for longest was. Provisioners "
-            "write nothing where nothing changed, so that age alone is no fault.",
-            _BY_CLASS,
-            oldest_s,
-        )
+        yield from _gauges(_BY_CLASS, ("storage_class",), objects, free, largest, total, oldest_s)
+        yield from _gauges(_BY_CLASS_AND_NODE, ("storage_class", "node"), free_on, total_on)
+        yield from _gauges(_BY_DRIVER, ("driver_name",), *self._attachments())
 
-    def _attachments(self) -> Iterable[Metric]:
+    def _attachments(self) -> Iterable[Values]:
         cluster = self._engine.cluster
-        used: dict[tuple[str], float] = {}
-        slots: dict[tuple[str], float] = {}
-        full: dict[tuple[str], float] = {}
-        overdrawn: dict[tuple[str], float] = {}
-        refused: dict[tuple[str], float] = defaultdict(float)
+        used, slots, full, overdrawn, refused = (defaultdict[tuple[str], float](float) for _ in range(5))
         if cluster.has_index(AttachedVolumes):
             view = cluster.index(AttachedVolumes)
             view.catch_up()
@@ -287,26 +242,4 @@ class StorageReport:
             error = each.status.attach_error
             is_refused = error is not None and error.error_code == _RESOURCE_EXHAUSTED and not each.status.attached
             refused[(each.spec.attacher,)] += is_refused
-        yield gauge(
-            "tonnage_attach_used_volumes",
-            "Volumes that are mounted or attached on nodes that have an attach limit for their driver.",
-            _BY_DRIVER,
-            used,
-        )
-        yield gauge(
-            "tonnage_attach_limit_volumes", "The attach limits of all nodes that have one, together.", _BY_DRIVER, slots
-        )
-        yield gauge("tonnage_attach_full_nodes", "Nodes that take no more volumes of a driver.", _BY_DRIVER, full)
-        yield gauge(
-            "tonnage_attach_overdrawn_nodes",
-            "Nodes that have more volumes of a driver than their CSINode allows: its count is out of step.",
-            _BY_DRIVER,
-            overdrawn,
-        )
-        yield gauge(
-            "tonnage_attach_refused_volumes",
-            "VolumeAttachments that the driver refuses because the node has no slot left (ResourceExhausted), though a "
-            "pod was placed there: the CSINode's count is out of step with the node.",
-            _BY_DRIVER,
-            refused,
-        )
+        return used, slots, full, overdrawn, refused

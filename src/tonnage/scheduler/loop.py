@@ -161,7 +161,7 @@ class SchedulingLoop:
                 self._traces.attempted(queued, attempt, started_at)
             if placement is not None:
                 if attempt.waits:
-                    self._context.waiting_pods.add(WaitingPod(placement.pod, placement.node, attempt.waits))
+                    self._context.waiting_pods[queued.uid] = WaitingPod(placement.pod, placement.node, attempt.waits)
                 self.pod_status.placed(placement.pod)
                 self._slots.take()
                 self._start(self._bind(queued, placement, started_at))
@@ -210,7 +210,7 @@ class SchedulingLoop:
             else:
                 self._broke("binding", queued, placement)
         finally:
-            self._context.waiting_pods.remove(queued.uid)
+            self._context.waiting_pods.pop(queued.uid, None)
             self._slots.give()
 
     async def _binding_cycle(self, queued: QueuedPod, placement: Placement) -> Status:
@@ -218,7 +218,7 @@ class SchedulingLoop:
         due = binding_cycle.pre_bind_pre_flight(placement)
         if isinstance(due, Status):
             return due
-        if due or self._context.waiting_pods.get(queued.uid) is not None:
+        if due or queued.uid in self._context.waiting_pods:
             async with self._nominations.shown(placement.pod, placement.node):
                 status = await self._prepare(queued, placement, due)
         else:
@@ -351,7 +351,7 @@ class SchedulingLoop:
         if queued is None:
             return
         try:
-            self._context.waiting_pods.remove(queued.uid)
+            self._context.waiting_pods.pop(queued.uid, None)
             if placement is not None:
                 self._engine.withdraw(placement)
             self._requeue(queued, (), "SchedulerError", _UNEXPECTED, nomination=self._nominations.withdrawn())

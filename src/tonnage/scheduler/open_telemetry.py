@@ -141,57 +141,47 @@ def open_tracer(configuration: TracingConfiguration, *, service: str, version: s
         shutdown_on_exit=False,
     )
     provider.add_span_processor(export.BatchSpanProcessor(exporter))
-    return _Tracer(provider, _Library(provider.get_tracer("tonnage", version), trace, context.Context()))
+    return _Tracer(provider, provider.get_tracer("tonnage", version), trace, context.Context())
 
 
 @dataclass(frozen=True, slots=True)
-class _Library:
+class _Tracer:
     """The parts of the library in use; untyped, because the library is optional."""
 
+    provider: Any
     tracer: Any
     trace: Any
     nobody: Any
     """The context of a root span."""
 
-
-class _Tracer:
-    def __init__(self, provider: Any, library: _Library) -> None:
-        self._provider = provider
-        self._library = library
-
-    def start(self, name: str, start_s: float, attributes: Attributes) -> Span:
-        library = self._library
-        made = library.tracer.start_span(
-            name, context=library.nobody, start_time=_ns(start_s), attributes=dict(attributes)
-        )
-        return _Span(library, made)
+    def start(self, name: str, start_s: float, attributes: Attributes, context: Any = None) -> Span:
+        within = self.nobody if context is None else context
+        made = self.tracer.start_span(name, context=within, start_time=_ns(start_s), attributes=dict(attributes))
+        return _Span(self, made)
 
     def close(self) -> None:
-        self._provider.force_flush(_CLOSE_MS)
-        self._provider.shutdown()
+        self.provider.force_flush(_CLOSE_MS)
+        self.provider.shutdown()
 
 
+@dataclass(frozen=True, slots=True)
 class _Span:
-    def __init__(self, library: _Library, span: Any) -> None:
-        self._library = library
-        self._span = span
+    tracer: _Tracer
+    span: Any
 
     @property
     def is_recording(self) -> bool:
-        return bool(self._span.is_recording())
+        return bool(self.span.is_recording())
 
     def child(self, name: str, start_s: float, attributes: Attributes) -> Span:
-        library = self._library
-        context = library.trace.set_span_in_context(self._span)
-        made = library.tracer.start_span(name, context=context, start_time=_ns(start_s), attributes=dict(attributes))
-        return _Span(library, made)
+        return self.tracer.start(name, start_s, attributes, self.tracer.trace.set_span_in_context(self.span))
 
     def end(self, end_s: float, attributes: Attributes | None = None, error: str = "") -> None:
         if attributes:
-            self._span.set_attributes(dict(attributes))
+            self.span.set_attributes(dict(attributes))
         if error:
-            self._span.set_status(self._library.trace.StatusCode.ERROR, error)
-        self._span.end(end_time=_ns(end_s))
+            self.span.set_status(self.tracer.trace.StatusCode.ERROR, error)
+        self.span.end(end_time=_ns(end_s))
 
 
 def _ns(at_s: float) -> int:

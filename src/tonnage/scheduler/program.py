@@ -29,9 +29,9 @@ from tonnage.metrics import show_gates
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduler.binding_api import LiveBindingApi
-from tonnage.scheduler.bindings_under_way import PreBindWaits, WaitingPods
+from tonnage.scheduler.bindings_under_way import PreBindWaits, WaitingPod, end_wait
 from tonnage.scheduler.context import SchedulerContext
-from tonnage.scheduler.debug_pages import AssumedState, CapacityReservations, NominationsReport, StorageReport
+from tonnage.scheduler.debug_pages import DebugPages
 from tonnage.scheduler.loop import SchedulingLoop
 from tonnage.scheduler.metrics import SchedulerMetrics, counter, gauge
 from tonnage.scheduler.pod_traces import PodTraces, Tracer
@@ -99,7 +99,7 @@ class SchedulerProgram:
         self._leadership = leadership
         self.metrics = SchedulerMetrics(registry, clock)
         self.waits = PreBindWaits(clock)
-        self._waiting_pods = WaitingPods()
+        self._waiting_pods: dict[str, WaitingPod] = {}
         self._traces = PodTraces(tracer, clock) if tracer is not None else None
         self.engine = engine_of(
             configuration.profiles,
@@ -147,13 +147,9 @@ class SchedulerProgram:
         )
         self.loop = SchedulingLoop(self.context)
         telling.give_way_while(lambda: self.loop.is_busy)
-        self.reservations = CapacityReservations(self.engine.held)
-        self.assumed = AssumedState(self.engine)
-        self.metrics.watch(self._state)
-        self.nominations = NominationsReport(self.engine)
-        self.metrics.watch(self.reservations.families)
-        self.metrics.watch(self.nominations.families)
-        self.metrics.watch(StorageReport(self.engine).families)
+        self.pages = pages = DebugPages(self.engine)
+        for families in (self._state, pages.reservation_families, pages.nomination_families, pages.storage_families):
+            self.metrics.watch(families)
         show_watches(registry, lambda: self.informers)
         self._gates = configuration.profiles[0].gates
         show_gates(registry, self._gates)
@@ -183,10 +179,10 @@ class SchedulerProgram:
     def _changed(self, old: Object | None, new: Object | None) -> None:
         self.waits.changed(old, new)
         if isinstance(old, Pod):
-            self._waiting_pods.pod_gone(uid_of(old))
+            end_wait(self._waiting_pods, uid_of(old))
 
     def _pod_gone(self, uid: str) -> None:
-        self._waiting_pods.pod_gone(uid)
+        end_wait(self._waiting_pods, uid)
         if self._traces is not None:
             self._traces.pod_gone(uid)
 

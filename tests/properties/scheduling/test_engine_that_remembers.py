@@ -21,7 +21,7 @@ from told_decisions import comparable
 
 from examples_tried import tries
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduler.debug_pages import AssumedState, CapacityReservations, NominationsReport
+from tonnage.scheduler.debug_pages import DebugPages
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.explain import explanation_of
 from tonnage.scheduling.engine.engine import Engine
@@ -52,7 +52,7 @@ def told_by_fresh_engine(story: ChangingCluster, asked: Pod) -> dict[str, Any]:
     known, objects = story.engine, list(story.objects.values())
     fresh = Engine(story.profiles, clock=story.clock, rng=random.Random(0))
     fresh.load(objects)
-    pages = [CapacityReservations(known.held).listed(), AssumedState(known).listed(), NominationsReport(known).listed()]
+    pages = [DebugPages(known).reservations(), DebugPages(known).assumed(), DebugPages(known).nominations()]
     memory_from("http://scheduler", *json.loads(json.dumps(pages))).laid_into(fresh, objects)
     return fresh.explain(asked).document()
 

@@ -34,7 +34,7 @@ from tonnage.objects.meta import Object
 from tonnage.objects.small_groups import LEASE_HEADER
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduler.binding_api import LiveBindingApi
-from tonnage.scheduler.bindings_under_way import PreBindWaits, WaitingPods
+from tonnage.scheduler.bindings_under_way import PreBindWaits, WaitingPod, end_wait
 from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduler.loop import SchedulingLoop
 from tonnage.scheduler.metrics import SchedulerMetrics
@@ -271,12 +271,13 @@ class Machine:
         leadership = Leadership(f"{self.name}-{self.lives}", clock=self)
         limit = TokenBucket(2.0, 1, clock=self)  # so that there is always something decided and not sent
         client = Client(self, clock=self, rng=rng, guard=leadership, limit=limit)
-        waits, waiting = PreBindWaits(self), WaitingPods()
+        waits = PreBindWaits(self)
+        waiting: dict[str, WaitingPod] = {}
         engine = Engine(
             PROFILES,
             clock=self,
             rng=rng,
-            hooks=EngineHooks(on_change=waits.changed, on_pod_gone=waiting.pod_gone),
+            hooks=EngineHooks(on_change=waits.changed, on_pod_gone=lambda uid: end_wait(waiting, uid)),
         )
         self.events, self.known = asyncio.Queue(), {}
         self._fetch(engine)

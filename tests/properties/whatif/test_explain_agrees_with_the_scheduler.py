@@ -14,7 +14,7 @@ from support.configurations import storage_configuration
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
-from tonnage.scheduler.debug_pages import AssumedState, CapacityReservations, NominationsReport
+from tonnage.scheduler.debug_pages import DebugPages
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.attempt import EngineSettings
 from tonnage.scheduling.engine.engine import Engine
@@ -62,7 +62,7 @@ def test_explain_agrees_with_the_scheduler(objects: list[Object], mode: str, att
         attempt = live.attempt(queued)
         if attempt.placement is None:
             live.requeue(queued, queued.pod, plugins=("VolumeBinding",))
-    pages = [CapacityReservations(live.held).listed(), AssumedState(live).listed(), NominationsReport(live).listed()]
+    pages = [DebugPages(live).reservations(), DebugPages(live).assumed(), DebugPages(live).nominations()]
     memory = memory_from("http://scheduler", *json.loads(json.dumps(pages)))
     for pod in [each for each in objects if isinstance(each, Pod)]:
         if pod.uid in live.assumed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pool_builders import burst, fresh, marked, member
 
-from tonnage.nodescaler.plan import IdleSince, Removals, plan, removals
+from tonnage.nodescaler.plan import Removals, plan, removals
 
 TIME_S = 1_000_000
 
@@ -13,16 +13,21 @@ def decided(*objects, now_s=0.0, idle=None, **limits):
     """What to do about these nodes `now_s` after `idle` began, with unneeded_s 60 and settle_s 5."""
     pool = burst(unneeded_s=60.0, settle_s=5.0, **limits)
     drawn = plan(objects, pool)
-    idle = idle or IdleSince()
-    idle.note(drawn.idle, now_s)
+    idle = {} if idle is None else idle
+    note(idle, drawn.idle, now_s)
     nodes = {each.name: each for each in objects if each.name.startswith("burst-")}
     return removals(drawn, nodes, pool, idle, now_s=now_s, time_s=TIME_S + now_s)
 
 
 def idle_since_the_start(*names):
-    idle = IdleSince()
-    idle.note(names, 0.0)
-    return idle
+    return dict.fromkeys(names, 0.0)
+
+
+def note(idle, names, now_s):
+    """Exactly these nodes are idle now."""
+    since_s = {name: idle.get(name, now_s) for name in names}
+    idle.clear()
+    idle.update(since_s)
 
 
 def test_a_node_that_just_became_idle_waits():
@@ -52,7 +57,7 @@ def test_a_node_that_was_in_use_meanwhile_starts_over():
 
 def test_a_pool_keeps_its_minimum_and_those_that_were_idle_longest_go():
     idle = idle_since_the_start("burst-2")
-    idle.note(("burst-1", "burst-2", "burst-3"), 10.0)
+    note(idle, ("burst-1", "burst-2", "burst-3"), 10.0)
     found = decided(*map(member, ("burst-1", "burst-2", "burst-3")), now_s=70.0, idle=idle, min_nodes=1)
     assert found.mark == ("burst-2", "burst-1")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pool_builders import burst, marked, member, nominated_to, not_ready, stuck
 
 from examples_tried import tries
-from tonnage.nodescaler.plan import IdleSince, ScalePlan, plan, removals
+from tonnage.nodescaler.plan import ScalePlan, plan, removals
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.testing.builders import node, pod
 
@@ -64,7 +64,7 @@ def test_a_plan_keeps_the_rules(world: Any, is_backing_off: bool) -> None:
 
     # No node goes that somebody is on or expected on; the minimum stays.
     used = {each.spec.node_name or each.status.nominated_node_name for each in pods} | set(drawn.proposals.values())
-    todo = removals(drawn, {each.name: each for each in nodes}, pool, IdleSince(), now_s=0.0, time_s=1.0)
+    todo = removals(drawn, {each.name: each for each in nodes}, pool, {}, now_s=0.0, time_s=1.0)
     going = {*todo.mark, *todo.remove}
     assert not going & used
     assert going <= set(drawn.members)

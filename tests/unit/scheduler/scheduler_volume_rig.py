@@ -22,9 +22,9 @@ from tonnage.gates import Gates
 from tonnage.objects import codec
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
-from tonnage.scheduler.bindings_under_way import BindingSlots, Check, PreBindWaits, Topic, WaitingPods
+from tonnage.scheduler.bindings_under_way import BindingSlots, Check, PreBindWaits, Topic, WaitingPod, end_wait
 from tonnage.scheduler.context import SchedulerContext
-from tonnage.scheduler.debug_pages import CapacityReservations, NominationsReport
+from tonnage.scheduler.debug_pages import DebugPages
 from tonnage.scheduler.loop import SchedulingLoop
 from tonnage.scheduler.metrics import SchedulerMetrics
 from tonnage.scheduler.pod_traces import PodTraces
@@ -109,7 +109,7 @@ class SchedulerRig:
         self.measures = CollectorRegistry()
         metrics = SchedulerMetrics(self.measures, self.clock)
         self.waits = PreBindWaits(self.clock)
-        self.waiting = WaitingPods()
+        self.waiting: dict[str, WaitingPod] = {}
         self.engine = Engine(
             configuration.profiles,
             clock=self.clock,
@@ -127,10 +127,9 @@ class SchedulerRig:
         self.cluster, self.queue, self.assumed = self.engine.cluster, self.engine.queue, self.engine.assumed
         (self.profile,) = self.engine.profiles.values()
         self.slots = BindingSlots(slots)
-        self.holds = CapacityReservations(self.engine.held)
-        self.nominations = NominationsReport(self.engine)
-        metrics.watch(self.holds.families)
-        metrics.watch(self.nominations.families)
+        self.pages = DebugPages(self.engine)
+        metrics.watch(self.pages.reservation_families)
+        metrics.watch(self.pages.nomination_families)
         metrics.count_plugins(self.engine.profiles.values())
         self.loop = SchedulingLoop(
             SchedulerContext(
@@ -152,10 +151,10 @@ class SchedulerRig:
     def _changed(self, old: Object | None, new: Object | None) -> None:
         self.waits.changed(old, new)
         if isinstance(old, Pod):
-            self.waiting.pod_gone(uid_of(old))
+            end_wait(self.waiting, uid_of(old))
 
     def _pod_gone(self, uid: str) -> None:
-        self.waiting.pod_gone(uid)
+        end_wait(self.waiting, uid)
         if self.traces is not None:
             self.traces.pod_gone(uid)
 

@@ -75,14 +75,12 @@ async def test_nominations_are_listed_with_what_they_hold():
     rig.change(Pod, "default/early", {"spec": {"schedulingGates": [{"name": "wait"}]}})
     async with rig.running():
         await rig.settle(3.0)
-        assert [
-            (each["node"], each["pod"], each["holds"], each["nodeExists"]) for each in rig.nominations.listed()
-        ] == [
+        assert [(each["node"], each["pod"], each["holds"], each["nodeExists"]) for each in rig.pages.nominations()] == [
             ("a", "default/big", False, True),
             ("a", "default/job", True, True),
             ("new", "default/early", True, False),
         ] or rig.bound
-        (first,) = [each for each in rig.nominations.listed() if each["pod"] == "default/job"]
+        (first,) = [each for each in rig.pages.nominations() if each["pod"] == "default/job"]
         assert first == {
             "node": "a",
             "nodeExists": True,
@@ -100,11 +98,11 @@ async def test_what_the_scheduler_nominated_itself_and_is_not_in_the_api_yet_bea
     rig.add(pod("web", cpu="1", priority=5))
     async with rig.running():
         await rig.settle()
-        (listed,) = rig.nominations.listed()
+        (listed,) = rig.pages.nominations()
         assert (listed["pod"], listed["since"]) == ("default/web", "2000-01-01T00:00:00Z")
         assert listed["by"] == "", "the server here keeps no managedFields"
     rig.queue.nominator.expect(pod("web"), "elsewhere")
-    (listed,) = rig.nominations.listed()
+    (listed,) = rig.pages.nominations()
     assert (listed["node"], listed["by"]) == ("elsewhere", "default-scheduler")
 
 

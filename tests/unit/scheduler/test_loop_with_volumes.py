@@ -26,7 +26,7 @@ def room(on: str, free: str = "100Gi") -> CSIStorageCapacity:
 
 def tidy(rig: SchedulerRig) -> bool:
     """Nobody waits, and nothing is kept for anybody."""
-    return not (len(rig.waits) or rig.slots.taken or rig.slots.resting or len(rig.assumed) or rig.holds.listed())
+    return not (len(rig.waits) or rig.slots.taken or rig.slots.resting or len(rig.assumed) or rig.pages.reservations())
 
 
 def failed(text: str, name: str = "default/web") -> tuple[str, str, str]:
@@ -297,7 +297,7 @@ async def test_a_reserved_object_is_shown_and_its_refresh_lets_the_next_pod_in()
         assert [(key, reason, text.startswith(NO_ROOM)) for key, reason, text in rig.conditions] == [
             ("default/second", "Unschedulable", True)
         ]
-        assert rig.holds.listed() == [
+        assert rig.pages.reservations() == [
             {
                 "mode": "Object",
                 "capacity": "kube-system/fast-a",
@@ -366,7 +366,9 @@ async def test_the_ledger_lets_in_what_fits_beside_what_is_promised():
         await rig.settle()
         assert rig.claim("one").selected_node == rig.claim("two").selected_node == "a"
         assert rig.claim("three").selected_node == ""
-        held = [(each["mode"], each["pod"], each["claims"], each["bytes"] // 2**30) for each in rig.holds.listed()]
+        held = [
+            (each["mode"], each["pod"], each["claims"], each["bytes"] // 2**30) for each in rig.pages.reservations()
+        ]
         assert held == [
             ("Ledger", "default/first", ["default/one"], 60),
             ("Ledger", "default/second", ["default/two"], 20),
@@ -379,7 +381,7 @@ async def test_without_reservation_nothing_is_kept_back():
     async with rig.running():
         await rig.settle()
         assert rig.claim("one").selected_node == rig.claim("two").selected_node == "a"
-        assert rig.holds.listed() == [] and rig.metric("volume_binding_capacity_reservations_total") == 0.0
+        assert rig.pages.reservations() == [] and rig.metric("volume_binding_capacity_reservations_total") == 0.0
 
 
 @pytest.mark.parametrize("reservation", ["Object", "Ledger"])
@@ -397,16 +399,16 @@ async def test_a_volume_that_is_rebuilt_elsewhere_is_told_of_and_reserved_for(re
     async with rig.running():
         await rig.settle()
         # The volume is made anew on b, and b's object does not show it yet.
-        assert [(each["mode"], each["pod"], each["claims"]) for each in rig.holds.listed()] == [
+        assert [(each["mode"], each["pod"], each["claims"]) for each in rig.pages.reservations()] == [
             (reservation, "default/web", ["default/data"])
         ]
         await rig.settle(61.0)
-        assert len(rig.holds.listed()) == 1  # it takes as long as it takes
+        assert len(rig.pages.reservations()) == 1  # it takes as long as it takes
         arrived = codec.to_doc(volume("pv-1", on="b"))["spec"]["nodeAffinity"]
         rig.change(PersistentVolume, "pv-1", {"spec": {"nodeAffinity": arrived}})
         rig.change(CSIStorageCapacity, "kube-system/fast-b", {"capacity": "80Gi"})
         await rig.settle()
-        assert rig.holds.listed() == []
+        assert rig.pages.reservations() == []
     assert rig.bound == {"default/web": "b"} and rig.claim("data").selected_node == "b"
     assert [(kind, reason) for kind, reason, _ in rig.events] == [
         ("Normal", "CapacityAwareRescheduling"),

@@ -123,11 +123,11 @@ async def test_what_its_volumes_take_stays_kept_until_the_capacity_shows_it(rese
         await rig.settle()
         rig.provision("data")
         await rig.settle(CONFIRMED_WITHIN_S + 1.0)  # the binding was answered, and is known to be lost
-        assert len(rig.assumed) == 0 and rig.holds.listed()
+        assert len(rig.assumed) == 0 and rig.pages.reservations()
         rig.add(claim("more", "60Gi"), pod_with("greedy", "more"))
         await rig.settle(5.0)
         # 60Gi are used and the object still shows 100Gi: what was promised of it is kept, though the pod was not bound.
         assert rig.bound == {"default/web": "a"} and rig.claim("more").selected_node == ""
         rig.change(CSIStorageCapacity, "kube-system/fast-a", {"capacity": "40Gi"})
         await rig.settle(120.0)
-        assert not rig.holds.listed() and rig.claim("more").selected_node == ""
+        assert not rig.pages.reservations() and rig.claim("more").selected_node == ""

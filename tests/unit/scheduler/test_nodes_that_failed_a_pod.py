@@ -7,6 +7,7 @@ from scheduler_volume_rig import SchedulerRig
 from tonnage.errors import Conflict
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name
+from tonnage.scheduling.queue.queued_pod import uid_of
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import (
     DRIVER,
@@ -72,7 +73,7 @@ async def test_the_while_grows_with_every_failure_and_ends():
     while_s = []
     for _ in range(6):
         began_at = rig.clock.monotonic()
-        while_s.append(failed.pod_failed(web, "a", "no luck").until_s - began_at)
+        while_s.append(failed.failed(uid_of(web), "a", "no luck").until_s - began_at)
     assert while_s == [15.0, 30.0, 60.0, 120.0, 120.0, 120.0]
     assert failed.passed_over(web) == {
         "a": "failed the pod 6 times after the decision, passed over until 2000-01-01T00:02:00Z: no luck"

@@ -158,7 +158,7 @@ async def test_a_gated_pod_holds_nothing_where_it_may_never_run(what, of_node, o
     rig.add(pod("gated", cpu="1", status={} if is_late else {"nominatedNodeName": "p"}, **of_pod))
     if is_late:
         nominate(rig, "gated", "p")
-    assert holders(rig, "p") == [] and rig.nominations.listed()[0]["holds"] is False
+    assert holders(rig, "p") == [] and rig.pages.nominations()[0]["holds"] is False
     tolerant = {"tolerations": [{"operator": "Exists"}]}
     rig.add(pod("right", cpu="1", spec=tolerant))
     async with rig.running():

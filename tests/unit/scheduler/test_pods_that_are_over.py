@@ -75,7 +75,7 @@ def assert_quiet(rig: SchedulerRig, *, claims_written: int = 0) -> None:
     untidy = (len(rig.waits), len(rig.waiting), rig.slots.taken, rig.slots.resting, len(rig.assumed))
     assert untidy == (0, 0, 0, 0, 0) and rig.queue.in_flight() == []
     # The claims that were written keep what they asked for: their volumes are being made.
-    kept = {key for each in rig.holds.listed() for key in each["claims"]}
+    kept = {key for each in rig.pages.reservations() for key in each["claims"]}
     assert kept <= {key for key, _ in rig.writes}
     assert rig.metric("scheduler_schedule_attempts_total", result="error", profile="default-scheduler") is None
 
@@ -116,7 +116,7 @@ async def test_an_attempt_at_a_pod_that_has_ended_raises_nothing(ends: End):
     attempt = rig.engine.attempt(queued)
     if ends is bound_by_another:
         assert attempt.placement is None and attempt.status.message == "pod is on node elsewhere already"
-        assert len(rig.assumed) == 0 and rig.holds.listed() == []
+        assert len(rig.assumed) == 0 and rig.pages.reservations() == []
 
 
 @ENDS
@@ -148,11 +148,11 @@ async def test_a_pod_that_ends_while_permit_holds_it_gives_everything_back_at_on
     async with rig.running():
         rig.add(web())
         await rig.settle(1.0)
-        assert len(rig.waiting) == 1 and rig.holds.listed() != []
+        assert len(rig.waiting) == 1 and rig.pages.reservations() != []
         ends(rig)
         await rig.settle()
         assert_quiet(rig)
-        assert rig.holds.listed() == []
+        assert rig.pages.reservations() == []
 
 
 @ENDS
@@ -210,4 +210,4 @@ async def test_a_pod_that_ends_between_claims_that_are_sent_one_after_the_other(
         rig.change(CSIStorageCapacity, "kube-system/fast-a", left)
         await rig.settle(30.0)
         assert_quiet(rig, claims_written=1)
-        assert rig.claim("log").selected_node == "" and rig.holds.listed() == []
+        assert rig.claim("log").selected_node == "" and rig.pages.reservations() == []

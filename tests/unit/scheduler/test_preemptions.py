@@ -289,7 +289,7 @@ async def test_a_victim_that_waits_for_its_volumes_is_sent_back_and_not_deleted(
         await rig.settle(2.0)
         assert rig.bound == {"default/web": "a"} and rig.pod("default/db") is not None
         assert ("default/db", "SchedulerError", "preempted by DefaultPreemption") in rig.conditions
-        assert rig.slots.resting == 0 and len(rig.waits) == 0 and rig.holds.listed() == []
+        assert rig.slots.resting == 0 and len(rig.waits) == 0 and rig.pages.reservations() == []
         assert not any(verb == "delete" for verb, _ in rig.calls)
 
 

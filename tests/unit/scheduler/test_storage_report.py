@@ -7,7 +7,7 @@ from scheduler_volume_rig import SchedulerRig
 
 from tonnage.clock import VirtualClock
 from tonnage.objects.storage_v1 import VolumeAttachment
-from tonnage.scheduler.debug_pages import StorageReport
+from tonnage.scheduler.debug_pages import DebugPages
 from tonnage.scheduler.metrics import SchedulerMetrics
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import (
@@ -27,7 +27,7 @@ GI = 1 << 30
 
 def storage_values(rig: SchedulerRig) -> CollectorRegistry:
     registry = CollectorRegistry()
-    SchedulerMetrics(registry, VirtualClock()).watch(StorageReport(rig.engine).families)
+    SchedulerMetrics(registry, VirtualClock()).watch(DebugPages(rig.engine).storage_families)
     return registry
 
 

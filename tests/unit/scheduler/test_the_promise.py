@@ -304,4 +304,4 @@ def check(seed: int, reservation: str) -> None:
     assert list(world.waiting()) == []
     # With every node back each volume says where it is; until then what is on its way stays held.
     if not world.broken:
-        assert world.rig.holds.listed() == []
+        assert world.rig.pages.reservations() == []

@@ -14,10 +14,11 @@ from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import INCLUDED_CLAIMS
-from tonnage.scheduler.debug_pages import AssumedState, CapacityReservations, NominationsReport
+from tonnage.scheduler.debug_pages import DebugPages
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.attempt import EngineSettings
 from tonnage.scheduling.engine.engine import Engine
+from tonnage.scheduling.queue.queued_pod import uid_of
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 from tonnage.whatif.explain import explain_pod, remark_on
@@ -46,8 +47,8 @@ class Live:
 
     def pages(self) -> tuple[Any, Any, Any]:
         """/debug/reservations, /debug/assumed and /debug/nominations, as they come over the wire."""
-        held, assumed = CapacityReservations(self.engine.held).listed(), AssumedState(self.engine).listed()
-        told: tuple[Any, Any, Any] = json.loads(json.dumps([held, assumed, NominationsReport(self.engine).listed()]))
+        held, assumed = DebugPages(self.engine).reservations(), DebugPages(self.engine).assumed()
+        told: tuple[Any, Any, Any] = json.loads(json.dumps([held, assumed, DebugPages(self.engine).nominations()]))
         return told
 
     @property
@@ -125,7 +126,7 @@ def test_a_nomination_that_is_not_in_the_api_yet_is():
 def test_a_node_that_failed_the_pod_is_passed_over_here_too():
     live = Live(node("a", cpu="8"), node("b", cpu="1"), asked := pod("next", cpu="1"), mode="Ledger")
     assert live.explained(asked)["node"] == "a"
-    live.engine.queue.nominator.failed_nodes.pod_failed(asked, "a", "no room after all")
+    live.engine.queue.nominator.failed_nodes.failed(uid_of(asked), "a", "no room after all")
     (told,) = live.pages()[1]["failedNodes"]
     assert set(told) == {"uid", "node", "times", "why", "until"}
     agreed = live.explained(asked, memory=live.memory)

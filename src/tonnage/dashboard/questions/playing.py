@@ -23,7 +23,7 @@ from tonnage.dashboard.wire import Collections
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, PodCondition
 from tonnage.objects.meta import Key, Object
-from tonnage.scheduler.debug_pages import AssumedState, CapacityReservations, NominationsReport
+from tonnage.scheduler.debug_pages import DebugPages
 from tonnage.scheduling.configuration.configuration import Configuration, parse
 from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
@@ -74,14 +74,8 @@ class Film:
         """Add a frame with the fields `told`. `waits`: why pods wait, by uid. Raises _IsFull when no more fit."""
         self._check()
         self._follow(objects, engine, waits or {})
-        self._model.remember(
-            memory_from(
-                "the replay",
-                CapacityReservations(engine.held).listed(),
-                AssumedState(engine).listed(),
-                NominationsReport(engine).listed(),
-            )
-        )
+        pages = DebugPages(engine)
+        self._model.remember(memory_from("the replay", pages.reservations(), pages.assumed(), pages.nominations()))
         self._model.settle(now)
         message = self._follower.take()
         self._bytes += len(message)

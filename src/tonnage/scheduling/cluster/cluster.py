@@ -122,16 +122,6 @@ class Cluster:
         """The length of every column; rows from `size` on are blank."""
         return len(self.exists)
 
-    @property
-    def tick(self) -> int:
-        """Increases with every change."""
-        return self.changes.tick
-
-    @property
-    def version(self) -> Ints:
-        """By row, the tick of its last change."""
-        return self.changes.version
-
     def name(self, row: int) -> str:
         node = self.nodes[row]
         return node.metadata.name if node is not None else ""

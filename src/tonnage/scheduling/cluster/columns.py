@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tonnage.keyed import Shelf
 from tonnage.objects.core_v1 import ContainerImage, Pod
 from tonnage.objects.requirements import InvalidSelector, Requirement
 
@@ -268,14 +269,11 @@ def canonical(name: str) -> str:
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 
-_NOBODY: Mapping[int, int] = {}
-
-
 class Images:
     """Images by canonical name. `tick` increases when an answer of `where` may change."""
 
     def __init__(self) -> None:
-        self._holders: dict[str, dict[int, int]] = {}
+        self._holders: Shelf[str, int, int] = Shelf()
         self.tick = 0
 
     def replace(self, row: int, before: tuple[ContainerImage, ...], after: tuple[ContainerImage, ...]) -> bool:
@@ -284,17 +282,15 @@ class Images:
         if old == new:
             return False
         for name in old.keys() - new.keys():
-            del self._holders[name][row]
-            if not self._holders[name]:
-                del self._holders[name]
+            self._holders.take(name, row)
         for name, size in new.items():
-            self._holders.setdefault(name, {})[row] = size
+            self._holders.put(name, row, size)
         self.tick += 1
         return True
 
     def where(self, name: str) -> Mapping[int, int]:
         """By row with the image of this canonical name, its size there."""
-        return self._holders.get(name, _NOBODY)
+        return self._holders.at(name)
 
 
 def _sizes(images: Iterable[ContainerImage]) -> dict[str, int]:

@@ -8,17 +8,18 @@ default spreading rules.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections import OrderedDict, UserDict
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Generic, TypeVar
 
+from tonnage.keyed import Shelf
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.requirements import FEW, LabelMatcher, Requirement
 from tonnage.objects.selectors import LabelSelector
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Hashable)
 Labels = Mapping[str, str]
 
 _ANY_NAMESPACE: Final = ""
@@ -109,60 +110,42 @@ class MatcherIndex(Generic[T]):
     """Values indexed under a matcher each; a value is in it once."""
 
     def __init__(self) -> None:
-        self._filed: dict[str, dict[tuple[str, str], dict[T, None]]] = {}
+        self._by_anchor: Shelf[tuple[str, tuple[str, str]], T, None] = Shelf()
 
     def add(self, matcher: PodMatcher, thing: T) -> None:
-        for namespace, label in matcher.anchors():
-            self._filed.setdefault(namespace, {}).setdefault(label, {})[thing] = None
+        for anchor in matcher.anchors():
+            self._by_anchor.put(anchor, thing, None)
 
     def remove(self, matcher: PodMatcher, thing: T) -> None:
-        for namespace, label in matcher.anchors():
-            by_label = self._filed[namespace]
-            del by_label[label][thing]
-            if not by_label[label]:
-                del by_label[label]
-            if not by_label:
-                del self._filed[namespace]
+        for anchor in matcher.anchors():
+            self._by_anchor.take(anchor, thing)
 
     def candidates(self, namespace: str, labels: Labels) -> Iterator[T]:
         """The values whose matcher may match a pod with these labels, once each. Ask the matcher to be sure."""
-        for space in (namespace, _ANY_NAMESPACE) if namespace != _ANY_NAMESPACE else (_ANY_NAMESPACE,):
-            by_label = self._filed.get(space)
-            if by_label is None:
-                continue
-            yield from by_label.get(_NO_LABEL, ())
-            for label in labels.items():
-                yield from by_label.get(label, ())
+        for space in dict.fromkeys((namespace, _ANY_NAMESPACE)):
+            for label in (_NO_LABEL, *labels.items()):
+                yield from self._by_anchor.at((space, label))
 
 
 MAX_ANSWERS = 256
 """The number of selectors whose answers are kept, most recently used."""
 
 
-class Namespaces(MutableMapping[str, Labels]):
+class Namespaces(UserDict[str, Labels]):
     """Labels by namespace."""
 
     def __init__(self) -> None:
-        self._labels: dict[str, Labels] = {}
+        super().__init__()
         self._chosen: OrderedDict[Requirements, frozenset[str]] = OrderedDict()
 
-    def __getitem__(self, name: str) -> Labels:
-        return self._labels[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._labels)
-
-    def __len__(self) -> int:
-        return len(self._labels)
-
     def __setitem__(self, name: str, labels: Labels) -> None:
-        self._labels[name] = labels
+        super().__setitem__(name, labels)
         for requirements, chosen in self._chosen.items():
             if hold(requirements, labels) != (name in chosen):
                 self._chosen[requirements] = chosen ^ {name}
 
     def __delitem__(self, name: str) -> None:
-        del self._labels[name]
+        super().__delitem__(name)
         for requirements, chosen in self._chosen.items():
             if name in chosen:
                 self._chosen[requirements] = chosen - {name}
@@ -171,7 +154,7 @@ class Namespaces(MutableMapping[str, Labels]):
         """The namespaces whose labels meet all requirements; the same object until that changes."""
         found = self._chosen.get(requirements)
         if found is None:
-            found = frozenset(name for name, labels in self._labels.items() if hold(requirements, labels))
+            found = frozenset(name for name, labels in self.items() if hold(requirements, labels))
             self._chosen[requirements] = found
             if len(self._chosen) > MAX_ANSWERS:
                 self._chosen.popitem(last=False)
@@ -195,17 +178,14 @@ class Workloads:
     @property
     def is_empty(self) -> bool:
         """True if there are no Services or controllers."""
-        return not self._services and not self._owners
+        return not any(self._services.values()) and not self._owners
 
     def put_service(self, namespace: str, name: str, selector: Mapping[str, str]) -> None:
         self._services.setdefault(namespace, {})[name] = selector
         self.tick += 1
 
     def remove_service(self, namespace: str, name: str) -> None:
-        services = self._services.get(namespace, {})
-        services.pop(name, None)
-        if not services:
-            self._services.pop(namespace, None)
+        self._services.get(namespace, {}).pop(name, None)
         self.tick += 1
 
     def put_owner(

@@ -20,6 +20,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from tonnage.keyed import Shelf
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ids, Ints, Mask
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -143,7 +144,7 @@ class Residents:
         self._cluster = cluster
         self._is_counting = False
         self._groups: dict[tuple[str, frozenset[tuple[str, str]], bool], _Lookalikes] = {}
-        self._labelled: dict[tuple[str, str, str], dict[_Lookalikes, None]] = {}
+        self._labelled: Shelf[tuple[str, str, str], _Lookalikes, None] = Shelf()
         self._tallies: OrderedDict[tuple[tuple[PodMatcher, ...], bool], _Tally] = OrderedDict()
         self._index: MatcherIndex[_Tally] = MatcherIndex()
 
@@ -192,7 +193,7 @@ class Residents:
     def _new_group(self, info: PodInfo) -> _Lookalikes:
         group = _Lookalikes(info.namespace, info.labels, info.is_terminating)
         for key, value in group.labels.items():
-            self._labelled.setdefault((group.namespace, key, value), {})[group] = None
+            self._labelled.put((group.namespace, key, value), group, None)
         for tally in self._index.candidates(group.namespace, group.labels):
             if tally.means(group):
                 _link(tally, group)
@@ -204,10 +205,7 @@ class Residents:
             if not tally.groups:
                 self._forget(tally)
         for key, value in group.labels.items():
-            sharing = self._labelled[group.namespace, key, value]
-            del sharing[group]
-            if not sharing:
-                del self._labelled[group.namespace, key, value]
+            self._labelled.take((group.namespace, key, value), group)
 
     def _counted_now(self, matchers: tuple[PodMatcher, ...], terminating: bool) -> _Tally:
         tally = _Tally(matchers, terminating)
@@ -224,7 +222,7 @@ class Residents:
         for namespace, (key, value) in matcher.anchors():
             if not namespace or not key:
                 return list(self._groups.values())
-            found.extend(self._labelled.get((namespace, key, value), ()))
+            found.extend(self._labelled.at((namespace, key, value)))
         return found
 
     def _forget(self, tally: _Tally) -> None:

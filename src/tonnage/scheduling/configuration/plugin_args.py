@@ -17,6 +17,7 @@ These three are the letter of KEP-5925; the defaults are `Ledger`, `Bounded` and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import ClassVar, Self
@@ -43,6 +44,16 @@ GROUP_VERSION = "kubescheduler.config.k8s.io/v1"
 
 CPU_AND_MEMORY = (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
 MOST_FREE_FIRST = (UtilizationShapePoint(utilization=0, score=MAX_SHAPE_SCORE), UtilizationShapePoint(utilization=100))
+_LIMITS: Mapping[str, tuple[float, float, str]] = {
+    "minCandidateNodesPercentage": (0, 100, "not in valid range [0, 100]"),
+    "minCandidateNodesAbsolute": (0, math.inf, "not in valid range [0, inf)"),
+    "hardPodAffinityWeight": (0, 100, "not in valid range [0, 100]"),
+    "bindTimeoutSeconds": (0, math.inf, "invalid BindTimeoutSeconds, should not be a negative value"),
+    "filterTimeout": (0, math.inf, "must be zero or positive"),
+    "bindingTimeout": (1, math.inf, "must be at least 1 second"),
+    "reservationTimeoutSeconds": (0, math.inf, "must be greater than or equal to 0"),
+}
+"""By field of any arguments: the least and the greatest value, and the sentence about any other."""
 _STRATEGIES = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
 
 
@@ -60,7 +71,14 @@ class PluginArgs(Section):
 
     def errors(self, path: str, gates: Gates) -> Errors:
         """The errors of the arguments, after defaulting."""
-        return []
+        errors: Errors = []
+        for field in msgspec.structs.fields(self):
+            least, most, told = _LIMITS.get(field.encode_name, (-math.inf, math.inf, ""))
+            value = getattr(self, field.name)
+            if isinstance(value, int | float) and not least <= value <= most:
+                shown = format_duration(value) if isinstance(value, float) else value
+                errors.append(invalid(f"{path}.{field.encode_name}", shown, told))
+        return errors
 
 
 class DefaultPreemptionArgs(PluginArgs):
@@ -71,17 +89,11 @@ class DefaultPreemptionArgs(PluginArgs):
     min_candidate_nodes_absolute: int = 100
 
     def errors(self, path: str, gates: Gates) -> Errors:
-        percentage, absolute = self.min_candidate_nodes_percentage, self.min_candidate_nodes_absolute
-        percentage_path, absolute_path = f"{path}.minCandidateNodesPercentage", f"{path}.minCandidateNodesAbsolute"
-        errors: Errors = []
-        if not 0 <= percentage <= 100:
-            errors.append(invalid(percentage_path, percentage, "not in valid range [0, 100]"))
-        if absolute < 0:
-            errors.append(invalid(absolute_path, absolute, "not in valid range [0, inf)"))
-        if percentage == absolute == 0:
-            told = "cannot be zero at the same time as"
-            errors.append(invalid(percentage_path, percentage, f"{told} minCandidateNodesAbsolute"))
-            errors.append(invalid(absolute_path, absolute, f"{told} minCandidateNodesPercentage"))
+        errors = super().errors(path, gates)
+        if self.min_candidate_nodes_percentage == self.min_candidate_nodes_absolute == 0:
+            names = ("minCandidateNodesPercentage", "minCandidateNodesAbsolute")
+            for name, other in (names, names[::-1]):
+                errors.append(invalid(f"{path}.{name}", 0, f"cannot be zero at the same time as {other}"))
         return errors
 
 
@@ -91,12 +103,6 @@ class InterPodAffinityArgs(PluginArgs):
     plugin = "InterPodAffinity"
     hard_pod_affinity_weight: int = 1
     ignore_preferred_terms_of_existing_pods: bool = False
-
-    def errors(self, path: str, gates: Gates) -> Errors:
-        weight = self.hard_pod_affinity_weight
-        if 0 <= weight <= 100:
-            return []
-        return [invalid(f"{path}.hardPodAffinityWeight", weight, "not in valid range [0, 100]")]
 
 
 class NodeAffinityArgs(PluginArgs):
@@ -227,10 +233,7 @@ class VolumeBindingArgs(PluginArgs):
         return msgspec.structs.replace(self, shape=MOST_FREE_FIRST)
 
     def errors(self, path: str, gates: Gates) -> Errors:
-        errors: Errors = []
-        if self.bind_timeout_seconds < 0:
-            told = "invalid BindTimeoutSeconds, should not be a negative value"
-            errors.append(invalid(f"{path}.bindTimeoutSeconds", self.bind_timeout_seconds, told))
+        errors = super().errors(path, gates)
         if gates.StorageCapacityScoring:
             return [*errors, *shape_errors(self.shape or (), f"{path}.shape")]
         if self.shape is not None:
@@ -247,16 +250,6 @@ class DynamicResourcesArgs(PluginArgs):
     plugin = "DynamicResources"
     filter_timeout_s: Seconds | None = msgspec.field(name="filterTimeout", default=10.0)
     binding_timeout_s: Seconds | None = msgspec.field(name="bindingTimeout", default=600.0)
-
-    def errors(self, path: str, gates: Gates) -> Errors:
-        errors: Errors = []
-        if self.filter_timeout_s is not None and self.filter_timeout_s < 0:
-            shown = format_duration(self.filter_timeout_s)
-            errors.append(invalid(f"{path}.filterTimeout", shown, "must be zero or positive"))
-        if self.binding_timeout_s is not None and self.binding_timeout_s < 1:
-            shown = format_duration(self.binding_timeout_s)
-            errors.append(invalid(f"{path}.bindingTimeout", shown, "must be at least 1 second"))
-        return errors
 
 
 def _weighted(resources: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
@@ -305,12 +298,6 @@ class StorageCapacityArgs(PluginArgs):
     reservation_timeout_seconds: Int64 = 60
     pool_fit: PoolFit = PoolFit.PREFER
     legacy_pools: LegacyPools = LegacyPools.BOUNDED
-
-    def errors(self, path: str, gates: Gates) -> Errors:
-        if self.reservation_timeout_seconds >= 0:
-            return []
-        told = "must be greater than or equal to 0"
-        return [invalid(f"{path}.reservationTimeoutSeconds", self.reservation_timeout_seconds, told)]
 
 
 ARGS_OF: Mapping[str, type[PluginArgs]] = {

@@ -7,8 +7,7 @@ for rows that pass: `total` is `UNFIT` on all others, and the best row has the h
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence, Set
-from typing import Generic, TypeVar
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,14 +15,12 @@ import numpy.typing as npt
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, grown
 from tonnage.scheduling.decision.diagnosis import NOBODY, Diagnosis, FilterResults
-from tonnage.scheduling.framework import Cycle, FilterPlugin, Plugin, ScorePlugin
+from tonnage.scheduling.framework import Cycle, FilterPlugin, ScorePlugin
 
 REMEMBERED = 128
 """Kinds of pods whose masks and scores are kept; a workload has few kinds of pods at a time."""
 UNFIT = -(1 << 62)
 """The total of a row that did not pass: below every sum of scores, even after scores are added to it."""
-
-P = TypeVar("P", bound=Plugin)
 
 Filters = tuple[tuple[FilterPlugin, int], ...]
 """Filters with their positions in the profile."""
@@ -82,8 +79,8 @@ class AnswerCache:
 
     def __init__(self, filters: Sequence[FilterPlugin], scores: Scores) -> None:
         self._count = len(filters)
-        self._filters = _Heard([(plugin, position) for position, plugin in enumerate(filters) if plugin.row_local])
-        self._scores = _Heard([each for each in scores if each[0].row_local])
+        self._filters = [(plugin, position) for position, plugin in enumerate(filters) if plugin.row_local]
+        self._scores = [each for each in scores if each[0].row_local]
         self._cluster: Cluster | None = None
         self._answers: OrderedDict[Hashable, RowAnswers] = OrderedDict()
 
@@ -93,7 +90,8 @@ class AnswerCache:
         if cluster is not self._cluster:  # rows of another cluster mean nothing here
             self._cluster = cluster
             self._answers.clear()
-        judged_by = self._filters.by(cycle.skip_filter | cycle.unshared)
+        skipped = cycle.skip_filter | cycle.unshared
+        judged_by = tuple([each for each in self._filters if each[0].name not in skipped])
         answer = self._answers.get(cycle.signature)
         if answer is None or answer.judged_by != judged_by:
             answer = RowAnswers(cluster, self._count, judged_by)
@@ -111,7 +109,8 @@ class AnswerCache:
     def score(self, cycle: Cycle, answer: RowAnswers) -> None:
         """Update the scores of an answer just returned by `answer_for`. PreScore has run."""
         cluster = cycle.cluster
-        scored_by = self._scores.by(cycle.skip_score | cycle.unshared)
+        skipped = cycle.skip_score | cycle.unshared
+        scored_by = tuple([each for each in self._scores if each[0].name not in skipped])
         if answer.scored_by != scored_by:
             answer.scored_by, answer.raw = None, {}  # until all have answered: a plugin that raises is asked again
             answer.total.fill(UNFIT)
@@ -124,22 +123,6 @@ class AnswerCache:
             return
         answer.total[rows] = np.where(answer.passes[rows], _scored(cycle, scored_by, answer.raw, rows), UNFIT)
         answer.scored_by, answer.scored_at = scored_by, cluster.changes.tick
-
-
-class _Heard(Generic[P]):
-    """Plugins, and the part of them whose answers about a pod can be shared: the same for equal pods."""
-
-    def __init__(self, plugins: Sequence[tuple[P, int]]) -> None:
-        self._all = tuple(plugins)
-        self._skipped: Set[str] = frozenset()
-        self._left = self._all
-
-    def by(self, skipped: Set[str]) -> tuple[tuple[P, int], ...]:
-        """All plugins except `skipped`."""
-        if skipped != self._skipped:
-            self._skipped = frozenset(skipped)
-            self._left = tuple([each for each in self._all if each[0].name not in skipped])
-        return self._left
 
 
 def _judge(cycle: Cycle, answer: RowAnswers, rows: Rows) -> None:

@@ -27,6 +27,7 @@ from datetime import datetime
 import numpy as np
 
 from tonnage import logs
+from tonnage.keyed import Shelf
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
@@ -71,7 +72,7 @@ class EngineNominations(NominationRules):
         self._profile_of = profile_of
         self._is_assumed = is_assumed
         self._is_shown = is_shown
-        self._waiting: dict[Key, set[str]] = {}  # the uids of pods, by claim
+        self._waiting: Shelf[Key, str, None] = Shelf()  # the uids of pods, by claim
         queue.nominator.rules = self
 
     # -- nominations in the API ---------------------------------------------------------------------------------------
@@ -82,7 +83,10 @@ class EngineNominations(NominationRules):
             return nominated
         claims = self._selected_claims(pod)
         selected = _only(claim.selected_node for claim in claims if not claim.is_bound)
-        return selected or nominated or _only(claim.selected_node for claim in claims if self._is_rebuilt(claim))
+        volume_of = self._cluster.storage.volumes.api
+        bound = [(claim, volume_of(claim.spec.volume_name)) for claim in claims if claim.is_bound]
+        rebuilt = [claim for claim, volume in bound if volume is not None and is_on_its_way(claim, volume)]
+        return selected or nominated or _only(claim.selected_node for claim in rebuilt)
 
     def is_selected(self, pod: Pod, node_name: str) -> bool:
         if not self._is_shown or not pod.spec.volumes:
@@ -94,22 +98,15 @@ class EngineNominations(NominationRules):
         claims = (self._cluster.storage.claims.api(key) for key in claims_named(None, pod))
         return [each for each in claims if each is not None and each.selected_node and not each.metadata.is_terminating]
 
-    def _is_rebuilt(self, claim: PersistentVolumeClaim) -> bool:
-        volume = self._cluster.storage.volumes.api(claim.spec.volume_name) if claim.is_bound else None
-        return volume is not None and is_on_its_way(claim, volume)
-
     def waits(self, pod: Pod) -> None:
         """A pod without a node exists."""
         for key in claims_named(None, pod) if self._is_shown else ():
-            self._waiting.setdefault(key, set()).add(uid_of(pod))
+            self._waiting.put(key, uid_of(pod), None)
 
     def left(self, pod: Pod) -> None:
         """The pod has its node, or is gone."""
-        for key in claims_named(None, pod) if self._waiting else ():
-            waiting = self._waiting.get(key, set())
-            waiting.discard(uid_of(pod))
-            if not waiting:
-                self._waiting.pop(key, None)
+        for key in claims_named(None, pod) if len(self._waiting) else ():
+            self._waiting.take(key, uid_of(pod))
 
     # -- failed attempts ----------------------------------------------------------------------------------------------
 
@@ -162,7 +159,7 @@ class EngineNominations(NominationRules):
         second on, the node holds no room for the pod until it is tried again."""
         if not self._is_shown:
             return
-        failure = self._nominator.failed_nodes.pod_failed(queued.pod, node_name, why)
+        failure = self._nominator.failed_nodes.failed(queued.uid, node_name, why)
         if failure.times > 1:
             queued.left_behind = queued.left_behind._replace(refused_on=node_name)
         _log.info(
@@ -191,8 +188,8 @@ class EngineNominations(NominationRules):
         """
         held_before = [(each, self._held_by(each)) for each in self._concerned(old, new)]
         uids: set[str] = set()
-        if self._waiting and isinstance(new or old, PersistentVolumeClaim | PersistentVolume):
-            uids.update(*(self._waiting.get(key, ()) for key in claims_named(old, new)))
+        if len(self._waiting) and isinstance(new or old, PersistentVolumeClaim | PersistentVolume):
+            uids.update(*(self._waiting.at(key) for key in claims_named(old, new)))
         told_before = {
             uid: self.told(pod) for uid in uids if not self._is_assumed(uid) and (pod := self._queue.newest(uid))
         }
@@ -287,16 +284,12 @@ class HeldCapacity:
         self._is_open = False
         self._put_off: dict[_Place, _News] | None = None
 
-    def now(self) -> datetime:
-        """The time for dating holds."""
-        return self._cluster.clock.now()
-
     def open(self) -> None:
         """Listen to the reservations of the cluster. Calling it again is safe."""
         for mode, kind in HOLDS_BY_MODE.items():
             if mode not in self.modes and self._cluster.has_index(kind):
                 self.modes[mode] = self._cluster.index(kind)
-                self.modes[mode].on_released.append(self._released)
+                self.modes[mode].on_released.append(lambda capacity: self._tell(_RELEASED, capacity, capacity))
         if not self._is_open:
             self._cluster.storage.on_change(PersistentVolume, self._volume_changed)
             self._cluster.storage.on_change(PersistentVolumeClaim, self._claim_changed)
@@ -334,9 +327,6 @@ class HeldCapacity:
                 put_off.pop((type(about), about.key), None)
             for event, old, new in put_off.values():
                 self._queue.move_all_to_active_or_backoff(event, old, new)
-
-    def _released(self, capacity: CSIStorageCapacity) -> None:
-        self._tell(_RELEASED, capacity, capacity)
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         if old is not None and new is not None and old.spec.claim_ref is not None and new.spec.claim_ref is None:

@@ -33,6 +33,7 @@ import msgspec
 
 from tonnage.backoff import exponential_s
 from tonnage.clock import Clock, rfc3339
+from tonnage.keyed import Shelf
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.storage_v1 import attachment_name
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -73,17 +74,14 @@ class FailedNodes:
         self._clock = clock
         self._failures: dict[str, dict[str, NodeFailure]] = {}
 
-    def pod_failed(self, pod: Pod, node_name: str, why: str) -> NodeFailure:
-        """Record that a pod did not reach the node chosen for it."""
-        return self._failed(uid_of(pod), node_name, why)
-
     def pod_gone(self, pod: Pod, storage: Storage) -> None:
         """If a volume of a deleted pod could not be attached to its node, record it for the pod's successors."""
         controller = pod.metadata.controller
         if controller is not None and (refusal := refused_attachment(pod, storage)):
-            self._failed(controller.uid, pod.spec.node_name, refusal)
+            self.failed(controller.uid, pod.spec.node_name, refusal)
 
-    def _failed(self, whose: str, node_name: str, why: str) -> NodeFailure:
+    def failed(self, whose: str, node_name: str, why: str) -> NodeFailure:
+        """Record that a pod, or pods of a controller, did not reach the node chosen for them."""
         by_node = self._failures.setdefault(whose, {})
         times = by_node[node_name].times + 1 if node_name in by_node else 1
         while_s, clock = exponential_s(FIRST_S, times - 1, max_s=MAX_S), self._clock
@@ -159,9 +157,6 @@ class Nomination:
     """True if a claim says that its volume was created there, or is being created."""
 
 
-_NOBODY: Final[dict[str, Nomination]] = {}
-
-
 def nominated_to(pod: Pod, node_name: str) -> Pod:
     """The pod as the API would show it while nominated to this node, without its own node if it has one."""
     if pod.status.nominated_node_name == node_name and not pod.spec.node_name:
@@ -216,7 +211,7 @@ class Nominator:
         self._newest = newest
         self._activate = activate
         self._wake = wake
-        self._by_node: dict[str, dict[str, Nomination]] = {}
+        self._by_node: Shelf[str, str, Nomination] = Shelf()
         self._node_of: dict[str, str] = {}
 
     # -- nominations of the API, and ours -----------------------------------------------------------------------------
@@ -235,7 +230,7 @@ class Nominator:
             info, is_selected = PodInfo(pod), self.rules.is_selected(pod, wanted)
             self._node_of[info.uid] = wanted
             nomination = Nomination(info, wanted, self._clock.now(), is_selected=is_selected)
-            self._by_node.setdefault(wanted, {})[info.uid] = nomination
+            self._by_node.put(wanted, info.uid, nomination)
 
     def expect(self, pod: Pod, node_name: str | None = None) -> None:
         """Like `nominate`, for a pod that still waits; a pod that is gone or has its node is nominated nowhere. Pods
@@ -286,13 +281,7 @@ class Nominator:
 
     def remove(self, pod: Pod) -> None:
         """The pod is gone, bound or assumed: it is nominated nowhere."""
-        uid = uid_of(pod)
-        node_name = self._node_of.pop(uid, "")
-        if node_name:
-            expected = self._by_node[node_name]
-            del expected[uid]
-            if not expected:
-                del self._by_node[node_name]
+        self._by_node.take(self._node_of.pop(uid_of(pod), ""), uid_of(pod))
 
     def assumed(self, pod: Pod, node_name: str) -> None:
         """The pod is assumed on a node: it is counted there, and nominated nowhere."""
@@ -309,12 +298,6 @@ class Nominator:
         if nomination is not None and nomination.holds:
             nomination.holds = False
             self.room_was_given_up(pod, nomination.node, but_not_for=uid_of(pod))
-
-    def hold(self, pod: Pod) -> None:
-        """Hold room again for a pod that was let go."""
-        nomination = self.get(pod)
-        if nomination is not None:
-            nomination.holds = True
 
     def queued(self, queued: QueuedPod, *, is_news: bool) -> None:
         """A pod was queued. `is_news`: it will be tried; if it was let go, it holds room again if it would fit now."""
@@ -356,10 +339,11 @@ class Nominator:
 
     def _judge_gated(self, queued: QueuedPod | None) -> None:
         """A gated pod holds room only where it may run."""
-        if queued is None or not queued.is_gated or queued.attempts or not self.has(queued.pod):
+        nomination = self.get(queued.pod) if queued is not None and queued.is_gated and not queued.attempts else None
+        if queued is None or nomination is None:
             return
-        if self.rules.admits(queued.info, self.node_of(queued.pod)):
-            self.hold(queued.pod)
+        if self.rules.admits(queued.info, nomination.node):
+            nomination.holds = True
         else:
             self.let_go(queued.pod)
 
@@ -373,7 +357,7 @@ class Nominator:
 
     def get(self, pod: Pod) -> Nomination | None:
         uid = uid_of(pod)
-        return self._by_node.get(self._node_of.get(uid, ""), _NOBODY).get(uid)
+        return self._by_node.at(self._node_of.get(uid, "")).get(uid)
 
     def has(self, pod: Pod) -> bool:
         return bool(self._node_of) and uid_of(pod) in self._node_of
@@ -384,7 +368,7 @@ class Nominator:
 
     def on(self, node_name: str) -> tuple[Nomination, ...]:
         """The nominations to a node, in the order they were made."""
-        return tuple(self._by_node.get(node_name, _NOBODY).values())
+        return tuple(self._by_node[node_name])
 
     def pods_on(self, node_name: str) -> tuple[PodInfo, ...]:
         return tuple(nomination.info for nomination in self.on(node_name))
@@ -392,7 +376,8 @@ class Nominator:
     def ahead_of(self, pod: PodInfo) -> Iterator[tuple[str, PodInfo]]:
         """(node, pod nominated there) for all pods that this pod must leave room for: others of its priority or higher.
         On its own nominated node, pods of its priority that come after it do not count."""
-        for node_name, expected in self._by_node.items():
+        for node_name in self._by_node:
+            expected = self._by_node.at(node_name)
             mine = expected.get(pod.uid) if self._is_ordered else None
             is_later = False
             for uid, other in expected.items():
@@ -408,8 +393,8 @@ class Nominator:
 
     def __iter__(self) -> Iterator[Nomination]:
         """All nominations, by node in the order they were made."""
-        for expected in self._by_node.values():
-            yield from expected.values()
+        for node_name in self._by_node:
+            yield from self._by_node[node_name]
 
     def __len__(self) -> int:
         """The number of nominated pods; with 0 a decision skips nominations."""

@@ -66,30 +66,23 @@ class HintTable:
     def __init__(self, rules: QueueingRules, on_plugin_error: PluginErrorHook) -> None:
         self._rules = rules
         self._on_plugin_error = on_plugin_error
-        self._caring: dict[tuple[EventResource, ActionType], Caring] = {}
-        self._caring_for_any: dict[tuple[EventResource, ActionType], Caring] = {}
+        self._caring: dict[tuple[EventResource, ActionType, bool], Caring] = {}
 
-    def caring(self, event: ClusterEvent) -> Caring:
-        """The plugins that registered for the event, with their hints."""
-        words = (event.resource, event.action)
-        if words not in self._caring:
+    def caring(self, event: ClusterEvent, *, for_any: bool = False) -> Caring:
+        """The plugins that registered for the event, with their hints. `for_any`: without the hints that are only for
+        pods which mount a claim of the event."""
+        key = (event.resource, event.action, for_any)
+        if key not in self._caring:
             hints = {
-                plugin: [hint for mask, hint in registered if mask.covers(event)]
+                plugin: [
+                    hint
+                    for mask, hint in registered
+                    if mask.covers(event) and not (for_any and hint is not None and is_for_mounted_claims(hint))
+                ]
                 for plugin, registered in self._rules.hints.items()
             }
-            self._caring[words] = {plugin: found for plugin, found in hints.items() if found}
-        return self._caring[words]
-
-    def caring_for_any(self, event: ClusterEvent) -> Caring:
-        """Like `caring`, without the hints that are only for pods which mount a claim of the event."""
-        words = (event.resource, event.action)
-        if words not in self._caring_for_any:
-            hints = {
-                plugin: [hint for hint in found if hint is None or not is_for_mounted_claims(hint)]
-                for plugin, found in self.caring(event).items()
-            }
-            self._caring_for_any[words] = {plugin: found for plugin, found in hints.items() if found}
-        return self._caring_for_any[words]
+            self._caring[key] = {plugin: found for plugin, found in hints.items() if found}
+        return self._caring[key]
 
     def worth(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Requeue:
         """Whether the event is worth another attempt. A pod that met an error always is, and a wildcard asks no plugin.

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from tonnage.keyed import KeyedHeap
+from tonnage.keyed import KeyedHeap, Shelf
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -155,7 +155,7 @@ class UnschedulablePool:
         self._pods: dict[str, tuple[QueuedPod, EquivalenceClass, tuple[Key, ...]]] = {}
         self._classes: dict[ClassKey, EquivalenceClass] = {}
         self._by_refuser: dict[Refuser, RefusedClasses] = {}
-        self._by_claim: dict[Key, dict[str, QueuedPod]] = {}
+        self._by_claim: Shelf[Key, str, QueuedPod] = Shelf()
         self._gated: set[str] = set()
 
     def add(self, queued: QueuedPod) -> None:
@@ -178,7 +178,7 @@ class UnschedulablePool:
         claims = queued.info.claim_keys
         self._pods[queued.uid] = (queued, found, claims)
         for claim in claims:
-            self._by_claim.setdefault(claim, {})[queued.uid] = queued
+            self._by_claim.put(claim, queued.uid, queued)
         if queued.is_gated:
             self._gated.add(queued.uid)
 
@@ -202,10 +202,7 @@ class UnschedulablePool:
                 if not len(refused):
                     del self._by_refuser[found.profile, plugin]
         for claim in claims:
-            mounting = self._by_claim[claim]
-            del mounting[uid]
-            if not mounting:
-                del self._by_claim[claim]
+            self._by_claim.take(claim, uid)
         self._gated.discard(uid)
 
     def sign_again(self, pods: Iterable[QueuedPod]) -> None:
@@ -260,7 +257,7 @@ class UnschedulablePool:
         """The pods that mount one of these claims, by uid."""
         found: dict[str, QueuedPod] = {}
         for claim in claims:
-            found.update(self._by_claim.get(claim, {}))
+            found.update(self._by_claim.at(claim))
         return found
 
     def get(self, uid: str) -> QueuedPod | None:
@@ -270,7 +267,7 @@ class UnschedulablePool:
     @property
     def mounts_claims(self) -> bool:
         """True if any of the pods mounts a claim."""
-        return bool(self._by_claim)
+        return len(self._by_claim) > 0
 
     @property
     def gated_count(self) -> int:

@@ -124,7 +124,7 @@ class Waking:
                 asked = _first(found, named, pre_check)
                 if asked is None:
                     continue
-                how, plugins = table.answer(asked, table.caring_for_any(event), event, old, new)
+                how, plugins = table.answer(asked, table.caring(event, for_any=True), event, old, new)
                 if how is Requeue.NOT:
                     continue
                 for plugin in plugins - has_reach.keys():
@@ -160,7 +160,7 @@ class Waking:
     ) -> list[EquivalenceClass]:
         """The classes that a plugin registered for the event refused, and that the event may be enough for."""
         found: dict[ClassKey, EquivalenceClass] = {}
-        for plugin in table.caring_for_any(event):
+        for plugin in table.caring(event, for_any=True):
             refused = self._pool.refused_by(profile, plugin)
             if not len(refused):
                 continue

@@ -27,7 +27,7 @@ def test_requests_of_pods_are_counted_on_their_row_and_given_back():
 
 def test_a_heartbeat_does_not_touch_the_row():
     cluster = cluster_of(node("a"))
-    before = int(cluster.version[0])
+    before = int(cluster.changes.version[0])
     beating = convert(
         Node,
         {
@@ -40,9 +40,9 @@ def test_a_heartbeat_does_not_touch_the_row():
         },
     )
     cluster.put_node(beating)
-    assert int(cluster.version[0]) == before
+    assert int(cluster.changes.version[0]) == before
     cluster.put_node(node("a", cpu="5"))
-    assert int(cluster.version[0]) > before
+    assert int(cluster.changes.version[0]) > before
 
 
 def test_pods_of_an_unknown_node_are_invisible_until_it_comes():
@@ -70,12 +70,12 @@ def test_an_ended_pod_uses_nothing():
 def test_a_pod_that_says_something_new_does_not_touch_the_row():
     cluster = cluster_of(node("a"))
     cluster.put_pod(info("web", cpu="1"), "a")  # assumed
-    before = cluster.tick
+    before = cluster.changes.tick
     place(cluster, pod("web", cpu="1", on="a", status={"phase": "Running"}))  # confirmed, and running
-    assert cluster.tick == before
+    assert cluster.changes.tick == before
     assert [each.pod.status.phase for each in cluster.pods()] == ["Running"]
     place(cluster, pod("web", cpu="2", on="a"))
-    assert cluster.tick > before and cluster.requested[0, 0] == 2000
+    assert cluster.changes.tick > before and cluster.requested[0, 0] == 2000
 
 
 def test_a_pod_that_is_seen_on_another_node_is_moved():
@@ -92,9 +92,9 @@ def test_pods_change_a_row_but_not_its_node():
     before = cluster.node_changes.tick
     place(cluster, pod("web", cpu="1", on="b"))
     cluster.remove_pod("default-web")
-    assert cluster.node_changes.tick == before and cluster.changes.since(cluster.tick - 2, 64) == slice(1, 2)
+    assert cluster.node_changes.tick == before and cluster.changes.since(cluster.changes.tick - 2, 64) == slice(1, 2)
     cluster.put_node(node("a", labels={"zone": "z"}))
-    assert cluster.node_changes.since(before, 64) == slice(0, 1) == cluster.changes.since(cluster.tick - 1, 64)
+    assert cluster.node_changes.since(before, 64) == slice(0, 1) == cluster.changes.since(cluster.changes.tick - 1, 64)
 
 
 def test_taints_are_one_set_whenever_they_were_added():
@@ -104,9 +104,9 @@ def test_taints_are_one_set_whenever_they_were_added():
 
     cluster = cluster_of(tainted("a", "2026-01-01T00:00:00Z"), tainted("b", "2026-01-02T00:00:00Z"))
     assert cluster.taint_ids[0] == cluster.taint_ids[1] != 0
-    before = cluster.tick
+    before = cluster.changes.tick
     cluster.put_node(tainted("a", "2026-01-03T00:00:00Z"))
-    assert cluster.tick == before
+    assert cluster.changes.tick == before
 
 
 def test_a_resource_that_no_node_has_is_counted_all_the_same():

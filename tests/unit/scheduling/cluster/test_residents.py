@@ -240,8 +240,8 @@ def test_nothing_is_kept_of_pods_that_are_gone() -> None:
     for number in range(5):
         cluster.remove_pod(f"default-p{number}")
     assert not counts._groups and not counts._labelled
-    assert not counts._tallies and not counts._index._filed
-    assert not terms._terms and not terms._apart._carried and not terms._apart._index._filed
+    assert not counts._tallies and not counts._index._by_anchor
+    assert not terms._terms and not terms._apart._carried and not terms._apart._index._by_anchor
 
 
 def test_a_cluster_has_one_observer_of_each_kind_and_takes_it_along() -> None:

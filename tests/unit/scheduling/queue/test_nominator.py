@@ -144,7 +144,7 @@ def test_a_pod_that_was_let_go_stays_expected_and_holds_nothing() -> None:
     assert (names_on(nominator, "a"), ahead(nominator, "other")) == (["web"], [])
     nominator.update(nominated("web", "a", priority=1), "a")  # nothing about its node
     assert ahead(nominator, "other") == []
-    nominator.hold(pod("web"))
+    nominator.nominate(pod("web"), "a")
     assert ahead(nominator, "other") == ["web"]
 
 

@@ -285,7 +285,7 @@ def test_a_wide_object_comes_and_goes_among_narrow_ones():
 
 def test_only_the_rows_an_object_reaches_are_looked_at_again():
     cluster = cluster_with(capacity("fast", "n1", "1Gi"), nodes=10)
-    before = cluster.tick
+    before = cluster.changes.tick
     cluster.storage.put(capacity("fast", "n1", "2Gi"))
     rows = cluster.changes.since(before, cluster.size)
     assert isinstance(rows, slice) and (rows.start, rows.stop) == (1, 2)
@@ -293,9 +293,9 @@ def test_only_the_rows_an_object_reaches_are_looked_at_again():
 
 def test_news_of_an_object_that_reaches_nobody_is_no_news_for_decisions():
     cluster = cluster_with(capacity(name="nowhere", free="1Gi"))
-    before = cluster.tick
+    before = cluster.changes.tick
     cluster.storage.put(capacity(name="nowhere", free="2Gi"))
-    assert cluster.tick == before
+    assert cluster.changes.tick == before
 
 
 # -- everything at once -----------------------------------------------------------------------------------------------
