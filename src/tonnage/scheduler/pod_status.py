@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from tonnage import logs
-from tonnage.backoff import exponential_s
+from tonnage.client.workqueue import WorkQueue
 from tonnage.clock import Clock, rfc3339
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Pod
@@ -51,8 +51,6 @@ class _Said:
     key: Key
     reason: str
     message: str
-    failures: int = 0
-    """How often writing it has failed."""
 
 
 class PodStatusWriter:
@@ -71,23 +69,21 @@ class PodStatusWriter:
         self._events = events
         self._clock = clock
         self._newest = newest
-        self._pending: dict[str, _Said] = {}
+        self._said: dict[str, _Said] = {}  # by uid, the newest condition that is not written yet
+        self._queue: WorkQueue[str] = WorkQueue(clock=clock, first_retry_s=_FIRST_PAUSE_S, max_retry_s=_MAX_PAUSE_S)
+        self._writing: set[str] = set()
         self._writers: set[asyncio.Task[None]] = set()
-        self._writing: set[str] = set()  # pods being written: one write at a time, or an older one could come last
-        self._withdrawn: set[str] = set()  # of these, pods whose condition is out of date: it is not retried
-        self._repeats: dict[str, asyncio.Task[None]] = {}  # by pod: failed writes that wait for a retry
-        self._is_closed = False
         self.dropped = 0
         """Conditions for which there was no room, or no time at the end."""
 
     @property
     def pending(self) -> int:
         """The number of conditions that wait to be written."""
-        return len(self._pending)
+        return len(self._queue)
 
     def placed(self, pod: PodInfo) -> None:
         """The pod has a node: drop its waiting condition."""
-        self._forget(pod.uid)
+        self._said.pop(pod.uid, None)
 
     def scheduled(self, pod: PodInfo, node_name: str) -> None:
         note = f"Successfully assigned {pod.key} to {node_name}"
@@ -101,100 +97,72 @@ class PodStatusWriter:
         self._events.event(pod.pod, "Warning", "FailedScheduling", "Scheduling", message)
         said = _Said(pod.key, reason, message)
         if nomination is not None and nomination != pod.pod.status.nominated_node_name:
-            self._forget(pod.uid)  # the nomination's write includes the condition
+            self._said.pop(pod.uid, None)  # the nomination's write includes the condition
             return self._write_nomination(pod.pod, said, nomination)
-        if (repeat := self._repeats.pop(pod.uid, None)) is not None:
-            repeat.cancel()  # there is a newer condition
+        self._queue.forget(pod.uid)
         if not _is_news(pod.pod, said):
-            self._withdraw(pod.uid)
-        elif pod.uid in self._pending or len(self._pending) < MAX_PENDING:
-            self._pending[pod.uid] = said
-            self._wake()
+            self._said.pop(pod.uid, None)
+        elif not self._queue.is_closed and (pod.uid in self._said or len(self._said) < MAX_PENDING):
+            self._said[pod.uid] = said
+            self._queue.add(pod.uid)
+            self._writers = self._writers or {asyncio.create_task(self._write()) for _ in range(WRITERS)}
         else:
             self.dropped += 1
         return None
 
     async def settle(self) -> None:
         """Wait until all noted conditions are written."""
-        while self._writers:
-            await asyncio.wait(self._writers)
+        await self._queue.wait_idle()
 
     def close(self) -> None:
         """Forget unwritten conditions: the next scheduler writes them again. Running writes go on."""
-        self._is_closed = True
-        self.dropped += len(self._pending) + len(self._repeats)
-        self._pending.clear()
-        for repeat in self._repeats.values():
-            repeat.cancel()
-        self._repeats.clear()
+        unwritten = self._said.keys() - self._writing
+        self.dropped += len(unwritten)
+        for uid in unwritten:
+            del self._said[uid]
+        self._queue.close()
 
     async def stop(self) -> None:
         """Forget unwritten conditions, and cancel running writes."""
         self.close()
         for writer in self._writers:
             writer.cancel()
-        await self.settle()
+        await asyncio.gather(*self._writers, return_exceptions=True)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def _wake(self) -> None:
-        if len(self._writers) < WRITERS:
-            writer = asyncio.create_task(self._write_pending())
-            self._writers.add(writer)
-            writer.add_done_callback(self._ended)
-
-    def _ended(self, writer: asyncio.Task[None]) -> None:
-        self._writers.discard(writer)
-        if not writer.cancelled() and writer.exception() is not None:
-            _log.error("Telling what became of pods failed", error=repr(writer.exception()))
-            if self._pending:
-                self._wake()
-
-    async def _write_pending(self) -> None:
-        # The longest waiting; a newer condition keeps the place of the older.
-        while (uid := next((each for each in self._pending if each not in self._writing), None)) is not None:
+    async def _write(self) -> None:
+        while (uid := await self._queue.get()) is not None:
             self._writing.add(uid)
             try:
-                await self._write_condition(uid, self._pending.pop(uid))
+                await self._write_condition(uid)
+            except Exception as exc:
+                _log.error("Telling what became of pods failed", error=repr(exc))
+                self._said.pop(uid, None)
             finally:
                 self._writing.discard(uid)
-                self._withdrawn.discard(uid)
+                self._queue.done(uid)
 
-    async def _write_condition(self, uid: str, said: _Said) -> None:
-        pod = self._newest(said.key)
-        if pod is None or uid_of(pod) != uid or pod.spec.node_name or not _is_news(pod, said):
+    async def _write_condition(self, uid: str) -> None:
+        said = self._said.get(uid)
+        if said is None:
             return
-        lock = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
-        patch = {"metadata": lock, "status": {"conditions": [self._condition(pod, said)]}}
-        try:
-            is_over = await self._patch(self._telling, said.key, patch)
-        except Conflict:
-            is_over = False
-        if not is_over and uid not in self._pending and uid not in self._withdrawn:  # else out of date
-            self._repeat_later(uid, replace(said, failures=said.failures + 1))
-
-    def _repeat_later(self, uid: str, said: _Said) -> None:
-        if self._is_closed or said.failures > _REPEATS:
-            self.dropped += 1
+        pod, is_over = self._newest(said.key), True
+        if pod is not None and uid_of(pod) == uid and not pod.spec.node_name and _is_news(pod, said):
+            lock = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
+            patch = {"metadata": lock, "status": {"conditions": [self._condition(pod, said)]}}
+            try:
+                is_over = await self._patch(self._telling, said.key, patch)
+            except Conflict:
+                is_over = False
+        if self._said.get(uid) is not said:
+            return  # it is out of date: there is a newer condition, or none is needed
+        if not is_over and not self._queue.is_closed and self._queue.failures(uid) < _REPEATS:
+            self._queue.retry(uid)
             return
-
-        async def repeat() -> None:
-            await self._clock.sleep(exponential_s(_FIRST_PAUSE_S, said.failures - 1, max_s=_MAX_PAUSE_S))
-            del self._repeats[uid]
-            self._pending[uid] = said
-            self._wake()
-
-        self._repeats[uid] = asyncio.create_task(repeat())
-
-    def _withdraw(self, uid: str) -> None:
-        self._pending.pop(uid, None)
-        if uid in self._writing:
-            self._withdrawn.add(uid)
-
-    def _forget(self, uid: str) -> None:
-        self._withdraw(uid)
-        if (repeat := self._repeats.pop(uid, None)) is not None:
-            repeat.cancel()
+        self.dropped += not is_over
+        self._queue.forget(uid)
+        del self._said[uid]
 
     async def _write_nomination(self, pod: Pod, said: _Said, nomination: str) -> None:
         status: dict[str, Any] = {"nominatedNodeName": nomination or None}

@@ -35,7 +35,6 @@ from tonnage.scheduling.configuration.profile import (
     resolved,
 )
 from tonnage.scheduling.configuration.strict_decoding import (
-    ConfigurationError,
     Int64,
     Problem,
     Problems,
@@ -193,17 +192,6 @@ def _leader_election_errors(election: LeaderElection, path: str) -> Errors:
         errors.append(invalid(f"{path}.resourceLock", election.resource_lock, told))
     return errors
 
-
-__all__ = [
-    "ClientConnection",
-    "Configuration",
-    "ConfigurationError",
-    "LeaderElection",
-    "RequestLimits",
-    "ResolvedProfile",
-    "default_configuration",
-    "parse",
-]
 
 KIND = "KubeSchedulerConfiguration"
 

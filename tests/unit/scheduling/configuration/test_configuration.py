@@ -7,12 +7,12 @@ import pytest
 from tonnage.gates import Gates
 from tonnage.scheduling.configuration.configuration import (
     ClientConnection,
-    ConfigurationError,
     LeaderElection,
     default_configuration,
     parse,
 )
 from tonnage.scheduling.configuration.plugin_args import NodeResourcesFitArgs, VolumeBindingArgs
+from tonnage.scheduling.configuration.strict_decoding import ConfigurationError
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 

@@ -8,7 +8,7 @@ import pytest
 
 from tonnage.gates import Gates
 from tonnage.scheduler.configuration_file import load_configuration
-from tonnage.scheduling.configuration.configuration import ConfigurationError
+from tonnage.scheduling.configuration.strict_decoding import ConfigurationError
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage.scheduling import framework, per_node
-from tonnage.scheduling.configuration.configuration import (
-    ConfigurationError,
-    ResolvedProfile,
-    default_configuration,
-    parse,
-)
+from tonnage.scheduling.configuration.configuration import default_configuration, parse
 from tonnage.scheduling.configuration.plugin_args import (
     LegacyPools,
     NodeAffinityArgs,
@@ -19,6 +14,8 @@ from tonnage.scheduling.configuration.plugin_args import (
     StorageCapacityArgs,
 )
 from tonnage.scheduling.configuration.plugin_catalogue import CATALOGUE, ExtensionPoint, KnownPlugin, PluginNameTaken
+from tonnage.scheduling.configuration.profile import ResolvedProfile
+from tonnage.scheduling.configuration.strict_decoding import ConfigurationError
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 MINE = KnownPlugin("Mine", frozenset({ExtensionPoint.FILTER, ExtensionPoint.SCORE}))
