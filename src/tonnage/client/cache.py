@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 from tonnage import logs
+from tonnage.keyed import Shelf
 from tonnage.objects import scheme
 from tonnage.objects.meta import Key, Object
 
@@ -136,32 +137,20 @@ class Indexer(Generic[T]):
 
     def __init__(self, objects: Cache[T], index_keys: Callable[[T], Iterable[str]]) -> None:
         self._objects = objects
-        self._index_keys = index_keys
-        self._indexed: dict[str, dict[Key, None]] = {}
-        objects.add_handlers(on_add=self._add, on_update=self._update, on_delete=self._delete)
+        self._indexed: Shelf[str, Key, None] = Shelf()
+        objects.add_handlers(
+            on_add=lambda new: self._move(set(), set(index_keys(new)), new.key),
+            on_update=lambda old, new: self._move(set(index_keys(old)), set(index_keys(new)), new.key),
+            on_delete=lambda old: self._move(set(index_keys(old)), set(), old.key),
+        )
 
     def __call__(self, index_key: str) -> tuple[T, ...]:
         """The objects with this index key, in the order in which they got it."""
-        found = (self._objects.get(key) for key in self._indexed.get(index_key, ()))
+        found = map(self._objects.get, self._indexed.at(index_key))
         return tuple(each for each in found if each is not None)
 
-    def _add(self, new: T) -> None:
-        for index_key in self._index_keys(new):
-            self._indexed.setdefault(index_key, {})[new.key] = None
-
-    def _update(self, old: T, new: T) -> None:
-        before, after = set(self._index_keys(old)), set(self._index_keys(new))
-        self._drop(old.key, before - after)
+    def _move(self, before: set[str], after: set[str], key: Key) -> None:
+        for index_key in before - after:
+            self._indexed.take(index_key, key)
         for index_key in after - before:
-            self._indexed.setdefault(index_key, {})[new.key] = None
-
-    def _delete(self, old: T) -> None:
-        self._drop(old.key, set(self._index_keys(old)))
-
-    def _drop(self, key: Key, index_keys: set[str]) -> None:
-        for index_key in index_keys:
-            keys = self._indexed.get(index_key)
-            if keys is not None:
-                keys.pop(key, None)
-                if not keys:
-                    del self._indexed[index_key]
+            self._indexed.put(index_key, key, None)

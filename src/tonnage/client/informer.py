@@ -56,21 +56,6 @@ class StreamProgress:
     has_spoken: bool = False
     """The current stream has brought an event."""
 
-    def opened(self, now_s: float) -> None:
-        self.open_since_s, self.has_spoken = now_s, False
-
-    def closed(self) -> None:
-        self.open_since_s = None
-
-    def fetched(self, version: int, *, rewound: bool) -> None:
-        """Handlers are about to be called for a whole state; `rewound`: it is older than the last."""
-        self.gap = (0 if rewound else self.reached, version)
-        self.telling = version
-
-    def came_to(self, version: int) -> None:
-        """Handlers have been called for everything up to this version; 0 is ignored."""
-        self.reached = version or self.reached
-
 
 T = TypeVar("T", bound=Object)
 
@@ -196,7 +181,7 @@ class Informer(Cache[T]):
                 _log.exception("Informer failed", resource=self.name)
                 self._resource_version = ""
             finally:
-                self.progress.closed()
+                self.progress.open_since_s = None
             # A short stream that ends with a need for the whole state was of no use, whatever it brought: a server that
             # always does so would be asked for everything for ever, without a pause.
             was_news = self._received and self._resource_version
@@ -234,10 +219,8 @@ class Informer(Cache[T]):
             found = await self._client.list(self.cls, retry=False, on_unreadable=self._skip, **self._selection)
             self._replace_state(found.items, found.resource_version)
         async with self._watch(from_state=False) as lines:
-            self.progress.opened(self._client.clock.monotonic())
             self.out_of_step_since_s = None
-            async for batch in lines:
-                self._apply_events(batch)
+            await self._run_on(lines)
 
     async def _stream_from_state(self) -> bool:
         """Run a stream that begins with the state to its end; False when the server does not support that."""
@@ -246,15 +229,18 @@ class Informer(Cache[T]):
             async with self._watch(from_state=True) as lines:
                 has_state = await self._receive_state(lines)
                 if has_state:
-                    self.progress.opened(self._client.clock.monotonic())
-                    async for batch in lines:
-                        self._apply_events(batch)
+                    await self._run_on(lines)
         except ApiError as exc:
             # The server does not know or support the request: trying again does not help.
             if has_state or exc.code not in (400, 422, 500, 501):
                 raise
             _log.info("No watch-list here; listing instead", resource=self.name, reason=exc.message)
         return has_state
+
+    async def _run_on(self, lines: Lines) -> None:
+        self.progress.open_since_s, self.progress.has_spoken = self.now_s, False
+        async for batch in lines:
+            self._apply_events(batch)
 
     async def _receive_state(self, lines: Lines) -> bool:
         """Read the state up to its final bookmark, and replace ours; False if nothing comes."""
@@ -294,7 +280,7 @@ class Informer(Cache[T]):
         rewound = 0 < revision < reached
         if rewound:
             _log.warning("The server has gone back", resource=self.name, from_version=reached, to_version=revision)
-        self.progress.fetched(revision, rewound=rewound)
+        self.progress.gap, self.progress.telling = (0 if rewound else reached, revision), revision
         self.replace((found for found in state if self._is_usable(found)), rewound=rewound)
         self._resource_version, self.progress.reached = resource_version, revision
         self.out_of_step_since_s = None
@@ -327,7 +313,7 @@ class Informer(Cache[T]):
                     self.put(event.object)
             if version.strip("0"):  # a watch from "" or 0 would begin with all objects
                 self._resource_version = version
-                self.progress.came_to(revision_of(version))
+                self.progress.reached = revision_of(version) or self.progress.reached
 
     def _pass_over_old(self, event: WatchChange[T]) -> None:
         """Skip an event that was handled before. Raises Contradicted when it does not match the known state."""

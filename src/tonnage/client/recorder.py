@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final, Literal, Self, TypeVar
 
 import msgspec
@@ -171,7 +172,8 @@ class Recorder:
         if len(self._pending) >= MAX_PENDING:
             self.dropped += 1
             return
-        if not _remembered(self._allowances, who, self._allowance).take_now():
+        new = partial(TokenBucket, 1 / SPAM_REFILL_S, SPAM_BURST, clock=self._clock)
+        if not _remembered(self._allowances, who, new).take_now():
             self.filtered += 1
             return
         event = Event(
@@ -190,9 +192,6 @@ class Recorder:
         self._enqueue(entry)
         if len(self._entries) > MAX_REMEMBERED:
             self._finish(next(iter(self._entries)))
-
-    def _allowance(self) -> TokenBucket:
-        return TokenBucket(1 / SPAM_REFILL_S, SPAM_BURST, clock=self._clock)
 
     def start(self) -> None:
         if not self._tasks:
@@ -273,7 +272,9 @@ class Recorder:
         except NotLeading:
             self.abandoned += 1  # the current leader records it
         except TonnageError as exc:
-            if _is_passing(exc) and entry.tries + 1 < _MAX_TRIES and not self._is_stopping:
+            # Another try may succeed: there was no answer, or the server is overloaded or failing.
+            may_pass = not isinstance(exc, ApiError) or exc.code == 429 or exc.code >= 500
+            if may_pass and entry.tries + 1 < _MAX_TRIES and not self._is_stopping:
                 entry.tries += 1
                 again_s = jittered(_RETRY_S, _RETRY_JITTER, self._client.rng)
                 self._queues[entry.event.type].add_after(entry, again_s)
@@ -316,11 +317,6 @@ class Recorder:
         if dns_subdomain(name):  # not every object's name can begin an event's
             return str(uuid.UUID(int=self._client.rng.getrandbits(128), version=4))
         return name
-
-
-def _is_passing(failure: TonnageError) -> bool:
-    """True if another try may succeed: no answer, or an overloaded or failing server."""
-    return not isinstance(failure, ApiError) or failure.code == 429 or failure.code >= 500
 
 
 def reference_to(about: Object | ObjectReference) -> ObjectReference:

@@ -35,8 +35,9 @@ class MutationCache(Generic[T]):
         if key not in self._written:
             return shown
         written, stored_at_s = self._written[key]
-        revision = written.metadata.revision
-        is_caught_up = (shown is not None and shown.metadata.revision >= revision) or self._is_at(revision)
+        # The informer has no position while it reads the state.
+        reached = max(shown.metadata.revision if shown is not None else 0, revision_of(self._objects.resource_version))
+        is_caught_up = reached >= written.metadata.revision
         if is_caught_up or self._clock.monotonic() - stored_at_s > KEPT_S:
             del self._written[key]
             return shown
@@ -53,15 +54,8 @@ class MutationCache(Generic[T]):
         """Call it when the program has deleted the object itself."""
         self._written.pop(key, None)
 
-    def _is_at(self, revision: int) -> bool:
-        """True if the informer has reached the revision; it has no position while it reads the state."""
-        position = self._objects.resource_version
-        return bool(position) and revision_of(position) >= revision
-
     def _shown(self, shown: T) -> None:
-        found = self._written.get(shown.key)
-        if found is not None and shown.metadata.revision >= found[0].metadata.revision:
-            del self._written[shown.key]
+        self.get(shown.key)  # forgets the write if the informer has reached it
 
     def _deleted(self, old: T) -> None:
         found = self._written.get(old.key)
