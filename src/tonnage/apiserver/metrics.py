@@ -29,7 +29,7 @@ from tonnage.gates import Gates
 from tonnage.metrics import REQUEST_BUCKETS_S, labelled, show_families, show_gates
 from tonnage.objects.resources import BY_PATH, RESOURCES, Resource
 from tonnage.objects.users import ANONYMOUS, User
-from tonnage.store import Store, kind_of
+from tonnage.store import Store
 
 _LABELS = ("component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version")
 _VERBS = {"create": "POST", "update": "PUT", "deletecollection": "DELETE"}
@@ -192,7 +192,7 @@ def show_store(
         )
         last: dict[str, float] = {}
         if health.last_error is not None:
-            last = {kind_of(health.last_error): now() - (ticks() - health.last_error_at)}
+            last = {health.last_error.kind: now() - (ticks() - health.last_error_at)}
         told = "When the last attempt to write failed."
         yield labelled(gauge, "tonnage_store_last_error_timestamp_seconds", told, "kind", last)
         told = "Rows that are damaged or missing."

@@ -16,6 +16,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from dataclasses import KW_ONLY, dataclass
 
 import msgspec
 from msgspec.structs import replace
@@ -73,23 +74,17 @@ class ApiCall(msgspec.Struct, frozen=True, eq=False):
         return self.request.method == "GET"
 
 
+@dataclass(eq=False)
 class Caller:
-    def __init__(
-        self,
-        transport: Transport,
-        *,
-        clock: Clock,
-        rng: random.Random,
-        limit: Limit | None = None,
-        on_request: OnRequest | None = None,
-        guard: Leadership | None = None,
-    ) -> None:
-        self.transport = transport
-        self._guard = guard
-        self._clock = clock
-        self._rng = rng
-        self.limit = limit
-        self._on_request = on_request
+    transport: Transport
+    _: KW_ONLY
+    clock: Clock
+    rng: random.Random
+    limit: Limit | None = None
+    on_request: OnRequest | None = None
+    guard: Leadership | None = None
+
+    def __post_init__(self) -> None:
         self._warned: set[str] = set()
         self._writing = 0
         self._wrote_at_s = float("-inf")
@@ -97,7 +92,7 @@ class Caller:
     @property
     def is_writing(self) -> bool:
         """True if a write is under way, or was within `_QUIET_S`."""
-        return self._writing > 0 or self._clock.monotonic() - self._wrote_at_s < _QUIET_S
+        return self._writing > 0 or self.clock.monotonic() - self._wrote_at_s < _QUIET_S
 
     async def send(self, call: ApiCall) -> bytes:
         """The body of a successful answer. Raises ApiError, Disconnected, NoCredentials."""
@@ -115,16 +110,16 @@ class Caller:
             if not tries_left or not _is_worth_another_try(call, failure):
                 raise failure
             if backoff is None:
-                backoff = Backoff(clock=self._clock, rng=self._rng, first_s=_PAUSE_S, max_s=_MAX_PAUSE_S)
+                backoff = Backoff(clock=self.clock, rng=self.rng, first_s=_PAUSE_S, max_s=_MAX_PAUSE_S)
             asked_s = failure.retry_after_s if isinstance(failure, ApiError) else 0
-            await self._clock.sleep(max(float(asked_s), backoff.next_s()))
+            await self.clock.sleep(max(float(asked_s), backoff.next_s()))
         raise AssertionError("unreachable: the last try returns or raises")
 
     @asynccontextmanager
     async def stream(self, call: ApiCall) -> AsyncIterator[Stream]:
         """An accepted stream. Raises as `send` does; not retried."""
         await self._wait_for_limit()
-        started_at, code = self._clock.monotonic(), 0
+        started_at, code = self.clock.monotonic(), 0
         try:
             async with self.transport.stream(call.request) as stream:
                 code = stream.code
@@ -141,8 +136,8 @@ class Caller:
         await self._wait_for_limit()
         if not call.is_read and (check := _asked_first.get()) is not None:
             check()
-        if self._guard is not None and not call.is_read:
-            return await self._guarded(call, self._guard)
+        if self.guard is not None and not call.is_read:
+            return await self._guarded(call, self.guard)
         return await self._counted(call, call.request)
 
     async def _guarded(self, call: ApiCall, guard: Leadership) -> HttpResponse:
@@ -166,7 +161,7 @@ class Caller:
                 guard.left_unanswered()
 
     async def _counted(self, call: ApiCall, request: Request) -> HttpResponse:
-        started_at, code = self._clock.monotonic(), 0
+        started_at, code = self.clock.monotonic(), 0
         writes = 0 if call.is_read else 1
         self._writing += writes
         try:
@@ -176,7 +171,7 @@ class Caller:
         finally:
             if writes:
                 self._writing -= 1
-                self._wrote_at_s = self._clock.monotonic()
+                self._wrote_at_s = self.clock.monotonic()
             self._count(call, code, started_at)
 
     async def _wait_for_limit(self) -> None:
@@ -184,8 +179,8 @@ class Caller:
             await self.limit.take()
 
     def _count(self, call: ApiCall, code: int, started_at: float) -> None:
-        if self._on_request is not None:
-            self._on_request(call.verb, call.resource, code, self._clock.monotonic() - started_at)
+        if self.on_request is not None:
+            self.on_request(call.verb, call.resource, code, self.clock.monotonic() - started_at)
 
     def _error_of(self, call: ApiCall, response: HttpResponse) -> ApiError:
         text = response.headers.get("retry-after", "")

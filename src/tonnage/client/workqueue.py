@@ -15,6 +15,7 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Hashable
+from dataclasses import KW_ONLY, dataclass
 from itertools import count
 from typing import Generic, TypeVar
 
@@ -28,21 +29,17 @@ _TICK_S = 1e-9
 """A clock's resolution: sums of floats may come out a little before the intended time."""
 
 
+@dataclass(eq=False)
 class WorkQueue(Generic[K]):
     """Keys in the order of adding; the first retry comes after `first_retry_s`, the next after twice that."""
 
-    def __init__(
-        self,
-        *,
-        clock: Clock,
-        first_retry_s: float = 0.005,
-        max_retry_s: float = 1000.0,
-        metrics: QueueMetrics | None = None,
-    ) -> None:
-        self._clock = clock
-        self._metrics = metrics
-        self._first_retry_s = first_retry_s
-        self._max_retry_s = max_retry_s
+    _: KW_ONLY
+    clock: Clock
+    first_retry_s: float = 0.005
+    max_retry_s: float = 1000.0
+    metrics: QueueMetrics | None = None
+
+    def __post_init__(self) -> None:
         self._queue: deque[K] = deque()
         self._wanted: set[K] = set()  # waiting, or waiting again once they are done
         self._in_work: set[K] = set()
@@ -71,8 +68,8 @@ class WorkQueue(Generic[K]):
             return
         self._wanted.add(key)
         self._idle.clear()
-        if self._metrics is not None:
-            self._metrics.added(key)
+        if self.metrics is not None:
+            self.metrics.added(key)
         if key not in self._in_work:
             self._queue.append(key)
             self._wake()
@@ -84,7 +81,7 @@ class WorkQueue(Generic[K]):
         if seconds <= 0:
             self.add(key)
             return
-        due_at = self._clock.monotonic() + seconds
+        due_at = self.clock.monotonic() + seconds
         if due_at >= self._due_at.get(key, float("inf")):
             return
         self._due_at[key] = due_at
@@ -107,15 +104,15 @@ class WorkQueue(Generic[K]):
         key = self._queue.popleft()
         self._wanted.discard(key)
         self._in_work.add(key)
-        if self._metrics is not None:
-            self._metrics.taken(key)
+        if self.metrics is not None:
+            self.metrics.taken(key)
         return key
 
     def done(self, key: K) -> None:
         """The work on the key is over, successful or not. If it was added meanwhile, it waits again."""
         self._in_work.discard(key)
-        if self._metrics is not None:
-            self._metrics.done(key)
+        if self.metrics is not None:
+            self.metrics.done(key)
         if key in self._wanted:
             self._queue.append(key)
             self._wake()
@@ -126,9 +123,9 @@ class WorkQueue(Generic[K]):
         """The work failed: add the key again, after a pause that doubles with every failure until `forget`."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        if self._metrics is not None:
-            self._metrics.retried()
-        self.add_after(key, exponential_s(self._first_retry_s, failures, max_s=self._max_retry_s))
+        if self.metrics is not None:
+            self.metrics.retried()
+        self.add_after(key, exponential_s(self.first_retry_s, failures, max_s=self.max_retry_s))
 
     def forget(self, key: K) -> None:
         """The work succeeded, or is given up: the next failure is the first again."""
@@ -146,8 +143,8 @@ class WorkQueue(Generic[K]):
         self.is_closed = True
         self._delayed.clear()
         self._due_at.clear()
-        if self._metrics is not None:
-            self._metrics.closed()
+        if self.metrics is not None:
+            self.metrics.closed()
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -174,10 +171,10 @@ class WorkQueue(Generic[K]):
     async def _release(self) -> None:
         while self._delayed:
             due_at, _, key = self._delayed[0]
-            now = self._clock.monotonic()
+            now = self.clock.monotonic()
             if due_at - now > _TICK_S:
                 self._alarm_at = due_at
-                await self._clock.sleep(due_at - now)
+                await self.clock.sleep(due_at - now)
                 continue
             heapq.heappop(self._delayed)
             if self._due_at.get(key) == due_at:

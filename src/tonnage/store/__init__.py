@@ -20,7 +20,7 @@ from tonnage.store.errors import (
     WatchClosed,
     WatchOverrun,
 )
-from tonnage.store.health import StoreHealth, kind_of
+from tonnage.store.health import StoreHealth
 from tonnage.store.options import KEEP_BYTES, KEEP_REVISIONS, KEEP_S, StoreOptions
 from tonnage.store.records import Damage, EventType, StoreEvent, StoreRecord
 from tonnage.store.store import Store
@@ -54,5 +54,4 @@ __all__ = [
     "WatchOverrun",
     "back_up",
     "check_folder",
-    "kind_of",
 ]

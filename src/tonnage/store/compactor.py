@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 
 from tonnage.store.errors import StoreClosed, StoreError
 from tonnage.store.loading import HistoryBytes
@@ -22,49 +23,43 @@ from tonnage.store.writes import Compaction
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Compactor:
     """Asks the writer for compactions. Belongs to the loop. History at or before `compacted` is gone."""
 
-    def __init__(
-        self,
-        options: StoreOptions,
-        history: HistoryBytes,
-        *,
-        compacted: int,
-        submit: Callable[[Compaction], None],
-        newest: Callable[[], int],
-        failed: Callable[[StoreError], None],
-    ) -> None:
-        self.compacted = compacted
-        self.history = history
-        self._options = options
-        self._submit = submit
-        self._newest = newest
-        self._failed = failed
+    options: StoreOptions
+    history: HistoryBytes
+    _: KW_ONLY
+    compacted: int
+    submit: Callable[[Compaction], None]
+    newest: Callable[[], int]
+    failed: Callable[[StoreError], None]
+
+    def __post_init__(self) -> None:
         self._automatic: Compaction | None = None
         self._loop = asyncio.get_running_loop()
         self._newest_before = 0  # at the last tick; 0 before the first
         self._aged = 0  # history at or before this is too old
-        self._timer: asyncio.TimerHandle | None = self._loop.call_later(options.keep_s, self._strike)
+        self._timer: asyncio.TimerHandle | None = self._loop.call_later(self.options.keep_s, self._strike)
 
     def look(self) -> None:
         """Begin a compaction if one is due. Called after every write."""
         # A tenth on top, so that compaction comes rarely with much to do, not with every write.
         if self._automatic is not None or self._timer is None:
             return
-        options, target, newest = self._options, self._aged, self._newest()
+        options, target, newest = self.options, self._aged, self.newest()
         if newest >= self.compacted + options.keep_revisions + max(1, options.keep_revisions // 10):
             target = max(target, newest - options.keep_revisions)
         if self.history.total > options.keep_bytes + options.keep_bytes // 10:
             target = max(target, self.history.to_keep(options.keep_bytes))
         if target > self.compacted:
             self._automatic = Compaction(target, None)
-            self._submit(self._automatic)
+            self.submit(self._automatic)
 
     async def compact(self, revision: int) -> None:
         """Compact history at or before `revision`, and wait for it."""
         done: asyncio.Future[None] = self._loop.create_future()
-        self._submit(Compaction(revision, done))
+        self.submit(Compaction(revision, done))
         await done
 
     def give_up(self, revision: int) -> None:
@@ -80,7 +75,7 @@ class Compactor:
         if compaction is self._automatic:
             self._automatic = None
             if error is not None and not isinstance(error, StoreClosed):
-                self._failed(error)
+                self.failed(error)
                 _log.warning("compaction stopped at revision %d and will be tried again: %s", revision, error)
         elif compaction.done is not None and not compaction.done.done():
             if error is None:
@@ -94,6 +89,6 @@ class Compactor:
             self._timer = None
 
     def _strike(self) -> None:
-        self._aged, self._newest_before = self._newest_before, self._newest()
-        self._timer = self._loop.call_later(self._options.keep_s, self._strike)
+        self._aged, self._newest_before = self._newest_before, self.newest()
+        self._timer = self._loop.call_later(self.options.keep_s, self._strike)
         self.look()

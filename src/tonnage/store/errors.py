@@ -7,6 +7,7 @@ the person who starts the server: they name the path and a remedy.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 from tonnage.errors import TonnageError
 from tonnage.store.records import Damage, StoreRecord
@@ -16,7 +17,9 @@ RESCUED = "rescued-"
 
 
 class StoreError(TonnageError):
-    """Base of all errors of the store."""
+    """Base of all errors of the store. `kind` is a word for a metric's label."""
+
+    kind: ClassVar[str] = "io"
 
 
 # Errors of writes.
@@ -164,6 +167,8 @@ class StoreNotADirectory(StoreError):
 
 
 class StoreNoPermission(StoreError):
+    kind = "read-only"
+
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(
             f"cannot open {path}: {detail}", hint="run as the user that owns the folder, or name another folder"
@@ -200,6 +205,8 @@ class BackupExists(StoreError):
 class StoreInUse(StoreError):
     """Another process holds the folder; `pid` is None if it is unknown."""
 
+    kind = "locked"
+
     def __init__(self, folder: Path, pid: int | None) -> None:
         holder = "another process" if pid is None else f"process {pid}"
         super().__init__(f"the store in {folder} is in use by {holder}", hint="stop it first, or name another folder")
@@ -210,6 +217,8 @@ class StoreInUse(StoreError):
 class StoreRemoved(StoreError):
     """Somebody removed, replaced or cut a file of an open store; nothing more is acknowledged. `rescued` is a copy of
     all that was acknowledged, made from the file that is still open."""
+
+    kind = "removed"
 
     def __init__(self, path: Path, detail: str, rescued: Path | None = None) -> None:
         remedy = "put it back as it was, and writing goes on; or stop this server, restore a backup, and start again"
@@ -225,6 +234,8 @@ class StoreRemoved(StoreError):
 
 class StoreCorrupt(StoreError):
     """The file is damaged, or is not a database."""
+
+    kind = "corrupt"
 
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(
@@ -261,6 +272,8 @@ class StoreTooNew(StoreError):
 class StoreFull(StoreError):
     """The disk is full: nothing of this write is kept, reads continue, and writes work again once there is space."""
 
+    kind = "full"
+
     def __init__(self, path: Path, *, hint: str = "make room and retry") -> None:
         super().__init__(f"cannot write to {path}: the disk is full; nothing was stored", hint=hint)
         self.path = path
@@ -268,6 +281,8 @@ class StoreFull(StoreError):
 
 class StoreStalled(StoreError):
     """The disk has not answered for long: it hangs, or is far too slow."""
+
+    kind = "stalled"
 
     def __init__(self, path: Path, waited_s: float) -> None:
         super().__init__(

@@ -12,11 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tonnage.store.errors import (
-    StoreCorrupt,
     StoreError,
     StoreFull,
     StoreInUse,
-    StoreNoPermission,
     StoreRemoved,
     StoreStalled,
     WriteRefused,
@@ -77,7 +75,7 @@ class StoreHealth:
             self.since = now
         self.problem = self.last_error = error
         self.last_error_at = now
-        self.errors[kind_of(error)] += 1
+        self.errors[error.kind] += 1
 
     def found(self, damage: Damage) -> bool:
         """Note a row that got damaged while we run; True if it was not known."""
@@ -118,21 +116,3 @@ class StoreHealth:
         if self.problem is None and self.probing_since is not None and now - self.probing_since > STALLED_AFTER_S:
             self.failed(StoreStalled(path, now - self.probing_since), now)
         return self.problem
-
-
-def kind_of(error: StoreError) -> str:
-    """A word for a metric's label."""
-    for kind, name in _KINDS.items():
-        if isinstance(error, kind):
-            return name
-    return "io"
-
-
-_KINDS = {
-    StoreFull: "full",
-    StoreInUse: "locked",
-    StoreCorrupt: "corrupt",
-    StoreNoPermission: "read-only",
-    StoreStalled: "stalled",
-    StoreRemoved: "removed",
-}

@@ -24,6 +24,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from itertools import groupby
 from queue import Empty, SimpleQueue
@@ -73,6 +74,7 @@ class _Request(Enum):
     STOP = "the last thing in the queue"
 
 
+@dataclass(eq=False)
 class StoreWriter:
     """Owns the log until `stop`. All methods and callbacks but `on_durable` belong to the loop.
 
@@ -82,25 +84,17 @@ class StoreWriter:
     thread, before the revision is acknowledged. `is_full`: the disk was full when the log was opened.
     """
 
-    def __init__(
-        self,
-        log: StoreLog,
-        reserve: Reserve,
-        *,
-        on_settled: OnSettled,
-        on_compacted: OnCompacted,
-        on_health: OnHealth,
-        on_durable: Callable[[int], None],
-        probe_every_s: float,
-        is_full: bool = False,
-    ) -> None:
-        self._log = log
-        self._reserve = reserve
-        self._on_settled = on_settled
-        self._on_compacted = on_compacted
-        self._on_health = on_health
-        self._on_durable = on_durable
-        self._probe_every_s = probe_every_s
+    log: StoreLog
+    reserve: Reserve
+    _: KW_ONLY
+    on_settled: OnSettled
+    on_compacted: OnCompacted
+    on_health: OnHealth
+    on_durable: Callable[[int], None]
+    probe_every_s: float
+    is_full: bool = False
+
+    def __post_init__(self) -> None:
         self._queue: SimpleQueue[Write | Compaction | _Request] = SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._stopped: asyncio.Future[StoreError | None] = self._loop.create_future()
@@ -112,7 +106,7 @@ class StoreWriter:
         self._removed: StoreRemoved | None = None  # and where the open file was saved
         self._has_made_room = False  # and the loop does not know yet how far history went
         # A daemon: a program that forgets to close the store can still end; acknowledged writes are on disk.
-        self._thread = threading.Thread(target=self._run, args=(is_full,), name="tonnage-store-writer", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="tonnage-store-writer", daemon=True)
         self._thread.start()
 
     @property
@@ -136,9 +130,9 @@ class StoreWriter:
         if error is not None:
             raise error
 
-    def _run(self, is_full: bool) -> None:
+    def _run(self) -> None:
         try:
-            self._work(is_full=is_full)
+            self._work()
         except RuntimeError:
             # The loop is closed, so nobody can be told anything. Raised by call_soon_threadsafe.
             if not self._loop.is_closed():
@@ -150,18 +144,18 @@ class StoreWriter:
 
     def _end_in_disorder(self) -> None:
         """Answer all callers with an error: this thread is about to die of a bug."""
-        error = StoreIOError(self._log.path, "the writing thread ended")
+        error = StoreIOError(self.log.path, "the writing thread ended")
         waiting = self._in_hand + [item for item in self._take(wait=False) if isinstance(item, Write)]
-        self._loop.call_soon_threadsafe(self._on_settled, waiting, [error for _ in waiting])
-        self._loop.call_soon_threadsafe(self._on_health, error, ())
+        self._loop.call_soon_threadsafe(self.on_settled, waiting, [error for _ in waiting])
+        self._loop.call_soon_threadsafe(self.on_health, error, ())
         self._loop.call_soon_threadsafe(self._stopped.set_result, error)
 
-    def _work(self, *, is_full: bool) -> None:
+    def _work(self) -> None:
         compactions: deque[Compaction] = deque()
         stopping = False
         with suppress(StoreError):
-            self._log.confirm_files()  # as loading left them
-        if is_full:
+            self.log.confirm_files()  # as loading left them
+        if self.is_full:
             self._fails()
         while not stopping:
             writes: list[Write] = []
@@ -178,14 +172,15 @@ class StoreWriter:
                         stopping = True
             if writes:
                 self._in_hand = writes
-                self._loop.call_soon_threadsafe(self._on_settled, writes, self._commit(writes))
+                outcomes = [outcome for batch in batches(writes) for outcome in self._commit(batch)]
+                self._loop.call_soon_threadsafe(self.on_settled, writes, outcomes)
                 self._in_hand = []
             if self._has_made_room:  # after the writes: history never ends above the newest revision
                 self._has_made_room = False
-                self._report(Compaction(self._log.compacted, None), None)
+                self._report(Compaction(self.log.compacted, None), None)
             if stopping:
                 for compaction in compactions:
-                    self._report(compaction, StoreClosed(self._log.path.parent))
+                    self._report(compaction, StoreClosed(self.log.path.parent))
             elif compactions:
                 if self._step(compactions[0]):
                     compactions.popleft()
@@ -198,10 +193,10 @@ class StoreWriter:
         try:
             if self._probe_at is not None and self._broken is None:
                 self._make_room()
-            self._log.close()
+            self.log.close()
         except StoreError as exc:
             error = exc
-        self._reserve.take()  # for the next start
+        self.reserve.take()  # for the next start
         self._loop.call_soon_threadsafe(self._stopped.set_result, error)
 
     def _take(self, *, wait: bool) -> list[Write | Compaction | _Request]:
@@ -218,21 +213,18 @@ class StoreWriter:
         return items
 
     def _commit(self, writes: list[Write]) -> Outcomes:
-        return [outcome for batch in batches(writes) for outcome in self._commit_batch(batch)]
-
-    def _commit_batch(self, writes: list[Write]) -> Outcomes:
         """One commit. It is acknowledged if the files' names lead to the open files before and after it."""
         if self._broken is not None:
             return [again(self._broken) for _ in writes]
         try:
-            self._log.require_files()
+            self.log.require_files()
             try:
                 self._require_room(writes)
                 outcomes: Outcomes = self._append(writes)
             except StoreFull as full:
                 outcomes = self._append_on_full_disk(writes, full)
-            self._log.confirm_files()
-            self._on_durable(self._log.revision)
+            self.log.confirm_files()
+            self.on_durable(self.log.revision)
         except Exception as exc:
             failure = self._judged(exc)
             return [again(failure) for _ in writes]
@@ -243,12 +235,12 @@ class StoreWriter:
         now = time.monotonic()
         if now < self._roomy_until:
             return
-        if free_bytes(self._log.path.parent) >= ROOMY_BYTES:
+        if free_bytes(self.log.path.parent) >= ROOMY_BYTES:
             self._roomy_until = now + _ROOMY_FOR_S
             return
         size = sum(len(write.record.document) for write in writes)
-        if not self._reserve.has_room_for(size, self._log.unfolded_bytes()):
-            raise StoreFull(self._log.path)
+        if not self.reserve.has_room_for(size, self.log.unfolded_bytes()):
+            raise StoreFull(self.log.path)
 
     def _append(self, writes: Sequence[Write]) -> list[StoreError | None]:
         """Append in order, in one commit except for discards. Raises StoreError if none of them is kept."""
@@ -269,11 +261,11 @@ class StoreWriter:
     def _append_run(self, writes: list[Write]) -> list[StoreError | None]:
         outcomes: list[StoreError | None] = [None] * len(writes)
         if writes[0].discards is not None:
-            self._log.discard(row_of(writes[0]), writes[0].discards)
+            self.log.discard(row_of(writes[0]), writes[0].discards)
             return outcomes
-        for position, reason in self._log.append([row_of(write) for write in writes]).items():
+        for position, reason in self.log.append([row_of(write) for write in writes]).items():
             record = writes[position].record
-            error = WriteRefused(self._log.path, record.key, record.revision, str(reason))
+            error = WriteRefused(self.log.path, record.key, record.revision, str(reason))
             error.__cause__ = reason
             outcomes[position] = error
         return outcomes
@@ -283,11 +275,11 @@ class StoreWriter:
         self._fails()
         is_urgent = any(write.makes_room for write in writes)
         now = time.monotonic()
-        has_history = self._log.compacted < self._log.revision
+        has_history = self.log.compacted < self.log.revision
         if is_urgent or has_history or now - self._made_room_at >= _MAKE_ROOM_EVERY_S:
             self._made_room_at = now
             self._make_room()
-            self._reserve.take()
+            self.reserve.take()
             with suppress(StoreFull):
                 self._require_room(writes)
                 return self._append(writes)
@@ -303,7 +295,7 @@ class StoreWriter:
                         outcomes[position] = None
             if is_urgent:
                 self._make_room()
-            self._reserve.take()
+            self.reserve.take()
         except Exception as exc:
             failure = self._judged(exc)
             return [error and again(failure) for error in outcomes]
@@ -321,11 +313,11 @@ class StoreWriter:
         except StoreFull:
             if makes_room:
                 self._make_room()
-                self._reserve.release()
+                self.reserve.release()
         done: list[int] = []
         for position, write in writes:
             is_small = len(write.record.document) <= _SMALL_BYTES
-            may_grow = makes_room or (is_small and self._reserve.lend(_LENT_BYTES))
+            may_grow = makes_room or (is_small and self.reserve.lend(_LENT_BYTES))
             with suppress(StoreFull):
                 self._replace_run([write], may_grow)
                 done.append(position)
@@ -334,77 +326,77 @@ class StoreWriter:
     def _replace_run(self, writes: list[Write], makes_room: bool) -> None:
         damaged = any(write.discards is not None for write in writes)
         if damaged and len(writes) > 1:
-            raise StoreFull(self._log.path)  # a damaged key has its own commit
+            raise StoreFull(self.log.path)  # a damaged key has its own commit
         if writes[0].discards is not None:
-            self._log.discard(row_of(writes[0]), writes[0].discards)
+            self.log.discard(row_of(writes[0]), writes[0].discards)
         else:
-            self._log.replace([row_of(write) for write in writes], may_grow=makes_room)
+            self.log.replace([row_of(write) for write in writes], may_grow=makes_room)
         with suppress(StoreFull, StoreInUse):  # it is durable; the next write does the rest
-            compact_all(self._log)
-            self._log.fold()
+            compact_all(self.log)
+            self.log.fold()
 
     def _make_room(self) -> None:
         self._has_made_room = True
-        make_room(self._log, self._reserve)
+        make_room(self.log, self.reserve)
 
     def _probe(self) -> None:
         """Try the disk; after a failure of the file, reopen it first. The result is always reported."""
         rows: Sequence[Row] = ()
         error: StoreError | None = None
         try:
-            self._log.require_files()
+            self.log.require_files()
             if self._broken is not None:
-                rows = self._log.reopen()
+                rows = self.log.reopen()
                 if isinstance(self._broken, StoreCorrupt):
-                    self._log.verify()  # the next write may not touch the bad page, but it is there
-            self._log.probe()
-            self._log.confirm_files()
-            self._reserve.take()
-            if not self._reserve.has_room_for(0):
-                raise StoreFull(self._log.path)
+                    self.log.verify()  # the next write may not touch the bad page, but it is there
+            self.log.probe()
+            self.log.confirm_files()
+            self.reserve.take()
+            if not self.reserve.has_room_for(0):
+                raise StoreFull(self.log.path)
         except StoreRemoved as exc:
             if self._removed is None or self._removed.rescued is None:
-                self._removed = self._log.rescue(exc)
+                self._removed = self.log.rescue(exc)
             error = self._judged(self._removed)
         except Exception as exc:
             error = self._judged(exc)
         if error is None:
             if self._broken is not None:
-                _log.warning("%s takes writes again", self._log.path)
+                _log.warning("%s takes writes again", self.log.path)
             self._broken = self._probe_at = None
-        self._loop.call_soon_threadsafe(self._on_health, error, rows)
+        self._loop.call_soon_threadsafe(self.on_health, error, rows)
 
     def _step(self, compaction: Compaction) -> bool:
         """One step; True if the compaction is over."""
         error = self._broken
-        if error is None and self._log.compacted < compaction.target:
+        if error is None and self.log.compacted < compaction.target:
             try:
-                self._log.compact(min(compaction.target, self._log.compacted + COMPACTION_STEP))
-                self._log.confirm_files()
+                self.log.compact(min(compaction.target, self.log.compacted + COMPACTION_STEP))
+                self.log.confirm_files()
             except Exception as exc:
                 error = self._judged(exc)
         self._report(compaction, error)
-        return error is not None or self._log.compacted >= compaction.target
+        return error is not None or self.log.compacted >= compaction.target
 
     def _give_back(self) -> bool:
         """One step; True if there is more. A failed step is left to the next compaction."""
         if self._broken is not None:
             return False
         try:
-            has_more = self._log.give_back()
+            has_more = self.log.give_back()
             if not has_more:
-                self._log.fold()  # until then the file keeps its length
-            self._log.confirm_files()
+                self.log.fold()  # until then the file keeps its length
+            self.log.confirm_files()
             return has_more
         except Exception as exc:
             self._judged(exc)
             return False
 
     def _report(self, compaction: Compaction, error: StoreError | None) -> None:
-        self._loop.call_soon_threadsafe(self._on_compacted, compaction, self._log.compacted, error)
+        self._loop.call_soon_threadsafe(self.on_compacted, compaction, self.log.compacted, error)
 
     def _fails(self) -> None:
-        waits_s = _VERIFY_EVERY_S if isinstance(self._broken, StoreCorrupt) else self._probe_every_s
+        waits_s = _VERIFY_EVERY_S if isinstance(self._broken, StoreCorrupt) else self.probe_every_s
         now = time.monotonic()
         if self._probe_at is None or self._probe_at <= now:  # failures in between do not delay it
             self._probe_at = now + waits_s
@@ -418,7 +410,7 @@ class StoreWriter:
             self._broken = exc
         else:
             # An unknown failure, so the file is unknown, too. The thread must live on to answer its callers.
-            self._broken = StoreIOError(self._log.path, repr(exc))
+            self._broken = StoreIOError(self.log.path, repr(exc))
             self._broken.__cause__ = exc
         self._fails()
         return self._broken

@@ -137,7 +137,7 @@ async def test_an_idle_store_is_tried_when_somebody_asks(open_store, folder: Pat
 
 async def test_a_locked_file_is_told_and_passes(open_store, hold_commits):
     store: Store = await open_store(probe_every_s=0.01)
-    store._writer._log._connection.execute("PRAGMA busy_timeout = 0")
+    store._writer.log._connection.execute("PRAGMA busy_timeout = 0")
     with hold_commits():
         with pytest.raises(StoreInUse):
             await store.create("nodes/a", says("a"))
@@ -161,7 +161,7 @@ async def test_a_writing_thread_that_died_is_told_and_nobody_waits(folder: Path,
         await store.create("nodes/b", says("b"))
     with pytest.raises(StoreIOError):
         await store.close()
-    store._writer._log.close()
+    store._writer.log.close()
 
 
 def test_a_probe_that_hangs_is_a_failure():
