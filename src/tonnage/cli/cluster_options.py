@@ -11,7 +11,7 @@ of ~/.kube/config; -f files are then laid over it. --context and --namespace mea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from pathlib import Path
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from tonnage.scheduling.configuration.configuration import Configuration
     from tonnage.scheduling.plugins.registry import ForeignPlugins
     from tonnage.whatif.creation import Creation
-    from tonnage.whatif.html.page import HtmlPage
     from tonnage.whatif.sources import ClusterState
 
 
@@ -264,14 +263,3 @@ def _with_options(command: F, shown: Sequence[Option]) -> F:
         return command(cluster=cluster, **{name: given[name] for name in given.keys() - vars(cluster).keys()})
 
     return options(*shown)(asked)  # type: ignore[return-value]  # to click a command is its name and its options
-
-
-def html_page(name: str) -> Callable[[Any], HtmlPage]:
-    """A function that draws the HTML page of this answer. Its module is loaded on the first call."""
-
-    def draw(document: Any) -> HtmlPage:
-        from tonnage.whatif.html.pages import PAGES
-
-        return PAGES[name](document)
-
-    return draw

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -28,6 +28,7 @@ from tonnage.quantity import Quantity
 if TYPE_CHECKING:
     from tonnage.driver_check.results import Results
     from tonnage.driver_check.settings import CheckSettings
+    from tonnage.whatif.page import TextPage
 
 BROKEN = 4
 _STYLES = {"passed": "green", "failed": "bold red", "skipped": "dim"}
@@ -181,10 +182,9 @@ def _secrets(path: Path | None) -> dict[str, dict[str, str]]:
     return read_secrets(content, source=str(path))
 
 
-def _show(document: dict[str, Any], out: TextIO) -> None:
-    from tonnage.whatif.page import FittedTable, TextPage
+def _show(document: dict[str, Any], page: TextPage) -> None:
+    from tonnage.whatif.page import FittedTable
 
-    page = TextPage(out)
     name = f"{document['driver']} {document['version']}".strip()
     counts = ", ".join(f"{document[each]} {each}" for each in ("passed", "failed", "skipped"))
     page.say(assembled((name, "bold"), f" at {document['address']}: {counts}"))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,8 +25,8 @@ from tonnage.errors import TonnageError
 if TYPE_CHECKING:
     from tonnage.scheduling.configuration.profile import ResolvedProfile
     from tonnage.scheduling.decision.explain import Explanation
-    from tonnage.whatif.explain import DecisionSequence, PodAnswer, WorkloadAnswer
-    from tonnage.whatif.sources import ClusterState
+    from tonnage.whatif.explain import PodAnswer, WorkloadAnswer
+    from tonnage.whatif.page import TextPage
     from tonnage.whatif.workloads import WorkloadName
 
 _USER_AGENT = "tonnage-explain"
@@ -109,12 +109,10 @@ def _explain_pods(cluster: ClusterQuestion, pod_keys: Sequence[str], output: str
     return all(each.schedulable for each, _ in answers)
 
 
-def _print_explanations(answers: Sequence[tuple[Explanation, ResolvedProfile]], out: TextIO) -> None:
+def _print_explanations(answers: Sequence[tuple[Explanation, ResolvedProfile]], page: TextPage) -> None:
     from tonnage.whatif.explain import score_weights
     from tonnage.whatif.explain_report import print_explanation
-    from tonnage.whatif.page import TextPage
 
-    page = TextPage(out)
     for number, (explanation, profile) in enumerate(answers):
         if number:
             page.blank()
@@ -130,8 +128,9 @@ def _split(pod_key: str, cluster: ClusterQuestion) -> str:
 
 def _explain_workloads(cluster: ClusterQuestion, names: Sequence[str], output: str) -> bool:
     from tonnage.whatif.expansion import WorkloadExpander
-    from tonnage.whatif.explain import WorkloadAnswer, workloads_of_files
+    from tonnage.whatif.explain import WorkloadAnswer, score_weights, workloads_of_files
     from tonnage.whatif.simulate.played_workloads import PlayedWorkloads
+    from tonnage.whatif.workload_report import print_workloads
     from tonnage.whatif.workloads import find_workload
 
     if not names and not cluster.files:
@@ -153,26 +152,21 @@ def _explain_workloads(cluster: ClusterQuestion, names: Sequence[str], output: s
     try:
         with progress("deciding", total=len(workloads)) as step:
             for workload in workloads:
-                pods: list[PodAnswer] = []
-                answers.append(WorkloadAnswer(workload, pods))
+                made: list[PodAnswer] = []
+                answers.append(WorkloadAnswer(workload, made))
                 for pod in played.answers(expander.expand(workload)):
-                    pods.append(pod)
+                    made.append(pod)
                 step(1)
     except KeyboardInterrupt:
         was_interrupted = True
     say_all("warning", dict.fromkeys(warnings))
 
-    def show(out: TextIO) -> None:
-        from tonnage.whatif.explain import score_weights
-        from tonnage.whatif.page import TextPage
-        from tonnage.whatif.workload_report import print_workloads
-
-        print_workloads(answers, score_weights(configuration.profiles[0]), TextPage(out))
-
-    write_answer(output, lambda: [pod.document() for answer in answers for pod in answer.pods], show)
+    weights = score_weights(configuration.profiles[0])
+    pods = [pod for answer in answers for pod in answer.pods]
+    write_answer(output, lambda: [pod.document() for pod in pods], partial(print_workloads, answers, weights))
     if was_interrupted:
         _end_early(f"{len(answers)} of {len(workloads)} workloads were looked at, the last not to its end")
-    return all(pod.fits for answer in answers for pod in answer.pods)
+    return all(pod.fits for pod in pods)
 
 
 def _named(text: str, cluster: ClusterQuestion) -> WorkloadName:
@@ -184,23 +178,14 @@ def _named(text: str, cluster: ClusterQuestion) -> WorkloadName:
         raise click.UsageError(f"--{exc.message}; {exc.hint}") from exc
 
 
-def _sequence(cluster: ClusterQuestion, state: ClusterState) -> DecisionSequence:
-    from tonnage.whatif.explain import DecisionSequence
-
-    return DecisionSequence(
-        state,
-        cluster.configuration,
-        is_default=cluster.config_file is None,
-        foreign=cluster.foreign,
-        note=partial(say, "note"),
-    )
-
-
 def _explain_pending(cluster: ClusterQuestion, output: str) -> bool:
-    from tonnage.whatif.pending.pending import PendingQuestion
+    from tonnage.whatif.explain import DecisionSequence
+    from tonnage.whatif.pending.pending import PendingQuestion, print_pending
 
     state = cluster.state(user_agent=_USER_AGENT, with_workloads=True)
-    question = PendingQuestion(state, _sequence(cluster, state), explains_all=output == "json")
+    is_default, note = cluster.config_file is None, partial(say, "note")
+    sequence = DecisionSequence(state, cluster.configuration, is_default=is_default, foreign=cluster.foreign, note=note)
+    question = PendingQuestion(state, sequence, explains_all=output == "json")
     try:
         with progress("deciding", total=question.count) as step:
             question.decide(step)
@@ -209,14 +194,7 @@ def _explain_pending(cluster: ClusterQuestion, output: str) -> bool:
     except KeyboardInterrupt:
         pass
     answer = question.answer()
-
-    def show(out: TextIO) -> None:
-        from tonnage.whatif.page import TextPage
-        from tonnage.whatif.pending.pending import print_pending
-
-        print_pending(answer, TextPage(out))
-
-    write_answer(output, answer.document, show)
+    write_answer(output, answer.document, partial(print_pending, answer))
     if answer.is_partial:
         _end_early(
             f"{len(answer.pods)} of {question.count} pending pods were decided on, and not all that may help tried"

@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -22,7 +22,7 @@ import msgspec
 from tonnage.printable import printable, printable_json, printable_lines, text
 
 if TYPE_CHECKING:
-    from tonnage.whatif.html.page import HtmlPage
+    from tonnage.whatif.page import TextPage
 
 
 def say(kind: str, sentence: str) -> None:
@@ -66,17 +66,21 @@ def written_json(answer: Any) -> None:
 def write_answer(
     output: str,
     document: Callable[[], Any],
-    show: Callable[[TextIO], object],
-    draw: Callable[[Any], HtmlPage] | None = None,
+    show: Callable[[TextPage], object],
+    page: str = "",
 ) -> None:
-    """Write an answer as -o asks: as JSON, as the HTML page that `draw` makes of the document, or as text."""
+    """Write an answer as -o asks: as JSON, as the HTML page of this name, drawn from the document, or as text."""
     if output == "json":
         written_json(document())
-    elif output == "html" and draw is not None:
-        data = draw(document()).html().encode()  # UTF-8, even if the terminal's encoding differs
+    elif output == "html":
+        from tonnage.whatif.html.pages import PAGES
+
+        data = PAGES[page](document()).html().encode()  # UTF-8, even if the terminal's encoding differs
         written(lambda: sys.stdout.buffer.write(data))
     else:
-        written(lambda: show(sys.stdout))
+        from tonnage.whatif.page import TextPage
+
+        written(lambda: show(TextPage(sys.stdout)))
 
 
 INTERRUPTED = 130

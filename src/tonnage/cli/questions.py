@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tonnage.cli.cluster_options import ClusterQuestion, cluster_options, html_page
+from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
 from tonnage.cli.completion import files, workloads
 from tonnage.cli.completion import nodes as node_values
 from tonnage.cli.options import (
@@ -76,7 +76,7 @@ def doctor(cluster: ClusterQuestion, output: str) -> None:
     facts = Facts.of_state(state, is_live=cluster.is_live, server=server, access=access, access_of=access_of)
     with progress("deciding on pods", total=work_of(facts)) as step:
         found = examine(facts, state, configuration, foreign=cluster.foreign, step=step)
-    write_answer(output, found.document, partial(show, found), html_page("doctor"))
+    write_answer(output, found.document, partial(show, found), "doctor")
     sys.exit(INTERRUPTED if found.is_partial else found.exit_code)
 
 
@@ -115,7 +115,7 @@ def drain_preview(
             preview.run(step)
     except KeyboardInterrupt:
         is_interrupted = True
-    write_answer(output, preview.document, partial(show, preview), html_page("drain-preview"))
+    write_answer(output, preview.document, partial(show, preview), "drain-preview")
     if is_interrupted:
         sys.exit(INTERRUPTED)
     if exit_code and (preview.outcome.stuck or preview.outcome.lost):
@@ -186,7 +186,7 @@ def fit(
 
     template = node_template(creation, node_file) if node_file is not None else None
     answer = fitted(asked, fresh, most=most, phase=progress, with_disks=output != "table", node_template=template)
-    write_answer(output, answer.document, partial(show, answer), html_page("fit"))
+    write_answer(output, answer.document, partial(show, answer), "fit")
     if answer.counted.is_interrupted:
         sys.exit(INTERRUPTED)
     if exit_code and not answer.has_all:

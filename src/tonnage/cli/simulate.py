@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tonnage.cli.cluster_options import ClusterQuestion, cluster_options, html_page
+from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
 from tonnage.cli.options import FILE_PATH, output_option, setting
 from tonnage.cli.output import INTERRUPTED, interruptible, progress, say, say_all, write_answer
 from tonnage.whatif.simulate.presets import PRESETS
@@ -85,7 +85,7 @@ def simulate(
         with progress("simulating", float(len(runs))) as step:
             found = compare(player, runs, lambda name: step, seeds)
     say_all("warning", player.warnings)
-    write_answer(output, found.document, partial(show, found), html_page("simulate"))
+    write_answer(output, found.document, partial(show, found), "simulate")
     _end(found.is_partial)
 
 
@@ -103,7 +103,7 @@ def _repeat(cluster: ClusterQuestion, file: Path, compared: tuple[str, ...], out
     recording = open_recording(file)
     with interruptible() as is_stopped, progress("repeating", 1.0 + len(others)) as step:
         found = answered(recording, others, foreign=cluster.foreign, is_stopped=is_stopped, step=step)
-    write_answer(output, found.document, partial(show, found), html_page("recording"))
+    write_answer(output, found.document, partial(show, found), "recording")
     _end(found.is_partial)
 
 

@@ -213,7 +213,7 @@ def status(data_dir: Path, output: str) -> None:
         say("warning", f"contents without a record are not known: {found.unknown_problem}")
     for trouble in found.storage:
         say("warning", f"the API server's store: {trouble}")
-    write_answer(output, found.document, lambda out: echo("\n".join(_lines(found))))
+    write_answer(output, found.document, lambda page: echo("\n".join(_lines(found))))
 
 
 def _lines(found: ClusterStatus) -> Iterator[str]:

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TextIO
 
 from rich.text import Text
 
@@ -191,12 +190,8 @@ _SHORT = {
 _OTHERS = "others"
 
 
-def show(explanation: Explanation, weights: Mapping[str, int], out: TextIO) -> None:
-    """Write an explanation as tables. `weights` are the score weights of the profile."""
-    print_explanation(explanation, weights, TextPage(out))
-
-
 def print_explanation(explanation: Explanation, weights: Mapping[str, int], page: TextPage) -> None:
+    """Write an explanation as tables. `weights` are the score weights of the profile."""
     for line in _headline(explanation):
         page.say(line)
     feasible = [each for each in explanation.nodes if each.feasible and not each.passed_over]

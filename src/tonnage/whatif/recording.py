@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import IO, Any
 
 import msgspec
 
@@ -266,8 +266,7 @@ def _judge(
     return False
 
 
-def show(answer: RepeatedRecording, out: TextIO) -> None:
-    page = TextPage(out)
+def show(answer: RepeatedRecording, page: TextPage) -> None:
     page.say(text(headline(answer.repeated), style="bold"))
     if answer.recording.ending:
         page.say(text(f"the recording ends early: {answer.recording.ending}"))

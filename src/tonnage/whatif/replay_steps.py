@@ -24,7 +24,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 from rich.text import Text
 
@@ -270,8 +270,7 @@ def taken(run: Replay, steps: Iterable[Step], file: str, note: Callable[[str], o
         yield result
 
 
-def show(results: Iterable[StepResult], out: TextIO) -> None:
-    page = TextPage(out)
+def show(results: Iterable[StepResult], page: TextPage) -> None:
     for result in results:
         page.say(assembled((f"step {result.number}", "bold"), f": {result.title}"))
         if result.answer is not None:

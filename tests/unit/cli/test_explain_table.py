@@ -8,7 +8,8 @@ import re
 import pytest
 
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer, PreemptionAnswer
-from tonnage.whatif.explain_report import MAX_ROWS, show
+from tonnage.whatif.explain_report import MAX_ROWS, print_explanation
+from tonnage.whatif.page import TextPage
 
 WEIGHTS = {"NodeResourcesFit": 1, "PodTopologySpread": 2, "TaintToleration": 3}
 
@@ -29,7 +30,7 @@ def refused(name: str, plugin: str = "NodeResourcesFit", *reasons: str) -> NodeA
 
 def piped(explanation: Explanation) -> str:
     out = io.StringIO()
-    show(explanation, WEIGHTS, out)
+    print_explanation(explanation, WEIGHTS, TextPage(out))
     return out.getvalue()
 
 
@@ -140,7 +141,7 @@ def on_terminal(explanation: Explanation, columns: int, monkeypatch: pytest.Monk
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
     out = Terminal()
-    show(explanation, WEIGHTS, out)
+    print_explanation(explanation, WEIGHTS, TextPage(out))
     return out.getvalue()
 
 

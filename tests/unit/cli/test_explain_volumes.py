@@ -27,7 +27,8 @@ from tonnage.testing.storage_builders import (
     storage_class,
     volume,
 )
-from tonnage.whatif.explain_report import MAX_ROWS, show
+from tonnage.whatif.explain_report import MAX_ROWS, print_explanation
+from tonnage.whatif.page import TextPage
 from tonnage.whatif.replay import Replay
 
 LEDGER = storage_configuration(reservation="Ledger")
@@ -40,7 +41,7 @@ def replay(*objects: Object, config: str = "") -> Replay:
 
 def table(answer: Explanation) -> str:
     out = io.StringIO()
-    show(answer, {}, out)
+    print_explanation(answer, {}, TextPage(out))
     return out.getvalue()
 
 
@@ -260,7 +261,7 @@ def test_on_a_narrow_terminal_names_and_numbers_stay_whole(columns, monkeypatch)
     long = "a-node-with-a-name-that-goes-on-and-on"
     run = replay(node(long), capacity(node=long, pools=["90Gi"]), pod_with("x", "data"), claim("data", "80Gi"))
     out = Terminal()
-    show(run.schedule("default/x"), {}, out)
+    print_explanation(run.schedule("default/x"), {}, TextPage(out))
     plain = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
     section = plain.rpartition("\n\n")[2]
     assert set(section.split()) >= {long, f"kube-system/fast-{long}", "default/data", "dynamic", "guaranteed"}

@@ -25,7 +25,7 @@ from tonnage.whatif.creation import Creation
 from tonnage.whatif.doctor.examination import examine
 from tonnage.whatif.doctor.facts import Facts
 from tonnage.whatif.explain import DecisionSequence, decided_on
-from tonnage.whatif.explain_report import show
+from tonnage.whatif.explain_report import print_explanation
 from tonnage.whatif.fit.fitting import asked_workload, fitted
 from tonnage.whatif.page import TextPage
 from tonnage.whatif.pending.pending import PendingQuestion, print_pending
@@ -219,7 +219,7 @@ def test_explain_says_that_nobody_schedules_it_and_where_it_would_go():
     assert found.document()["node"] is None and found.document()["heldBack"] == NOT_SEEN
     assert found.document()["message"] == f"not tried: {NOT_SEEN}; otherwise: fits on 1 of 1 nodes"
     out = io.StringIO()
-    show(found, {}, out)
+    print_explanation(found, {}, TextPage(out))
     assert out.getvalue().startswith(f"default/waits is not tried: {NOT_SEEN}\notherwise it would go to a\n")
 
 

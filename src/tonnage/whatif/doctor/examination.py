@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 from tonnage.printable import assembled, text
 from tonnage.scheduling.configuration.configuration import Configuration
@@ -134,8 +134,7 @@ _HEADS: Final = {Severity.ERROR: "ERRORS", Severity.WARNING: "WARNINGS", Severit
 _EXAMPLES: Final = 3
 
 
-def show(found: Examination, out: TextIO) -> None:
-    page = TextPage(out)
+def show(found: Examination, page: TextPage) -> None:
     _head(page, found)
     for severity in WORST_FIRST:
         of_severity = [each for each in found.findings if each.severity is severity]

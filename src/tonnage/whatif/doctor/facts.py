@@ -186,25 +186,8 @@ class Facts:
     """Whose permissions `access` holds."""
 
     @classmethod
-    def of_state(
-        cls,
-        state: ClusterState,
-        *,
-        is_live: bool,
-        server: ServerFacts | None = None,
-        access: Sequence[GrantedAccess] = (),
-        access_of: str = "this user",
-    ) -> Facts:
-        return cls(
-            state.objects,
-            state.clock.now(),
-            source=state.source,
-            is_live=is_live,
-            unlisted=state.unlisted,
-            server=server,
-            access=access,
-            access_of=access_of,
-        )
+    def of_state(cls, state: ClusterState, **more: Any) -> Facts:
+        return cls(state.objects, state.clock.now(), source=state.source, unlisted=state.unlisted, **more)
 
     def knows(self, cls: type[Object]) -> bool:
         """True if the absence of an object of this kind means that there is none."""

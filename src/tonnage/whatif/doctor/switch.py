@@ -24,6 +24,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import Configuration, default_configuration
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.diagnosis import NOBODY
+from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.volumes.volume_fit import NOT_ENOUGH_SPACE
 from tonnage.whatif.doctor.facts import Facts
@@ -89,8 +90,7 @@ def compare_waiting(
     """Compare Tonnage's decisions about waiting pods with kube-scheduler's, in the same order. Our rules judge whether
     drivers accept kube-scheduler's placements, one after the other; classes of `thin` drivers never lack room."""
     theirs = DecisionSequence(dataclasses.replace(state, memory=None), their_rules(), is_default=True)
-    judge = Judge(ours, clock=VirtualClock(state.clock.now()), seed=SEED, foreign=foreign, implies_namespaces=True)
-    judge.engine.load(state.objects)
+    judge = _judge(state.objects, ours, state.clock.now(), foreign)
     for each in decided:
         if each.cause.kind not in _NOT_TRIED:
             found.waiting += 1
@@ -122,36 +122,29 @@ def _refused_there(judge: Judge, pod: Pod, node: str) -> str:
     return verdict.why if verdict.by_storage and NOT_ENOUGH_SPACE in verdict.why else ""
 
 
-class _Rules:
-    """One set of rules, to judge whether a running pod would be admitted again."""
+def _judge(
+    objects: Iterable[Object], profiles: Sequence[ResolvedProfile], now: datetime, foreign: ForeignPlugins | None
+) -> Judge:
+    judge = Judge(profiles, clock=VirtualClock(now), seed=SEED, foreign=foreign, implies_namespaces=True)
+    judge.engine.load(objects)
+    return judge
 
-    def __init__(
-        self,
-        objects: Iterable[Object],
-        profiles: Sequence[ResolvedProfile],
-        now: datetime,
-        foreign: ForeignPlugins | None,
-    ) -> None:
-        clock = VirtualClock(now)
-        self._engine = Judge(profiles, clock=clock, seed=SEED, foreign=foreign, implies_namespaces=True).engine
-        self._engine.load(objects)
 
-    def judge(self, pod: Pod) -> tuple[bool, bool, str]:
-        """Whether the pod, if recreated, is admitted on its node; whether on any node; and if on none, why."""
-        engine = self._engine
-        spec, status = msgspec.structs.replace(pod.spec, node_name=""), type(pod.status)()
-        engine.delete(pod)
-        try:
-            anew = msgspec.structs.replace(pod, spec=spec, status=status)
-            profile = engine.profile_of(anew) or next(iter(engine.profiles.values()))
-            decision = profile.decider.decide(engine.cluster, PodInfo(anew), diagnose=True)
-            diagnosis = decision.diagnosis
-            if diagnosis is None or diagnosis.refusal is not None:
-                return False, decision.fits, diagnosis.message() if diagnosis is not None else ""
-            row = engine.cluster.row_of[pod.spec.node_name]
-            return int(diagnosis.first[row]) == NOBODY, decision.fits, "" if decision.fits else diagnosis.message()
-        finally:
-            engine.add(pod)
+def _admits(engine: Engine, pod: Pod) -> tuple[bool, bool, str]:
+    """Whether a running pod, if recreated, is admitted on its node; whether on any node; and if on none, why."""
+    spec, status = msgspec.structs.replace(pod.spec, node_name=""), type(pod.status)()
+    engine.delete(pod)
+    try:
+        anew = msgspec.structs.replace(pod, spec=spec, status=status)
+        profile = engine.profile_of(anew) or next(iter(engine.profiles.values()))
+        decision = profile.decider.decide(engine.cluster, PodInfo(anew), diagnose=True)
+        diagnosis = decision.diagnosis
+        if diagnosis is None or diagnosis.refusal is not None:
+            return False, decision.fits, diagnosis.message() if diagnosis is not None else ""
+        row = engine.cluster.row_of[pod.spec.node_name]
+        return int(diagnosis.first[row]) == NOBODY, decision.fits, "" if decision.fits else diagnosis.message()
+    finally:
+        engine.add(pod)
 
 
 def compare_running(
@@ -165,12 +158,12 @@ def compare_running(
     running = pods_with_claims(facts)
     if not running:
         return
-    our_rules, others = _Rules(facts.objects, ours, facts.now, foreign), None
+    our_rules, others = _judge(facts.objects, ours, facts.now, foreign).engine, None
     for pod in running:
-        stays, fits, why = our_rules.judge(pod)
+        stays, fits, why = _admits(our_rules, pod)
         if not stays:
-            others = others or _Rules(facts.objects, their_rules().profiles, facts.now, None)
-            stays_there, _, _ = others.judge(pod)
+            others = others or _judge(facts.objects, their_rules().profiles, facts.now, None).engine
+            stays_there, _, _ = _admits(others, pod)
             if stays_there and fits:
                 found.moves.append(pod.key)
             elif stays_there:
@@ -189,15 +182,14 @@ def switch_findings(found: SwitchComparison) -> Iterable[Finding]:
             if found.either < count
             else "see that the scheduler they ask for runs; if they came just now, wait",
         )
-    for node, pairs in _by_node(found.refused).items():
-        keys, why = [key for key, _ in pairs], pairs[0][1]
+    for node, keys in _together((key, node) for key, node, _ in found.refused).items():
+        why = next(why for key, _, why in found.refused if key == keys[0])
         yield CATALOGUE["volumes-would-be-refused"].about(
             f"Pod {named(keys)}",
             f"kube-scheduler would send {_pods(len(keys))} to {node}, where the driver would refuse volumes: {why}",
             "give the room that is missing; Tonnage sends them elsewhere, or lets them wait until there is room",
         )
-    lost = [*found.becomes_pending, *found.only_theirs]
-    for why, keys in _by_reason(lost).items():
+    for why, keys in _together((*found.becomes_pending, *found.only_theirs)).items():
         yield CATALOGUE["pods-would-become-pending"].about(
             f"Pod {named(keys)}",
             f"kube-scheduler would place {_pods(len(keys))}, and Tonnage would not: {why}",
@@ -212,17 +204,11 @@ def switch_findings(found: SwitchComparison) -> Iterable[Finding]:
         )
 
 
-def _by_node(refused: Iterable[tuple[Key, str, str]]) -> dict[str, list[tuple[Key, str]]]:
-    found: dict[str, list[tuple[Key, str]]] = {}
-    for key, node, why in refused:
-        found.setdefault(node, []).append((key, why))
-    return found
-
-
-def _by_reason(pairs: Iterable[tuple[Key, str]]) -> dict[str, list[Key]]:
+def _together(pairs: Iterable[tuple[Key, str]]) -> dict[str, list[Key]]:
+    """The pods by their node or reason."""
     found: dict[str, list[Key]] = {}
-    for key, why in pairs:
-        found.setdefault(why, []).append(key)
+    for key, common in pairs:
+        found.setdefault(common, []).append(key)
     return found
 
 

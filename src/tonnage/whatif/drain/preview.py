@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 import msgspec
 from rich.text import Text
@@ -22,6 +22,7 @@ from tonnage.printable import assembled, text
 from tonnage.quantity import Quantity
 from tonnage.whatif.drain.outcome import DrainOutcome, Move, Stuck, VolumeMove, documents
 from tonnage.whatif.drain.rehearsal import Rehearsal, Scene
+from tonnage.whatif.html.amounts import count_text
 from tonnage.whatif.page import FittedTable, TextPage, named
 from tonnage.whatif.simulate.node_events import stays
 
@@ -255,8 +256,8 @@ class Preview:
 MAX_ROWS: Final = 50
 
 
-def show(preview: Preview, out: TextIO) -> None:
-    page, outcome, steps = TextPage(out), preview.outcome, preview.is_one_by_one
+def show(preview: Preview, page: TextPage) -> None:
+    outcome, steps = preview.outcome, preview.is_one_by_one
     for line in _headline(preview):
         page.say(line)
     for head, moves in (("MOVES", outcome.moves), ("PREEMPTED", outcome.preempted)):
@@ -288,10 +289,6 @@ def size(size_bytes: int | None) -> str:
     return str(Quantity.from_bytes(size_bytes)) if size_bytes is not None else "unknown"
 
 
-def count(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
-
-
 def _headline(preview: Preview) -> Iterable[Text]:
     outcome, how = preview.outcome, ", one after the other" if preview.is_one_by_one else ""
     yield assembled("draining ", (named(preview.nodes), "bold"), how)
@@ -299,7 +296,7 @@ def _headline(preview: Preview) -> Iterable[Text]:
         yield text("partial: it was interrupted, and this is what is known so far", style="bold yellow")
     if not preview.is_drained:
         return
-    told = [count(len(outcome.moves), "pod moves", "pods move")]
+    told = [count_text(len(outcome.moves), "pod moves", "pods move")]
     if outcome.preempted:
         told.append(f"{len(outcome.preempted)} elsewhere {'makes' if len(outcome.preempted) == 1 else 'make'} room")
     if outcome.lost:
@@ -308,7 +305,7 @@ def _headline(preview: Preview) -> Iterable[Text]:
     if outcome.holds:
         yield assembled(("it holds", "bold green"), f": {', '.join(told)}, nobody is stuck")
     else:
-        stuck = count(len(outcome.stuck), "pod is", "pods are")
+        stuck = count_text(len(outcome.stuck), "pod is", "pods are")
         yield assembled(("it does not hold", "bold red"), f": {stuck} stuck; {', '.join(told)}")
 
 
@@ -364,7 +361,7 @@ def _notes(outcome: DrainOutcome) -> Iterable[Text]:
         told = "1 pod stays on its node" if len(pods) == 1 else f"{len(pods):,} pods stay on their nodes"
         yield text(f"{told}: {named(pods)}", style="dim")
     if outcome.waiting_before:
-        waiting = count(len(outcome.waiting_before), "pod had", "pods had")
+        waiting = count_text(len(outcome.waiting_before), "pod had", "pods had")
         yield text(f"{waiting} no node before: {named(outcome.waiting_before)}", style="dim")
     if flags := outcome.flags():
         yield text(f"kubectl drain asks for {' '.join(flags)}", style="dim")
@@ -374,7 +371,7 @@ def _order(preview: Preview) -> Iterable[Text]:
     found = preview.order
     if found is None or len(preview.nodes) < 2:
         return
-    tried = f"{count(found.tried, 'order')} tried" + ("" if found.is_complete else ", not all")
+    tried = f"{count_text(found.tried, 'order')} tried" + ("" if found.is_complete else ", not all")
     if found.cost == preview.outcome.cost:
         yield text(f"the order is as good as any that was found ({tried})")
         return
@@ -385,7 +382,7 @@ def _order(preview: Preview) -> Iterable[Text]:
 
 def _one_more(preview: Preview) -> Iterable[Text]:
     found = preview.one_more
-    tried = f"{count(found.tried, 'failure')} tried" + (f", {found.not_tried:,} not" if found.not_tried else "")
+    tried = f"{count_text(found.tried, 'failure')} tried" + (f", {found.not_tried:,} not" if found.not_tried else "")
     if found.failures:
         yield assembled(("if one more node fails meanwhile it does not hold", "bold red"), f" ({tried}):")
         for each in found.failures[:MAX_ROWS]:

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -303,8 +303,8 @@ _NODES_SHOWN = 40
 _PREEMPTING_SHOWN = 8
 
 
-def show(answer: FitAnswer, out: TextIO) -> None:
-    page, counted = TextPage(out), answer.counted
+def show(answer: FitAnswer, page: TextPage) -> None:
+    counted = answer.counted
     page.say(text(f"{answer.asked.name}: {answer.text}", "bold"))
     if counted.by_node:
         page.blank()

@@ -165,33 +165,30 @@ class PendingQuestion:
 
     def _decided_on(self, pod: Pod, workload: str, classes: dict[Key, str], places: NodePlaces) -> PendingPod:
         state, node = state_of(pod, self.state.memory)
+
+        def because(kind: str, about: str = "", **more: Any) -> PendingPod:
+            return PendingPod(pod, workload, state, CauseOfPod(PendingCause(kind, about)), **more)
+
         if state is PodState.ASSUMED:
-            return PendingPod(pod, workload, state, CauseOfPod(PendingCause(causes.ASSUMED)), node)
+            return because(causes.ASSUMED, node=node)
         if state is PodState.TERMINATING:
-            return PendingPod(pod, workload, state, CauseOfPod(PendingCause(causes.TERMINATING)))
+            return because(causes.TERMINATING)
         if not self.sequence.is_ours(pod):
-            return PendingPod(pod, workload, state, CauseOfPod(PendingCause(causes.FOREIGN, pod.spec.scheduler_name)))
+            return because(causes.FOREIGN, pod.spec.scheduler_name)
         if self.sequence.nobody_schedules(pod):
-            cause = CauseOfPod(PendingCause(causes.NOBODY, pod.spec.scheduler_name))
-            return PendingPod(pod, workload, state, cause, explanation=self.sequence.decide(pod))
+            return because(causes.NOBODY, pod.spec.scheduler_name, explanation=self.sequence.decide(pod))
         if held_back := self.sequence.held_back(pod):
-            return PendingPod(
-                pod,
-                workload,
-                state,
-                CauseOfPod(PendingCause(causes.GATED, held_back)),
-                explanation=self.sequence.decide(pod),
-            )
+            return because(causes.GATED, held_back, explanation=self.sequence.decide(pod))
         if not self.explains_all:
             sent_to, message = self.sequence.quickly_decide(pod)
             if sent_to:
-                return PendingPod(pod, workload, state, CauseOfPod(PendingCause(causes.FITS)), sent_to)
+                return because(causes.FITS, node=sent_to)
             alike = self._alike.get(known := self._likeness(pod, workload, message))
             if alike is not None:
                 return PendingPod(pod, workload, state, alike.refusals, explanation=alike.explanation)
         found = self.sequence.decide(pod)
         if found.node:
-            return PendingPod(pod, workload, state, CauseOfPod(PendingCause(causes.FITS)), found.node, found)
+            return because(causes.FITS, node=found.node, explanation=found)
         cause = cause_of(PodInfo(pod), found, classes, places, lambda: self.sequence.explain_tolerant(pod))
         made = PendingPod(pod, workload, state, cause, explanation=found)
         if not self.explains_all and workload and found.preemption is None:

@@ -18,7 +18,7 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 import msgspec
 
@@ -309,8 +309,7 @@ def counts(tally: Tally) -> str:
     return f"{told}, {tally.refused:,} with volumes refused" if tally.refused else told
 
 
-def show(tally: Tally, until: datetime, out: TextIO) -> None:
-    page = TextPage(out)
+def show(tally: Tally, until: datetime, page: TextPage) -> None:
     page.say(text(_headline(tally, until), style="bold"))
     if tally.by_scoring:
         page.say(text(_by_scoring(tally)))

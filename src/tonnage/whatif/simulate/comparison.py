@@ -16,7 +16,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, zip_longest
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 from rich.text import Text
 
@@ -224,8 +224,7 @@ _NAMES: Final = 3
 Document = Mapping[str, Any]
 
 
-def show(comparison: Comparison, out: TextIO) -> None:
-    page = TextPage(out)
+def show(comparison: Comparison, page: TextPage) -> None:
     documents = {name: result.document for name, result in comparison.results.items()}
     if comparison.is_partial:
         page.say(text("PARTIAL: cut short; the figures tell of what happened until then", style="bold yellow"))

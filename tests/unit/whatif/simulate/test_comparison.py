@@ -11,6 +11,7 @@ from simulated import cluster, played, player_of, stateful_set, workload
 
 from tonnage.gates import Gates
 from tonnage.scheduling.configuration.configuration import parse
+from tonnage.whatif.page import TextPage
 from tonnage.whatif.simulate.comparison import compare, first_parting, show, sparkline
 from tonnage.whatif.simulate.measures import AttemptMade
 from tonnage.whatif.simulate.play import Run
@@ -107,7 +108,7 @@ def test_a_run_that_is_stopped_tells_what_is_known(tmp_path: Path) -> None:
 
 def written(found: Any) -> str:
     page = io.StringIO()
-    show(found, page)
+    show(found, TextPage(page))
     return page.getvalue()
 
 
@@ -149,6 +150,6 @@ def test_several_seeds_have_a_spread(tmp_path: Path) -> None:
     placed = [found.results["default"].document["placed"], *(each["placed"] for each in found.others["default"])]
     assert spread["placed"] == {"least": min(placed), "most": max(placed)}
     out = io.StringIO()
-    show(found, out)
+    show(found, TextPage(out))
     assert "over 3 seeds" in out.getvalue()
     assert "spread" not in compare(player, [preset("default")]).document()
