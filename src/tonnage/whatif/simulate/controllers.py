@@ -56,14 +56,14 @@ class _PodsToCome:
     """The pod that was created last: the next new one waits until it runs or is gone."""
 
 
+@dataclass(slots=True)
 class Controllers:
-    def __init__(self, world: WorldState, rng: random.Random) -> None:
-        self._world = world
-        self._rng = rng
-        self._lives = 0
-        self._rejected = RejectedPods(world.clock)
-        self._to_come: dict[Key, _PodsToCome] = {}
-        """By the StatefulSet's key."""
+    _world: WorldState
+    _rng: random.Random
+    _rejected: RejectedPods
+    _lives: int = 0
+    _to_come: dict[Key, _PodsToCome] = field(default_factory=dict)
+    """By the StatefulSet's key."""
 
     @property
     def not_made(self) -> int:

@@ -156,25 +156,24 @@ Slot = tuple[str, str]
 """(node, driver)."""
 
 
+@dataclass(slots=True)
 class Kubelets:
-    def __init__(self, world: WorldState, controllers: Controllers, rebuilds: Rebuilds) -> None:
-        self._world = world
-        self._controllers = controllers
-        self._rebuilds = rebuilds
-        self._storage = rebuilds.model
-        self._missing: dict[str, int] = {}
-        """By uid: how many volumes a bound pod still waits for."""
-        self._attached: dict[Slot, dict[str, set[str]]] = {}
-        """Attached volumes, each with the uids of the pods that use it."""
-        self._used: dict[str, list[tuple[Slot, str]]] = {}
-        """By pod uid: its slots and volumes."""
-        self._attachments: dict[tuple[str, str], list[str]] = {}
-        """By node and volume: the initial VolumeAttachments; none is created here."""
-        self._waiting: dict[Slot, list[tuple[Pod, str]]] = {}
-        """Pods that wait for a slot, with the volume."""
-        self._admitted: defaultdict[str, AdmittedPods] = defaultdict(AdmittedPods)
-        self.rejected = 0
-        """How many pods were rejected by their nodes."""
+    _world: WorldState
+    _controllers: Controllers
+    _rebuilds: Rebuilds
+    _missing: dict[str, int] = field(default_factory=dict)
+    """By uid: how many volumes a bound pod still waits for."""
+    _attached: dict[Slot, dict[str, set[str]]] = field(default_factory=dict)
+    """Attached volumes, each with the uids of the pods that use it."""
+    _used: dict[str, list[tuple[Slot, str]]] = field(default_factory=dict)
+    """By pod uid: its slots and volumes."""
+    _attachments: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """By node and volume: the initial VolumeAttachments; none is created here."""
+    _waiting: dict[Slot, list[tuple[Pod, str]]] = field(default_factory=dict)
+    """Pods that wait for a slot, with the volume."""
+    _admitted: defaultdict[str, AdmittedPods] = field(default_factory=lambda: defaultdict(AdmittedPods))
+    rejected: int = 0
+    """How many pods were rejected by their nodes."""
 
     def open(self) -> None:
         """Initial pods take their slots; from then on CSINodes are corrected once a period."""
@@ -286,7 +285,7 @@ class Kubelets:
         if node is None or volume is None or self._world.now(pod) is None:
             return
         if not self._take_slot(pod, volume):
-            latency_s = self._storage.settings.of(driver_of(volume)).attach_latency_s
+            latency_s = self._rebuilds.model.settings.of(driver_of(volume)).attach_latency_s
             self._world.agenda.after(latency_s, lambda: self._no_slot(pod, volume))
             return
         self._rebuilds.attach(pod, node, volume, lambda: self._volume_came(pod))
@@ -316,7 +315,7 @@ class Kubelets:
 
     def _slots(self, node: str, driver: str) -> int | None:
         """How many volumes of a driver a node really takes; None for no limit."""
-        true = self._storage.settings.of(driver).attach_slots
+        true = self._rebuilds.model.settings.of(driver).attach_slots
         if true is not None:
             return true
         found = self._world.get(CSINode, node)
@@ -349,7 +348,7 @@ class Kubelets:
 
     def _correct(self, node: str, driver: str) -> None:
         """Write the driver's true limit into the CSINode."""
-        found, true = self._world.get(CSINode, node), self._storage.settings.of(driver).attach_slots
+        found, true = self._world.get(CSINode, node), self._rebuilds.model.settings.of(driver).attach_slots
         entry = found.driver(driver) if found is not None else None
         if found is None or entry is None or true is None or entry.allocatable.count == true:
             return

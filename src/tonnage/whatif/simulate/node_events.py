@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -54,14 +55,14 @@ _EVICT_AGAIN_S: Final = 5.0
 """How soon kubectl retries an eviction that a budget refused."""
 
 
+@dataclass(slots=True)
 class NodeEvents:
-    def __init__(self, world: WorldState, controllers: Controllers, rebuilds: Rebuilds) -> None:
-        self._world = world
-        self._controllers = controllers
-        self._rebuilds = rebuilds
-        self._draining: set[str] = set()
-        self.refused: dict[str, str] = {}
-        """Pods that a budget still keeps on a draining node, with the reason."""
+    _world: WorldState
+    _controllers: Controllers
+    _rebuilds: Rebuilds
+    _draining: set[str] = field(default_factory=set)
+    refused: dict[str, str] = field(default_factory=dict)
+    """Pods that a budget still keeps on a draining node, with the reason."""
 
     def _may_go(self, pod: Pod) -> bool:
         world = self._world

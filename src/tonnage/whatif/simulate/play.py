@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -64,35 +64,25 @@ class Run:
     stops_after: int | None = None
 
 
+@dataclass(slots=True)
 class Player:
     """Plays one scenario on one cluster, any number of times. Raises BrokenScenario if it names unknown objects."""
 
-    def __init__(
-        self,
-        state: ClusterState,
-        scenario: Scenario,
-        make_creation: Callable[[], Creation],
-        *,
-        foreign: ForeignPlugins | None = None,
-        namespace: str = "default",
-        updates_attach_limits: bool = True,
-        is_stopped: Callable[[], bool] = lambda: False,
-        on_sample: Callable[[Measures], object] = lambda measures: None,
-        most: int = sys.maxsize,
-    ) -> None:
-        self.state = state
-        self.scenario = scenario
-        self.foreign = foreign
-        self.updates_attach_limits = updates_attach_limits
-        self.is_stopped = is_stopped
-        self.on_sample = on_sample
-        """Called after each sample, with the run."""
-        self.most = most
-        """Limit of arriving pods and nodes together: all of them are kept in memory."""
-        self.warnings: list[str] = []
-        self._make_creation = make_creation
-        self._namespace = namespace
-        self._known = (*state.objects, *state.workloads)
+    state: ClusterState
+    scenario: Scenario
+    make_creation: Callable[[], Creation]
+    _: KW_ONLY
+    foreign: ForeignPlugins | None = None
+    namespace: str = "default"
+    updates_attach_limits: bool = True
+    is_stopped: Callable[[], bool] = lambda: False
+    on_sample: Callable[[Measures], object] = lambda measures: None
+    """Called after each sample, with the run."""
+    most: int = sys.maxsize
+    """Limit of arriving pods and nodes together: all of them are kept in memory."""
+    warnings: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
         self._judge()
 
     def _judge(self) -> None:
@@ -129,14 +119,14 @@ class Player:
 
     def workload(self, event: Arrive) -> Workload:
         try:
-            name = workload_name(event.workload, self._namespace)
-            return find_workload(name, self._known, self.state.source)
+            name = workload_name(event.workload, self.namespace)
+            return find_workload(name, (*self.state.objects, *self.state.workloads), self.state.source)
         except TonnageError as exc:
             raise BrokenScenario(self.scenario.file, event.field, f"is wrong: {exc.message}", hint=exc.hint) from exc
 
     def creation(self) -> Creation:
         """A Creation that knows the initial objects."""
-        found = self._make_creation()
+        found = self.make_creation()
         found.know(self.state.objects, self.state.rules)
         return found
 

@@ -108,22 +108,22 @@ def patched(current: T, patch: Mapping[str, Any]) -> T:
     return renewed(codec.convert(type(current), merge_patch(codec.to_doc(current), dict(patch))))
 
 
+@dataclass
 class SchedulerLoop:
     """Works off the queue of a world's engine. It is the API for the plugins of its bindings."""
 
-    def __init__(self, world: WorldState, engine: Engine, controllers: Controllers, kubelets: Kubelets) -> None:
-        self._world = world
-        self._engine = engine
-        self._controllers = controllers
-        self._kubelets = kubelets
-        self.attempts = 0
-        """Number of attempts so far, which is the number of the next."""
-        self.why: dict[str, str] = {}
-        """By uid: why a waiting pod waits, from its last attempt."""
-        self._bindings: dict[str, SimulatedBinding] = {}
-        """Waiting bindings by pod uid."""
-        self._waiting: dict[Key, set[str]] = {}
-        """By key of a claim or node: uids of the pods whose bindings look again when it changes."""
+    _world: WorldState
+    _engine: Engine
+    _controllers: Controllers
+    _kubelets: Kubelets
+    attempts: int = 0
+    """Number of attempts so far, which is the number of the next."""
+    why: dict[str, str] = field(default_factory=dict)
+    """By uid: why a waiting pod waits, from its last attempt."""
+    _bindings: dict[str, SimulatedBinding] = field(default_factory=dict)
+    """Waiting bindings by pod uid."""
+    _waiting: dict[Key, set[str]] = field(default_factory=dict)
+    """By key of a claim or node: uids of the pods whose bindings look again when it changes."""
 
     @property
     def on_their_way(self) -> int:

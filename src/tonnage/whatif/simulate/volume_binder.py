@@ -7,6 +7,7 @@ driver creates one if the class has a provisioner (`storage_model`).
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -25,14 +26,14 @@ from tonnage.whatif.simulate.world_state import WorldState
 _PENDING: Final = ("", "Pending")
 
 
+@dataclass(slots=True)
 class VolumeBinder:
     """Binds existing volumes. It acts a moment after a change, when every part has seen it."""
 
-    def __init__(self, world: WorldState, scheduler: SchedulerLoop) -> None:
-        self._world = world
-        self._scheduler = scheduler
-        self._unbound: dict[Key, None] = {}
-        """Claims that wait for a volume, whoever creates it."""
+    _world: WorldState
+    _scheduler: SchedulerLoop
+    _unbound: dict[Key, None] = field(default_factory=dict)
+    """Claims that wait for a volume, whoever creates it."""
 
     def open(self) -> None:
         """Set unclaimed volumes to Available."""

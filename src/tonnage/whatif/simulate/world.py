@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
+from tonnage.behaviour.workloads.pod_states import RejectedPods
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
@@ -64,7 +65,7 @@ class World(WorldState):
         )
         self.storage = StorageModel(self, random.Random(f"storage {seed}"))
         self.rebuilds = Rebuilds(self.storage)
-        self.controllers = Controllers(self, random.Random(f"successors {seed}"))
+        self.controllers = Controllers(self, random.Random(f"successors {seed}"), RejectedPods(self.clock))
         self.nodes = NodeEvents(self, self.controllers, self.rebuilds)
         self.kubelets = Kubelets(self, self.controllers, self.rebuilds)
         self.scheduler = SchedulerLoop(self, self.engine, self.controllers, self.kubelets)
