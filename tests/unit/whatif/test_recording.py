@@ -22,6 +22,7 @@ from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity
 from tonnage.whatif import recording as repeating
 from tonnage.whatif.html.pages import recording_page
+from tonnage.whatif.page import TextPage
 from tonnage.whatif.recording import answered, open_recording
 
 
@@ -71,7 +72,7 @@ def test_a_decision_that_comes_out_otherwise_is_told_with_its_reason(recording: 
     )
     assert first["explanation"]["schedulable"] is False
     out = io.StringIO()
-    repeating.show(found, out)
+    repeating.show(found, TextPage(out))
     assert "default/three went to a, and now nowhere" in out.getvalue()
     assert "a is refused by VolumeBinding" in out.getvalue()
 

@@ -11,6 +11,7 @@ from support.configurations import storage_configuration
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import attachment, capacity, claim, pod_with, volume
+from tonnage.whatif.page import TextPage
 from tonnage.whatif.shadow import judging
 
 REFUSED = "node(s) did not have enough free storage"
@@ -63,7 +64,7 @@ def test_differences_that_come_from_scoring_by_free_storage_alone_are_counted():
     assert (found["ours"], found["byStorageCapacityScoring"]) == ("b", True)
     assert told["differencesByStorageCapacityScoring"] == 1
     out = io.StringIO()
-    judging.show(feed.tally, feed.clock.now(), out)
+    judging.show(feed.tally, feed.clock.now(), TextPage(out))
     assert "1 of 1 difference comes from StorageCapacityScoring, which kube-scheduler has off by default" in " ".join(
         out.getvalue().split()
     )
@@ -356,7 +357,7 @@ def test_the_report_tells_agreement_differences_and_refusals():
     feed.put(claim("data", "20Gi"))
     feed.clock.advance(3725)
     out = io.StringIO()
-    judging.show(feed.tally, feed.clock.now(), out)
+    judging.show(feed.tally, feed.clock.now(), TextPage(out))
     lines = out.getvalue().splitlines()
     assert lines[0] == "1 decision in 1h2m: 0 agreed; 1 differed"
     assert lines[2].split() == ["POD", "THEIRS", "OURS", "WHY"]
@@ -372,5 +373,5 @@ def test_names_from_the_cluster_are_made_printable_in_the_report():
     feed.put(pod("web\x1b[31m", cpu="2"))
     feed.put(pod("web\x1b[31m", cpu="2", on="a"))
     out = io.StringIO()
-    judging.show(feed.tally, feed.clock.now(), out)
+    judging.show(feed.tally, feed.clock.now(), TextPage(out))
     assert "\x1b" not in out.getvalue()
