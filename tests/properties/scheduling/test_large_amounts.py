@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from volume_twins import class_score
 
 from examples_tried import tries
 from tonnage.objects.storage_v1 import CSIStorageCapacity
@@ -17,7 +18,7 @@ from tonnage.scheduling.volumes.capacity.pools import Room
 from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Question, Reading
 from tonnage.scheduling.volumes.packing.pool_fits import MOST_BYTES, UNBOUNDED, Sizes, descending
 from tonnage.scheduling.volumes.packing.pool_grades import Grade, grade_one
-from tonnage.scheduling.volumes.volume_scores import added, class_score, class_scores
+from tonnage.scheduling.volumes.volume_scores import added, class_scores
 from tonnage.testing.builders import node, pod
 from tonnage.testing.plugin_calls import filter_results, node_scores
 from tonnage.testing.storage_builders import capacity

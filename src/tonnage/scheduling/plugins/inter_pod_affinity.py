@@ -120,7 +120,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return SKIP  # most pods, in most clusters
         if terms.errors:
             return unresolvable(f"parsing pod: {_joined(terms.errors)}")
-        repelling = cluster.index(CarriedTerms).apart(pod, _namespace_labels(cycle))
+        repelling = cluster.index(CarriedTerms).apart.concerning(pod, _namespace_labels(cycle))
         if not (terms.near or terms.apart or repelling):
             return SKIP
         rules = _Rules()
@@ -178,10 +178,10 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         worth: dict[str, Floats] = {}
         for term in _settled(own, cluster):
             _weigh(worth, cluster, term.topology_key, _meant(cluster, (term,)), term.weight)
-        for theirs in carried.preferred(pod, namespace_labels):
+        for theirs in carried.preferred.concerning(pod, namespace_labels):
             _weigh(worth, cluster, theirs.term.topology_key, theirs.where, theirs.term.weight)
         if self._args.hard_pod_affinity_weight:
-            for theirs in carried.near(pod, namespace_labels):
+            for theirs in carried.near.concerning(pod, namespace_labels):
                 _weigh(worth, cluster, theirs.term.topology_key, theirs.where, self._args.hard_pod_affinity_weight)
         if not worth:
             return SKIP
@@ -203,10 +203,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         return scaled
 
     def indexes(self) -> Iterable[type]:
-        return (
-            Residents,
-            CarriedTerms,
-        )
+        return (Residents, CarriedTerms)
 
     def events(self) -> Iterable[EventHint]:
         pods = ActionType.ADD | ActionType.UPDATE_POD_LABEL | ActionType.DELETE

@@ -6,7 +6,6 @@ part; ephemeral storage always does.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -374,20 +373,20 @@ class ImageLocality(ScorePlugin):
     name = "ImageLocality"
 
     def __init__(self) -> None:
-        self._ready: OrderedDict[tuple[str, ...], tuple[Hashable, Ints]] = OrderedDict()
+        self._ready: dict[tuple[str, ...], Ints] = {}
+        self._as_of: Hashable = None
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints | None:
         cluster, images = cycle.cluster, cycle.pod.images
         if not any(cluster.images.where(image) for image in images):
             return None
         as_of = (id(cluster), cluster.count, cluster.capacity, cluster.images.tick)
-        found = self._ready.get(images)
-        if found is None or found[0] != as_of:
-            found = self._ready[images] = (as_of, _scores(cluster, images))
-            if len(self._ready) > _REMEMBERED:
-                self._ready.popitem(last=False)
-        self._ready.move_to_end(images)
-        return found[1][rows]
+        if as_of != self._as_of or len(self._ready) > _REMEMBERED:
+            self._ready.clear()
+            self._as_of = as_of
+        if images not in self._ready:
+            self._ready[images] = _scores(cluster, images)
+        return self._ready[images][rows]
 
 
 def _scores(cluster: Cluster, images: tuple[str, ...]) -> Ints:

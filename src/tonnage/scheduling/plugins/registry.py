@@ -47,7 +47,7 @@ from tonnage.scheduling.plugins.pod_and_node import (
 )
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
 from tonnage.scheduling.plugins.volume_binding import ToldRebuilds, VolumeBinding
-from tonnage.scheduling.plugins.volume_constraints import MountedDisks, VolumeRestrictions, VolumeZone
+from tonnage.scheduling.plugins.volume_constraints import VolumeRestrictions, VolumeZone
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents
 from tonnage.scheduling.spread.affinity_terms import CarriedTerms
@@ -63,10 +63,6 @@ from tonnage.scheduling.volumes.static_volumes import StaticVolumes
 Factory = Callable[[ResolvedProfile], Plugin]
 ForeignPlugins = Mapping[str, type[Plugin]]
 """Plugin classes of other packages, by name."""
-
-
-def _node_affinity(profile: ResolvedProfile) -> Plugin:
-    return NodeAffinity(profile.args_of(NodeAffinityArgs).added_affinity)
 
 
 def _fit(profile: ResolvedProfile) -> Plugin:
@@ -96,7 +92,7 @@ FACTORIES: Mapping[str, Factory] = {
     "DefaultPreemption": lambda profile: DefaultPreemption(profile.args_of(DefaultPreemptionArgs)),
     "ImageLocality": lambda profile: ImageLocality(),
     "InterPodAffinity": lambda profile: InterPodAffinity(profile.args_of(InterPodAffinityArgs)),
-    "NodeAffinity": _node_affinity,
+    "NodeAffinity": lambda profile: NodeAffinity(profile.args_of(NodeAffinityArgs).added_affinity),
     "NodeName": lambda profile: NodeName(),
     "NodePorts": lambda profile: NodePorts(),
     "NodeResourcesBalancedAllocation": _balanced,
@@ -124,7 +120,6 @@ INDEXES: Final[tuple[type, ...]] = (
     VolumePlaces,
     ToldRebuilds,
     TopologyKeys,
-    MountedDisks,
     Refusals,
     ServerTime,
     Reservations,  # reads the two above and the capacity index, like the next

@@ -312,8 +312,6 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             return None
         if not notes.is_plain:
             return self._scores.of(notes.fit, notes.demand, rows)
-        if few := few_rows(rows, _FEW_ROWS):
-            return np.array([self._scores.at(notes.fit, notes.provisioning, row) for row in few])
         return self._scores.of_provisioning(notes.fit, notes.provisioning, rows)
 
     def prefers(self, cycle: Cycle) -> Prefers:

@@ -23,9 +23,10 @@ import numpy as np
 from tonnage.objects.core_v1 import PersistentVolume, Pod, Volume
 from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.meta import Key
+from tonnage.objects.requirements import Requirement
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
-from tonnage.scheduling.cluster.columns import Mask, Rows, among, row_count
+from tonnage.scheduling.cluster.columns import Mask, Rows, row_count, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint
@@ -49,40 +50,6 @@ from tonnage.scheduling.volumes.hints import after_named_claim_change
 
 Disk = tuple[str, ...]
 """A disk by kind and name. An RBD image has one for each monitor, so that a common one is enough."""
-
-
-class MountedDisks:
-    """Counts disk -> row -> mounts, and the same for writers. Get it with `cluster.index(MountedDisks)`."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._mounts: dict[Disk, dict[int, int]] = {}
-        self._writers: dict[Disk, dict[int, int]] = {}
-        cluster.observe(self)
-
-    def rows_in_conflict(self, pod: Pod) -> set[int]:
-        """The rows where a resident mounts a disk of this pod, and at least one of the two writes."""
-        found: set[int] = set()
-        for disks, reads_only in disks_of(pod):
-            taken = self._writers if reads_only else self._mounts
-            for disk in disks:
-                found.update(taken.get(disk, ()))
-        return found
-
-    def resident_added(self, info: PodInfo, row: int) -> None:
-        self._count(info, row, 1)
-
-    def resident_removed(self, info: PodInfo, row: int) -> None:
-        self._count(info, row, -1)
-
-    def grown(self, capacity: int) -> None:
-        """Nothing here is as long as the table of nodes."""
-
-    def _count(self, info: PodInfo, row: int, more: int) -> None:
-        for disks, reads_only in disks_of(info.pod) if info.has_disks else ():
-            for disk in disks:
-                _add(self._mounts, disk, row, more)
-                if not reads_only:
-                    _add(self._writers, disk, row, more)
 
 
 def disks_of(pod: Pod) -> list[tuple[tuple[Disk, ...], bool]]:
@@ -116,15 +83,6 @@ def _disk(volume: Volume) -> tuple[tuple[Disk, ...], bool] | None:
     return None
 
 
-def _add(index: dict[Disk, dict[int, int]], disk: Disk, row: int, more: int) -> None:
-    rows = index.setdefault(disk, {})
-    rows[row] = rows.get(row, 0) + more
-    if not rows[row]:
-        del rows[row]
-        if not rows:
-            del index[disk]
-
-
 _ONE_POD = "ReadWriteOncePod"
 
 
@@ -137,7 +95,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
     )
 
     def indexes(self) -> Iterable[type]:
-        return (MountedDisks, AttachedVolumes)
+        return (AttachedVolumes,)
 
     def events(self) -> Iterable[EventHint]:
         return (
@@ -171,9 +129,10 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         bits = np.full(row_count(rows), 2 if self._is_taken(cycle) else 0, dtype=np.int64)
-        if disks_of(cycle.pod.pod):
-            taken = cycle.cluster.index(MountedDisks).rows_in_conflict(cycle.pod.pod)
-            bits[among(taken, rows, cycle.cluster.size)] = 1
+        if disks_of(cycle.pod.pod):  # rare by now: no index of them is kept
+            for place, row in enumerate(row_numbers(rows).tolist()):
+                if any(self._shared_with(cycle, resident) for resident in cycle.cluster.residents[row].values()):
+                    bits[place] = 1
         return Judgement(bits, (self.disk_reason, self.claim_reason), unresolvable=False) if bits.any() else None
 
     def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
@@ -193,9 +152,12 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
             taken = [
                 f"disk {disk} is in use by {each.key}"
                 for each in cluster.residents[row].values()
-                for disk in shared_disks(cycle.pod.pod, each.pod)
+                for disk in self._shared_with(cycle, each)
             ] or taken
         return in_use("; ".join(taken)) if taken else None
+
+    def _shared_with(self, cycle: Cycle, resident: PodInfo) -> list[str]:
+        return shared_disks(cycle.pod.pod, resident.pod) if resident.has_disks else []
 
     def _is_taken(self, cycle: Cycle) -> bool:
         """True if another pod uses a claim that this pod needs exclusively."""
@@ -316,40 +278,25 @@ def _places_of(volume: PersistentVolume) -> list[Place]:
 
 def _has_any(cluster: Cluster, key: str, values: frozenset[str], rows: Rows) -> Mask:
     """A mask over `rows`: True if the label has one of the values; if an old label is missing, the new one counts."""
-    has_it, is_right = _matching(cluster, key, values, rows)
+    is_right = cluster.labels.meets(Requirement(key=key, operator="In", values=tuple(values)), rows)
     if key in _NEW_NAMES:
-        is_right |= ~has_it & _matching(cluster, _NEW_NAMES[key], values, rows)[1]
+        is_missing = cluster.labels.meets(Requirement(key=key, operator="DoesNotExist"), rows)
+        is_right = is_right | (is_missing & _has_any(cluster, _NEW_NAMES[key], values, rows))
     return is_right
 
 
 def _label_at(cycle: Cycle, label: str, kind: str, row: int) -> str:
     """The zone or region of a row, as text."""
-    for key in (label, _NEW_NAMES.get(label, label)):
-        column = cycle.cluster.labels.get(key)
-        if column is not None and column.ids[row]:
-            return f"{kind} {column.texts[column.ids[row]]}"
-    return f"no {kind}"
-
-
-def _matching(cluster: Cluster, key: str, values: frozenset[str], rows: Rows) -> tuple[Mask, Mask]:
-    """(mask of rows with the label, mask of rows with one of the values)"""
-    column = cluster.labels.get(key)
-    if column is None:
-        nobody = np.zeros(row_count(rows), dtype=np.bool_)
-        return nobody, nobody.copy()
-    ids = column.ids[rows]
-    is_wanted = np.zeros(len(column.texts), dtype=np.bool_)
-    is_wanted[[column.id_of(value) for value in values]] = True
-    is_wanted[0] = False  # the id of unknown values, and of a missing label
-    return ids != 0, is_wanted[ids]
+    node = cycle.cluster.nodes[row]
+    labels = node.metadata.labels if node is not None else {}
+    value = labels.get(label, labels.get(_NEW_NAMES.get(label, label)))
+    return f"no {kind}" if value is None else f"{kind} {value}"
 
 
 def _speaks_of_zones(cluster: Cluster, rows: Rows) -> Mask:
     found: Mask = np.zeros(row_count(rows), dtype=np.bool_)
     for key in _LABELS:
-        column = cluster.labels.get(key)
-        if column is not None:
-            found |= column.ids[rows] != 0
+        found |= cluster.labels.meets(Requirement(key=key, operator="Exists"), rows)
     return found
 
 

@@ -12,7 +12,6 @@ kept for resources that were asked about. Pods of one kind cannot be told apart 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from typing import Final
 
 import numpy as np
@@ -64,7 +63,6 @@ class RankedResidents:
         self.known_kinds: Interner[Kind] = Interner()
         self._rows: Ids = np.full(_FIRST_PODS, NOWHERE, dtype=np.int32)
         self._amounts: dict[str, Ints] = {name: np.zeros(_FIRST_PODS, dtype=np.int64) for name in (CPU, MEMORY)}
-        self._by_priority: Counter[int] = Counter()
         self._lowest: int | None = None
         self._free: list[int] = []
         self._ranked: Ids = np.zeros((0, cluster.capacity), dtype=np.int32)
@@ -90,18 +88,15 @@ class RankedResidents:
         self.kinds[number] = self.known_kinds.hold(kind_of(info))
         for name, amounts in self._amounts.items():
             amounts[number] = info.requests.get(name, 0)
-        self._by_priority[info.priority] += 1
         if self._lowest is not None:
             self._lowest = min(self._lowest, info.priority)
         self._touched.add(row)
 
     def resident_removed(self, info: PodInfo, row: int) -> None:
         number = self._numbers.pop(info.uid)
-        priority = self.priorities.item(number)
-        self._by_priority[priority] -= 1
-        if not self._by_priority[priority]:
-            del self._by_priority[priority]
+        if self.priorities.item(number) == self._lowest:
             self._lowest = None
+        self.priorities[number] = NOBODY
         self.known_kinds.release(self.kinds.item(number))
         self.pods[number] = None
         self._rows[number] = NOWHERE
@@ -115,6 +110,7 @@ class RankedResidents:
         self._rows, self.kinds = grown(self._rows, pods), grown(self.kinds, pods)
         self._rows[pods // 2 :] = NOWHERE
         self.priorities, self.starts = grown(self.priorities, pods), grown(self.starts, pods)
+        self.priorities[pods // 2 :] = NOBODY
         self._amounts = {name: grown(amounts, pods) for name, amounts in self._amounts.items()}
 
     # -- asking -------------------------------------------------------------------------------------------------------
@@ -123,7 +119,7 @@ class RankedResidents:
     def lowest(self) -> int:
         """The lowest priority of any pod; `NOBODY` if there is none."""
         if self._lowest is None:
-            self._lowest = min(self._by_priority, default=NOBODY)
+            self._lowest = int(self.priorities.min())
         return self._lowest
 
     def amounts(self, resource: str) -> Ints:

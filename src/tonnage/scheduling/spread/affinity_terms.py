@@ -114,8 +114,8 @@ class CarriedTerm:
     where: RowCounts = field(default_factory=RowCounts)
 
 
-class _Register:
-    """Terms of one kind, without duplicates."""
+class TermRegister:
+    """The terms of one kind that residents carry, without duplicates."""
 
     def __init__(self) -> None:
         self._carried: dict[Term, CarriedTerm] = {}
@@ -133,6 +133,7 @@ class _Register:
                 self._index.remove(term.matcher, carried)
 
     def concerning(self, info: PodInfo, namespace_labels: Labels) -> Sequence[CarriedTerm]:
+        """The terms that match this pod."""
         if not self._carried:
             return ()
         return [
@@ -147,27 +148,16 @@ class CarriedTerms:
 
     def __init__(self, cluster: Cluster) -> None:
         self._terms: dict[str, Terms] = {}  # by uid, of the pods that have any
-        self._near = _Register()
-        self._apart = _Register()
-        self._preferred = _Register()
+        self.near = TermRegister()
+        self.apart = TermRegister()
+        self.preferred = TermRegister()
+        """The preferences of both kinds."""
         cluster.observe(self)
 
     @property
     def is_empty(self) -> bool:
         """True if no resident carries a term."""
         return not self._terms
-
-    def near(self, info: PodInfo, namespace_labels: Labels) -> Sequence[CarriedTerm]:
-        """The required affinity of residents that matches this pod."""
-        return self._near.concerning(info, namespace_labels)
-
-    def apart(self, info: PodInfo, namespace_labels: Labels) -> Sequence[CarriedTerm]:
-        """The required anti-affinity of residents that matches this pod."""
-        return self._apart.concerning(info, namespace_labels)
-
-    def preferred(self, info: PodInfo, namespace_labels: Labels) -> Sequence[CarriedTerm]:
-        """The preferences of residents, of both kinds, that match this pod."""
-        return self._preferred.concerning(info, namespace_labels)
 
     # -- observing ----------------------------------------------------------------------------------------------------
 
@@ -186,6 +176,6 @@ class CarriedTerms:
         """Nothing here is as long as the table of nodes."""
 
     def _count(self, terms: Terms, row: int, count: int) -> None:
-        self._near.add(terms.near, row, count)
-        self._apart.add(terms.apart, row, count)
-        self._preferred.add(terms.preferred, row, count)
+        self.near.add(terms.near, row, count)
+        self.apart.add(terms.apart, row, count)
+        self.preferred.add(terms.preferred, row, count)

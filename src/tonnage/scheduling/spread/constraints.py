@@ -88,8 +88,6 @@ class SpreadRules:
         self._own: WeakKeyDictionary[PodInfo, Constraints] = WeakKeyDictionary()
         # Finding what selects a pod asks every Service of its namespace: answers hold until a workload changes.
         self._defaulted: dict[Hashable, Constraints] = {}
-        # Pods of a StatefulSet have unique labels, but the same selector.
-        self._selected: dict[Hashable, Constraints] = {}
         self._defaulted_by: tuple[Workloads | None, int] = (None, -1)
 
     def own(self, info: PodInfo) -> Constraints:
@@ -109,7 +107,6 @@ class SpreadRules:
             return NO_CONSTRAINTS
         if self._defaulted_by != (workloads, workloads.tick) or len(self._defaulted) >= _REMEMBERED:
             self._defaulted.clear()
-            self._selected.clear()
             self._defaulted_by = (workloads, workloads.tick)
         owner = info.pod.metadata.controller
         named = (owner.api_version, owner.kind, owner.name) if owner is not None else None
@@ -122,12 +119,6 @@ class SpreadRules:
     def _default(self, namespace: str, selector: LabelSelector | None) -> Constraints:
         if selector is None:
             return NO_CONSTRAINTS
-        key = (namespace, tuple(selector.match_labels.items()), selector.match_expressions)
-        if key not in self._selected:
-            self._selected[key] = self._selected_by(namespace, selector)
-        return self._selected[key]
-
-    def _selected_by(self, namespace: str, selector: LabelSelector) -> Constraints:
         matcher = PodMatcher(frozenset((namespace,)), requirements_of(selector))
         filled_in = (replace(each, matcher=matcher) for each in self._defaults)
         return _sorted_out(filled_in, are_system=self._is_system)

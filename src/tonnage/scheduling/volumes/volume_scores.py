@@ -55,12 +55,6 @@ def _table(shape: Shape) -> Ints:
     return along(shape, np.arange(_FULL + 1))
 
 
-def class_score(shape: Shape, requested: int, capacity: int) -> int:
-    """`class_scores` for one row, without arrays."""
-    is_over = capacity == 0 or requested > capacity
-    return _table(shape).item(_FULL if is_over else requested * _FULL // capacity)
-
-
 def mean(scores: Sequence[Ints], counted: Sequence[Ints]) -> Ints:
     """The mean over the classes that count on a row (1, or 0 where a class is left out); 0 where none does."""
     if len(scores) == 1:
@@ -69,11 +63,6 @@ def mean(scores: Sequence[Ints], counted: Sequence[Ints]) -> Ints:
     classes = np.sum(counted, axis=0)
     safe = np.maximum(classes, 1)
     return np.where(classes > 0, (2 * total + safe) // (2 * safe), 0)  # scores are not negative
-
-
-def mean_of(scores: Sequence[int]) -> int:
-    """`mean` for one row."""
-    return (2 * sum(scores) + len(scores)) // (2 * len(scores)) if scores else 0
 
 
 class VolumeScores:
@@ -100,17 +89,6 @@ class VolumeScores:
             return np.zeros(row_count(rows), dtype=np.int64)
         scores = [class_scores(self._shape, requested[name], capacity[name]) for name in requested]
         return mean(scores, [(capacity[name] != _UNKNOWN).astype(np.int64) for name in requested])
-
-    def at(self, fit: VolumeFit, provisioning: ProvisioningDemand, row: int) -> int:
-        """`of_provisioning` for one row, without arrays."""
-        requested: dict[str, int] = {}
-        capacity: dict[str, int] = {}
-        for unit in provisioning.units:
-            free_bytes = fit.index.of(unit.class_name).scored_at(fit.policy, unit.sizes, row)
-            if free_bytes is not None:
-                requested[unit.class_name] = requested.get(unit.class_name, 0) + sum(unit.sizes)
-                capacity[unit.class_name] = free_bytes
-        return mean_of([class_score(self._shape, requested[name], capacity[name]) for name in requested])
 
     def of(self, fit: VolumeFit, demand: Demand, rows: Rows) -> Ints:
         """By row, the score of a pod that may take existing volumes, or whose needs differ between rows."""

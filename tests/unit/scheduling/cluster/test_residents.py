@@ -241,7 +241,7 @@ def test_nothing_is_kept_of_pods_that_are_gone() -> None:
         cluster.remove_pod(f"default-p{number}")
     assert not counts._groups and not counts._labelled
     assert not counts._tallies and not counts._index._by_anchor
-    assert not terms._terms and not terms._apart._carried and not terms._apart._index._by_anchor
+    assert not terms._terms and not terms.apart._carried and not terms.apart._index._by_anchor
 
 
 def test_a_cluster_has_one_observer_of_each_kind_and_takes_it_along() -> None:
@@ -261,6 +261,6 @@ def test_terms_written_alike_are_one_with_a_count_by_row() -> None:
     for name, at in (("p", "a"), ("q", "a"), ("r", "b")):
         place(cluster, pod(name, on=at, spec=spec))
     place(cluster, pod("s", on="a", namespace="red", spec=spec))  # means pods of another namespace
-    (carried,) = cluster.index(CarriedTerms).apart(PodInfo(pod("x", labels={"app": "web"})), {})
+    (carried,) = cluster.index(CarriedTerms).apart.concerning(PodInfo(pod("x", labels={"app": "web"})), {})
     assert on_nodes(cluster, carried.where) == {"a": 2, "b": 1}
-    assert not cluster.index(CarriedTerms).apart(PodInfo(pod("x", labels={"app": "db"})), {})
+    assert not cluster.index(CarriedTerms).apart.concerning(PodInfo(pod("x", labels={"app": "db"})), {})

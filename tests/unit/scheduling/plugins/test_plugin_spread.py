@@ -299,7 +299,7 @@ def test_pods_that_the_same_selects_are_held_to_the_same_whatever_labels_they_ha
         rules.constraints(info(f"web-{number}", labels={"app": "web", "index": str(number)}), cluster.workloads)
         for number in range(2)
     )
-    assert first.soft and second is first
+    assert first.soft and second == first
     cluster.workloads.put_service("default", "web", {"app": "web", "index": "1"})
     assert rules.constraints(info("web-1", labels={"app": "web", "index": "1"}), cluster.workloads).soft != first.soft
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Volume
 from tonnage.objects.core_v1.node import BETA_ZONE, ZONE
 from tonnage.objects.core_v1.persistent_volume import PersistentVolumeSpec
-from tonnage.objects.storage_v1 import StorageClass
+from tonnage.scheduling.cluster.storage import Storage
 
 AWS_EBS: Final = "ebs.csi.aws.com"
 AZURE_DISK: Final = "disk.csi.azure.com"
@@ -48,20 +48,9 @@ class VolumeId(NamedTuple):
     claim: str = ""
 
 
-def is_in_tree(provisioner: str) -> bool:
-    """True if the provisioner is an in-tree plugin that a CSI driver has replaced."""
-    return provisioner in _DRIVERS
-
-
 def csi_driver_of(provisioner: str) -> str:
     """The CSI driver of a provisioner: the provisioner itself, or the driver that replaced the in-tree plugin."""
     return _DRIVERS.get(provisioner, provisioner)
-
-
-def driver_of(provisioner: str) -> str:
-    """Like `csi_driver_of`, but empty if the driver's volumes are not counted."""
-    found = _DRIVERS.get(provisioner, provisioner)
-    return "" if found in _NOT_COUNTED and found != provisioner else found
 
 
 def taken_over_by(source: Volume | PersistentVolumeSpec) -> str:
@@ -109,30 +98,15 @@ _SOURCES: Final[tuple[tuple[str, str, Callable[[Any, tuple[str, ...]], str | Non
 """The field of an in-tree volume, the CSI driver that replaced its plugin, and its handle there (None: not counted)."""
 
 
-class _Classes(Protocol):
-    def get(self, key: str, /) -> StorageClass | None: ...
-
-
-class _Volumes(Protocol):
-    def get(self, key: str, /) -> PersistentVolume | None: ...
-
-
-class VolumesAndClasses(Protocol):
-    """Looks up volumes and classes by name; a cluster's `Storage` is one."""
-
-    @property
-    def volumes(self) -> _Volumes: ...
-    @property
-    def classes(self) -> _Classes: ...
-
-
-def id_of_claim(claim: PersistentVolumeClaim, storage: VolumesAndClasses) -> VolumeId | None:
+def id_of_claim(claim: PersistentVolumeClaim, storage: Storage) -> VolumeId | None:
     """The id of the claim's volume, pending or existing; None if it is not counted."""
     volume = _named(claim, storage)
     if volume is not None:
         return id_of_volume(volume)
     found = storage.classes.get(claim.class_name)
-    driver = driver_of(found.provisioner) if found is not None else ""
+    if found is None or _DRIVERS.get(found.provisioner) in _NOT_COUNTED:
+        return None
+    driver = csi_driver_of(found.provisioner)
     return VolumeId(driver, "", claim.key) if driver else None
 
 
@@ -151,15 +125,15 @@ def id_of_inline(volume: Volume) -> VolumeId | None:
     return _id_of_disk(volume, ())
 
 
-def is_told_in_tree(claim: PersistentVolumeClaim, storage: VolumesAndClasses) -> bool:
+def is_told_in_tree(claim: PersistentVolumeClaim, storage: Storage) -> bool:
     """True if the claim's volume names an in-tree plugin: a node without a CSINode does not count such volumes."""
     volume = _named(claim, storage)
     if volume is not None:
         return volume.spec.csi is None
     found = storage.classes.get(claim.class_name)
-    return found is not None and is_in_tree(found.provisioner)
+    return found is not None and found.provisioner in _DRIVERS
 
 
-def _named(claim: PersistentVolumeClaim, storage: VolumesAndClasses) -> PersistentVolume | None:
+def _named(claim: PersistentVolumeClaim, storage: Storage) -> PersistentVolume | None:
     name = claim.spec.volume_name
     return storage.volumes.get(name) if name else None
