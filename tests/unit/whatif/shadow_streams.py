@@ -21,10 +21,8 @@ class Streams:
         self.watches = {name: StreamProgress() for name in names}
         self._known: dict[tuple[type[Object], str], Object] = dict(self.feed._known)
         for watch in self.watches.values():
-            watch.fetched(version, rewound=False)
-            watch.came_to(version)
-            watch.opened(self.now_s)
-            watch.has_spoken = True
+            watch.gap, watch.telling, watch.reached = (0, version), version, version
+            watch.open_since_s, watch.has_spoken = self.now_s, True
         self.order.open(list(self.watches.values()))
 
     def tell(self, name: str, version: int, new: Object) -> None:
@@ -32,16 +30,17 @@ class Streams:
         watch = self.watches[name]
         watch.telling, watch.has_spoken = version, True
         self._put(watch, new)
-        watch.came_to(version)
+        watch.reached = version or watch.reached
 
     def fetch(self, name: str, version: int, *objects: Object) -> None:
         """A watch had to fetch the state: these are what is different."""
         watch = self.watches[name]
-        watch.fetched(version, rewound=0 < version < watch.reached)
+        rewound = 0 < version < watch.reached
+        watch.gap, watch.telling = (0 if rewound else watch.reached, version), version
         for each in objects:
             self._put(watch, each)
         watch.reached = version
-        watch.opened(self.now_s)
+        watch.open_since_s, watch.has_spoken = self.now_s, False
 
     def _put(self, watch: StreamProgress, new: Object) -> None:
         old = self._known.get((type(new), new.key))
@@ -55,15 +54,15 @@ class Streams:
 
     def cut(self, *names: str) -> None:
         for name in names:
-            self.watches[name].closed()
+            self.watches[name].open_since_s = None
 
     def reopen(self, *names: str) -> None:
         for name in names:
-            self.watches[name].opened(self.now_s)
+            self.watches[name].open_since_s, self.watches[name].has_spoken = self.now_s, False
 
     def bookmark(self, version: int, *names: str) -> None:
         for name in names or self.watches:
-            self.watches[name].came_to(version)
+            self.watches[name].reached = version or self.watches[name].reached
             self.watches[name].has_spoken = True
 
     def wait(self, for_s: float) -> None:

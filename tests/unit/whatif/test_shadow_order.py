@@ -173,8 +173,8 @@ def test_with_proof_a_claim_that_is_not_there_does_not_exist():
 def test_a_decision_from_before_a_watch_knew_its_state_is_not_judged():
     """Claims were listed at 110, pods at 100: what happened to the pod in between the claims show already."""
     feed = Streams(*KINDS, start=(*DISKS, claim("data", "20Gi", selected_node="b")))
-    feed.watches["claims"].fetched(110, rewound=False)
-    feed.watches["claims"].came_to(110)
+    claims = feed.watches["claims"]
+    claims.gap, claims.telling, claims.reached = (claims.reached, 110), 110, 110
     feed.tell("pods", 105, pod_with("db", "data"))
     feed.tell("pods", 111, pod_with("db", "data", on="b"))
     feed.tell("pods", 112, pod("web"))
@@ -208,7 +208,7 @@ def test_a_claim_sent_somewhere_in_a_gap_makes_its_pod_unseen_once():
 def test_what_happened_before_the_gap_is_judged():
     feed = streams()
     feed.cut("nodes")
-    feed.watches["nodes"].came_to(110)
+    feed.watches["nodes"].reached = 110
     feed.tell("pods", 101, pod("web"))
     feed.tell("pods", 102, pod("web", on="a"))
     feed.fetch("nodes", 130)
