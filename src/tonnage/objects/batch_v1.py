@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tonnage.objects.core_v1 import ObjectReference
-from tonnage.objects.meta import Object, Record, Time
+from tonnage.objects.meta import Condition, Object, Record, Time
 from tonnage.objects.selectors import LabelSelector
 
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
@@ -77,13 +77,8 @@ class JobSpec(Record):
         return self.completion_mode == "Indexed"
 
 
-class JobCondition(Record):
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
+class JobCondition(Condition):
     last_probe_time: Time | None = None
-    last_transition_time: Time | None = None
 
 
 class UncountedTerminatedPods(Record):
@@ -121,7 +116,7 @@ class Job(Object):
 
     def has(self, kind: str) -> bool:
         found = self.condition(kind)
-        return found is not None and found.status == "True"
+        return found is not None and found.is_true
 
     @property
     def is_finished(self) -> bool:

@@ -14,7 +14,7 @@ from tonnage.documents.strategy import Generation, Strategy, keep
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import field_rules
 from tonnage.objects.document import Doc, dig
-from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid
+from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid
 
 HIGHEST_USER_PRIORITY = 1_000_000_000
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -134,12 +134,9 @@ _CONDITION: field_rules.Rules = {
 
 def validate_conditions(conditions: list[Doc], path: str) -> Wrong:
     """Conditions of the uniform type metav1.Condition. Mirrors ValidateConditions of meta/v1."""
-    seen: set[str] = set()
+    unique = field_rules.unique()
     for idx, condition in enumerate(conditions):
-        kind = condition.get("type", "")
-        if kind in seen:
-            yield duplicate(f"{path}[{idx}].type", kind)
-        seen.add(kind)
+        yield from unique(condition.get("type", ""), f"{path}[{idx}].type")
         yield from field_rules.check(condition, f"{path}[{idx}]", _CONDITION)
 
 

@@ -197,18 +197,14 @@ def _validate_port_clashes(spec: Doc) -> Wrong:
         yield from (
             forbidden(f"spec.ports[{idx}].nodePort", told) for idx, port in enumerate(ports) if port.get("nodePort")
         )
-    node_ports: set[tuple[str, int]] = set()
-    inner_ports: set[tuple[str, int]] = set()
+    is_node_port_taken, is_port_taken = rules.unique(), rules.unique()
     for idx, port in enumerate(ports):
         protocol, number, outer = port.get("protocol", ""), port.get("port", 0), port.get("nodePort", 0)
-        if outer and (protocol, outer) in node_ports:
+        if outer and is_node_port_taken((protocol, outer), ""):
             yield duplicate(f"spec.ports[{idx}].nodePort", outer)
-        node_ports.add((protocol, outer))
-        if (protocol, number) in inner_ports:
+        if is_port_taken((protocol, number), ""):
             shown = {"Name": "", "Protocol": protocol, "AppProtocol": None, "Port": number}
-            shown |= {"TargetPort": 0, "NodePort": 0}
-            yield duplicate(f"spec.ports[{idx}]", shown)
-        inner_ports.add((protocol, number))
+            yield duplicate(f"spec.ports[{idx}]", {**shown, "TargetPort": 0, "NodePort": 0})
 
 
 def _validate_affinity_timeout(spec: Doc) -> Errors:

@@ -5,9 +5,11 @@ Mirrors GetWarningsForPod, for placement, storage and the most common cases.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable
 from heapq import merge
 from itertools import islice
+from typing import Any
 
 from tonnage.documents.kinds.pods.pod_security import containers_in
 from tonnage.documents.kinds.storage.persistent_volume_claim import claim_spec_warnings
@@ -116,51 +118,22 @@ def _container_warnings(container: Doc, path: str) -> list[str]:
 def _port_warnings(spec: Doc, path: str) -> list[str]:
     """Warnings about the same port and protocol twice in a pod, across containers."""
     told: list[str] = []
-    known: dict[tuple[int, str], _KnownPorts] = {}
+    # By number and protocol, then by host port and host IP, or by host port and whether there is a host IP, so that
+    # only clashing ports are visited: (position, where, host port and host IP).
+    known: defaultdict[tuple[Any, ...], list[tuple[int, str, tuple[int, str]]]] = defaultdict(list)
     for container, at in containers_in(spec, path):
         for idx, port in enumerate(container.get("ports", ())):
-            where = f"{at}.ports[{idx}]"
-            others = known.setdefault((port.get("containerPort", 0), port.get("protocol", "")), _KnownPorts())
-            told += islice(others.compare(where, port), MAX_WARNINGS - len(told))
+            where, same = f"{at}.ports[{idx}]", (port.get("containerPort", 0), port.get("protocol", ""))
+            number, address = outside = port.get("hostPort", 0), port.get("hostIP", "")
+            clashing: Iterable[tuple[int, str, tuple[int, str]]] = known[same]
+            if number:
+                clashing = merge(known[*same, 0], known[*same, *outside], known[*same, number, not address])
+            for _, there, other in islice(clashing, MAX_WARNINGS - len(told)):
+                word = "dangerously ambiguous" if number and other[0] else "overlapping"
+                told.append(f"{where}: {'duplicate' if other == outside else word} port definition with {there}")
             if len(told) == MAX_WARNINGS:  # a thousand equal ports have half a million pairs
                 return told
-            others.add(where, port)
+            keys = [(number, bool(address)), outside] if number else [(0,)]
+            for key in ((), *keys):
+                known[*same, *key].append((len(known[same]), where, outside))
     return told
-
-
-class _KnownPorts:
-    """Ports of one number and protocol, indexed by host port and host IP: only clashing ports are visited."""
-
-    def __init__(self) -> None:
-        self._all: list[tuple[int, str, str, int]] = []  # (position, where, host IP, host port)
-        self._without_host_port: list[tuple[int, str, str, int]] = []
-        self._by_host_port: dict[tuple[int, bool], list[tuple[int, str, str, int]]] = {}
-        self._by_address: dict[tuple[str, int], list[tuple[int, str, str, int]]] = {}
-
-    def add(self, where: str, port: Doc) -> None:
-        address, number = port.get("hostIP", ""), port.get("hostPort", 0)
-        entry = (len(self._all), where, address, number)
-        self._all.append(entry)
-        if number:
-            self._by_host_port.setdefault((number, bool(address)), []).append(entry)
-            self._by_address.setdefault((address, number), []).append(entry)
-        else:
-            self._without_host_port.append(entry)
-
-    def compare(self, where: str, port: Doc) -> Iterator[str]:
-        """The warnings about a port and the ports before it, in their order."""
-        address, number = port.get("hostIP", ""), port.get("hostPort", 0)
-        clashing: Iterable[tuple[int, str, str, int]] = self._all
-        if number:
-            clashing = merge(
-                self._without_host_port,
-                self._by_address.get((address, number), ()),
-                self._by_host_port.get((number, not address), ()),
-            )
-        for _, there, other_address, other_number in clashing:
-            if (address, number) == (other_address, other_number):
-                yield f"{where}: duplicate port definition with {there}"
-            elif not number or not other_number:
-                yield f"{where}: overlapping port definition with {there}"
-            else:
-                yield f"{where}: dangerously ambiguous port definition with {there}"

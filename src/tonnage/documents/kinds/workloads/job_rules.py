@@ -6,9 +6,23 @@ the status; old errors may stay. Mirrors validateJobStatus and its relatives.
 
 from __future__ import annotations
 
+from functools import partial
+
 from tonnage.objects.document import Doc, same
-from tonnage.objects.field_errors import OMIT, Errors, Wrong, duplicate, go_value, invalid, required, too_long, too_many
-from tonnage.objects.field_rules import Asked, Rules, check, each, needed, nonnegative, one_of, validate_label_name
+from tonnage.objects.field_errors import OMIT, Errors, Wrong, go_value, invalid, required, too_long, too_many
+from tonnage.objects.field_rules import (
+    Asked,
+    Rules,
+    both,
+    check,
+    each,
+    must_be,
+    needed,
+    nonnegative,
+    one_of,
+    unique,
+    validate_label_name,
+)
 from tonnage.objects.texts.index_intervals import Interval, InvalidIntervals, count_of, parse_interval, parse_intervals
 
 
@@ -37,16 +51,10 @@ def _validate_numbers(doc: Doc) -> Errors:
     status = doc.get("status", {})
     counts = ("active", "succeeded", "failed", "ready", "terminating")
     errors = check(status, "status", dict.fromkeys(counts, nonnegative))
-    seen: set[str] = set()
-    for field in ("succeeded", "failed"):
-        for idx, uid in enumerate(status.get("uncountedTerminatedPods", {}).get(field, ())):
-            path = f"status.uncountedTerminatedPods.{field}[{idx}]"
-            if not uid:
-                errors.append(invalid(path, uid, "must not be empty"))
-            elif uid in seen:
-                errors.append(duplicate(path, uid))
-            seen.add(uid)
-    return errors
+    is_unique = unique()
+    uid = each(lambda uid, path: is_unique(uid, path) if uid else [invalid(path, uid, "must not be empty")])
+    uncounted = {"uncountedTerminatedPods.succeeded": uid, "uncountedTerminatedPods.failed": uid}
+    return errors + check(status, "status", uncounted)
 
 
 def _validate_state(new: Doc, old: Doc) -> Errors:
@@ -205,16 +213,13 @@ _PATTERNS = each({"type": Asked(validate_label_name), "status": _word("False", "
 
 
 def validate_pod_failure_policy(spec: Doc, path: str) -> Errors:
-    rules = spec["podFailurePolicy"].get("rules", [])
-    errors = [too_many(f"{path}.rules", len(rules), _MOST_RULES)] if len(rules) > _MOST_RULES else []
     pod = spec.get("template", {}).get("spec", {})
     names = {item.get("name", "") for field in ("containers", "initContainers") for item in pod.get(field, ())}
-    for idx, rule in enumerate(rules):
-        errors += _validate_rule(rule, f"{path}.rules[{idx}]", names, has_index_limit="backoffLimitPerIndex" in spec)
-    return errors
+    rule = partial(_validate_rule, names=names, has_index_limit="backoffLimitPerIndex" in spec)
+    return check(spec["podFailurePolicy"], path, {"rules": each(rule, at_most=_MOST_RULES)})
 
 
-def _validate_rule(rule: Doc, path: str, names: set[str], *, has_index_limit: bool) -> Wrong:
+def _validate_rule(rule: Doc, path: str, *, names: set[str], has_index_limit: bool) -> Wrong:
     yield from check(rule, path, _ACTION)
     if rule.get("action") == "FailIndex" and not has_index_limit:
         yield invalid(f"{path}.action", "FailIndex", "requires the backoffLimitPerIndex to be set")
@@ -238,25 +243,15 @@ def _validate_exit_codes(rule: Doc, path: str, names: set[str]) -> Errors:
         errors.append(invalid(f"{path}.values", values, "at least one value is required"))
     elif len(values) > _MOST_CODES:
         errors.append(too_many(f"{path}.values", len(values), _MOST_CODES))
-    seen: set[int] = set()
-    for idx, code in enumerate(values):
-        if operator == "In" and code == 0:
-            errors.append(invalid(f"{path}.values[{idx}]", code, "must not be 0 for the In operator"))
-        if code in seen:
-            errors.append(duplicate(f"{path}.values[{idx}]", code))
-        seen.add(code)
+    not_zero = must_be(lambda code: operator != "In" or code != 0, "must not be 0 for the In operator")
+    errors += each(both(not_zero, unique()))(values, f"{path}.values")
     return errors if values == sorted(values) else [*errors, invalid(f"{path}.values", values, "must be ordered")]
 
 
-def validate_success_policy(spec: Doc, path: str) -> Wrong:
-    rules = spec["successPolicy"].get("rules", [])
-    if not rules:
-        told = "at least one rules must be specified when the successPolicy is specified"
-        yield required(f"{path}.rules", told)
-    if len(rules) > _MOST_RULES:
-        yield too_many(f"{path}.rules", len(rules), _MOST_RULES)
-    for idx, rule in enumerate(rules):
-        yield from _validate_success_rule(rule, f"{path}.rules[{idx}]", spec.get("completions", 0))
+def validate_success_policy(spec: Doc, path: str) -> Errors:
+    rule = each(partial(_validate_success_rule, completions=spec.get("completions", 0)), at_most=_MOST_RULES)
+    told = "at least one rules must be specified when the successPolicy is specified"
+    return check(spec["successPolicy"], path, {"rules": needed(rule, told)})
 
 
 def _validate_success_rule(rule: Doc, path: str, completions: int) -> Wrong:
