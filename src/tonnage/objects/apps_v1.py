@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tonnage.objects.core_v1.small_kinds import ReplicationControllerStatus
 from tonnage.objects.meta import Condition, Object, Record, Time
 from tonnage.objects.selectors import LabelSelector
 
@@ -102,10 +101,16 @@ class ReplicaSetSpec(Record):
     min_ready_seconds: int = 0
 
 
-class ReplicaSetStatus(ReplicationControllerStatus):
+class ReplicaSetStatus(Record):
     """Without `terminating_replicas` the controller does not count them."""
 
+    replicas: int = 0
+    fully_labeled_replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
     terminating_replicas: int | None = None
+    observed_generation: int = 0
+    conditions: tuple[Condition, ...] = ()
 
 
 class ReplicaSet(Object):

@@ -97,7 +97,7 @@ def _problem(field: str, value: Any, type_: Any) -> str:
             Quantity.of(value, field=field)
         except InvalidQuantity as exc:
             return exc.message
-    expected = " or ".join(_name(choice) for choice in choices)
+    expected = " or ".join(_described(choice)[0] for choice in choices)
     shown = f"{field} (its value is not shown)" if any(map(_is_secret, choices)) else f"{field}={_shown(value)}"
     return f"{shown} is not {expected}; {_remedy(choices[0], value)}"
 
@@ -123,10 +123,6 @@ _NAMES: dict[Any, tuple[str, str]] = {
 def _described(choice: Any) -> tuple[str, str]:
     plain = get_origin(choice) or choice
     return _NAMES.get(plain) or _NAMES[Mapping]  # only records are left, which are maps on the wire
-
-
-def _name(choice: Any) -> str:
-    return _described(choice)[0]
 
 
 def _remedy(choice: Any, value: Any) -> str:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from tonnage.documents.custom.structural import EMBEDDED, INT_OR_STRING, PRESERVE
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.resources import Resource
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _V2_REFS, _V3_REFS = "#/definitions/", "#/components/schemas/"
 _COMBINING = ("allOf", "anyOf", "oneOf", "not")
-_PRESERVE, _EMBEDDED = "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"
-_INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 _ABOUT = {
     "apiVersion": "APIVersion defines group and version of this object's schema, such as storage.k8s.io/v1.",
     "kind": "Kind is the name of what this object is.",
@@ -25,7 +24,7 @@ _ABOUT = {
 
 
 def kind_definition(schema: Doc, resource: Resource, *, selectable_fields: tuple[str, ...], is_v3: bool) -> Doc:
-    if not schema or (not is_v3 and schema.get(_PRESERVE)):
+    if not schema or (not is_v3 and schema.get(PRESERVE)):
         # kubectl would refuse every field that is not named, so none is.
         made: Doc = {"type": "object"}
     else:
@@ -68,11 +67,11 @@ def _unfolded(schema: Doc) -> Doc:
     made = _each_below(schema, _unfolded)
     if made.get("x-kubernetes-int-or-string"):
         first = (made.get("allOf") or [{}])[0]
-        if made.get("anyOf") != _INT_OR_STRING and first.get("anyOf") != _INT_OR_STRING:
+        if made.get("anyOf") != INT_OR_STRING and first.get("anyOf") != INT_OR_STRING:
             if "anyOf" not in made:
-                made["anyOf"] = copy(_INT_OR_STRING)
+                made["anyOf"] = copy(INT_OR_STRING)
             else:
-                made["allOf"] = [{"anyOf": copy(_INT_OR_STRING)}, *made.get("allOf", [])]
+                made["allOf"] = [{"anyOf": copy(INT_OR_STRING)}, *made.get("allOf", [])]
     return made
 
 
@@ -88,7 +87,7 @@ def _as_v2(schema: Doc) -> Doc:
     if made.pop("nullable", False):
         for word in ("type", "items", "properties"):
             made.pop(word, None)
-    if made.get(_PRESERVE):
+    if made.get(PRESERVE):
         for word in ("items", "properties"):
             made.pop(word, None)
         if made.get("type") == "object":
@@ -106,7 +105,7 @@ def _add_embedded(schema: Doc, is_v3: bool) -> None:
     for each in below:
         if isinstance(each, dict):
             _add_embedded(each, is_v3)
-    if not schema.get(_EMBEDDED) or (schema.get(_PRESERVE) and not is_v3):
+    if not schema.get(EMBEDDED) or (schema.get(PRESERVE) and not is_v3):
         return
     schema["properties"] = {**schema.get("properties", {}), **_meta_properties(is_v3)}
     needed = schema.get("required", [])

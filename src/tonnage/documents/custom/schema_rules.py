@@ -16,14 +16,21 @@ from typing import Any
 
 from tonnage.documents.admit import Malformed
 from tonnage.documents.custom.pruning import coerce_value, prune_value
-from tonnage.documents.custom.structural import META_FIELDS, Structural, compile_schema, step, structural_errors
+from tonnage.documents.custom.structural import (
+    EMBEDDED,
+    META_FIELDS,
+    PRESERVE,
+    Structural,
+    compile_schema,
+    step,
+    structural_errors,
+)
 from tonnage.documents.custom.validation import ABSENT, Rules, embedded_errors
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors, FieldError, Wrong, forbidden, invalid, required, unsupported
 from tonnage.objects.field_rules import one_of
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
-_EMBEDDED, _PRESERVE = "x-kubernetes-embedded-resource", "x-kubernetes-preserve-unknown-fields"
 _QUADRATIC = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
 _LIST_TYPE, _MAP_TYPE, _KEYS = "x-kubernetes-list-type", "x-kubernetes-map-type", "x-kubernetes-list-map-keys"
 _REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
@@ -74,7 +81,7 @@ def _keyword_errors(schema: Doc, path: str, context: _Context) -> Wrong:
             inside = replace(here, no_defaults="inside additionalProperties applying to object metadata")
             below = inside if context.in_metadata else here
             yield from _keyword_errors(additional, f"{path}.additionalProperties", below)
-    is_resource = context.is_root or bool(schema.get(_EMBEDDED))
+    is_resource = context.is_root or bool(schema.get(EMBEDDED))
     for name, below_schema in properties.items():
         below = here
         if is_resource and name in META_FIELDS:
@@ -102,19 +109,19 @@ def _own_keyword_errors(schema: Doc, path: str, context: _Context) -> Wrong:
         yield unsupported(f"{path}.type", kind, TYPES)
     has_default = schema.get("default") is not None and context.no_defaults is not None
     is_list = isinstance(schema.get("items"), list) and bool(schema["items"])
-    is_embedded = context.in_metadata and bool(schema.get(_EMBEDDED))
+    is_embedded = context.in_metadata and bool(schema.get(EMBEDDED))
     for word, is_wrong, told in (
         ("default", has_default, f"must not be set {context.no_defaults}"),
         *((word, word in schema, f"{word} is not supported") for word in _UNSUPPORTED),
         ("type", kind == "null", "type cannot be set to null, use nullable as an alternative"),
         ("items", is_list, "items must be a schema object and not an array"),
-        (_EMBEDDED, is_embedded, "must not be used inside of resource meta"),
+        (EMBEDDED, is_embedded, "must not be used inside of resource meta"),
         ("uniqueItems", bool(schema.get("uniqueItems")), _QUADRATIC),
     ):
         if is_wrong:
             yield forbidden(f"{path}.{word}", told)
-    if schema.get(_PRESERVE) is False:
-        yield invalid(f"{path}.{_PRESERVE}", False, "must be true or undefined")
+    if schema.get(PRESERVE) is False:
+        yield invalid(f"{path}.{PRESERVE}", False, "must be true or undefined")
 
 
 # -- lists and maps ---------------------------------------------------------------------------------------------------

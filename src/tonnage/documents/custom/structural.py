@@ -18,15 +18,15 @@ from tonnage.objects.texts.go_regexp import InvalidPattern, compile_go
 META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 """The fields that every object has, whatever its schema."""
 _MAX_STEP_CHARS = 256
-_INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
-_PRESERVE = "x-kubernetes-preserve-unknown-fields"
-_EMBEDDED = "x-kubernetes-embedded-resource"
+INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
+PRESERVE = "x-kubernetes-preserve-unknown-fields"
+EMBEDDED = "x-kubernetes-embedded-resource"
 _INT_OR_STRING_WORD = "x-kubernetes-int-or-string"
 _ROOT, _ITEM, _FIELD = "at the root", "for specified array items", "for specified object fields"
 _FORBIDDEN_INSIDE = {
     "empty": ("type", "title", "description", "x-kubernetes-list-map-keys", "x-kubernetes-validations"),
     "undefined": ("additionalProperties", "default", "x-kubernetes-list-type", "x-kubernetes-map-type"),
-    "false": ("nullable", _PRESERVE, _EMBEDDED, _INT_OR_STRING_WORD),
+    "false": ("nullable", PRESERVE, EMBEDDED, _INT_OR_STRING_WORD),
 }
 """The value that each keyword must have in a schema within `allOf` and its kin."""
 
@@ -78,8 +78,8 @@ def compile_schema(schema: Doc | None) -> Structural:
         additional=compile_schema(additional) if isinstance(additional, dict) else None,
         has_additional=isinstance(additional, dict) or additional is True,
         items=compile_schema(items) if isinstance(items, dict) else None,
-        preserves_unknown=bool(schema.get("x-kubernetes-preserve-unknown-fields")),
-        is_embedded=bool(schema.get("x-kubernetes-embedded-resource")),
+        preserves_unknown=bool(schema.get(PRESERVE)),
+        is_embedded=bool(schema.get(EMBEDDED)),
         list_type=schema.get("x-kubernetes-list-type") or "",
         list_map_keys=tuple(schema.get("x-kubernetes-list-map-keys") or ()),
         map_type=schema.get("x-kubernetes-map-type") or "",
@@ -107,7 +107,7 @@ def _below(schema: Doc, word: str) -> Doc | None:
 
 def _invariants(schema: Doc, level: str, path: str) -> Wrong:
     kind: str = schema.get("type", "")
-    is_embedded, preserves = bool(schema.get(_EMBEDDED)), bool(schema.get(_PRESERVE))
+    is_embedded, preserves = bool(schema.get(EMBEDDED)), bool(schema.get(PRESERVE))
     is_int_or_string = bool(schema.get(_INT_OR_STRING_WORD))
     items, additional = _below(schema, "items"), schema.get("additionalProperties")
 
@@ -124,32 +124,32 @@ def _invariants(schema: Doc, level: str, path: str) -> Wrong:
             yield from _invariants(additional, _FIELD, f"{path}.additionalProperties")
 
     if is_int_or_string:
-        for word, is_set in ((_PRESERVE, preserves), (_EMBEDDED, is_embedded)):
+        for word, is_set in ((PRESERVE, preserves), (EMBEDDED, is_embedded)):
             if is_set:
                 yield invalid(f"{path}.{word}", True, f"must be false if {_INT_OR_STRING_WORD} is true")
     all_of = _schemas_in(schema, "allOf")
-    is_first_int_or_string = bool(all_of) and all_of[0].get("anyOf") == _INT_OR_STRING
-    yield from _value_validations(schema, path, schema.get("anyOf") == _INT_OR_STRING, is_first_int_or_string)
+    is_first_int_or_string = bool(all_of) and all_of[0].get("anyOf") == INT_OR_STRING
+    yield from _value_validations(schema, path, schema.get("anyOf") == INT_OR_STRING, is_first_int_or_string)
 
     if is_embedded and kind != "object":
-        told = f"must be object if {_EMBEDDED} is true"
+        told = f"must be object if {EMBEDDED} is true"
         yield invalid(f"{path}.type", kind, told) if kind else required(f"{path}.type", told)
     elif not kind and not is_int_or_string and not preserves:
         yield required(f"{path}.type", f"must not be empty {level}")
     if is_embedded and additional is not None:
-        told = f"must not be used if {_EMBEDDED} is set"
+        told = f"must not be used if {EMBEDDED} is set"
         yield forbidden(f"{path}.additionalProperties", told)
     if level == _ROOT and kind not in ("", "object"):
         yield invalid(f"{path}.type", kind, "must be object at the root")
     yield from _meta_rules(schema, level, path)
     if is_embedded and not preserves and not _properties(schema):
-        told = f"must not be empty if {_EMBEDDED} is true without {_PRESERVE}"
+        told = f"must not be empty if {EMBEDDED} is true without {PRESERVE}"
         yield required(f"{path}.properties", told)
 
 
 def _meta_rules(schema: Doc, level: str, path: str) -> Wrong:
     properties = _properties(schema)
-    is_resource = level == _ROOT or bool(schema.get(_EMBEDDED))
+    is_resource = level == _ROOT or bool(schema.get(EMBEDDED))
     for name in ("kind", "apiVersion"):
         if is_resource and name in properties and properties[name].get("type", "") != "string":
             where = f"{path}.properties[{step(name)}].type"

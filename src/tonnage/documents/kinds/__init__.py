@@ -7,37 +7,24 @@ and are idempotent: they run whenever a document is decoded, before validation. 
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
+from pkgutil import walk_packages
+from typing import Any
+
 from tonnage.clock import Clock
-from tonnage.documents.kinds import (
-    config,
-    custom_resource_definition,
-    event,
-    limit_range,
-    namespace,
-    network_policy,
-    node,
-    rbac,
-    resource_quota,
-    runtime_class,
-    scheduling_kinds,
-    service,
-)
-from tonnage.documents.kinds.pods import pod
-from tonnage.documents.kinds.storage import csi_kinds, persistent_volume, persistent_volume_claim, storage_class
-from tonnage.documents.kinds.workloads import cron_job, daemon_set, deployment, job, stateful_set, workload
 from tonnage.documents.strategy import Strategy
 from tonnage.gates import Gates
 from tonnage.objects.resources import RESOURCES
 
-_MODULES = (
-    *(config, custom_resource_definition, event, limit_range, namespace, network_policy, node, rbac, resource_quota),
-    *(runtime_class, scheduling_kinds, service, pod, csi_kinds, persistent_volume, persistent_volume_claim),
-    *(storage_class, cron_job, daemon_set, deployment, job, stateful_set, workload),
-)
-_BY_NAME = {name: each for module in _MODULES for name, each in vars(module).items() if name.endswith("Strategy")}
-"""A kind's strategy is found by name: `PodStrategy` for Pod."""
+
+@cache
+def _by_name() -> dict[str, Any]:
+    """A kind's strategy is found by name in the modules of this package: `PodStrategy` for Pod."""
+    modules = [import_module(module.name) for module in walk_packages(__path__, f"{__name__}.")]
+    return {name: each for module in modules for name, each in vars(module).items() if name.endswith("Strategy")}
 
 
 def strategies(gates: Gates, clock: Clock) -> dict[tuple[str, str], Strategy]:
     """(group, plural) -> the strategy of that resource under these gates."""
-    return {(row.group, row.plural): _BY_NAME[f"{row.kind}Strategy"](row, gates, clock) for row in RESOURCES}
+    return {(row.group, row.plural): _by_name()[f"{row.kind}Strategy"](row, gates, clock) for row in RESOURCES}

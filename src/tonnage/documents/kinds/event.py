@@ -8,6 +8,7 @@ accepts no other events, and only their series may change.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import ClassVar
 
 from tonnage.documents.strategy import Strategy
@@ -35,7 +36,6 @@ _RENAMED = {
     "count": "deprecatedCount",
     "reportingComponent": "reportingController",
 }
-_RENAMED_BACK = {new: old for old, new in _RENAMED.items()}
 FIELD_LABELS = {f"regarding.{field}": f"involvedObject.{field}" for field in _OBJECT_FIELDS} | {
     "reportingController": "reportingComponent",
     "reason": "reason",
@@ -157,16 +157,12 @@ def field_labels(resource: Resource, selectable: Iterable[str]) -> dict[str, str
     return {label: label for label in selectable} if resource.stored_as is None else dict(FIELD_LABELS)
 
 
-def to_events_v1(event: Doc) -> Doc:
-    return _renamed(event, _RENAMED, "events.k8s.io/v1")
-
-
-def from_events_v1(event: Doc) -> Doc:
-    return _renamed(event, _RENAMED_BACK, "v1")
-
-
 def _renamed(event: Doc, names: dict[str, str], api_version: str) -> Doc:
     shaped: Doc = {names.get(field, field): value for field, value in copy(event).items()}
     if "apiVersion" in shaped:
         shaped["apiVersion"] = api_version
     return shaped
+
+
+to_events_v1 = partial(_renamed, names=_RENAMED, api_version="events.k8s.io/v1")
+from_events_v1 = partial(_renamed, names={new: old for old, new in _RENAMED.items()}, api_version="v1")

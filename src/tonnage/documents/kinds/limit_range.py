@@ -30,8 +30,7 @@ class LimitRangeStrategy(Strategy):
     def default(self, doc: Doc) -> None:
         """For a container the limit defaults to the maximum, the request to the limit or else to the minimum."""
         for item in doc.get("spec", {}).get("limits", ()):
-            for field in _LISTS:
-                resources.round_amounts(item.get(field))
+            resources.round_amounts(item, *_LISTS)
             if item.get("type") != "Container":
                 continue
             limits = {**item.get("max", {}), **item.get("default", {})}

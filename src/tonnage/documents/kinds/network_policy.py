@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator, Set
+from functools import partial
 
 from tonnage.documents.strategy import Generation, Strategy
 from tonnage.documents.validation.selectors import validate_label_selector
@@ -39,11 +40,8 @@ class NetworkPolicyStrategy(Strategy):
         errors = validate_label_selector(spec.get("podSelector"), "spec.podSelector", allow_invalid_values=lenient)
         for direction, peers in _RULES:
             for idx, rule in enumerate(spec.get(direction, [])):
-                at = f"spec.{direction}[{idx}]"
-                for number, port in enumerate(rule.get("ports", [])):
-                    errors += _validate_port(port, f"{at}.ports[{number}]")
-                for number, peer in enumerate(rule.get(peers, [])):
-                    errors += _validate_peer(peer, f"{at}.{peers}[{number}]", lenient, kept)
+                peer = each(partial(_validate_peer, lenient=lenient, kept=kept))
+                errors += check(rule, f"spec.{direction}[{idx}]", {"ports": each(_validate_port), peers: peer})
         types = spec.get("policyTypes", [])
         if len(types) > 2:
             return [*errors, invalid("spec.policyTypes", types, "may not specify more than two policyTypes")]

@@ -43,8 +43,7 @@ class NodeStrategy(Strategy):
         _default_pod_ranges(spec)
         if "capacity" in status and "allocatable" not in status:
             status["allocatable"] = dict(status["capacity"])
-        round_amounts(status.get("capacity"))
-        round_amounts(status.get("allocatable"))
+        round_amounts(status, "capacity", "allocatable")
         fill(doc, self.defaults)
 
     def prepare_create(self, doc: Doc) -> None:

@@ -29,9 +29,8 @@ _MUST_EXIST = (
 
 class ResourceQuotaStrategy(Strategy):
     def default(self, doc: Doc) -> None:
-        resources.round_amounts(doc.get("spec", {}).get("hard"))
-        for field in ("hard", "used"):
-            resources.round_amounts(doc.get("status", {}).get(field))
+        resources.round_amounts(doc.get("spec", {}), "hard")
+        resources.round_amounts(doc.get("status", {}), "hard", "used")
 
     def prepare_create(self, doc: Doc) -> None:
         doc["status"] = {}

@@ -21,7 +21,7 @@ _PODS = BY_PLURAL["", "pods"]
 
 class RuntimeClassStrategy(Strategy):
     def default(self, doc: Doc) -> None:
-        round_amounts(doc.get("overhead", {}).get("podFixed"))
+        round_amounts(doc.get("overhead", {}), "podFixed")
 
     def validate(self, doc: Doc) -> Errors:
         errors = check(doc, "", {"handler": needed(named(names.dns_label))})

@@ -41,7 +41,11 @@ def validate_object_meta(
         errors += rules.sentences("metadata.name", name, name_rule(name) or names.path_segment(name))
     else:
         errors.append(required("metadata.name", "name or generateName is required"))
-    errors += _validate_namespace(meta.get("namespace"), namespaced)
+    namespace = meta.get("namespace")
+    if not namespaced:
+        errors += [forbidden("metadata.namespace", "not allowed on this type")] if namespace else []
+    else:
+        errors += rules.check(meta, "metadata", {"namespace": rules.needed(rules.named(names.dns_label))})
     errors += rules.nonnegative(meta.get("generation", 0), "metadata.generation")
     return (
         errors
@@ -91,14 +95,6 @@ def validate_annotations(annotations: dict[str, str], path: str) -> Errors:
 
 def byte_size(strings: dict[str, str]) -> int:
     return sum(len(key.encode()) + len(value.encode()) for key, value in strings.items())
-
-
-def _validate_namespace(namespace: str | None, namespaced: bool) -> Errors:
-    if not namespaced:
-        return [forbidden("metadata.namespace", "not allowed on this type")] if namespace else []
-    if not namespace:
-        return [required("metadata.namespace")]
-    return rules.sentences("metadata.namespace", namespace, names.dns_label(namespace))
 
 
 def _validate_owners(owners: list[Doc], path: str) -> Wrong:

@@ -19,7 +19,7 @@ from tonnage.documents.validation.resources import (
     round_amounts,
 )
 from tonnage.documents.validation.volume_sources import SOURCE_DEFAULTS
-from tonnage.objects.document import Doc, dig
+from tonnage.objects.document import Doc
 
 _SPEC: Doc = {
     "dnsPolicy": "ClusterFirst",
@@ -87,8 +87,8 @@ def default_pod_spec(spec: Doc) -> None:
     for name in ("initContainers", "containers", "ephemeralContainers"):
         for container in spec.get(name, ()):
             _default_container(container)
-    round_amounts(spec.get("overhead"))
-    _round_resources(spec)
+    round_amounts(spec, "overhead")
+    round_amounts(spec.get("resources", {}), "limits", "requests")
 
 
 def default_pod_template(template: Doc) -> None:
@@ -129,12 +129,6 @@ def _default_addresses(status: Doc) -> None:
         status["podIP"] = several[0].get("ip", "")
 
 
-def _round_resources(asker: Doc) -> None:
-    """Round limits and requests up to thousandths, upstream's precision."""
-    round_amounts(dig(asker, "resources", "limits"))
-    round_amounts(dig(asker, "resources", "requests"))
-
-
 def _fill_parts(part: Doc, defaults: dict[str, Doc]) -> None:
     """Fill in the parts that exist."""
     for field, values in defaults.items():
@@ -149,7 +143,7 @@ def _default_container(container: Doc) -> None:
         port.setdefault("protocol", "TCP")
     for variable in container.get("env", ()):
         _fill_parts(variable.get("valueFrom", {}), _REFERENCES)
-    _round_resources(container)
+    round_amounts(container["resources"], "limits", "requests")
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         if name in container:
             fill(container[name], _PROBE)

@@ -53,7 +53,7 @@ class PersistentVolumeStrategy(Strategy):
     def default(self, doc: Doc) -> None:
         """Mirrors SetDefaults_PersistentVolume and the generated defaults of every source."""
         fill(doc, self.defaults)
-        round_amounts(doc["spec"].get("capacity"))
+        round_amounts(doc["spec"], "capacity")
         for source in SOURCE_DEFAULTS.keys() & doc["spec"].keys():
             fill(doc["spec"][source], SOURCE_DEFAULTS[source])
 

@@ -85,15 +85,13 @@ def _prepare_data_sources(spec: Doc, before: Doc) -> None:
 def default_claim(doc: Doc) -> None:
     doc.setdefault("status", {}).setdefault("phase", "Pending")
     default_claim_spec(doc.setdefault("spec", {}))
-    for field in ("capacity", "allocatedResources"):
-        resources.round_amounts(doc["status"].get(field))
+    resources.round_amounts(doc["status"], "capacity", "allocatedResources")
 
 
 def default_claim_spec(spec: Doc) -> None:
     """Also for the claim templates of ephemeral volumes and StatefulSets."""
     spec.setdefault("volumeMode", "Filesystem")
-    for field in ("limits", "requests"):
-        resources.round_amounts(dig(spec, "resources", field))
+    resources.round_amounts(spec.get("resources", {}), "limits", "requests")
 
 
 def mirror_data_sources(spec: Doc) -> None:

@@ -10,7 +10,7 @@ from tonnage.documents.kinds.pods.pod_warnings import spec_warnings, workload_na
 from tonnage.documents.kinds.workloads.job import default_job_parts, size_warnings, validate_job_spec
 from tonnage.documents.strategy import Generation, Strategy
 from tonnage.objects.document import Doc, dig
-from tonnage.objects.field_errors import Errors, Wrong, invalid, required, unsupported
+from tonnage.objects.field_errors import Errors, invalid, required, unsupported
 from tonnage.objects.field_rules import check, needed, nonnegative, one_of
 from tonnage.objects.texts.cron_schedule import InvalidSchedule, is_zone, parse_schedule
 
@@ -76,7 +76,12 @@ def _validate_spec(spec: Doc, was: Doc | None) -> Errors:
     if was is None or spec.get("timeZone") != was.get("timeZone"):
         errors += _validate_zone(spec.get("timeZone"))
     errors += check(spec, "spec", {"concurrencyPolicy": needed(one_of("Allow", "Forbid", "Replace"))})
-    errors += _validate_template(spec.get("jobTemplate", {}), "spec.jobTemplate")
+    job = spec.get("jobTemplate", {}).get("spec", {})
+    errors += validate_job_spec(job, _AT)
+    if "selector" in job:
+        errors.append(invalid(f"{_AT}.selector", job["selector"], "`selector` will be auto-generated"))
+    if job.get("manualSelector"):
+        errors.append(unsupported(f"{_AT}.manualSelector", True, ("nil", "false")))
     limits = ("successfulJobsHistoryLimit", "failedJobsHistoryLimit")
     return errors + check(spec, "spec", dict.fromkeys(limits, nonnegative))
 
@@ -115,12 +120,3 @@ def _validate_zone(zone: str | None) -> Errors:
     if not is_zone(zone):
         errors.append(invalid("spec.timeZone", zone, f"unknown time zone {zone}"))
     return errors
-
-
-def _validate_template(template: Doc, path: str) -> Wrong:
-    spec = template.get("spec", {})
-    yield from validate_job_spec(spec, f"{path}.spec")
-    if "selector" in spec:
-        yield invalid(f"{path}.spec.selector", spec["selector"], "`selector` will be auto-generated")
-    if spec.get("manualSelector"):
-        yield unsupported(f"{path}.spec.manualSelector", True, ("nil", "false"))

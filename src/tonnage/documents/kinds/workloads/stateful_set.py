@@ -14,14 +14,9 @@ from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.field_errors import Errors, forbidden, invalid
 from tonnage.objects.field_rules import Asked, Rules, check, if_set, must_be, named, nonnegative, one_of
 
-_MUTABLE_STATEFUL_SET = (
-    "replicas",
-    "ordinals",
-    "template",
-    "updateStrategy",
-    "revisionHistoryLimit",
-    "persistentVolumeClaimRetentionPolicy",
-    "minReadySeconds",
+_MUTABLE = (
+    *("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit"),
+    *("persistentVolumeClaimRetentionPolicy", "minReadySeconds"),
 )
 _LATER_DEFAULTS: Doc = {
     "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
@@ -81,15 +76,11 @@ class StatefulSetStrategy(workload.WorkloadStrategy):
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         errors = self.validate(new, is_update=True)
         fixed, was = (
-            {field: value for field, value in each["spec"].items() if field not in _MUTABLE_STATEFUL_SET}
-            for each in (new, old)
+            {field: value for field, value in each["spec"].items() if field not in _MUTABLE} for each in (new, old)
         )
         if not same(fixed, was):
-            told = (
-                "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
-                "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "
-                "'minReadySeconds' are forbidden"
-            )
+            mutable = f"{', '.join(map(repr, _MUTABLE[:-1]))} and {_MUTABLE[-1]!r}"
+            told = f"updates to statefulset spec for fields other than {mutable} are forbidden"
             errors.append(forbidden("spec", told))
         return errors
 
