@@ -12,6 +12,7 @@ and resourceVersion that were read. An owner of an unknown kind is taken to exis
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Hashable
 from typing import Final
 
 from tonnage import logs
@@ -41,7 +42,7 @@ _IGNORED: Final = frozenset(("events",))
 _UNSEEN_S: Final = 10.0
 """How soon to ask again about an owner that the server has and no informer shows: it may go without being seen."""
 _MAX_ABSENT: Final = 500
-"""How many uids of absent owners are remembered; upstream's number."""
+"""How many absent owners of each form are remembered; upstream's number."""
 
 _log = logs.logger(__name__)
 
@@ -62,8 +63,8 @@ class GarbageCollector(QueueController):
             removed=self._forget_kind,
             metrics=context.queues,
         )
-        self._absent: dict[tuple[str, str, str, str, str], None] = {}
-        self._gone: dict[str, None] = {}
+        self._absent: dict[Hashable, None] = {}
+        """Uids that informers saw go, and references by all their fields that the server does not know."""
         self._is_synced = False
 
     async def run(self) -> None:
@@ -128,10 +129,13 @@ class GarbageCollector(QueueController):
 
     def _deleted(self, old: Object) -> None:
         # Remembered, because its kind may go with it, and then the server can say nothing about it any more.
-        self._gone[old.uid] = None
-        if len(self._gone) > _MAX_ABSENT:
-            del self._gone[next(iter(self._gone))]
+        self._remember_absent(old.uid)
         self.remove(old.uid)
+
+    def _remember_absent(self, owner: Hashable) -> None:
+        self._absent[owner] = None
+        if len(self._absent) > 2 * _MAX_ABSENT:
+            del self._absent[next(iter(self._absent))]
 
     def _enqueue(self, uids: set[str]) -> None:
         # Until everything is synced most owners seem to be missing; `start_processing` goes through all items.
@@ -207,7 +211,7 @@ class GarbageCollector(QueueController):
         known = self.graph.owner(reference, item)
         if known is not None and not known.deletes_dependents:
             return OwnerState.SOLID  # its deletion will queue the item again
-        if reference.uid in self._gone:
+        if reference.uid in self._absent:
             return OwnerState.DANGLING
         resource = BY_KIND.get((reference.api_version, reference.kind)) or self._discovered.find(
             reference.api_version, reference.kind
@@ -231,9 +235,7 @@ class GarbageCollector(QueueController):
                 return None  # the path is missing, not the object
             metadata = {"uid": ""}
         if metadata["uid"] != reference.uid:
-            self._absent[coordinates] = None
-            if len(self._absent) > _MAX_ABSENT:
-                del self._absent[next(iter(self._absent))]
+            self._remember_absent(coordinates)
             return OwnerState.DANGLING
         waits = "deletionTimestamp" in metadata and FOREGROUND in metadata.get("finalizers", ())
         return OwnerState.WAITING if waits else OwnerState.SOLID

@@ -10,22 +10,29 @@ registered gets no VolumeAttachment: the pod gets the event of upstream's attach
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from tonnage import logs
 from tonnage.backoff import jittered
-from tonnage.behaviour.volumes.attach_detach_plan import MAX_WAIT_FOR_UNMOUNT_S, Detachment, NodeState, plan
+from tonnage.behaviour.volumes.attach_detach_plan import (
+    MAX_WAIT_FOR_UNMOUNT_S,
+    Detachment,
+    NodeState,
+    needs_attaching,
+    plan,
+)
 from tonnage.client.cache import Indexer
-from tonnage.client.recorder import Recorder, reference_to
-from tonnage.clock import Clock
+from tonnage.client.recorder import reference_to
 from tonnage.controllers.controller_context import (
     ControllerContext,
     DeduplicatingRecorder,
     QueueController,
+    claims_of_pod,
+    node_of_pod,
     volume_of_attachment,
 )
-from tonnage.controllers.volumes.volumes_on_nodes import VolumesAttachedUpdater, VolumeUsers
+from tonnage.controllers.volumes.volumes_on_nodes import VolumesAttachedUpdater, is_pod_terminated
 from tonnage.errors import AlreadyExists, NotFound
 from tonnage.objects.core_v1 import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, ObjectMeta
@@ -42,50 +49,6 @@ from tonnage.objects.storage_v1 import (
 
 _ACTION: Final = "AttachVolume"
 _FAILED: Final = "FailedAttachVolume"
-
-
-class AttachmentEvents:
-    """Records events on pods about the attachment of their volumes, in upstream's words.
-
-    Success is recorded only if the attachment was seen unattached; the reason for waiting once a minute. The related
-    reference keeps the resourceVersion at which a message was new, so that equal failures are counted as one event.
-    """
-
-    def __init__(self, recorder: Recorder, clock: Clock) -> None:
-        self._recorder = recorder
-        self._deduplicated = DeduplicatingRecorder(recorder, clock)
-        self.unattached: set[str] = set()
-        """Names of attachments that are about to be created, or were seen before they were attached."""
-        self._failures: dict[str, tuple[VolumeError, ObjectReference]] = {}
-        """The last recorded failure by attachment name, and the attachment's reference when that message was new."""
-
-    def record_status(self, volume: str, attachment: VolumeAttachment, users: Iterable[Pod]) -> None:
-        """Record an attachment's success or failure on the pods of its node."""
-        name, failure = attachment.name, attachment.status.attach_error
-        if attachment.status.attached:
-            self._failures.pop(name, None)
-            if name in self.unattached:
-                self.unattached.discard(name)
-                for pod in users:
-                    note = attached_note(volume)
-                    self._recorder.event(pod, "Normal", "SuccessfulAttachVolume", _ACTION, note, attachment)
-            return
-        self.unattached.add(name)
-        recorded, related = self._failures.get(name, (None, None))
-        if failure is None or failure == recorded:
-            return
-        if recorded is None or related is None or recorded.message != failure.message:
-            related = reference_to(attachment)
-        self._failures[name] = (failure, related)
-        for pod in users:
-            self._recorder.event(pod, "Warning", _FAILED, _ACTION, failed_note(volume, failure.message), related)
-
-    def record_waiting(self, pod: Pod, volume: PersistentVolume, note: str) -> None:
-        self._deduplicated.event(pod, "Warning", _FAILED, _ACTION, note, volume)
-
-    def forget(self, attachment: VolumeAttachment) -> None:
-        self.unattached.discard(attachment.name)
-        self._failures.pop(attachment.name, None)
 
 
 def attached_note(volume: str) -> str:
@@ -139,9 +102,12 @@ class AttachDetachController(QueueController):
         self._sync_period_s = sync_period_s
         self._max_wait_s = max_wait_for_unmount_s
         self._force_on_timeout = force_detach_on_timeout
-        self._events = AttachmentEvents(context.recorder, context.clock)
+        self._deduplicated = DeduplicatingRecorder(context.recorder, context.clock)
+        self._unattached: set[str] = set()
+        """Names of attachments that are about to be created, or were seen before they were attached."""
+        self._failures: dict[str, tuple[VolumeError, ObjectReference]] = {}
+        """The last recorded failure by attachment name, and the attachment's reference when that message was new."""
         self._attachers = context.attachers
-        self._users = VolumeUsers(informers)
         self._volumes = informers.of(PersistentVolume)
         self._nodes = informers.of(Node)
         self._csi_nodes = informers.of(CSINode)
@@ -156,19 +122,18 @@ class AttachDetachController(QueueController):
         self._queue.follow(self._volumes)
         self._attachments.add_handlers(on_add=self._attachment_added, on_delete=self._attachment_deleted)
         self._queue.follow(self._attachments, volume_of_attachment)
-        claims, pods, drivers = informers.of(PersistentVolumeClaim), informers.of(Pod), informers.of(CSIDriver)
-        self._queue.follow(claims, lambda claim: (claim.spec.volume_name,) if claim.spec.volume_name else ())
-        self._queue.follow(pods, self._users.needed_by)
+        pods, self._claims = informers.of(Pod), informers.of(PersistentVolumeClaim)
+        self._drivers = informers.of(CSIDriver)
+        self._pods_of = Indexer(pods, claims_of_pod)
+        self._pods_on = Indexer(pods, node_of_pod)
+        self._queue.follow(self._claims, lambda claim: (claim.spec.volume_name,) if claim.spec.volume_name else ())
+        self._queue.follow(pods, self._needed_by)
+        self._queue.follow(self._drivers, self._volumes_of_driver)
+        # Heartbeats do not count.
+        self._queue.follow(self._nodes, self._volumes_of_node, changed_by=_relevant_state)
         self._queue.follow(
-            drivers,
-            lambda driver: [
-                each.name for each in self._volumes if each.spec.csi and each.spec.csi.driver == driver.name
-            ],
+            self._csi_nodes, self._volumes_of_node, changed_by=lambda found: {each.name for each in found.spec.drivers}
         )
-        self._nodes.add_handlers(
-            on_add=self._queue_volumes_of_node, on_update=self._node_changed, on_delete=self._queue_volumes_of_node
-        )
-        self._csi_nodes.add_handlers(on_add=self._queue_volumes_of_node, on_update=self._csi_node_changed)
 
     async def reconcile(self, key: Key) -> float | None:
         """Attach one volume to the nodes of its pods, detach it from others. Returns when to run again."""
@@ -177,7 +142,7 @@ class AttachDetachController(QueueController):
             await self._detach_deleted_volume(key)
             return None
         attachments = await self._attachments_of(key)
-        users = self._users.of(volume, {each.spec.node_name for each in attachments})
+        users = self._users_of(volume, {each.spec.node_name for each in attachments})
         wanted = list(dict.fromkeys(pod.spec.node_name for pod in users))
         for node in {each.spec.node_name for each in attachments}:
             if node in wanted:
@@ -196,7 +161,7 @@ class AttachDetachController(QueueController):
         )
         for attachment in attachments:
             there = [pod for pod in users if pod.spec.node_name == attachment.spec.node_name]
-            self._events.record_status(volume.name, attachment, there)
+            self._record_status(volume.name, attachment, there)
         for detachment in drawn.detach:
             await self._detach(volume, detachment)
         for node in drawn.attach:
@@ -205,11 +170,37 @@ class AttachDetachController(QueueController):
             node = pod.spec.node_name
             if node in drawn.without_driver:
                 note = failed_note(volume.name, f"CSINode {node} does not contain driver {driver}")
-                self._events.record_waiting(pod, volume, note)
+                self._deduplicated.event(pod, "Warning", _FAILED, _ACTION, note, volume)
             elif node in drawn.attached_elsewhere:
                 holders = [each for each in users if each.spec.node_name in drawn.attached_elsewhere[node]]
-                self._events.record_waiting(pod, volume, multi_attach_note(volume.name, pod, holders))
+                note = multi_attach_note(volume.name, pod, holders)
+                self._deduplicated.event(pod, "Warning", _FAILED, _ACTION, note, volume)
         return _UNSEEN_S if drawn.attach and drawn.again_s is None else drawn.again_s
+
+    def _record_status(self, volume: str, attachment: VolumeAttachment, users: Iterable[Pod]) -> None:
+        """Record an attachment's success or failure on the pods of its node, in upstream's words.
+
+        Success is recorded only if the attachment was seen unattached. The related reference keeps the resourceVersion
+        at which a message was new, so that equal failures are counted as one event.
+        """
+        name, failure = attachment.name, attachment.status.attach_error
+        if attachment.status.attached:
+            self._failures.pop(name, None)
+            if name in self._unattached:
+                self._unattached.discard(name)
+                for pod in users:
+                    note = attached_note(volume)
+                    self._recorder.event(pod, "Normal", "SuccessfulAttachVolume", _ACTION, note, attachment)
+            return
+        self._unattached.add(name)
+        recorded, related = self._failures.get(name, (None, None))
+        if failure is None or failure == recorded:
+            return
+        if recorded is None or related is None or recorded.message != failure.message:
+            related = reference_to(attachment)
+        self._failures[name] = (failure, related)
+        for pod in users:
+            self._recorder.event(pod, "Warning", _FAILED, _ACTION, failed_note(volume, failure.message), related)
 
     # -- what is there ------------------------------------------------------------------------------------------------
 
@@ -224,6 +215,41 @@ class AttachDetachController(QueueController):
                     self._created[name] = found, self._clock.monotonic()
         unseen = [made for made, _ in self._created.values() if volume in volume_of_attachment(made)]
         return [*self._of_volume(volume), *unseen]
+
+    def _users_of(self, volume: PersistentVolume, holders: Collection[str]) -> list[Pod]:
+        """The pods that need a volume on their node, oldest first. `holders`: the nodes that have the volume."""
+        owner, source = volume.spec.claim_ref, volume.spec.csi
+        if owner is None or source is None or not needs_attaching(volume, self._drivers.get(source.driver)):
+            return []
+        claim = self._claims.get(owner.key)
+        is_bound = (
+            claim is not None
+            and claim.uid == owner.uid
+            and claim.status.phase == "Bound"
+            and claim.spec.volume_name == volume.name
+        )
+        users = [
+            pod
+            for pod in self._pods_of(owner.key)
+            if pod.spec.node_name
+            and not is_pod_terminated(pod)
+            and (is_bound or pod.spec.node_name in holders)
+            # By name, or as the pod's own ephemeral claim.
+            and (
+                claim is None
+                or any(
+                    each.claim_name(pod.name) == claim.name and (each.ephemeral is None or claim.is_for_pod(pod))
+                    for each in pod.spec.volumes
+                )
+            )
+        ]
+        return sorted(users, key=lambda pod: (str(pod.metadata.creation_timestamp), pod.key))
+
+    def _needed_by(self, pod: Pod) -> list[str]:
+        if not pod.spec.node_name:
+            return []
+        claims = (self._claims.get(key) for key in claims_of_pod(pod))
+        return [claim.spec.volume_name for claim in claims if claim is not None and claim.spec.volume_name]
 
     # -- writes --------------------------------------------------------------------------------------------------------
 
@@ -244,7 +270,7 @@ class AttachDetachController(QueueController):
                 source=VolumeAttachmentSource(persistent_volume_name=volume.name),
             ),
         )
-        self._events.unattached.add(name)
+        self._unattached.add(name)
         try:
             made = await self._client.create(attachment)
             _log.info("Attaching", volume=volume.name, node=node)
@@ -261,7 +287,7 @@ class AttachDetachController(QueueController):
         node = await self._volumes_attached.remove(attachment)
         name = unique_volume_name(source.driver, source.volume_handle) if source is not None else ""
         in_use = node is not None and name in node.status.volumes_in_use
-        is_wanted = any(pod.spec.node_name == node_name for pod in self._users.of(volume, {node_name}))
+        is_wanted = any(pod.spec.node_name == node_name for pod in self._users_of(volume, {node_name}))
         if is_wanted or (in_use and not detachment.is_forced):
             self._volumes_attached.restore(attachment)
             return
@@ -291,25 +317,12 @@ class AttachDetachController(QueueController):
     def _volumes_of_driver(self, driver: CSIDriver) -> list[Key]:
         return [each.name for each in self._volumes if each.spec.csi and each.spec.csi.driver == driver.name]
 
-    def _node_changed(self, old: Node, new: Node) -> None:
-        """Queue a node's volumes if its volumes in use, readiness or taints changed; heartbeats do not count."""
-        if _relevant_state(old) != _relevant_state(new):
-            self._queue_attached(new.name)
-
-    def _csi_node_changed(self, old: CSINode, new: CSINode) -> None:
-        if {each.name for each in old.spec.drivers} != {each.name for each in new.spec.drivers}:
-            self._queue_volumes_of_node(new)
-
-    def _queue_volumes_of_node(self, node: Node | CSINode) -> None:
-        self._queue_attached(node.name)
-        for pod in self._users.pods_on(node.name):
-            for volume in self._users.needed_by(pod):
-                self._queue.add(volume)
-
-    def _queue_attached(self, node: str) -> None:
-        for attachment in self._volumes_attached.on_node(node):
-            for key in volume_of_attachment(attachment):
-                self._queue.add(key)
+    def _volumes_of_node(self, node: Node | CSINode) -> Iterator[Key]:
+        """The volumes that are attached to a node, and those that its pods need."""
+        for attachment in self._volumes_attached.on_node(node.name):
+            yield from volume_of_attachment(attachment)
+        for pod in self._pods_on(node.name):
+            yield from self._needed_by(pod)
 
     def _attachment_added(self, attachment: VolumeAttachment) -> None:
         self._created.pop(attachment.name, None)
@@ -317,7 +330,8 @@ class AttachDetachController(QueueController):
     def _attachment_deleted(self, attachment: VolumeAttachment) -> None:
         for volume in volume_of_attachment(attachment):
             self._unwanted_since_s.pop((volume, attachment.spec.node_name), None)
-        self._events.forget(attachment)
+        self._unattached.discard(attachment.name)
+        self._failures.pop(attachment.name, None)
 
     async def _sync(self) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""The pods that need a volume on their node, and `node.status.volumesAttached`: the volumes that a node may mount.
+"""`node.status.volumesAttached`: the volumes that a node may mount.
 
 A detach is a handshake: the volume is removed from this list, the node's `volumesInUse` is read from the answer, then
 the volume is detached. A node reads the list, and lists the volume as in use, before it mounts: so one of the two
@@ -7,24 +7,19 @@ always sees the other. Upstream's NodeStatusUpdater.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Final
 
-from tonnage.behaviour.volumes.attach_detach_plan import needs_attaching
 from tonnage.client.cache import Indexer
-from tonnage.client.informers import InformerFactory
 from tonnage.client.written_objects import MutationCache
 from tonnage.controllers.controller_context import (
     ControllerContext,
     QueueController,
-    claims_of_pod,
     node_of_attachment,
-    node_of_pod,
 )
 from tonnage.errors import NotFound
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import Node, PersistentVolume, Pod
 from tonnage.objects.meta import Key
-from tonnage.objects.storage_v1 import CSI_VOLUME_PREFIX, CSIDriver, VolumeAttachment, unique_volume_name
+from tonnage.objects.storage_v1 import CSI_VOLUME_PREFIX, VolumeAttachment, unique_volume_name
 
 _TOGETHER_S: Final = 0.5
 """A node's attachments within this time are written together. Upstream's reconciler writes ten times a second."""
@@ -94,52 +89,6 @@ class VolumesAttachedUpdater(QueueController):
     def _node_changed(self, old: Node, new: Node) -> None:
         if old.status.volumes_attached != new.status.volumes_attached:
             self._queue.add(new.name)
-
-
-class VolumeUsers:
-    """Pods by the attachable volume they need."""
-
-    def __init__(self, informers: InformerFactory) -> None:
-        pods = informers.of(Pod)
-        self._claims = informers.of(PersistentVolumeClaim)
-        self._drivers = informers.of(CSIDriver)
-        self._pods_of = Indexer(pods, claims_of_pod)
-        self.pods_on = Indexer(pods, node_of_pod)
-
-    def of(self, volume: PersistentVolume, holders: Collection[str]) -> list[Pod]:
-        """The pods that need a volume on their node, oldest first. `holders`: the nodes that have the volume."""
-        owner, source = volume.spec.claim_ref, volume.spec.csi
-        if owner is None or source is None or not needs_attaching(volume, self._drivers.get(source.driver)):
-            return []
-        claim = self._claims.get(owner.key)
-        is_bound = (
-            claim is not None
-            and claim.uid == owner.uid
-            and claim.status.phase == "Bound"
-            and claim.spec.volume_name == volume.name
-        )
-        users = [
-            pod
-            for pod in self._pods_of(owner.key)
-            if pod.spec.node_name
-            and not is_pod_terminated(pod)
-            and (is_bound or pod.spec.node_name in holders)
-            # By name, or as the pod's own ephemeral claim.
-            and (
-                claim is None
-                or any(
-                    each.claim_name(pod.name) == claim.name and (each.ephemeral is None or claim.is_for_pod(pod))
-                    for each in pod.spec.volumes
-                )
-            )
-        ]
-        return sorted(users, key=lambda pod: (str(pod.metadata.creation_timestamp), pod.key))
-
-    def needed_by(self, pod: Pod) -> list[str]:
-        if not pod.spec.node_name:
-            return []
-        claims = (self._claims.get(key) for key in claims_of_pod(pod))
-        return [claim.spec.volume_name for claim in claims if claim is not None and claim.spec.volume_name]
 
 
 def is_pod_terminated(pod: Pod) -> bool:

@@ -44,23 +44,19 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
         self._failed_pods = KeyedBackoff(
             clock=context.clock, rng=context.rng, first_s=_FIRST_PAUSE_S, max_s=_MAX_PAUSE_S
         )
-        self._nodes.add_handlers(on_add=self._wake_all, on_update=self._node_updated, on_delete=self._node_deleted)
+        self._reconciler.follow(
+            self._nodes,
+            lambda _: [each.key for each in self._sets],
+            changed_by=lambda node: (node.metadata.labels, node.spec.taints),
+        )
+        self._nodes.add_handlers(on_delete=self._node_deleted)
         self._sets.add_handlers(on_delete=self._set_deleted)
         # A new revision is our own write, or is adopted at the next sync.
         revisions.add_handlers(on_update=lambda _, new: self._queue_owner(new), on_delete=self._queue_owner)
 
-    def _wake_all(self, _: Node) -> None:
-        for found in self._sets:
-            self._reconciler.add(found.key)
-
-    def _node_updated(self, old: Node, new: Node) -> None:
-        if (old.metadata.labels, old.spec.taints) != (new.metadata.labels, new.spec.taints):
-            self._wake_all(new)
-
     def _node_deleted(self, old: Node) -> None:
         for found in self._sets:
             self._failed_pods.forget(backoff_key(found, old.name))
-        self._wake_all(old)
 
     def _set_deleted(self, old: DaemonSet) -> None:
         for node in self._nodes:

@@ -38,114 +38,15 @@ from tonnage.behaviour.workloads.stateful_set_plan import (
     revision_of,
     status_of,
 )
-from tonnage.client.cache import Cache
-from tonnage.client.recorder import Recorder
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.workloads.workload_controller import RESYNC_S, Expectations, WorkloadController
+from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController
 from tonnage.controllers.workloads.workload_writes import HistoryControl, write_status
 from tonnage.errors import AlreadyExists, TonnageError
 from tonnage.objects.apps_v1 import ControllerRevision, StatefulSet
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import ObjectReference, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
-
-
-class StatefulPodControl:
-    def __init__(
-        self, recorder: Recorder, pods: Cache[Pod], claims: Cache[PersistentVolumeClaim], expectations: Expectations
-    ) -> None:
-        self._recorder = recorder
-        self._pods = pods
-        self._claims = claims
-        self._expectations = expectations
-
-    async def create(self, owner: StatefulSet, template: Mapping[str, Any], ordinal: int, revision: str) -> None:
-        """Create an ordinal's missing claims, then its pod. Raises the failure."""
-        with self._recorded(owner, "Create", pod_name(owner, ordinal)):
-            await self.create_claims(owner, ordinal)
-            await self._expectations.create(owner.key, self._pods, pod_for(owner, template, ordinal, revision))
-
-    async def delete(self, owner: StatefulSet, pod: Pod) -> None:
-        with self._recorded(owner, "Delete", pod.name):
-            await self._expectations.delete(owner.key, self._pods, pod)
-
-    async def update(self, owner: StatefulSet, pod: Pod) -> None:
-        """Give an adopted pod its identity labels, and its claims the owners that the retention policy wants."""
-        if not has_identity(pod):
-            patch: Doc = {"metadata": {"uid": pod.uid, "labels": identity_labels(pod.name)}}
-            with self._recorded(owner, "Update", pod.name):
-                await self._expectations.patch(owner.key, self._pods, pod.key, patch, patch_type="strategic")
-        await self.update_claims(owner, pod)
-
-    async def create_claims(self, owner: StatefulSet, ordinal: int) -> None:
-        """Create an ordinal's missing claims. Raises TonnageError for one that is being deleted."""
-        known = {name: self._claims.get(f"{owner.namespace}/{name}") for name in claim_names(owner, ordinal).values()}
-        if going := next((name for name, claim in known.items() if claim and claim.metadata.is_terminating), None):
-            raise TonnageError(f"pvc {going} is being deleted")
-        if all(known.values()):
-            return
-        owners = [to_doc(each) for each in stateful_set_plan.owners_at_creation(owner)]
-        for doc in claims_for(owner, ordinal):
-            name = doc["metadata"]["name"]
-            if known[name] is not None:
-                continue
-            if owners:
-                doc["metadata"]["ownerReferences"] = owners
-            try:
-                await self._expectations.create(owner.key, self._claims, doc)
-            except TonnageError as exc:
-                if not isinstance(exc, AlreadyExists):
-                    self._record_claim_event(owner, name, ordinal, exc)
-                raise
-            self._record_claim_event(owner, name, ordinal, None)
-
-    async def update_claims(self, owner: StatefulSet, pod: Pod) -> None:
-        """Set the claims' owners by the retention policy; the next sync does claims the cache lacks."""
-        for name in claim_names(owner, ordinal_of(pod.name)).values():
-            known = self._claims.get(f"{owner.namespace}/{name}")
-            if known is None:
-                continue
-            if stateful_set_plan.has_unexpected_controller(known, owner, pod):
-                note = (
-                    f"PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a manging controller, "
-                    "the retention policy is ignored for this claim"
-                )
-                self._recorder.event(owner, "Warning", "ConflictingController", "Update", note, known)
-            owners = stateful_set_plan.owners_to_set(known, owner, pod)
-            if owners is None:
-                continue
-            metadata = {"uid": known.uid, "resourceVersion": known.metadata.resource_version}
-            patch: Doc = {"metadata": {**metadata, "ownerReferences": [to_doc(each) for each in owners]}}
-            with self._recorded(owner, "Update", pod.name, is_success_told=False):
-                await self._expectations.patch(owner.key, self._claims, known.key, patch)
-
-    # -- events -------------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _recorded(self, owner: StatefulSet, verb: str, name: str, *, is_success_told: bool = True) -> Iterator[None]:
-        """Record on the set whether the pod write inside the block succeeded."""
-        about = ObjectReference(api_version="v1", kind="Pod", namespace=owner.namespace, name=name)
-        what = f"{verb} Pod {name} in StatefulSet {owner.name}"
-        try:
-            yield
-        except TonnageError as exc:
-            if verb != "Create" or not isinstance(exc, AlreadyExists):  # then the cache will show it: no failure
-                note = f"{what} failed error: {exc.message}"
-                self._recorder.event(owner, "Warning", f"Failed{verb}", verb, note, about)
-            raise
-        if is_success_told:
-            self._recorder.event(owner, "Normal", f"Successful{verb}", verb, f"{what} successful", about)
-
-    def _record_claim_event(self, owner: StatefulSet, name: str, ordinal: int, failure: TonnageError | None) -> None:
-        about = ObjectReference(api_version="v1", kind="PersistentVolumeClaim", namespace=owner.namespace, name=name)
-        pod = pod_name(owner, ordinal)
-        if failure is None:
-            note = f"Create Claim {name} Pod {pod} in StatefulSet {owner.name} success"
-            self._recorder.event(owner, "Normal", "SuccessfulCreate", "Create", note, about)
-        else:
-            note = f"Create Claim {name} for Pod {pod} in StatefulSet {owner.name} failed error: {failure.message}"
-            self._recorder.event(owner, "Warning", "FailedCreate", "Create", note, about)
-
+from tonnage.objects.meta import Key
 
 _log = logs.logger("tonnage.controllers.stateful-sets")
 
@@ -158,19 +59,14 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
         self._revisions = context.informers.of(ControllerRevision)
         super().__init__(context, "stateful-sets", self._sets, self._pods)
         self._history = HistoryControl(context.client, self._revisions, self._expectations)
-        self._pod_control = StatefulPodControl(context.recorder, self._pods, self._claims, self._expectations)
-        self._claims.on_change(self._claim_changed)
+        self._reconciler.follow(self._claims, self._sets_of_claim)
         self._revisions.on_change(self._queue_owner)
 
-    # -- event handlers -----------------------------------------------------------------------------------------------
-
-    def _claim_changed(self, found: PersistentVolumeClaim) -> None:
-        """Queue the set `web` for the claim `data-web-0`; template names may have dashes, so try every split."""
+    def _sets_of_claim(self, found: PersistentVolumeClaim) -> list[Key]:
+        """The set `web` for the claim `data-web-0`; template names may have dashes, so every split is tried."""
         parts = found.name.split("-")[:-1]
-        for start in range(1, len(parts)):
-            key = f"{found.namespace}/{'-'.join(parts[start:])}"
-            if key in self._sets:
-                self._reconciler.add(key)
+        keys = [f"{found.namespace}/{'-'.join(parts[start:])}" for start in range(1, len(parts))]
+        return [key for key in keys if key in self._sets]
 
     # -- one set ------------------------------------------------------------------------------------------------------
 
@@ -236,14 +132,103 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
                 await asyncio.sleep(0)  # a step may write nothing, and there are as many steps as pods
                 match step:
                     case Create(ordinal, revision):
-                        await self._pod_control.create(owner, by_revision[revision], ordinal, revision)
+                        await self._create(owner, by_revision[revision], ordinal, revision)
                     case DeletePod(pod):
-                        await self._pod_control.delete(owner, pod)
+                        await self._delete(owner, pod)
                     case CreateClaims(pod):
-                        await self._pod_control.create_claims(owner, ordinal_of(pod.name))
-                        await self._pod_control.update_claims(owner, pod)
+                        await self._create_claims(owner, ordinal_of(pod.name))
+                        await self._update_claims(owner, pod)
                     case UpdatePod(pod):
-                        await self._pod_control.update(owner, pod)
+                        await self._update(owner, pod)
         except TonnageError as exc:
             return exc
         return None
+
+    # -- pods and claims ----------------------------------------------------------------------------------------------
+
+    async def _create(self, owner: StatefulSet, template: Mapping[str, Any], ordinal: int, revision: str) -> None:
+        """Create an ordinal's missing claims, then its pod. Raises the failure."""
+        with self._recorded(owner, "Create", pod_name(owner, ordinal)):
+            await self._create_claims(owner, ordinal)
+            await self._expectations.create(owner.key, self._pods, pod_for(owner, template, ordinal, revision))
+
+    async def _delete(self, owner: StatefulSet, pod: Pod) -> None:
+        with self._recorded(owner, "Delete", pod.name):
+            await self._expectations.delete(owner.key, self._pods, pod)
+
+    async def _update(self, owner: StatefulSet, pod: Pod) -> None:
+        """Give an adopted pod its identity labels, and its claims the owners that the retention policy wants."""
+        if not has_identity(pod):
+            patch: Doc = {"metadata": {"uid": pod.uid, "labels": identity_labels(pod.name)}}
+            with self._recorded(owner, "Update", pod.name):
+                await self._expectations.patch(owner.key, self._pods, pod.key, patch, patch_type="strategic")
+        await self._update_claims(owner, pod)
+
+    async def _create_claims(self, owner: StatefulSet, ordinal: int) -> None:
+        """Create an ordinal's missing claims. Raises TonnageError for one that is being deleted."""
+        known = {name: self._claims.get(f"{owner.namespace}/{name}") for name in claim_names(owner, ordinal).values()}
+        if going := next((name for name, claim in known.items() if claim and claim.metadata.is_terminating), None):
+            raise TonnageError(f"pvc {going} is being deleted")
+        if all(known.values()):
+            return
+        owners = [to_doc(each) for each in stateful_set_plan.owners_at_creation(owner)]
+        for doc in claims_for(owner, ordinal):
+            name = doc["metadata"]["name"]
+            if known[name] is not None:
+                continue
+            if owners:
+                doc["metadata"]["ownerReferences"] = owners
+            try:
+                await self._expectations.create(owner.key, self._claims, doc)
+            except TonnageError as exc:
+                if not isinstance(exc, AlreadyExists):
+                    self._record_claim_event(owner, name, ordinal, exc)
+                raise
+            self._record_claim_event(owner, name, ordinal, None)
+
+    async def _update_claims(self, owner: StatefulSet, pod: Pod) -> None:
+        """Set the claims' owners by the retention policy; the next sync does claims the cache lacks."""
+        for name in claim_names(owner, ordinal_of(pod.name)).values():
+            known = self._claims.get(f"{owner.namespace}/{name}")
+            if known is None:
+                continue
+            if stateful_set_plan.has_unexpected_controller(known, owner, pod):
+                note = (
+                    f"PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a manging controller, "
+                    "the retention policy is ignored for this claim"
+                )
+                self._recorder.event(owner, "Warning", "ConflictingController", "Update", note, known)
+            owners = stateful_set_plan.owners_to_set(known, owner, pod)
+            if owners is None:
+                continue
+            metadata = {"uid": known.uid, "resourceVersion": known.metadata.resource_version}
+            patch: Doc = {"metadata": {**metadata, "ownerReferences": [to_doc(each) for each in owners]}}
+            with self._recorded(owner, "Update", pod.name, is_success_told=False):
+                await self._expectations.patch(owner.key, self._claims, known.key, patch)
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _recorded(self, owner: StatefulSet, verb: str, name: str, *, is_success_told: bool = True) -> Iterator[None]:
+        """Record on the set whether the pod write inside the block succeeded."""
+        about = ObjectReference(api_version="v1", kind="Pod", namespace=owner.namespace, name=name)
+        what = f"{verb} Pod {name} in StatefulSet {owner.name}"
+        try:
+            yield
+        except TonnageError as exc:
+            if verb != "Create" or not isinstance(exc, AlreadyExists):  # then the cache will show it: no failure
+                note = f"{what} failed error: {exc.message}"
+                self._recorder.event(owner, "Warning", f"Failed{verb}", verb, note, about)
+            raise
+        if is_success_told:
+            self._recorder.event(owner, "Normal", f"Successful{verb}", verb, f"{what} successful", about)
+
+    def _record_claim_event(self, owner: StatefulSet, name: str, ordinal: int, failure: TonnageError | None) -> None:
+        about = ObjectReference(api_version="v1", kind="PersistentVolumeClaim", namespace=owner.namespace, name=name)
+        pod = pod_name(owner, ordinal)
+        if failure is None:
+            note = f"Create Claim {name} Pod {pod} in StatefulSet {owner.name} success"
+            self._recorder.event(owner, "Normal", "SuccessfulCreate", "Create", note, about)
+        else:
+            note = f"Create Claim {name} for Pod {pod} in StatefulSet {owner.name} failed error: {failure.message}"
+            self._recorder.event(owner, "Warning", "FailedCreate", "Create", note, about)
