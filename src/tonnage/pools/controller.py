@@ -29,50 +29,6 @@ from tonnage.pools.settings import PoolsSettings
 from tonnage.pools.wanted import is_kept_by_provisioner, ours_of, selected_nodes, wanted_of
 from tonnage.pools.writing import AnnotationWriter, PoolsMetrics, ToldOnce
 
-
-class Silence:
-    """Since when nobody updates the data about a node: its pools are marked as stale, and later removed.
-
-    the driver is no longer registered on the node     by its CSINode; a node without CSINode does not count
-    the source's objects cannot be watched             for longer than a watch needs to come back
-    the source says so itself                          a program that is run, and fails
-    """
-
-    def __init__(
-        self, settings: PoolsSettings, *, csi_nodes: Cache[CSINode], objects: Cache[Document] | None, clock: Clock
-    ) -> None:
-        self._settings = settings
-        self._csi_nodes = csi_nodes
-        self._objects = objects
-        self._clock = clock
-        self._ages = StampAges(clock, most=1000)
-        self._silent_since: dict[str, datetime] = {}
-        """Nodes on which the driver's own program is gone."""
-
-    def since(self, node: str, source: PoolSource) -> datetime | None:
-        """Since when the source is silent about a node; None: it is not."""
-        found = self._csi_nodes.get(node) if source.has_agent else None
-        if found is None or any(found.driver(driver) is not None for driver in self._settings.drivers):
-            self._silent_since.pop(node, None)
-        else:
-            self._silent_since.setdefault(node, self._clock.now())
-        times = [self._silent_since.get(node), self._out_of_step_since(), source.silent_since]
-        return min((each for each in times if each is not None), default=None)
-
-    def left_s(self, since: datetime) -> float:
-        """Seconds until the pools of a silent source are removed."""
-        return self._settings.drop_after_s - self._ages.age_s(since, since)
-
-    def forget(self, node: str) -> None:
-        self._silent_since.pop(node, None)
-
-    def _out_of_step_since(self) -> datetime | None:
-        if not isinstance(self._objects, Informer) or self._objects.out_of_step_since_s is None:
-            return None
-        silent_s = self._clock.monotonic() - self._objects.out_of_step_since_s
-        return self._clock.now() - timedelta(seconds=silent_s) if silent_s > self._settings.drop_after_s / 2 else None
-
-
 _CLASS_PAUSE_S: Final = 2.0
 _LOOK_EVERY_S: Final = 60.0
 DRIVER_LABEL: Final = "csi.storage.k8s.io/drivername"
@@ -108,7 +64,10 @@ class PoolsController:
         self._node_of: dict[Key, str] = {}
         self._objects = objects
         self._about = None if objects is None else Indexer(objects, lambda found: (_node_of(found),))
-        self._silence = Silence(settings, csi_nodes=csi_nodes, objects=objects, clock=clock)
+        self._csi_nodes = csi_nodes
+        self._ages = StampAges(clock, most=1000)
+        self._silent_nodes: dict[str, datetime] = {}
+        """Nodes on which the driver's own program is gone."""
         self._states: dict[Key, str] = {}
         self._problems = ToldOnce()
         self._writer = AnnotationWriter(client, metrics)
@@ -122,11 +81,8 @@ class PoolsController:
             first_retry_s=0.5,
             metrics=metrics.queues,
         )
-        capacities.add_handlers(
-            on_add=lambda new: self.work.add(new.key),
-            on_update=lambda _, new: self.work.add(new.key),
-            on_delete=self._gone,
-        )
+        self.work.follow(capacities)
+        capacities.add_handlers(on_delete=self._gone)
         classes.on_change(lambda _: self.look_again())
         nodes.add_handlers(on_add=lambda _: self.look_again(), on_update=self._node_changed, on_delete=self._node_gone)
         csi_nodes.on_change(lambda found: self._look_at_node(found.name))
@@ -177,7 +133,7 @@ class PoolsController:
             self._look_at_node(new.name)
 
     def _node_gone(self, node: Document) -> None:
-        self._silence.forget(node.name)
+        self._silent_nodes.pop(node.name, None)
         self.look_again()
 
     def _look_at_named(self, names: set[str]) -> None:
@@ -221,8 +177,9 @@ class PoolsController:
             return None  # the copy of this program that runs there keeps it
         if is_kept_by_provisioner(capacity):
             problems = ["its pools are written by another program, its driver's provisioner: they are left alone"]
-        stale_since = self._silence.since(self._node_of.get(key, ""), self.source) if found is not None else None
-        left_s = None if stale_since is None else self._silence.left_s(stale_since)
+        stale_since = self._silent_since(self._node_of.get(key, "")) if found is not None else None
+        age_s = 0.0 if stale_since is None else self._ages.age_s(stale_since, stale_since)
+        left_s = None if stale_since is None else self._settings.drop_after_s - age_s
         if left_s is not None and left_s <= 0:
             found, problems = None, [*problems, f"its source has been silent since {stale_since:%Y-%m-%dT%H:%M:%SZ}"]
         self._problems.tell(f"CSIStorageCapacity {key}", problems)
@@ -258,6 +215,27 @@ class PoolsController:
         objects = [] if about is None else [_doc(each) for called in names for each in about(called)]
         published = Published([_doc(node)], objects)
         return self.source.pools_of(storage_class, published).by_node.get(name), []
+
+    def _silent_since(self, node: str) -> datetime | None:
+        """Since when nobody updates the data about a node: its pools are marked as stale, and later removed.
+
+        the driver is no longer registered on the node     by its CSINode; a node without CSINode does not count
+        the source's objects cannot be watched             for longer than a watch needs to come back
+        the source says so itself                          a program that is run, and fails
+        """
+        found = self._csi_nodes.get(node) if self.source.has_agent else None
+        if found is None or any(found.driver(driver) is not None for driver in self._settings.drivers):
+            self._silent_nodes.pop(node, None)
+        else:
+            self._silent_nodes.setdefault(node, self._clock.now())
+        times = [self._silent_nodes.get(node), self._out_of_step_since(), self.source.silent_since]
+        return min((each for each in times if each is not None), default=None)
+
+    def _out_of_step_since(self) -> datetime | None:
+        if not isinstance(self._objects, Informer) or self._objects.out_of_step_since_s is None:
+            return None
+        silent_s = self._clock.monotonic() - self._objects.out_of_step_since_s
+        return self._clock.now() - timedelta(seconds=silent_s) if silent_s > self._settings.drop_after_s / 2 else None
 
     async def _keep_classes(self) -> None:
         while True:

@@ -147,30 +147,26 @@ class PoolsProgram:
                 _log.debug("Cannot find out what is served", error=exc.message)
 
     async def _run_command(self, command: Command) -> None:
-        told, controller = ToldOnce(), self.controller
-        good_at_s = self.clock.monotonic()
+        told, good_at_s = ToldOnce(), self.clock.monotonic()
         while True:
-            started_at = self.clock.now()
+            started_at, output, problems = self.clock.now(), None, list[str]()
             try:
                 output = await run_command(command.words, clock=self.clock, timeout_s=command.timeout_s)
+                result, good_at_s = "good", self.clock.monotonic()
             except (CommandFailed, InvalidOutput) as exc:
-                self._metrics.ran(exc.reason if isinstance(exc, CommandFailed) else "no-pools")
-                told.tell(f"--command {command.words[0]}", [exc.message])
-                source = controller.source
-                if isinstance(source, CommandPools) and source.output is not None:
-                    if self.clock.monotonic() - good_at_s > self.settings.drop_after_s:
-                        self._say(replace(source, output=None))
-                    elif source.silent_since is None:
-                        self._say(replace(source, silent_since=started_at))
-            else:
-                self._metrics.ran("good")
-                told.tell(f"--command {command.words[0]}", ())
-                good_at_s = self.clock.monotonic()
-                source = controller.source
-                if isinstance(source, CommandPools):
-                    self._say(replace(source, output=output, observed_at=started_at, silent_since=None))
+                result = exc.reason if isinstance(exc, CommandFailed) else "no-pools"
+                problems.append(exc.message)
+            self._metrics.ran(result)
+            told.tell(f"--command {command.words[0]}", problems)
+            source = new = self.controller.source
+            if isinstance(source, CommandPools):
+                if output is not None:
+                    new = replace(source, output=output, observed_at=started_at, silent_since=None)
+                elif self.clock.monotonic() - good_at_s > self.settings.drop_after_s:
+                    new = replace(source, output=None)
+                elif source.output is not None and source.silent_since is None:
+                    new = replace(source, silent_since=started_at)
+            if new != source:
+                self.controller.source = new
+                self.controller.look_again()
             await self.clock.sleep(jittered(command.interval_s, 0.1, self.rng))
-
-    def _say(self, source: CommandPools) -> None:
-        self.controller.source = source
-        self.controller.look_again()
