@@ -194,42 +194,26 @@ class Provisioner:
             self._loops.append(ModificationController(context).work.run)
 
     def _caches(self) -> ProvisionerCaches:
-        nodes, csi_nodes = self._nodes()
-        of, attaches = self.informers.of, self.driver_info.controller.publish_unpublish_volume
+        """All nodes where topology matters; in node-deployment mode only ours, as a constant, to spare the server."""
+        of, info, deployment = self.informers.of, self.driver_info, self.options.node_deployment
+        has_topology = info.plugin.volume_accessibility_constraints and self.options.topology
+        has_all_nodes = deployment is None and has_topology
+        nodes: Cache[Node] = of(Node) if has_all_nodes else Cache(Node)
+        csi_nodes: Cache[CSINode] = of(CSINode) if has_all_nodes else Cache(CSINode)
+        if deployment is not None and info.node_info is not None:
+            name, labels = deployment.node_name, dict(self._own_topology() or {})
+            entry = CSINodeDriver(name=info.name, node_id=info.node_info.node_id, topology_keys=tuple(sorted(labels)))
+            nodes.put(Node(metadata=ObjectMeta(name=name, labels=labels)))
+            csi_nodes.put(CSINode(metadata=ObjectMeta(name=name), spec=CSINodeSpec(drivers=(entry,))))
         return ProvisionerCaches(
             claims=of(PersistentVolumeClaim),
             volumes=of(PersistentVolume),
             classes=of(StorageClass),
             nodes=nodes,
             csi_nodes=csi_nodes,
-            attachments=of(VolumeAttachment) if attaches else None,
-            has_all_nodes=self._has_all_nodes,
+            attachments=of(VolumeAttachment) if info.controller.publish_unpublish_volume else None,
+            has_all_nodes=has_all_nodes,
         )
-
-    @property
-    def _has_all_nodes(self) -> bool:
-        return (
-            self.options.node_deployment is None
-            and self.driver_info.plugin.volume_accessibility_constraints
-            and self.options.topology
-        )
-
-    def _nodes(self) -> tuple[Cache[Node], Cache[CSINode]]:
-        """All nodes where topology matters; in node-deployment mode only ours, as a constant, to spare the server."""
-        deployment = self.options.node_deployment
-        if self._has_all_nodes:
-            return self.informers.of(Node), self.informers.of(CSINode)
-        nodes, csi_nodes = Cache(Node), Cache(CSINode)
-        if deployment is not None and self.driver_info.node_info is not None:
-            name, labels = deployment.node_name, dict(self._own_topology() or {})
-            entry = CSINodeDriver(
-                name=self.driver_info.name,
-                node_id=self.driver_info.node_info.node_id,
-                topology_keys=tuple(sorted(labels)),
-            )
-            nodes.put(Node(metadata=ObjectMeta(name=name, labels=labels)))
-            csi_nodes.put(CSINode(metadata=ObjectMeta(name=name), spec=CSINodeSpec(drivers=(entry,))))
-        return nodes, csi_nodes
 
     def _own_topology(self) -> Mapping[str, str] | None:
         """Where our driver runs, in node-deployment mode; None if the driver does not report it."""
