@@ -370,9 +370,11 @@ class Conversation:
         left: list[str] = []
         for name, each in list(self.made.volumes.items()):
             if not each.volume_id:
-                answer = await self._ask_again(each)
-                if answer is not None and is_in_doubt(answer.code):
-                    left.append(f"volume {name}, if there is one: {answer}")
+                try:  # the outcome is unknown: the same request again gets the volume's id
+                    each.volume_id = (await self.controller.create_volume(each.request)).volume.volume_id
+                except CsiError as exc:
+                    if is_in_doubt(exc.code):
+                        left.append(f"volume {name}, if there is one: {CallRefused(exc.code, exc.told)}")
         for volume_id in self.made.volume_ids:
             try:
                 await self.discard([volume_id])
@@ -383,12 +385,3 @@ class Conversation:
         left += [f"volume {each.volume_id} published on {each.node_id}" for each in self.made.published]
         left += [f"volume {each.volume_id} ({name})" for name, each in self.made.volumes.items() if each.volume_id]
         return left
-
-    async def _ask_again(self, known: MadeVolume) -> CallRefused | None:
-        """Repeat a request whose outcome is unknown, to get the volume's id."""
-        try:
-            answer = await self.controller.create_volume(known.request)
-        except CsiError as exc:
-            return CallRefused(exc.code, exc.told)
-        known.volume_id = answer.volume.volume_id
-        return None

@@ -200,7 +200,8 @@ class Forkserver:
 def _become(main: Callable[[], object], stdout: int, name: str, args: list[str], log: Path) -> None:
     """Become the program, in a session of its own; never returns."""
     os.setsid()
-    _end_with_parent()
+    if sys.platform == "linux":  # get SIGTERM when the forkserver dies, however it dies
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -226,12 +227,6 @@ def _become(main: Callable[[], object], stdout: int, name: str, args: list[str],
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code if isinstance(code, int) else 0)
-
-
-def _end_with_parent() -> None:
-    """Get SIGTERM when the forkserver dies, however it dies. Only on Linux; elsewhere nothing happens."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
 
 
 def _send(message: dict[str, object]) -> None:

@@ -293,17 +293,15 @@ class CommandLines:
             *self._common("apiserver"),
         ]
 
-    def _one_number(self) -> tuple[str, ...]:
-        """Flags of a driver as most are today: one number for all pools of a node, and the pools in its own objects."""
-        told = str(self.resolved["one_number"])
-        return ("--one-number", told, "--lvm-nodes", LVM_NAMESPACE) if told in ("sum", "largest") else ()
-
     def of(self, name: str, port: int = 0) -> list[str]:
         """One of `PROGRAMS`, with its health, metrics and debug pages on this loopback port; 0: none."""
         data, controller = self.settings.data_dir, f"unix://{self.socket_dir / 'csi.sock'}"
         of_node = f"unix://{self.socket_dir}/{{node}}/csi.sock"
         server = ("--kubeconfig", str(self.identities / f"{name}.kubeconfig"))
         faults = ("--faults", str(self.settings.faults))
+        # A driver as most are today: one number for all pools of a node, and the pools in its own objects.
+        told = str(self.resolved["one_number"])
+        one_number = ("--one-number", told, "--lvm-nodes", LVM_NAMESPACE) if told in ("sum", "largest") else ()
         flags: dict[str, tuple[str, ...]] = {
             "csi-driver": (
                 *("--endpoint", controller, "--node-endpoint", of_node, "--state-dir", str(data / STATE_DIR)),
@@ -311,7 +309,7 @@ class CommandLines:
                 *_each("--pools", self.resolved["pools"]),
                 *_each("--max-volumes", self.resolved["max_volumes"]),
                 *("--pool-policy", self.resolved["pool_policy"], "--rebuild"),
-                *self._one_number(),
+                *one_number,
                 *faults,
             ),
             "controllers": ("--csi-address", controller),

@@ -128,6 +128,10 @@ async def status_of(data_dir: Path, *, clock: Clock) -> ClusterStatus:
         problem = exc.message
     faults = FaultFile(data_dir / FAULT_FILE_NAME).all()
     unknown, unknown_problem = _unknown(data_dir / STATE_DIR)
+    dashboard = ""
+    if (endpoint := endpoints.get(DASHBOARD)) is not None:
+        token = token_in(data_dir / DASHBOARD_TOKEN_FILE)
+        dashboard = f"{endpoint.url}/#token={token}" if token else endpoint.url
     return ClusterStatus(
         data_dir,
         pid,
@@ -139,15 +143,8 @@ async def status_of(data_dir: Path, *, clock: Clock) -> ClusterStatus:
         unknown,
         unknown_problem,
         storage,
-        _dashboard(data_dir, endpoints.get(DASHBOARD)),
+        dashboard,
     )
-
-
-def _dashboard(data_dir: Path, endpoint: Endpoint | None) -> str:
-    if endpoint is None:
-        return ""
-    token = token_in(data_dir / DASHBOARD_TOKEN_FILE)
-    return f"{endpoint.url}/#token={token}" if token else endpoint.url
 
 
 def _unknown(state_dir: Path) -> tuple[tuple[UnknownContents, ...], str]:

@@ -326,10 +326,7 @@ class Supervisor:
 
 
 def _failure(what: str, log: Path) -> ChildFailed:
-    return ChildFailed(f"{what}; its log ends with:\n{_tail(log)}", hint=f"all of it is in {log}")
-
-
-def _tail(log: Path, lines: int = 8) -> str:
+    end = "(nothing)"
     with suppress(FileNotFoundError):
-        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
-    return "(nothing)"
+        end = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
+    return ChildFailed(f"{what}; its log ends with:\n{end}", hint=f"all of it is in {log}")

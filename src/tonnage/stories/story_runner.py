@@ -90,15 +90,16 @@ class StoryRunner:
                 await self.cordon(node, False)
         with suppress(NotFound):
             await self.client.delete(Namespace, self.namespace)
-        with suppress(StoryEnds):
-            await self.until("everything to be cleared away", self._is_clear)
-            return
-        self.check("everything was cleared away", False, self.namespace)
 
-    async def _is_clear(self) -> bool:
-        volumes = (await self.client.list(PersistentVolume)).items
-        namespaces = {each.name for each in (await self.client.list(Namespace)).items}
-        return not volumes and self.namespace not in namespaces
+        async def is_clear() -> bool:
+            volumes = (await self.client.list(PersistentVolume)).items
+            namespaces = {each.name for each in (await self.client.list(Namespace)).items}
+            return not volumes and self.namespace not in namespaces
+
+        try:
+            await self.until("everything to be cleared away", is_clear)
+        except StoryEnds:
+            self.check("everything was cleared away", False, self.namespace)
 
     # -- writes -------------------------------------------------------------------------------------------------------
 
@@ -128,19 +129,18 @@ class StoryRunner:
         """What the scheduler would decide about a pod that does not exist yet, with the claims among `others`."""
         with_claims = [doc for doc in others if doc["kind"] == "PersistentVolumeClaim"]
         claims = [self._imagined(PersistentVolumeClaim, doc) for doc in with_claims]
-        return self._explain(self._imagined(Pod, pod), [*await self._objects(), *claims])
+        objects, *_ = await listed(self.client)
+        return self._explain(self._imagined(Pod, pod), [*objects, *claims])
 
     async def explain_anew(self, name: str) -> Explanation:
         """Show and return what the scheduler would decide about a running pod if it had to be placed again."""
-        objects = [each for each in await self._objects() if not (isinstance(each, Pod) and each.name == name)]
+        objects, *_ = await listed(self.client)
+        others = [each for each in objects if not (isinstance(each, Pod) and each.name == name)]
         pod = await self.pod(name)
         spec = msgspec.structs.replace(pod.spec, node_name="")
-        answer = self._explain(msgspec.structs.replace(pod, spec=spec), objects)
+        answer = self._explain(msgspec.structs.replace(pod, spec=spec), others)
         self._show(answer)
         return answer
-
-    async def _objects(self) -> list[Object]:
-        return (await listed(self.client))[0]
 
     def _explain(self, pod: Pod, objects: Sequence[Object]) -> Explanation:
         settings, foreign = self.plane.settings, foreign_plugins()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from tonnage.dashboard.model.known_objects import Content, DriverContents, KnownObjects, PoolPlace
-from tonnage.dashboard.model.volume_rows import key_of_volume, volume_of
+from tonnage.dashboard.model.volume_rows import claim_of, volume_of
 from tonnage.dashboard.wire import AttachSlots, NodeRow, PodRow, PoolRow
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.core_v1.node import BETA_ZONE, ZONE
@@ -135,7 +135,7 @@ def _pools(objects: KnownObjects, node: str, contents: DriverContents) -> Iterat
 def shown_key(objects: KnownObjects, driver: str, handle: str, content: Content) -> Key | None:
     """The key in `volumes` of a driver's volume; None if no object belongs to it."""
     for name in sorted(objects.volumes_by_handle[driver, handle]):
-        return key_of_volume(objects, objects.volumes[name])
+        return claim_of(objects, objects.volumes[name]) or name
     uid = content.name.removeprefix("pvc-")
     keys = objects.claims_by_uid[uid] if uid != content.name else ()
     return min((key for key in keys if volume_of(objects, objects.claims[key]) is None), default=None)

@@ -42,8 +42,10 @@ class VolumePlace(NamedTuple):
 
 def place_of(objects: KnownObjects, volume: PersistentVolume) -> VolumePlace:
     required = affinity_of(volume)
-    if required is None:
-        return VolumePlace(zones=_labelled_zones(volume))
+    if required is None:  # from before node affinity: a zone label, with __ between several zones
+        labels = volume.metadata.labels
+        told = labels.get(ZONE, labels.get(BETA_ZONE, ""))
+        return VolumePlace(zones=tuple(sorted({each for each in told.split("__") if each})))
     admitted: set[str] = set()
     named: set[tuple[str, str]] = set()
     zones: set[str] = set()
@@ -74,13 +76,6 @@ def place_of(objects: KnownObjects, volume: PersistentVolume) -> VolumePlace:
         is_confined=True,
         is_unreachable=not admitted,
     )
-
-
-def _labelled_zones(volume: PersistentVolume) -> tuple[str, ...]:
-    """Zones of a volume from before node affinity: its zone label, with __ between several zones."""
-    labels = volume.metadata.labels
-    told = labels.get(ZONE, labels.get(BETA_ZONE, ""))
-    return tuple(sorted({each for each in told.split("__") if each}))
 
 
 _SHARED = frozenset(("ReadWriteMany", "ReadOnlyMany"))
@@ -126,11 +121,6 @@ def volume_of(objects: KnownObjects, claim: PersistentVolumeClaim) -> Persistent
     return next((each for each in found if each is not None and claim_of(objects, each) == claim.key), None)
 
 
-def key_of_volume(objects: KnownObjects, volume: PersistentVolume) -> Key:
-    """The key of a volume's row: its claim's key, else the volume's name."""
-    return claim_of(objects, volume) or volume.name
-
-
 def row_of(objects: KnownObjects, key: Key, besides: Besides) -> VolumeRow | None:
     claim, volume = objects.claims.get(key), objects.volumes.get(key)
     if claim is not None:
@@ -161,7 +151,10 @@ def _claim_row(
     if volume is not None and volume.spec.csi is not None:
         driver = volume.spec.csi.driver
     place = place_of(objects, volume) if volume is not None else VolumePlace()
-    content = _content(volume, besides) if volume is not None else _content_of_claim(claim, besides)
+    if volume is not None:
+        content = _content(volume, besides)
+    else:  # the contents of a volume whose object does not exist yet, or no longer exists
+        content = besides.contents.volumes.get(besides.contents.by_name.get(f"pvc-{claim.uid}", ""))
     state, node, target, why = _state(objects, claim, volume, place)
     if content is None and state in ("bound", "moving") and not node and volume is not None and not place.is_confined:
         node = _home(objects, claim, volume, driver)
@@ -252,12 +245,6 @@ def _content(volume: PersistentVolume, besides: Besides) -> Content | None:
     if source is None or source.driver != besides.contents.driver:
         return None
     return besides.contents.volumes.get(source.volume_handle)
-
-
-def _content_of_claim(claim: PersistentVolumeClaim, besides: Besides) -> Content | None:
-    """Pool contents for a claim whose volume object does not exist yet, or no longer exists."""
-    handle = besides.contents.by_name.get(f"pvc-{claim.uid}", "")
-    return besides.contents.volumes.get(handle)
 
 
 def _oddity(objects: KnownObjects, place: VolumePlace) -> str:

@@ -21,7 +21,6 @@ from tonnage.dashboard.terminal.lines_view import (
     LinesView,
     ScreenLine,
     cell,
-    count_text,
     heading,
     in_ascii,
     is_ascii_alone,
@@ -34,6 +33,7 @@ from tonnage.dashboard.wire import NodeRow, NoticeRow, PodRow
 from tonnage.errors import TonnageError
 from tonnage.objects.meta import Key
 from tonnage.printable import printable
+from tonnage.whatif.html.amounts import count_text
 from tonnage.whatif.pending.pending import PendingAnswer
 
 _KEYS: Final = (

@@ -101,11 +101,6 @@ def percent_text(share: float) -> str:
     return f"{math.floor(share * 100 + 1e-9)}%"
 
 
-def count_text(number: int, word: str) -> str:
-    """1 node, 2 nodes."""
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
-
-
 _SIGNS: Final = str.maketrans(
     {"█": "#", "▒": "%", "░": ".", "▲": "!", "→": ">", "←": "<", "…": "~", "×": "x", "·": "-", "✓": "+", "✗": "x"}
 )

@@ -23,7 +23,6 @@ from tonnage.dashboard.terminal.lines_view import (
     ScreenLine,
     bytes_text,
     cell,
-    count_text,
     heading,
     local_time,
     matches,
@@ -33,7 +32,7 @@ from tonnage.dashboard.terminal.lines_view import (
     row,
 )
 from tonnage.dashboard.wire import CapacityRow, ClassRow, Collections, NodeRow, VolumeRow
-from tonnage.whatif.html.amounts import time_text
+from tonnage.whatif.html.amounts import count_text, time_text
 
 NEARLY_FULL: Final = 0.95
 
