@@ -10,7 +10,6 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def fnv1(data: bytes) -> int:
-    """FNV-1: multiply, then xor."""
     value = _OFFSET
     for byte in data:
         value = (value * _PRIME & _MASK) ^ byte
@@ -18,7 +17,6 @@ def fnv1(data: bytes) -> int:
 
 
 def fnv1a(data: bytes) -> int:
-    """FNV-1a: xor, then multiply."""
     value = _OFFSET
     for byte in data:
         value = (value ^ byte) * _PRIME & _MASK

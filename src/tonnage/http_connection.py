@@ -138,7 +138,6 @@ class HttpConnection(web.RequestHandler):
         return self._wire is not None and self._wire.is_closing()
 
     def abort(self) -> None:
-        """Close at once: nothing more is sent or awaited."""
         self._budget.closed(self)
         self._sending.discard(self)
         if self._wire is not None:

@@ -105,7 +105,6 @@ class Shelf(Generic[N, K, T]):
         self._by_name.setdefault(name, {})[key] = thing
 
     def take(self, name: N, key: K) -> None:
-        """Remove a value, if it exists."""
         things = self._by_name.get(name)
         if things is not None:
             things.pop(key, None)

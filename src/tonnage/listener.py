@@ -69,8 +69,6 @@ class _Request(web.BaseRequest):
 
 
 class _Server(web.Server):
-    """aiohttp's server with HttpConnection as its connections."""
-
     def __init__(self, handler: Handler) -> None:
         super().__init__(handler, handler_cancellation=True)
         self.request_factory = lambda message, payload, protocol, writer, task: _Request(

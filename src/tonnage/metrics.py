@@ -46,7 +46,6 @@ LabelledFamily = CounterMetricFamily | GaugeMetricFamily | UnknownMetricFamily
 
 
 def labelled(kind: type[LabelledFamily], name: str, told: str, label: str, values: Mapping[str, float]) -> Metric:
-    """A family of metrics with one label."""
     family = kind(name, told, labels=(label,))
     for value, count in values.items():
         family.add_metric((value,), count)

@@ -42,14 +42,12 @@ def printable_json(text: str) -> str:
 
 
 def text(content: str, style: str = "") -> Text:
-    """A rich line in one style."""
     from rich.text import Text
 
     return Text(printable(content), style=style)
 
 
 def assembled(*parts: str | tuple[str, str]) -> Text:
-    """A rich line of strings, and of strings with their style."""
     from rich.text import Text
 
     pairs = [(part, "") if isinstance(part, str) else part for part in parts]

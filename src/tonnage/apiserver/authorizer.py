@@ -27,8 +27,6 @@ _log = logging.getLogger(__name__)
 
 
 class RbacAuthorizer:
-    """Judges by the roles and bindings of one store."""
-
     def __init__(self, store: Store) -> None:
         self.policy = AccessPolicy()
         for resource in (ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS):

@@ -14,9 +14,8 @@ from functools import partial
 
 from tonnage.apiserver.authorizer import CLUSTER_ROLES
 from tonnage.apiserver.options import WriteOptions
-from tonnage.apiserver.registry import Registry
+from tonnage.apiserver.registry import Registry, on_change
 from tonnage.apiserver.stored_documents import encoder
-from tonnage.backoff import Backoff
 from tonnage.clock import in_background
 from tonnage.documents.access.bootstrap_policy import bootstrap_policy, must_be_recreated, reconciled
 from tonnage.documents.access.rules import aggregated_rules
@@ -26,7 +25,7 @@ from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_KIND, RESOURCES
 from tonnage.objects.texts.decode_budget import MAX_DEPTH
 from tonnage.objects.texts.json_text import is_deeper, shallow
-from tonnage.store import KeyDamaged, Store, StoreClosed, StoreError, StoreFull, StoreRecord
+from tonnage.store import KeyDamaged, Store, StoreError, StoreFull, StoreRecord
 
 _log = logging.getLogger(__name__)
 _OPTIONS = WriteOptions(manager="tonnage-apiserver")
@@ -146,31 +145,20 @@ def _gathered(records: list[StoreRecord]) -> list[tuple[str, list[Doc]]]:
 
 @asynccontextmanager
 async def cluster_roles_aggregated(registry: Registry, rng: random.Random) -> AsyncIterator[None]:
-    """Inside the block, keep aggregated ClusterRoles up to date."""
     changed = asyncio.Event()
 
     def note(record: StoreRecord, *, is_deleted: bool) -> None:
         changed.set()
 
-    async def follow() -> None:
-        backoff = Backoff(clock=registry.clock, rng=rng)
-        while True:
-            await changed.wait()
-            changed.clear()
-            try:
-                if await aggregate(registry):
-                    backoff.reset()
-                    continue
-                _log.warning("ClusterRoles gather rules from one another without coming to rest")
-            except StoreClosed:
-                return
-            except (ApiError, StoreError) as exc:
-                _log.error("ClusterRoles cannot be aggregated: %s", exc.message)
-            changed.set()
-            await registry.clock.sleep(backoff.next_s())
+    async def gather() -> bool:
+        is_settled = await aggregate(registry)
+        if not is_settled:
+            _log.warning("ClusterRoles gather rules from one another without coming to rest")
+        return is_settled
 
+    failed = partial(_log.error, "ClusterRoles cannot be aggregated: %s")
     registry.store.follow(CLUSTER_ROLES.store_prefix, note)
-    async with in_background(follow(), "aggregation of ClusterRoles"):
+    async with in_background(on_change(registry, rng, changed, gather, failed), "aggregation of ClusterRoles"):
         yield
 
 

@@ -32,8 +32,6 @@ class _Known:
 
 
 class Definitions:
-    """The definitions of one store and their resources."""
-
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[str, _Known] = {}
@@ -57,7 +55,6 @@ class Definitions:
         return tuple((record.key, record.revision) for record in self._store.list(CRDS.store_prefix))
 
     def is_current(self, resource: CustomResource) -> bool:
-        """True if the resource still matches its definition."""
         found = self.find(resource.group, resource.version, resource.plural)
         return found is not None and found.shape_id == resource.shape_id
 

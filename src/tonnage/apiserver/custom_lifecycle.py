@@ -19,7 +19,7 @@ from functools import partial
 from tonnage.apiserver import event_loop
 from tonnage.apiserver.custom_definitions import CRDS
 from tonnage.apiserver.options import WriteOptions
-from tonnage.apiserver.registry import Registry
+from tonnage.apiserver.registry import Registry, on_change
 from tonnage.backoff import Backoff
 from tonnage.clock import in_background, rfc3339
 from tonnage.documents.custom.custom_resource import CustomResource, custom_resources
@@ -177,19 +177,11 @@ class DefinitionLifecycle:
         self._registry.store.follow(CRDS.store_prefix, lambda record, *, is_deleted: changed.set())
         await self.try_to_settle()
         try:
-            async with in_background(self._follow(changed), "definitions of custom resources"):
+            following = on_change(self._registry, self._rng, changed, self.try_to_settle, _log.error)
+            async with in_background(following, "definitions of custom resources"):
                 yield
         finally:  # the next start continues
             tasks = list(self._deletions.values())
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _follow(self, changed: asyncio.Event) -> None:
-        backoff = Backoff(clock=self._registry.clock, rng=self._rng)
-        while True:
-            await changed.wait()
-            changed.clear()
-            while not await self.try_to_settle():
-                await self._registry.clock.sleep(backoff.next_s())
-            backoff.reset()

@@ -258,15 +258,12 @@ _PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
 class StaticDocuments:
-    """The documents of one server by path."""
-
     def __init__(self, definitions: Definitions) -> None:
         self._definitions = definitions
         self._state: object = None
         self._present = _Documents([])
 
     def present(self) -> _Documents:
-        """The documents of what is served now."""
         if self._definitions.state != self._state:
             self._state = self._definitions.state
             custom = self._definitions.all()

@@ -44,7 +44,6 @@ class EventExpiry:
         """By key: the revision, and when it was written, in the clock's monotonic seconds."""
 
     async def run(self) -> None:
-        """Check every 30 seconds, until cancelled."""
         while True:
             await self._clock.sleep(_EVERY_S)
             await self.look()

@@ -9,8 +9,9 @@ writer came first: only a client that named a resourceVersion gets the conflict.
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TypeVar
@@ -21,6 +22,7 @@ from tonnage.apiserver.custom_definitions import Definitions
 from tonnage.apiserver.event_loop import Workers
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.stored_documents import encoder, is_stored_as_today
+from tonnage.backoff import Backoff
 from tonnage.clock import Clock, rfc3339
 from tonnage.documents import api_errors
 from tonnage.documents.access.attributes import AllowAll, Authorizer
@@ -36,12 +38,13 @@ from tonnage.documents.protobuf import table_of
 from tonnage.documents.schema import structs
 from tonnage.documents.strategy import Generation, Strategy
 from tonnage.documents.validation.metadata import validate_object_meta_update
+from tonnage.errors import ApiError
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy, decode, encode
 from tonnage.objects.field_errors import Errors
 from tonnage.objects.resources import Resource
 from tonnage.objects.users import User
-from tonnage.store import KeyDamaged, KeyExists, KeyMissing, StaleRevision, Store, StoreError, StoreRecord
+from tonnage.store import KeyDamaged, KeyExists, KeyMissing, StaleRevision, Store, StoreClosed, StoreError, StoreRecord
 
 T = TypeVar("T")
 Guard = Callable[[Resource, str, str, Doc, Doc | None, User], None]
@@ -68,8 +71,6 @@ class Written:
 
 
 class Registry:
-    """The strategies of all kinds over one store."""
-
     def __init__(
         self,
         store: Store,
@@ -403,3 +404,27 @@ def compile_schemas() -> None:
         compile_check(struct)
         shape_of(struct)
         table_of(struct)
+
+
+async def on_change(
+    registry: Registry,
+    rng: random.Random,
+    changed: asyncio.Event,
+    work: Callable[[], Awaitable[bool]],
+    failed: Callable[[str], None],
+) -> None:
+    """Run `work` after every change, and again after growing pauses until it returns True. Ends with the store."""
+    backoff = Backoff(clock=registry.clock, rng=rng)
+    while True:
+        await changed.wait()
+        changed.clear()
+        try:
+            if await work():
+                backoff.reset()
+                continue
+        except StoreClosed:
+            return
+        except (ApiError, StoreError) as exc:
+            failed(exc.message)
+        changed.set()
+        await registry.clock.sleep(backoff.next_s())

@@ -126,14 +126,10 @@ def wrong_namespace() -> BadRequest:
 
 
 class RequestTimeout(ApiError):
-    """A request that did not finish in time."""
-
     code = 408
     reason = "Timeout"
 
 
 class ExpectationFailed(ApiError):
-    """An `Expect` header with an unknown value."""
-
     code = 417
     reason = "BadRequest"

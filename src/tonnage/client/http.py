@@ -145,7 +145,6 @@ class Client:
         return codec.decode(cls, await self._get(resource_of(cls), key, retry))
 
     async def find(self, cls: type[T], key: Key) -> T | None:
-        """The object; None if it does not exist."""
         try:
             return await self.get(cls, key)
         except NotFound:
@@ -184,7 +183,6 @@ class Client:
         return codec.decode(type(wanted), await self._update(resource, codec.to_doc(wanted), subresource))
 
     async def patch(self, cls: type[T], key: Key, patch: Doc | Sequence[Doc], **options: Unpack[PatchOptions]) -> T:
-        """Change part of an object. Returns the whole object."""
         return codec.decode(cls, await self._patch(resource_of(cls), key, patch, options))
 
     async def delete(

@@ -148,7 +148,6 @@ class LeaderElector:
             await self._clock.sleep(jittered(self._retry_period_s, JITTER_FACTOR, self._client.rng))
 
     async def _renew(self) -> None:
-        """Renew the lease until it is lost."""
         over = asyncio.ensure_future(self.leadership.wait_over())
         try:
             while True:

@@ -29,8 +29,6 @@ _NO_ANSWER: Final = "<error>"
 
 
 class RestClientMetrics:
-    """The metrics of one program, for any number of servers."""
-
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(
             "rest_client_requests",
@@ -140,8 +138,6 @@ _QUEUE_LABELS: Final = ("name",)
 
 
 class WorkQueueMetrics:
-    """The metrics of all work queues of one program."""
-
     def __init__(self, registry: CollectorRegistry, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._queues: WeakSet[QueueMetrics] = WeakSet()
@@ -182,8 +178,6 @@ class WorkQueueMetrics:
 
 @dataclass(eq=False)
 class QueueMetrics:
-    """The metrics of one `WorkQueue`."""
-
     name: str
     _now: Callable[[], float]
     _adds: Counter

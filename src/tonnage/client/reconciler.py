@@ -78,7 +78,6 @@ class Reconciler:
         objects.add_handlers(on_add=changed, on_update=updated, on_delete=changed)
 
     async def run(self) -> None:
-        """Work until cancelled."""
         tasks = [asyncio.create_task(self._work(), name=f"{self.name}-{n}") for n in range(self._workers)]
         try:
             await asyncio.gather(*tasks)

@@ -72,7 +72,6 @@ class _Similar:
     last_at: float = 0.0
 
     def is_combined(self, note: str, now_s: float) -> bool:
-        """True if an event with this note is combined with the others."""
         if now_s - self.last_at > SIMILAR_WITHIN_S:
             self.notes.clear()
         self.last_at = now_s
@@ -320,7 +319,6 @@ class Recorder:
 
 
 def reference_to(about: Object | ObjectReference) -> ObjectReference:
-    """An event's reference to an object, with its resourceVersion."""
     if isinstance(about, ObjectReference):
         return about
     resource = scheme.resource_of(type(about))

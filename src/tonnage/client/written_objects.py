@@ -30,7 +30,6 @@ class MutationCache(Generic[T]):
         objects.add_handlers(on_add=self._shown, on_update=lambda _, new: self._shown(new), on_delete=self._deleted)
 
     def get(self, key: Key) -> T | None:
-        """The newest known state; None if the object does not exist."""
         shown = self._objects.get(key)
         if key not in self._written:
             return shown
@@ -75,7 +74,6 @@ def add_finalizer(found: Object, name: str, *, annotations: Mapping[str, str] | 
 
 
 def remove_finalizer(found: Object, name: str) -> Doc | None:
-    """A patch that removes the finalizer; None when it is missing."""
     if name not in found.metadata.finalizers:
         return None
     others = [other for other in found.metadata.finalizers if other != name]

@@ -12,8 +12,7 @@ MAX_SOCKET_PATH = 107
 _SCHEMES = ("dns:///", "tcp://")
 
 
-class InvalidAddress(TonnageError):
-    """An address on which no driver can listen."""
+class InvalidAddress(TonnageError): ...
 
 
 def target_of(address: str) -> str:

@@ -62,7 +62,6 @@ class Report:
             self.problems.append(problem)
 
     def judge(self, raw_key: object, revision: int, document: bytes, find_problem: FindProblem | None) -> None:
-        """Add a problem if the document is not what its key says."""
         key = raw_key.decode("utf-8", "surrogateescape") if isinstance(raw_key, bytes) else ""
         problem = find_problem(key, revision, document) if find_problem is not None else None
         if problem is not None:

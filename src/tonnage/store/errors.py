@@ -140,8 +140,6 @@ class WatchOverrun(StoreError):
 
 
 class WatchClosed(StoreError):
-    """`next_batch` of a watch that its owner has closed."""
-
     def __init__(self, prefix: str) -> None:
         super().__init__(f'the watch of "{prefix}" was closed; open another')
         self.prefix = prefix
@@ -159,8 +157,6 @@ class StoreClosed(StoreError):
 
 
 class StoreNotADirectory(StoreError):
-    """The folder's path, or a part of it, is not a directory."""
-
     def __init__(self, folder: Path) -> None:
         super().__init__(f"cannot keep a store in {folder}: it is not a directory", hint="name another folder")
         self.folder = folder
@@ -233,8 +229,6 @@ class StoreRemoved(StoreError):
 
 
 class StoreCorrupt(StoreError):
-    """The file is damaged, or is not a database."""
-
     kind = "corrupt"
 
     def __init__(self, path: Path, detail: str) -> None:
@@ -247,8 +241,6 @@ class StoreCorrupt(StoreError):
 
 
 class StoreForeign(StoreError):
-    """A sound SQLite file of another program."""
-
     def __init__(self, path: Path, application_id: int) -> None:
         super().__init__(
             f"{path} is a database of another program (application id {application_id}); it was left as it is",

@@ -67,8 +67,6 @@ _log = logging.getLogger(__name__)
 
 
 class OpenFolder(NamedTuple):
-    """A folder that is ours until it is closed."""
-
     folder: Path
     lock: FolderLock
     log: StoreLog

@@ -87,7 +87,6 @@ class StoreHealth:
         return True
 
     def discarded(self, revisions: set[int]) -> None:
-        """Forget damaged rows that were deleted."""
         left = [each for each in self.damage if each.revision not in revisions]
         self.damage_count -= len(self.damage) - len(left)
         self.damage = left

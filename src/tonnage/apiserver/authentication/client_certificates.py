@@ -17,29 +17,27 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from cryptography import x509
 
 from tonnage.apiserver.options import WriteOptions
-from tonnage.apiserver.registry import Registry
-from tonnage.backoff import Backoff
+from tonnage.apiserver.registry import Registry, on_change
 from tonnage.clock import Clock, in_background, repeatedly
-from tonnage.errors import ApiError, NotFound, TonnageError
+from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_PLURAL
 from tonnage.objects.users import CREDENTIAL_ID, User
 from tonnage.private_files import read_given
 from tonnage.serving.certificate_judging import Validity, judged, may_sign, read, subject_of
-from tonnage.store import StoreClosed, StoreError, StoreRecord
+from tonnage.store import StoreRecord
 
 MAX_REMEMBERED: Final = 1024
 
 
 class ClientCertificates:
-    """Users by the certificates of one or several CAs."""
-
     def __init__(self, ca_pem: bytes, now: Callable[[], datetime]) -> None:
         self._now = now
         self._followers: list[Callable[[], None]] = []
@@ -54,7 +52,6 @@ class ClientCertificates:
             follower()
 
     def follow(self, follower: Callable[[], None]) -> None:
-        """Call `follower` when the CAs change."""
         self._followers.append(follower)
 
     def authenticate(self, der: bytes) -> User | None:
@@ -102,7 +99,6 @@ class ClientCaFile:
         self._told = ""
 
     def refresh(self) -> None:
-        """Read the file again if it has changed."""
         try:
             found = self._path.stat()
             seen = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
@@ -156,26 +152,16 @@ async def authentication_published(
     def with_ca(doc: Doc) -> Doc:
         return {**doc, "data": {**doc.get("data", {}), "client-ca-file": certificates.ca_pem.decode()}}
 
-    async def publish() -> None:
-        backoff = Backoff(clock=registry.clock, rng=rng)
-        while True:
-            await changed.wait()
-            changed.clear()
-            try:
-                try:
-                    await registry.change(_CONFIG_MAPS, NAMESPACE, NAME, with_ca, _OPTIONS)
-                except NotFound:
-                    doc = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": NAME}}
-                    await registry.create(_CONFIG_MAPS, NAMESPACE, with_ca(doc), _OPTIONS)
-                backoff.reset()
-            except StoreClosed:
-                return
-            except (ApiError, StoreError) as exc:
-                _log.error("ConfigMap %s/%s cannot be written: %s", NAMESPACE, NAME, exc.message)
-                changed.set()
-                await registry.clock.sleep(backoff.next_s())
+    async def publish() -> bool:
+        try:
+            await registry.change(_CONFIG_MAPS, NAMESPACE, NAME, with_ca, _OPTIONS)
+        except NotFound:
+            doc = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": NAME}}
+            await registry.create(_CONFIG_MAPS, NAMESPACE, with_ca(doc), _OPTIONS)
+        return True
 
+    failed = partial(_log.error, "ConfigMap %s/%s cannot be written: %s", NAMESPACE, NAME)
     registry.store.follow(_CONFIG_MAPS.store_prefix, note)
     certificates.follow(changed.set)
-    async with in_background(publish(), "client certificates"):
+    async with in_background(on_change(registry, rng, changed, publish, failed), "client certificates"):
         yield

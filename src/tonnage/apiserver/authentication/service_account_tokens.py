@@ -27,8 +27,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from tonnage.apiserver.options import WriteOptions
-from tonnage.apiserver.registry import Registry
-from tonnage.backoff import Backoff
+from tonnage.apiserver.registry import Registry, on_change
 from tonnage.clock import Clock, in_background
 from tonnage.documents.access import service_account_tokens
 from tonnage.documents.access.service_account_tokens import ACCOUNTS, Claims, InvalidToken, LegacyClaims
@@ -38,7 +37,7 @@ from tonnage.objects.document import Doc, decode, encode
 from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.objects.users import User
 from tonnage.private_files import read_own, write_private
-from tonnage.store import KeyDamaged, Store, StoreClosed, StoreError, StoreRecord
+from tonnage.store import KeyDamaged, Store, StoreError, StoreRecord
 
 _ES256_BYTES = 32
 """Bytes of each of the two numbers of an ES256 signature."""
@@ -61,7 +60,6 @@ class SigningKey:
         self.key_id = _text(hashlib.sha256(der).digest())
 
     def signed(self, payload: bytes) -> str:
-        """A token with this payload."""
         head = encode({"alg": self.algorithm, "kid": self.key_id})
         said = f"{_text(head)}.{_text(payload)}"
         return f"{said}.{_text(self._signature(said.encode()))}"
@@ -300,28 +298,24 @@ async def token_secrets_filled(
         if is_deleted:
             wait(store.list(f"{_SECRETS.store_prefix}{namespace}/"))
 
-    async def fill() -> None:
-        backoff = Backoff(clock=registry.clock, rng=rng)
-        while True:
-            await changed.wait()
-            changed.clear()
-            while waiting:
-                at = next(iter(waiting))
-                del waiting[at]
-                try:
-                    await reconcile(registry, key, ca_pem, at)
-                    backoff.reset()
-                except StoreClosed:
-                    return
-                except (ApiError, StoreError) as exc:
-                    _log.error("Secret %s gets no token: %s", at.removeprefix(_SECRETS.store_prefix), exc.message)
-                    waiting[at] = None
-                    changed.set()
-                    await registry.clock.sleep(backoff.next_s())
+    async def fill() -> bool:
+        while waiting:
+            at = next(iter(waiting))
+            del waiting[at]
+            try:
+                await reconcile(registry, key, ca_pem, at)
+            except (ApiError, StoreError):
+                waiting[at] = None  # the last now
+                raise
+        return True
+
+    def failed(told: str) -> None:
+        at = next(reversed(waiting))
+        _log.error("Secret %s gets no token: %s", at.removeprefix(_SECRETS.store_prefix), told)
 
     store.follow(ACCOUNTS.store_prefix, note_account)
     wait(store.follow(_SECRETS.store_prefix, note_secret))
-    async with in_background(fill(), "tokens of ServiceAccounts"):
+    async with in_background(on_change(registry, rng, changed, fill, failed), "tokens of ServiceAccounts"):
         yield
 
 

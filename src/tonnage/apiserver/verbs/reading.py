@@ -113,7 +113,6 @@ _MIN_FETCHED = 500
 
 
 async def get(registry: Registry, call: Call) -> Response:
-    """GET one object."""
     asked = revision(call.query.get("resourceVersion", ""), of="get")
     if asked > registry.store.revision:
         raise status.resource_version_too_large(asked, registry.store.revision)
@@ -122,13 +121,11 @@ async def get(registry: Registry, call: Call) -> Response:
 
 
 async def respond(registry: Registry, call: Call, document: bytes, *, code: int = 200) -> Response:
-    """One object in the requested form."""
     shape = partial(responses.of_object, call, document, now=registry.clock.now(), code=code)
     return await registry.work(event_loop.is_large(document), shape)
 
 
 async def list_(registry: Registry, call: Call) -> Response:
-    """GET a collection."""
     options = list_options(call.query, watch=False)
     records, at, has_more = await select(registry, call, options)
     head: Doc = {"resourceVersion": str(at)}

@@ -122,13 +122,11 @@ async def _carry_out(registry: Registry, call: Call, decision: EvictionDecision)
 
 
 async def get_scale(registry: Registry, call: Call) -> Response:
-    """GET …/{name}/scale."""
     doc = decode(registry.read(call.resource, call.namespace, call.name).document)
     return responses.of_document(call, _scale_of(doc, call.resource))
 
 
 async def update_scale(registry: Registry, call: Call) -> Response:
-    """PUT …/{name}/scale."""
     options = write_options(call)
     scale = await _read(registry, call, SCALES, options)
     check_name(call, scale)

@@ -187,7 +187,6 @@ class DeleteOptions:
 
 
 async def delete(registry: Registry, call: Call) -> Response:
-    """DELETE one object."""
     options, resource = await _options(registry, call), call.resource
     written = await options.remove(registry, resource, call.namespace, call.name)
     if written.removed and not returns_deleted(resource):

@@ -78,8 +78,6 @@ class ServerConnection:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A client certificate with its chain, and its key."""
-
     certificate_pem: bytes
     key_pem: bytes = field(repr=False)
 

@@ -285,8 +285,6 @@ class ShownIdentity:
 
 
 class Credentials:
-    """One user's credentials, renewed as they age."""
-
     def __init__(self, connection: ServerConnection, *, clock: Clock) -> None:
         user = connection.user
         self._files: dict[Path, _File] = {

@@ -160,7 +160,6 @@ class DelegatedAccess:
         await self._stack.aclose()
 
     def client_authorities(self) -> bytes:
-        """The CAs, as PEM, whose client certificates TLS asks for."""
         return self._authorities.current.all_pem
 
     async def gate(self, request: web.BaseRequest) -> web.Response | None:

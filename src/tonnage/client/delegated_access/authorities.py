@@ -54,7 +54,6 @@ class Authorities:
 
     @property
     def all_pem(self) -> bytes:
-        """All CAs whose client certificates TLS asks for."""
         return b"\n".join(filter(None, (self.client_ca_pem, self.front_proxies.ca_pem)))
 
 

@@ -10,7 +10,6 @@ import asyncio
 import random
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -38,11 +37,11 @@ class ReviewFailed(TonnageError):
     """The API server gave no usable answer: it is away, refuses the question, or answers something else."""
 
 
-@dataclass(frozen=True, slots=True)
-class AccessAnswer:
+class AccessAnswer(msgspec.Struct, frozen=True):
     """The status of a SubjectAccessReview. A user who is not allowed is refused, denied or not."""
 
-    allowed: bool
+    allowed: bool = False
+    denied: bool = False
     reason: str = ""
 
 
@@ -63,14 +62,8 @@ class _TokenReview(msgspec.Struct, frozen=True):
     status: _TokenStatus = _TokenStatus()
 
 
-class _AccessStatus(msgspec.Struct, frozen=True):
-    allowed: bool = False
-    denied: bool = False
-    reason: str = ""
-
-
 class _AccessReview(msgspec.Struct, frozen=True):
-    status: _AccessStatus = _AccessStatus()
+    status: AccessAnswer = AccessAnswer()
 
 
 class Reviews:
@@ -96,10 +89,10 @@ class Reviews:
     async def access(self, spec: Mapping[str, Any]) -> AccessAnswer:
         """Whether the access in `spec` is allowed. Raises ReviewFailed."""
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-        status = (await self._ask(_ACCESS_REVIEWS, body, _AccessReview)).status
+        status: AccessAnswer = (await self._ask(_ACCESS_REVIEWS, body, _AccessReview)).status
         if status.allowed and status.denied:
             raise ReviewFailed("webhook subject access review returned both allow and deny response")
-        return AccessAnswer(status.allowed, status.reason)
+        return status
 
     async def _ask(self, path: str, body: Mapping[str, Any], answer: type[Any]) -> Any:
         try:

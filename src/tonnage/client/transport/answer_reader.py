@@ -46,8 +46,7 @@ Steps = Generator[None, None, R]
 """A part of the parser: it yields when it needs more bytes."""
 
 
-class NotHttp(Exception):
-    """The answer cannot be parsed, or exceeds a limit."""
+class NotHttp(Exception): ...
 
 
 class AnswerReader:
