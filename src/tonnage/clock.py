@@ -23,15 +23,12 @@ from tonnage.errors import TonnageError
 class Clock(Protocol):
     def now(self) -> datetime:
         """The time of day, aware and in UTC."""
-        ...
 
     def monotonic(self) -> float:
         """Seconds since an unspecified start. Never goes back, and counts while the machine is suspended."""
-        ...
 
     async def sleep(self, seconds: float) -> None:
         """Return after `seconds`; zero or less only yields to other tasks."""
-        ...
 
 
 # time.monotonic stands still while a Linux machine is suspended, so a lease would seem younger than it is.

@@ -54,17 +54,6 @@ _log = logging.getLogger(__name__)
 class HttpConnection(web.RequestHandler):
     """aiohttp's connection with time limits. The listener owns `budget` and `sending`."""
 
-    __slots__ = (
-        "_budget",
-        "_head_bytes",
-        "_send_by",
-        "_sending",
-        "_unread_bytes",
-        "_wire",
-        "certificate",
-        "closing_since",
-    )
-
     def __init__(
         self,
         manager: web.Server,

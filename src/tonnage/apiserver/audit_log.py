@@ -46,8 +46,7 @@ class AuditLogFile:
     def __init__(self, settings: AuditSettings) -> None:
         """Raises TonnageError."""
         self._path = None if settings.path == "-" else Path(settings.path)
-        self._max_bytes = settings.max_bytes
-        self._max_backups = settings.max_backups
+        self._settings = settings
         self.lost = 0
         """Lines that could not be written."""
         self._fd = sys.stdout.fileno() if self._path is None else self._open(self._path)
@@ -64,7 +63,8 @@ class AuditLogFile:
         """Add a line, given without its line end."""
         data = line + b"\n"
         try:
-            if self._path is not None and self._max_bytes and self._bytes and self._bytes + len(data) > self._max_bytes:
+            limit = self._settings.max_bytes if self._bytes else 0  # an empty file takes a line of any length
+            if self._path is not None and limit and self._bytes + len(data) > limit:
                 self._put_aside(self._path, now)
             written = os.write(self._fd, data)
             while written < len(data):
@@ -80,10 +80,10 @@ class AuditLogFile:
         fresh = self._open(path)
         os.close(self._fd)
         self._fd, self._bytes = fresh, 0
-        if self._max_backups:
+        if self._settings.max_backups:
             mine = re.compile(re.escape(path.stem) + _WHEN + re.escape(path.suffix))
             backups = sorted(each for each in path.parent.iterdir() if mine.fullmatch(each.name))
-            for each in backups[: -self._max_backups]:
+            for each in backups[: -self._settings.max_backups]:
                 with suppress(OSError):
                     each.unlink()
 

@@ -26,7 +26,6 @@ _SHORTEST_WAIT_S = 0.001
 class Limit(Protocol):
     async def take(self) -> None:
         """Return when one more request may be sent."""
-        ...
 
 
 class TokenBucket:

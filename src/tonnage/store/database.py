@@ -13,7 +13,7 @@ import os
 import sqlite3
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from importlib import resources
 from pathlib import Path
@@ -67,31 +67,23 @@ def migrate(connection: sqlite3.Connection, path: Path, version: int, find_probl
 
 def _sign_rows(connection: sqlite3.Connection, find_problem: FindProblem | None) -> int:
     """Give every row its place in the chain and its checksum; returns the newest revision."""
-    after = 0
+    follows = 0
     while rows := connection.execute(
         "SELECT revision, CAST(key AS BLOB), previous, deleted, CAST(document AS BLOB) FROM log"
         " WHERE revision > ? ORDER BY revision LIMIT ?",
-        (after, _ROWS_AT_ONCE),
+        (follows, _ROWS_AT_ONCE),
     ).fetchall():
         signed = []
-        for revision, key, follows, checksum in _signed(rows, after, find_problem):
+        for revision, raw_key, previous, deleted, document in rows:
+            key = (raw_key or b"").decode("utf-8", "surrogateescape")
+            is_whole = find_problem is None or find_problem(key, revision, document) is None
+            checksum = row_checksum(revision, key, previous, follows, deleted, document) if is_whole else -1
             if checksum < 0:
                 _log.error('revision %d of "%s" was damaged before it had a checksum', revision, key)
             signed.append((follows, checksum, revision))
+            follows = revision
         connection.executemany("UPDATE log SET follows = ?, checksum = ? WHERE revision = ?", signed)
-        after = rows[-1][0]
-    return after
-
-
-def _signed(
-    rows: list[tuple[int, bytes, int, int, bytes]], follows: int, find_problem: FindProblem | None
-) -> Iterator[tuple[int, str, int, int]]:
-    for revision, raw_key, previous, deleted, document in rows:
-        key = (raw_key or b"").decode("utf-8", "surrogateescape")
-        is_whole = find_problem is None or find_problem(key, revision, document) is None
-        checksum = row_checksum(revision, key, previous, follows, deleted, document) if is_whole else -1
-        yield revision, key, follows, checksum
-        follows = revision
+    return follows
 
 
 def _sign_compaction(connection: sqlite3.Connection, path: Path, newest: int) -> None:

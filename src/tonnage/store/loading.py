@@ -13,6 +13,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tonnage.store.records import Damage, row_checksum
 
@@ -104,10 +105,8 @@ class Loaded:
     entries: int = 0
 
 
-@dataclass(slots=True)
-class _Suspect:
+class _Suspect(NamedTuple):
     key: str
-    revision: int
     previous: int
     row: StoredRow
 
@@ -141,7 +140,7 @@ class Scan:
             self._below += 1
         if checksum != row_checksum(revision, key, previous, follows, deleted, document):
             found = Damage(key, revision, "its checksum does not match")
-            self._suspects[revision] = _Suspect(key, revision, previous if isinstance(previous, int) else 0, row)
+            self._suspects[revision] = _Suspect(key, previous if isinstance(previous, int) else 0, row)
             return found
         if follows > last and follows > self._whole_after:
             self._missing[follows] = ""
@@ -218,11 +217,11 @@ class Scan:
     def _judge_suspects(self, loaded: Loaded) -> None:
         """Keep out every key whose present state may be a damaged row."""
         owner_of = {revision: key for key, (revision, _, _) in self._heads.items()} if self._suspects else {}
-        for suspect in self._suspects.values():
+        for revision, suspect in self._suspects.items():
             names = self._owners(suspect, owner_of.get(suspect.previous))
             for key in names:
-                loaded.kept_out.setdefault(key, []).append(suspect.revision)
-            loaded.damage.append(Damage(names[0], suspect.revision, "its checksum does not match; kept out"))
+                loaded.kept_out.setdefault(key, []).append(revision)
+            loaded.damage.append(Damage(names[0], revision, "its checksum does not match; kept out"))
 
     def _owners(self, suspect: _Suspect, before: str | None) -> list[str]:
         """The possible keys of a damaged row. `before` is the key of the row it follows, if that is another key's

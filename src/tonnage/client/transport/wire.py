@@ -47,11 +47,9 @@ class Stream(Protocol):
 
     async def read(self) -> bytes:
         """The whole body, for an answer that is a refusal."""
-        ...
 
     def chunks(self) -> AsyncIterator[bytes]:
         """Bytes as they come, until a clean end. Raises Disconnected when the stream is cut."""
-        ...
 
 
 class Transport(Protocol):
@@ -64,7 +62,6 @@ class Transport(Protocol):
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
         """Open a stream; leaving the block closes it."""
-        ...
 
     async def close(self) -> None: ...
 
