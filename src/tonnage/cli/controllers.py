@@ -121,16 +121,11 @@ def controllers(wanted: str, **flags: Any) -> None:
 
 
 def _election_of(flags: Flags) -> Election:
-    if not flags["leader_elect"]:
-        return Election(is_on=False)
-    default = Election(is_on=True)
-    found = Election(
-        is_on=True,
-        lease_duration_s=flags["leader_elect_lease_duration"] or default.lease_duration_s,
-        renew_deadline_s=flags["leader_elect_renew_deadline"] or default.renew_deadline_s,
-        retry_period_s=flags["leader_elect_retry_period"] or default.retry_period_s,
-    )
-    check_times(found)
+    names = ("lease_duration", "renew_deadline", "retry_period")
+    given = {f"{name}_s": time_s for name in names if (time_s := flags[f"leader_elect_{name}"])}
+    found = Election(flags["leader_elect"], **given)
+    if found.is_on:
+        check_times(found)
     return found
 
 

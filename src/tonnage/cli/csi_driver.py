@@ -24,6 +24,7 @@ from tonnage.cli.options import (
     Flags,
     Parsed,
     feature_gates,
+    from_flags,
     logging_options,
     max_volumes_option,
     output_option,
@@ -138,15 +139,8 @@ def csi_driver(endpoint: str, nodes: tuple[str, ...], node_endpoint: str | None,
     with wrong_usage():
         pools = pools_by_node(flags["pools"], nodes)
         max_volumes = by_node("--max-volumes", flags["max_volumes"], nodes)
-    settings = CsiDriverSettings(
-        pools=pools,
-        name=flags["driver_name"],
-        max_volumes=max_volumes,
-        policy=flags["pool_policy"],
-        report_pools=flags["report_pools"],
-        one_number=flags["one_number"] or "",
-        rebuild=flags["rebuild"],
-    )
+    named = {"name": flags["driver_name"], "policy": flags["pool_policy"], "one_number": flags["one_number"] or ""}
+    settings = from_flags(CsiDriverSettings, flags, pools=pools, max_volumes=max_volumes, **named)
     say_all("warning", flags["gates"].warnings)
     asyncio.run(_run(settings, endpoint, node_endpoint or "", flags))
 

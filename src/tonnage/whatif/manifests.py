@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -41,10 +41,12 @@ from tonnage.whatif.manifest_errors import (
 STDIN = "-"
 _SUFFIXES = (".json", ".yaml", ".yml")
 
-READ: dict[tuple[str, str], Resource] = {
-    (resource.api_version, resource.kind): resource
-    for resource in (*(resource_of(each.cls) for each in READ_KINDS), resource_of(PriorityClass))
-}
+
+def _by_kind(resources: Iterable[Resource]) -> dict[tuple[str, str], Resource]:
+    return {(each.api_version, each.kind): each for each in resources}
+
+
+READ = _by_kind((*(resource_of(each.cls) for each in READ_KINDS), resource_of(PriorityClass)))
 """Kinds that decisions read, by apiVersion and kind; PriorityClasses are read when a pod is created."""
 
 READ_BY_CREATION: tuple[Resource, ...] = (
@@ -54,17 +56,10 @@ READ_BY_CREATION: tuple[Resource, ...] = (
     BY_KIND["node.k8s.io/v1", "RuntimeClass"],
 )
 """Kinds that only the creation of pods and claims reads."""
-RULES: dict[tuple[str, str], Resource] = {
-    (resource.api_version, resource.kind): resource
-    for resource in READ_BY_CREATION
-    if (resource.api_version, resource.kind) not in READ
-}
+RULES = _by_kind(each for each in READ_BY_CREATION if each not in READ.values())
 """Kinds of `READ_BY_CREATION` that decisions do not read: they are kept as documents."""
 
-WORKLOADS: dict[tuple[str, str], Resource] = {
-    (resource.api_version, resource.kind): resource
-    for resource in (resource_of(CronJob), resource_of(DaemonSet), resource_of(Deployment), resource_of(Job))
-}
+WORKLOADS = _by_kind((resource_of(CronJob), resource_of(DaemonSet), resource_of(Deployment), resource_of(Job)))
 """Workloads that decisions do not read; workloads that they do read are in `READ`."""
 
 _OTHERS = frozenset(kind for _, kind in BY_KIND) | {"PodTemplate", "PodGroup", "VolumeAttributesClass"}

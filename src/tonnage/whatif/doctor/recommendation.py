@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from tonnage.scheduling.configuration.plugin_args import LegacyPools, PoolFit, Reservation
 from tonnage.whatif.doctor.capacity_checks import DriverFigures, Provisioning
@@ -25,9 +25,9 @@ SCHEDULER_NAME = "tonnage"
 @dataclass(frozen=True, slots=True)
 class Recommendation:
     reservation: Reservation
-    legacy_pools: LegacyPools
-    pool_fit: PoolFit
     why: Mapping[str, str]
+    legacy_pools: ClassVar = LegacyPools.BOUNDED
+    pool_fit: ClassVar = PoolFit.PREFER
 
     @property
     def file(self) -> str:
@@ -64,11 +64,9 @@ def recommendation_of(facts: Facts, figures: Mapping[str, DriverFigures]) -> Rec
         for name, each in figures.items()
         if each.objects and (driver := facts.drivers.get(name)) is not None and driver.spec.storage_capacity
     }
-    reservation, why_reservation = _reservation(publishing)
-    legacy, why_legacy = _legacy_pools(publishing)
-    fit, why_fit = _pool_fit(facts, publishing)
-    why = {"reservation": why_reservation, "legacyPools": why_legacy, "poolFit": why_fit}
-    return Recommendation(reservation, legacy, fit, why)
+    reservation, why = _reservation(publishing)
+    reasons = {"legacyPools": _why_bounded(publishing), "poolFit": _why_preferred(facts, publishing)}
+    return Recommendation(reservation, {"reservation": why, **reasons})
 
 
 def _reservation(publishing: Mapping[str, DriverFigures]) -> tuple[Reservation, str]:
@@ -83,51 +81,46 @@ def _reservation(publishing: Mapping[str, DriverFigures]) -> tuple[Reservation, 
     return Reservation.LEDGER, "promised bytes are counted until the figures show them; nobody waits for a refresh"
 
 
-def _legacy_pools(publishing: Mapping[str, DriverFigures]) -> tuple[LegacyPools, str]:
+def _why_bounded(publishing: Mapping[str, DriverFigures]) -> str:
     sums = {name: each for name, each in publishing.items() if each.sums}
     thin = [name for name, each in sums.items() if each.provisioning is Provisioning.THIN]
     if not sums:
-        told = "every object lists its pools: it is not read" if publishing else "no object is read"
-        return LegacyPools.BOUNDED, told
+        return "every object lists its pools: it is not read" if publishing else "no object is read"
     if thin and len(thin) == len(sums):
-        return LegacyPools.BOUNDED, (
+        return (
             f"{named(thin)} tells sums that do not follow its volumes; Independent would let more pods in, claim by "
             f"claim, {WEAKER}"
         )
     several = [name for name, each in sums.items() if each.sums_beyond_one_volume]
     if several:
-        return LegacyPools.BOUNDED, (
+        return (
             f"{named(several)} tells a sum larger than its largest volume: both bind, and Strict would turn pods away "
             "that run today"
         )
-    return LegacyPools.BOUNDED, f"{named(list(sums))} tells one figure an object: Strict and Bounded read it alike"
+    return f"{named(list(sums))} tells one figure an object: Strict and Bounded read it alike"
 
 
-def _pool_fit(facts: Facts, publishing: Mapping[str, DriverFigures]) -> tuple[PoolFit, str]:
+def _why_preferred(facts: Facts, publishing: Mapping[str, DriverFigures]) -> str:
     picking = {name for name, each in publishing.items() if each.most_pools > 1}
     if not picking:
-        return PoolFit.PREFER, "no object lists several pools: where volumes go is no matter of choice"
-    pods = sorted(key for key, most in _claims_of_one_class(facts, picking) if most > 1)
+        return "no object lists several pools: where volumes go is no matter of choice"
+    pods = sorted(_pods_with_several_claims(facts, picking))
     if not pods:
-        return PoolFit.PREFER, "no pod has several claims of a class whose driver picks among pools"
-    return PoolFit.PREFER, (
+        return "no pod has several claims of a class whose driver picks among pools"
+    return (
         f"{named(sorted(picking))} picks among several pools, and pods have several claims of one class "
         f"({named(pods)}): they go first where they fit however it picks, and only then where a bad pick may refuse a "
         "volume; Guaranteed lets them go nowhere else"
     )
 
 
-def _claims_of_one_class(facts: Facts, drivers: set[str]) -> Iterator[tuple[str, int]]:
-    """(pod, its largest number of claims of one class), for pods with claims of these drivers."""
+def _pods_with_several_claims(facts: Facts, drivers: set[str]) -> Iterator[str]:
+    """The pods that have more than one claim of one class of these drivers."""
     for key, pod in facts.pods.items():
-        names = {f"{pod.namespace}/{name}" for name in pod.claim_names()}
-        counted = Counter(
-            claim.class_name
-            for name in names
-            if (claim := facts.claims.get(name)) is not None and facts.driver_of_class(claim.class_name) in drivers
-        )
-        if counted:
-            yield key, max(counted.values())
+        claims = (facts.claims.get(f"{pod.namespace}/{name}") for name in set(pod.claim_names()))
+        classes = Counter(each.class_name for each in claims if each is not None)
+        if any(count > 1 and facts.driver_of_class(name) in drivers for name, count in classes.items()):
+            yield key
 
 
 def configuration_finding(recommended: Recommendation) -> Finding:
