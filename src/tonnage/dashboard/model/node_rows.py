@@ -91,7 +91,7 @@ def _mounted(objects: KnownObjects, pods: Collection[Pod]) -> Iterator[VolumeId]
             if name is None:
                 found = id_of_inline(volume)
             elif claim is not None and (volume.ephemeral is None or claim.is_for_pod(pod)):
-                found = id_of_claim(claim, objects)
+                found = id_of_claim(claim, objects)  # type: ignore[arg-type]  # it has volumes and classes, as a Storage
             if found is not None:
                 yield found
 
