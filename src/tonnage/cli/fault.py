@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from tonnage.cli.commands import HintedUsageError, SuggestingGroup
 from tonnage.cli.completion import cluster_nodes
-from tonnage.cli.options import FILE_PATH, FOLDER_PATH, output_option
+from tonnage.cli.options import FILE_PATH, FOLDER_PATH, Option, output_option
 from tonnage.cli.output import columns, echo
 from tonnage.errors import TonnageError, closest
 from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile, InvalidFault, kind_of
 from tonnage.plane.settings import NoSuchNode, require_node
 from tonnage.printable import printable, printable_json
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _kinds() -> str:
@@ -77,7 +74,7 @@ def _named(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -
     return value
 
 
-def _nodes_option(help: str) -> Callable[[F], F]:
+def _nodes_option(help: str) -> Option:
     return click.option("--node", "nodes", multiple=True, callback=_named, shell_complete=cluster_nodes, help=help)
 
 

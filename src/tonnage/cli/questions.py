@@ -38,9 +38,7 @@ from tonnage.whatif.shadow import STUCK_AFTER_S
 
 if TYPE_CHECKING:
     from tonnage.client.http import Client
-    from tonnage.whatif.doctor.facts import GrantedAccess, ServerFacts
     from tonnage.whatif.shadow.follow import Following
-    from tonnage.whatif.shadow.judging import Refusal, ShadowVerdict
     from tonnage.whatif.shadow.signs import Shadow
     from tonnage.whatif.simulate.pool_choices import DriverLuck
     from tonnage.whatif.sources import ClusterState
@@ -62,18 +60,13 @@ def doctor(cluster: ClusterQuestion, output: str) -> None:
     """
     from tonnage.whatif.doctor.examination import examine, show, work_of
     from tonnage.whatif.doctor.facts import Facts
-    from tonnage.whatif.doctor.server import read_server
+    from tonnage.whatif.doctor.server import with_server
 
     configuration = cluster.configuration
     state = cluster.state(user_agent="tonnage-doctor", with_workloads=True)
-    server: ServerFacts | None = None
-    access: list[GrantedAccess] = []
-    access_of = ""
+    facts = Facts.of_state(state, is_live=cluster.is_live)
     if cluster.is_live:
-        server, access_of, access = asyncio.run(
-            read_server(cluster.connection, state.objects, user_agent="tonnage-doctor")
-        )
-    facts = Facts.of_state(state, is_live=cluster.is_live, server=server, access=access, access_of=access_of)
+        facts = asyncio.run(with_server(facts, cluster.connection, user_agent="tonnage-doctor"))
     with progress("deciding on pods", total=work_of(facts)) as step:
         found = examine(facts, state, configuration, foreign=cluster.foreign, step=step)
     write_answer(output, found.document, partial(show, found), "doctor")
@@ -288,7 +281,7 @@ def shadow(
     profiles = cluster.configuration.profiles
     connection = kubeconfig.load(kubeconfig_file, context=context)
     judge = Judge(profiles, clock=clock, foreign=cluster.foreign)
-    tally = Tally(clock.now(), on_difference=_say_difference, on_refusal=_say_refusal)
+    tally = Tally(clock.now(), say=say)
     following = Shadow(judge, tally, stuck_after_s=stuck_after_s)
 
     async def run() -> None:
@@ -298,17 +291,6 @@ def shadow(
     asyncio.run(run())
     until = clock.now()
     write_answer(output, lambda: tally.document(until), partial(show, tally, until))
-
-
-def _say_difference(found: ShadowVerdict) -> None:
-    from tonnage.whatif.shadow.judging import NOWHERE
-
-    ours = found.ours or NOWHERE
-    say("differs", f"{found.pod} went to {found.theirs}, Tonnage would send it to {ours}: {found.why}")
-
-
-def _say_refusal(found: Refusal) -> None:
-    say("refused", f"{found.verdict.pod} on {found.verdict.theirs}: {found.seen_by}; Tonnage {found.tonnage}")
 
 
 async def _followed(client: Client, shadow: Shadow, for_s: float | None) -> None:

@@ -191,6 +191,12 @@ def state_of(pod: Pod, memory: SchedulerMemory | None) -> tuple[PodState, str]:
     return (PodState.TERMINATING if pod.metadata.is_terminating else PodState.PENDING), ""
 
 
+def undecided(pod: Key, node: str, message: str) -> dict[str, Any]:
+    """The document of a pod that is not decided on."""
+    told = {"pod": pod, "schedulable": bool(node), "node": node or None, "message": message}
+    return {**told, "nodes": [], "volumes": {}}
+
+
 @dataclass(frozen=True, slots=True)
 class PodAnswer:
     """One pod of a workload: where it is, or what was decided about it."""
@@ -220,16 +226,8 @@ class PodAnswer:
         return told[self.state]
 
     def document(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "pod": self.key,
-            "schedulable": bool(self.node),
-            "node": self.node or None,
-            "message": self.message,
-            "nodes": [],
-            "volumes": {},
-        }
-        if self.explanation is not None:
-            found = self.explanation.document()
+        explanation = self.explanation
+        found = explanation.document() if explanation is not None else undecided(self.key, self.node, self.message)
         return {**found, "state": self.state.value, "workload": self.workload}
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -59,20 +60,19 @@ _PATIENCE_S: Final = 15.0
 """Time limit of one request with its retries. The server has just listed its objects, so it is reachable."""
 
 
-async def read_server(
-    connection: ServerConnection, objects: Iterable[Object], *, user_agent: str
-) -> tuple[ServerFacts, str, list[GrantedAccess]]:
-    """Facts about the server, and the scheduler's account with its permissions; unknown where nothing was answered."""
+async def with_server(facts: Facts, connection: ServerConnection, *, user_agent: str) -> Facts:
+    """The facts, with those about the server, and the scheduler's account with its permissions; unknown where nothing
+    was answered."""
     async with Client.connect(connection, user_agent=user_agent) as client:
         version = await _read_json(client, "/version")
         metrics = await _read(client, "/metrics")
         schemas = (await _read_json(client, _STORAGE_SCHEMA)).get("components", {}).get("schemas", {})
         text = str(version.get("gitVersion", ""))
         major, minor = _number(version.get("major")), _number(version.get("minor"))
-        gates = gate_signs(metrics, schemas, objects, release=(major, minor))
+        gates = gate_signs(metrics, schemas, facts.objects, release=(major, minor))
         server = ServerFacts(version=text, major=major, minor=minor, gates=gates)
-        pods = [each for each in objects if isinstance(each, Pod)]
-        return server, *await _scheduler_access(client, own_account(connection), pods)
+        access_of, access = await _scheduler_access(client, own_account(connection), facts.pods.values())
+        return replace(facts, server=server, access_of=access_of, access=access)
 
 
 async def _read(client: Client, path: str) -> str:

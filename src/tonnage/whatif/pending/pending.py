@@ -28,7 +28,7 @@ from tonnage.printable import assembled, text
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.volumes.explain.refusal_notes import half_made_in
-from tonnage.whatif.explain import DecisionSequence, PodState, state_of
+from tonnage.whatif.explain import DecisionSequence, PodState, state_of, undecided
 from tonnage.whatif.explain_report import preemption_sentence
 from tonnage.whatif.page import FittedTable, TextPage, named
 from tonnage.whatif.pending import causes
@@ -112,16 +112,9 @@ class PendingAnswer:
         return [self._entry(each, group_of[each.key]) for each in self.pods]
 
     def _entry(self, each: PendingPod, group: PendingGroup) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "pod": each.key,
-            "schedulable": bool(each.node),
-            "node": each.node or None,
-            "message": group.message if not each.node else f"is on its way to {each.node}",
-            "nodes": [],
-            "volumes": {},
-        }
-        if each.explanation is not None:
-            found = each.explanation.document()
+        message = group.message if not each.node else f"is on its way to {each.node}"
+        explanation = each.explanation
+        found = explanation.document() if explanation is not None else undecided(each.key, each.node, message)
         return {
             **found,
             "state": each.state.value,
@@ -301,10 +294,8 @@ def print_pending(answer: PendingAnswer, page: TextPage) -> None:
     for group in answer.groups[:_MOST_GROUPS]:
         page.blank()
         _print_group(group, page)
-    if len(answer.groups) > _MOST_GROUPS:
-        hidden = answer.groups[_MOST_GROUPS:]
-        pods_hidden = sum(len(each.pods) for each in hidden)
-        page.say(text(f"… and {pods_hidden:,} pods that wait for {len(hidden):,} more causes", style="dim"))
+    hidden = answer.groups[_MOST_GROUPS:]
+    page.more(sum(len(each.pods) for each in hidden), f"pods that wait for {len(hidden):,} more causes")
     if answer.helps:
         page.blank()
         page.say(text("What would help, each tried by itself", style="bold"))

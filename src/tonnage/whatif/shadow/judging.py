@@ -191,6 +191,7 @@ def _with_nomination(pod: Pod, node: str) -> Pod:
     return msgspec.structs.replace(pod, status=status)
 
 
+NOWHERE: Final = "nowhere"
 MOST_KEPT: Final = 1000
 """How many differences and refusals are kept in full; of more, only the number."""
 
@@ -248,9 +249,8 @@ class Tally:
     unjudged: set[Key] = field(default_factory=set)
     """Claims with refused volumes after decisions that could not be judged."""
     unseen: int = 0
-    on_difference: Callable[[ShadowVerdict], object] = lambda verdict: None
-    """Called with every kept difference at once; so is `on_refusal`."""
-    on_refusal: Callable[[Refusal], object] = lambda refusal: None
+    say: Callable[[str, str], object] = lambda kind, sentence: None
+    """Called at once with every kept difference and refusal."""
     differences: list[ShadowVerdict] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
 
@@ -264,7 +264,8 @@ class Tally:
         self.by_scoring += verdict.by_scoring
         if len(self.differences) < self.most_kept:
             self.differences.append(verdict)
-            self.on_difference(verdict)
+            sent = f"{verdict.pod} went to {verdict.theirs}, Tonnage would send it to {verdict.ours or NOWHERE}"
+            self.say("differs", f"{sent}: {verdict.why}")
 
     def volumes_refused(self, verdict: ShadowVerdict, seen_by: str, claims: set[Key]) -> None:
         """A pod was placed where volumes are refused; `claims` grows as more become known."""
@@ -274,7 +275,7 @@ class Tally:
         self.avoided += found.is_avoided
         if len(self.refusals) < self.most_kept:
             self.refusals.append(found)
-            self.on_refusal(found)
+            self.say("refused", f"{verdict.pod} on {verdict.theirs}: {seen_by}; Tonnage {found.tonnage}")
 
     def document(self, until: datetime) -> dict[str, Any]:
         """The answer for scripts; see docs/whatif.md."""
@@ -300,7 +301,6 @@ class Tally:
 
 
 MOST_ROWS: Final = 40
-NOWHERE: Final = "nowhere"
 
 
 def counts(tally: Tally) -> str:
