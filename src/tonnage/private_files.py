@@ -136,8 +136,7 @@ def read_own(path: Path) -> bytes:
 
 
 def read_given(path: Path) -> bytes:
-    """The content of a file that a user named. Links are followed; the target must be ours or root's. Raises NotOurs,
-    OSError."""
+    """The content of a file that a user named; a link's target must be ours or root's. Raises NotOurs, OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         found = os.fstat(fd)

@@ -9,7 +9,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 
 from aiohttp import web
@@ -72,23 +72,20 @@ MAX_UNSENT_BYTES = 1 << 30
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Application:
     """The request handler of one server. `stop` ends its watches so that the listener can close."""
 
-    def __init__(
-        self,
-        registry: Registry,
-        *,
-        authenticator: Authenticator,
-        anonymous_auth: bool = False,
-        collector_registry: CollectorRegistry,
-        rng: random.Random,
-    ) -> None:
-        self._registry = registry
+    registry: Registry
+    _: KW_ONLY
+    authenticator: Authenticator
+    anonymous_auth: bool = False
+    collector_registry: CollectorRegistry
+    rng: random.Random
+
+    def __post_init__(self) -> None:
+        registry, collector_registry = self.registry, self.collector_registry
         self.audit_log: AuditLog | None = None
-        self._authenticator = authenticator
-        self._anonymous_auth = anonymous_auth
-        self._collector_registry = collector_registry
         self.metrics = RequestMetrics(
             collector_registry,
             lambda resource: registry.store.count(resource.store_prefix),
@@ -100,9 +97,8 @@ class Application:
         show_store(collector_registry, registry.store, now=lambda: registry.clock.now().timestamp(), ticks=ticks)
         self._access = AccessMetrics(collector_registry, ticks)
         show_audit_log(collector_registry, lambda: self.audit_log)
-        self._rng = rng
         self._documents = StaticDocuments(registry.definitions)
-        self.lifecycle = DefinitionLifecycle(registry, self._end_stale_watches, rng)
+        self.lifecycle = DefinitionLifecycle(registry, self._end_stale_watches, self.rng)
         self._watches: dict[Watching, Callable[[], bool]] = {}
         self._bodies = Bodies()
         self._reading = self._mutating = self._unsent_bytes = 0
@@ -121,7 +117,7 @@ class Application:
         """End the watches of a custom resource whose definition changed or went; clients start new ones."""
         for watching in list(self._watches):
             resource = watching.resource
-            if isinstance(resource, CustomResource) and not self._registry.definitions.is_current(resource):
+            if isinstance(resource, CustomResource) and not self.registry.definitions.is_current(resource):
                 watching.finish()
 
     async def end_orphaned_watches(self) -> None:
@@ -155,28 +151,28 @@ class Application:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path, connection = request.path, connection_of(request)
-        user = self._access.authentication(lambda: self._user_of(request), may_be_anonymous=self._anonymous_auth)
+        user = self._access.authentication(lambda: self._user_of(request), may_be_anonymous=self.anonymous_auth)
         note(request, user=user)
         if user is not None:
             if connection is not None and not connection.let_in():
                 raise TooManyRequests("Too many connections, please try again later.", retry_after_s=1)
-        elif not self._anonymous_auth and _first_step(path) not in _OPEN_TO_ALL:
+        elif not self.anonymous_auth and _first_step(path) not in _OPEN_TO_ALL:
             raise Unauthorized("Unauthorized")
         if not request.raw_path.isascii() or not path.isprintable():
             raise BadRequest("the URL has bytes in it that are neither ASCII nor percent-encoded text")
-        if user is None and not self._anonymous_auth:
+        if user is None and not self.anonymous_auth:
             return await self._other(request, NOBODY)  # probes need no credentials, and no rule for anonymous users
         if len(request.query_string) > LONG_QUERY_CHARS:
-            await self._registry.workers.run(partial(read_selectors, request.query))
+            await self.registry.workers.run(partial(read_selectors, request.query))
         asked = attributes_of(user or NOBODY, request.method, path, request.query)
         note(request, attributes=asked)
         if names_another(request.headers) and (wanted := wanted_user(list(request.headers.items()))) is not None:
-            asked = replace(asked, user=impersonate(asked, wanted, self._registry.authorizer))
-        decision = self._access.authorization(lambda: self._registry.authorizer.authorize(asked))
+            asked = replace(asked, user=impersonate(asked, wanted, self.registry.authorizer))
+        decision = self._access.authorization(lambda: self.registry.authorizer.authorize(asked))
         note(request, attributes=asked, decision=decision)
         if not decision.allowed:
             raise forbidden(asked, decision.reason)
-        at = locate(path, self._registry.definitions.find)
+        at = locate(path, self.registry.definitions.find)
         if at is None:
             return await self._other(request, asked.user)
         return await self._about_resource(request, at, asked)
@@ -184,7 +180,7 @@ class Application:
     def _user_of(self, request: web.BaseRequest) -> User | None:
         connection = connection_of(request)
         certificate = connection.certificate if connection is not None else None
-        return self._authenticator.authenticate(request.headers, certificate)
+        return self.authenticator.authenticate(request.headers, certificate)
 
     # -- resources ----------------------------------------------------------------------------------------------------
 
@@ -243,7 +239,7 @@ class Application:
             self._mutating += not reads
             try:
                 with fenced(fence):
-                    response = await self._handler(call)(self._registry, call)
+                    response = await self._handler(call)(self.registry, call)
                 if call.resource is CRDS and not reads:
                     await self.lifecycle.try_to_settle()  # so that the object is there when the answer arrives
                 return response
@@ -268,16 +264,16 @@ class Application:
             if call.resource in AUTHORIZATION_REVIEWS:
                 return reviews.review
             if call.resource is TOKEN_REVIEWS:
-                return partial(reviews.review_token, self._authenticator)
+                return partial(reviews.review_token, self.authenticator)
             if call.resource is SELF_REVIEWS:
                 return reviews.review_self
         if call.subresource == "token":
-            return partial(reviews.create_token, self._authenticator.accounts)
+            return partial(reviews.create_token, self.authenticator.accounts)
         return subresources.VERBS.get((call.subresource, call.verb)) or _VERBS[call.verb]
 
     async def _watch(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
         loop, connection = asyncio.get_running_loop(), connection_of(request)
-        watching = Watching(self._registry, call, self._rng, started_at=loop.time())
+        watching = Watching(self.registry, call, self.rng, started_at=loop.time())
         response = web.StreamResponse(headers={"Cache-Control": "no-cache, private"})
         response.content_type = "application/json"
         gauge, events = self.metrics.watcher(call), self.metrics.events_of(call)
@@ -328,19 +324,19 @@ class Application:
         step = _first_step(path)
         if step in _OPEN_TO_ALL:
             kind, _, asked = path.strip("/").partition("/")
-            checks = await health_checks.checks_of(kind, self._registry.store, stopping=self.stopping)
+            checks = await health_checks.checks_of(kind, self.registry.store, stopping=self.stopping)
             verbose, exclude = "verbose" in request.query, request.query.getall("exclude", [])
             known = user is not NOBODY
             answer = health_checks.answer(kind, asked, checks, verbose=verbose, exclude=exclude, known=known)
         elif path == "/metrics":
-            body, content_type = metrics.exposition(self._collector_registry)
+            body, content_type = metrics.exposition(self.collector_registry)
             answer = Response(body, content_type=content_type)
         else:
-            refuse_container_request(self._registry, path)
+            refuse_container_request(self.registry, path)
             documents = self._documents.present()
             takes_long = bool(documents.custom) and path.startswith("/openapi/")  # it contains all schemas
             find = partial(documents.find, path, accept, request.headers.get("If-None-Match", ""))
-            found = self._issuer_documents(path) or await self._registry.work(takes_long, find)
+            found = self._issuer_documents(path) or await self.registry.work(takes_long, find)
             if found is None:
                 if documents.is_group(path):
                     raise status.no_such_resource()
@@ -353,7 +349,7 @@ class Application:
 
     def _issuer_documents(self, path: str) -> Response | None:
         """OpenID Connect discovery, by which others verify ServiceAccounts' tokens themselves."""
-        tokens = self._authenticator.accounts
+        tokens = self.authenticator.accounts
         if path == "/.well-known/openid-configuration":
             return Response(encode(tokens.openid_configuration(f"{self.url}{JWKS_PATH}")))
         if path == JWKS_PATH:

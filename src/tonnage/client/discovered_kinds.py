@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import cache
 from typing import Any, Final, cast
 
@@ -124,21 +125,18 @@ async def _resources(client: Client, group: str, version: str) -> list[Resource]
 Added = Callable[[Resource, Informer[Object]], None]
 
 
+@dataclass(eq=False)
 class DiscoveredKinds:
     """Informers of all kinds beyond our table; calls `added` before an informer starts, `removed` after its end."""
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        clock: Clock,
-        added: Added,
-        removed: Callable[[Resource], None] = lambda resource: None,
-        metrics: WorkQueueMetrics | None = None,
-    ) -> None:
-        self._client = client
-        self._added = added
-        self._removed = removed
+    client: Client
+    _: KW_ONLY
+    clock: InitVar[Clock]
+    added: Added
+    removed: Callable[[Resource], None] = lambda resource: None
+    metrics: InitVar[WorkQueueMetrics | None] = None
+
+    def __post_init__(self, clock: Clock, metrics: WorkQueueMetrics | None) -> None:
         self._informers: dict[Resource, Informer[Object]] = {}
         self._known: dict[tuple[str, str], Resource] = {}
         self._looking = asyncio.Lock()
@@ -172,15 +170,15 @@ class DiscoveredKinds:
         return _RESYNC_S
 
     async def _compare(self) -> None:
-        served = await discovered_resources(self._client)
+        served = await discovered_resources(self.client)
         for resource in [each for each in self._informers if each not in served]:
             _log.info("A kind is gone", resource=resource.qualified)
             await self._informers.pop(resource).stop()
-            self._removed(resource)
+            self.removed(resource)
         for resource in served:
             if resource not in self._informers:
                 _log.info("A kind is new", resource=resource.qualified)
                 self._known[resource.group, resource.kind] = resource
-                informer = self._informers[resource] = Informer(self._client, metadata_class(resource))
-                self._added(resource, informer)
+                informer = self._informers[resource] = Informer(self.client, metadata_class(resource))
+                self.added(resource, informer)
                 informer.start()

@@ -17,6 +17,7 @@ import asyncio
 import secrets
 import socket
 from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 
 from tonnage import logs
@@ -65,28 +66,25 @@ def new_identity() -> str:
     return f"{socket.gethostname()}_{secrets.token_hex(8)}"
 
 
+@dataclass(eq=False)
 class LeaderElector:
-    def __init__(
-        self,
-        client: Client,
-        lease: Key,
-        leadership: Leadership,
-        *,
-        retry_period_s: float = 2.0,
-        release_on_cancel: bool = True,
-    ) -> None:
-        """The client must not ask `leadership` before it writes. Raises InvalidLeaseTimes."""
-        check_retry_period(renew_deadline_s=leadership.renew_deadline_s, retry_period_s=retry_period_s)
-        leadership.lease = lease
-        self.leadership = leadership
-        self.lease = lease
+    """One candidate. Its client must not ask `leadership` before it writes. Raises InvalidLeaseTimes."""
+
+    client: Client
+    lease: Key
+    leadership: Leadership
+    _: KW_ONLY
+    retry_period_s: float = 2.0
+    release_on_cancel: bool = True
+
+    def __post_init__(self) -> None:
+        leadership = self.leadership
+        check_retry_period(renew_deadline_s=leadership.renew_deadline_s, retry_period_s=self.retry_period_s)
+        leadership.lease = self.lease
         self.identity = leadership.identity
-        self._client = client
-        self._clock = client.clock
+        self._clock = self.client.clock
         self._lease_duration_s = leadership.lease_duration_s
         self._renew_deadline_s = leadership.renew_deadline_s
-        self._retry_period_s = retry_period_s
-        self._release_on_cancel = release_on_cancel
         self._doc: Doc | None = None  # the lease as the server last returned it
         self._seen = LeaseSpec()
         self._seen_at = self._clock.monotonic()  # when it last changed, by our clock
@@ -128,7 +126,7 @@ class LeaderElector:
             renewing.cancel()
             await asyncio.wait((renewing,))
             _log.info("Stopped leading", lease=self.lease, identity=self.identity, lost=lost)
-            if self._release_on_cancel and not lost:
+            if self.release_on_cancel and not lost:
                 await self._release()
         if lost:
             renewing.result()  # our own bug, if there was one
@@ -145,15 +143,15 @@ class LeaderElector:
             self._report()
             if is_ours and self.leadership.left_s > 0:  # an answer may come too late to count
                 return
-            await self._clock.sleep(jittered(self._retry_period_s, JITTER_FACTOR, self._client.rng))
+            await self._clock.sleep(jittered(self.retry_period_s, JITTER_FACTOR, self.client.rng))
 
     async def _renew(self) -> None:
         over = asyncio.ensure_future(self.leadership.wait_over())
         try:
             while True:
                 # After a slow renewal less time is left: then the next comes at once.
-                spare_s = max(self.leadership.left_s - self._retry_period_s, 0.0)
-                pause = asyncio.ensure_future(self._clock.sleep(min(self._retry_period_s, spare_s)))
+                spare_s = max(self.leadership.left_s - self.retry_period_s, 0.0)
+                pause = asyncio.ensure_future(self._clock.sleep(min(self.retry_period_s, spare_s)))
                 try:
                     await asyncio.wait((pause, over), return_when=asyncio.FIRST_COMPLETED)
                 finally:
@@ -176,7 +174,7 @@ class LeaderElector:
         while not await self._try():
             if not self.is_leader:
                 return False
-            await self._clock.sleep(self._retry_period_s)
+            await self._clock.sleep(self.retry_period_s)
         return True
 
     async def _try(self) -> bool:
@@ -197,7 +195,7 @@ class LeaderElector:
     async def _take(self) -> bool:
         """Read the lease, and acquire it if it is free, expired, or ours. Raises TonnageError."""
         try:
-            self._observe(await self._client.get_doc(Lease, self.lease, retry=False))
+            self._observe(await self.client.get_doc(Lease, self.lease, retry=False))
         except NotFound:
             if self.leader and not self.is_leader and self._is_valid():
                 return False  # it was deleted, and its holder may not know yet
@@ -206,9 +204,7 @@ class LeaderElector:
             now, asked_at = self._now(), self._clock.monotonic()
             spec = self._spec(acquire_time=now, renew_time=now, transitions=0)
             self._observe(
-                await self._client.create_doc(
-                    {**head, "metadata": {"namespace": namespace, "name": name}, "spec": spec}
-                )
+                await self.client.create_doc({**head, "metadata": {"namespace": namespace, "name": name}, "spec": spec})
             )
             self.leadership.renewed(asked_at)
             return True
@@ -225,7 +221,7 @@ class LeaderElector:
         now, asked_at = self._now(), self._clock.monotonic()
         acquired = now if acquire_time is None else rfc3339_micro(acquire_time)
         spec = self._spec(acquire_time=acquired, renew_time=now, transitions=transitions)
-        self._observe(await self._client.update_doc({**(self._doc or {}), "spec": spec}))
+        self._observe(await self.client.update_doc({**(self._doc or {}), "spec": spec}))
         self.leadership.renewed(asked_at)
 
     async def _release(self) -> None:
@@ -240,7 +236,7 @@ class LeaderElector:
 
     async def _let_go(self) -> None:
         while True:
-            self._observe(await self._client.get_doc(Lease, self.lease, retry=False))
+            self._observe(await self.client.get_doc(Lease, self.lease, retry=False))
             if not self.is_leader:
                 return
             now = self._now()
@@ -248,7 +244,7 @@ class LeaderElector:
             # One second, because the API wants a duration above zero.
             spec |= {"holderIdentity": "", "leaseDurationSeconds": 1}
             try:
-                self._observe(await self._client.update_doc({**(self._doc or {}), "spec": spec}))
+                self._observe(await self.client.update_doc({**(self._doc or {}), "spec": spec}))
             except Conflict:
                 continue  # a renewal that was cancelled half-way got through all the same
 

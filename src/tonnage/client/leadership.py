@@ -55,10 +55,7 @@ class Leadership:
     def __init__(
         self, identity: str, *, clock: Clock, lease_duration_s: float = 15, renew_deadline_s: float = 10.0
     ) -> None:
-        """`identity` must be unique. A lease lasts whole seconds: fractions are cut off, as client-go does.
-
-        Raises InvalidLeaseTimes.
-        """
+        """`identity` must be unique. Fractions of seconds are cut off, as client-go does. Raises InvalidLeaseTimes."""
         if not identity:
             raise ValueError("a candidate needs an identity of its own")
         check_lease_times(lease_duration_s=lease_duration_s, renew_deadline_s=renew_deadline_s)

@@ -185,8 +185,7 @@ class ServerTls:
         return self._shown.renewed()
 
     def fingerprints(self) -> tuple[str, ...]:
-        """SHA-256 of the certificate, and of our own CA if it signed it, as browsers show them. Raises OSError,
-        ValueError."""
+        """SHA-256 of the certificate, and of our own CA if it signed it. Raises OSError, ValueError."""
         certificate = self._shown.files[0]
         authority = certificate.parent / "ca.crt"
         found = [load_pem_x509_certificate(file.read_bytes()) for file in (certificate, authority) if file.exists()]

@@ -47,9 +47,7 @@ class Authenticator:
         self.accounts = accounts
 
     def authenticate(self, headers: Mapping[str, str], certificate: bytes | None = None) -> User | None:
-        """The user of a request; None without credentials. `certificate` (DER) counts before a token. Raises
-        Unauthorized.
-        """
+        """The user of a request; None without credentials. `certificate` is DER. Raises Unauthorized."""
         refused: Exception | None = None
         if certificate and self._certificates is not None:
             try:
@@ -71,9 +69,7 @@ class Authenticator:
         return None
 
     def authenticate_token(self, token: bytes, audiences: Sequence[str]) -> tuple[User, tuple[str, ...]]:
-        """The user of a token, and the `audiences` it is valid for: a file's token is for this server. Raises
-        InvalidToken.
-        """
+        """The user of a token, and the `audiences` it is valid for (a file's: this server). Raises InvalidToken."""
         digest = _digest(token)
         user = self._users.get(digest)
         if user is None:

@@ -27,9 +27,7 @@ class Request(msgspec.Struct, frozen=True, eq=False):
 
 
 class HttpResponse(msgspec.Struct, frozen=True, eq=False):
-    """A whole answer; `headers` have lower-case names, `warnings` are its Warning headers. `closes`: it is the last on
-    its connection.
-    """
+    """A whole answer. Headers have lower-case names; `closes`: it is the last on its connection."""
 
     code: int
     body: bytes
@@ -72,10 +70,7 @@ is still far below this."""
 
 
 async def lines_of(stream: Stream, server: str = "") -> AsyncIterator[list[bytes]]:
-    """The whole lines of a stream, in batches as they arrive. A last line without a newline is dropped.
-
-    Raises Disconnected for a line that is too long.
-    """
+    """Whole lines of a stream, in batches; a last one without an end is dropped. Raises Disconnected: too long."""
     rest: list[bytes] = []  # joined once the line ends, so that a long line costs only its length
     held = 0
     async for chunk in stream.chunks():
