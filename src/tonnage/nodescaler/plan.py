@@ -56,7 +56,7 @@ def plan(
     claims = {each.key: each for each in found if isinstance(each, PersistentVolumeClaim)}
     members = tuple(name for name, node in sorted(nodes.items()) if pool.is_member(node))
     waiting = [pod for pod in pods if not pod.spec.node_name and not pod.metadata.is_terminating]
-    planner = _Planner(found, nodes, members, pool, frozenset(ours), is_backing_off)
+    planner = _Planner(found, nodes, claims, members, pool, frozenset(ours), is_backing_off)
     if any(planner.needs_planning(pod) for pod in waiting):
         planner.plan(waiting)
     # A server may not clear the nomination of a bound pod; we clear what we wrote.
@@ -111,6 +111,7 @@ class _Planner:
 
     objects: list[Object]
     nodes: Mapping[str, Node]
+    claims: Mapping[Key, PersistentVolumeClaim]
     members: tuple[str, ...]
     pool: NodePool
     ours: frozenset[str]
@@ -147,7 +148,7 @@ class _Planner:
         for info in infos:
             node_name = info.pod.status.nominated_node_name
             if not node_name and not self._may_be_proposed(info.pod):
-                node_name = next(iter(sorted(trial.selected_for(info))), "")
+                node_name = next(iter(sorted(selected_nodes(info.pod, self.claims))), "")
             if node_name and not self.is_ours(info.pod):
                 self._nominated_by_others.setdefault(node_name, []).append(info)
         for node_name in self._nominated_by_others.keys() & self.nodes.keys():
@@ -218,7 +219,7 @@ class _Planner:
 
     def _place_on_a_new_node(self, info: PodInfo) -> str:
         refusal = BACKING_OFF if self.is_backing_off else AT_MAXIMUM
-        selected = self._trial.selected_for(info)
+        selected = selected_nodes(info.pod, self.claims)
         for name in sorted(self._names_to_give(), key=lambda name: name not in selected):
             if not self._open(name):
                 break

@@ -59,11 +59,6 @@ class Trial:
     def cluster(self) -> Cluster:
         return self._engine.cluster
 
-    def selected_for(self, pod: PodInfo) -> frozenset[str]:
-        """The nodes for which the pod's volumes are already being created."""
-        claims = (self.cluster.storage.claims.get(key) for key in pod.claim_keys)
-        return frozenset(claim.selected_node for claim in claims if claim is not None and claim.selected_node)
-
     def place(self, pod: PodInfo, *, only: str = "") -> str:
         """Place a pod, first where it is nominated, or `only` there; returns the node, or "" without one."""
         tried = expected_on(pod, only) if only else pod

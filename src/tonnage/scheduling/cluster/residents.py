@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from tonnage.keyed import Shelf
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Ids, Ints, Mask
+from tonnage.scheduling.cluster.columns import Ids, Ints, Mask, grown
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.pod_matching import Labels, MatcherIndex, PodMatcher
 
@@ -99,9 +99,7 @@ class RowCounts:
 
     def _reserve(self, capacity: int) -> None:
         capacity = max(capacity, _FIRST_CAPACITY)
-        rows, counts = self._rows, self._counts
-        self._rows, self._counts = np.zeros(capacity, dtype=np.intp), np.zeros(capacity, dtype=np.int64)
-        self._rows[: len(rows)], self._counts[: len(counts)] = rows, counts
+        self._rows, self._counts = grown(self._rows, capacity), grown(self._counts, capacity)
 
 
 MAX_TALLIES = 2048

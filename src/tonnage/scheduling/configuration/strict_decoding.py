@@ -80,6 +80,8 @@ Seconds = Annotated[float, "duration"]
 
 _MAX_FLOAT32 = 3.4028235677973366e38
 _SHOWN = 60
+_LIST = ("a list", "write a dash and a blank before each of its items")
+_MAP = ("a map", "write a name and a colon before each of its values")
 
 
 class Section(Record):
@@ -92,7 +94,7 @@ def read(cls: type[R], value: Any, path: str, problems: Problems) -> R:
     """The record at `path` of a document, with defaults where problems were found."""
     if not isinstance(value, dict):
         if value is not None:
-            problems.append(_mismatch(value, path, "a map", "write a name and a colon before each of its values"))
+            problems.append(_mismatch(value, path, *_MAP))
         value = {}
     fields = {field.encode_name: field for field in msgspec.structs.fields(cls)}
     for name in value:
@@ -111,11 +113,8 @@ def _read_as(type_: Any, value: Any, path: str, problems: Problems) -> Any:
     type_, detail = _plain(type_)
     if type_ is Any:
         return value
-    origin = get_origin(type_)
-    if origin is tuple:
-        return _read_items(get_args(type_)[0], value, path, problems)
-    if origin is not None and issubclass(origin, Mapping):
-        return _read_map(get_args(type_)[1], value, path, problems)
+    if get_origin(type_) is not None:
+        return _read_members(type_, value, path, problems)
     if issubclass(type_, Record):
         return read(type_, value, path, problems)
     if issubclass(type_, StrEnum):
@@ -127,24 +126,17 @@ def _read_as(type_: Any, value: Any, path: str, problems: Problems) -> Any:
     return _read_scalar(type_, detail, value, path, problems)
 
 
-def _read_items(item: Any, value: Any, path: str, problems: Problems) -> tuple[Any, ...]:
-    if not isinstance(value, list):
-        problems.append(_mismatch(value, path, "a list", "write a dash and a blank before each of its items"))
-        return ()
-    return tuple(
-        _empty(item) if each is None else _read_as(item, each, f"{path}[{position}]", problems)
-        for position, each in enumerate(value)
-    )
-
-
-def _read_map(item: Any, value: Any, path: str, problems: Problems) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        problems.append(_mismatch(value, path, "a map", "write a name and a colon before each of its values"))
-        return {}
-    return {
-        key: _empty(item) if each is None else _read_as(item, each, f"{path}[{key}]", problems)
-        for key, each in value.items()
+def _read_members(type_: Any, value: Any, path: str, problems: Problems) -> Any:
+    """A list as a tuple, or a map."""
+    is_list, item = get_origin(type_) is tuple, get_args(type_)[0 if get_origin(type_) is tuple else 1]
+    if not isinstance(value, list if is_list else dict):
+        problems.append(_mismatch(value, path, *(_LIST if is_list else _MAP)))
+        return _empty(type_)
+    pairs: Iterable[tuple[Any, Any]] = enumerate(value) if isinstance(value, list) else value.items()
+    members = {
+        key: _empty(item) if each is None else _read_as(item, each, f"{path}[{key}]", problems) for key, each in pairs
     }
+    return tuple(members.values()) if is_list else members
 
 
 def _read_scalar(type_: type, detail: str, value: Any, path: str, problems: Problems) -> Any:
@@ -235,7 +227,12 @@ _MAX_DIGITS = 100
 def document_of(text: str, problems: Problems, notes: list[str]) -> Any:
     """The document in a text: dicts with text keys, lists, text, numbers, booleans and None."""
     try:
-        return _settled(_from_json(text) if text.lstrip()[:1] == "{" else _from_yaml(text, notes), "", problems)
+        if text.lstrip()[:1] == "{":
+            return _settled(_from_json(text), "", problems)
+        found, is_followed = first_document(text)
+        if is_followed:
+            notes.append("only the first YAML document is read; what follows it has no effect")
+        return _settled(found, "", problems)
     except (BudgetExceeded, ExcessiveYaml) as exc:
         exceeded = exc.exceeded if isinstance(exc, ExcessiveYaml) else exc
         remedy = "flatten the file" if exceeded.is_depth else "write out what its aliases stand for"
@@ -292,10 +289,3 @@ def _from_json(text: str) -> Any:
         return json.loads(text, object_pairs_hook=entries, parse_constant=constant, parse_int=integer)
     except RecursionError:  # the depth of unbalanced brackets cannot be measured
         raise BudgetExceeded("depth", MAX_DEPTH) from None
-
-
-def _from_yaml(text: str, notes: list[str]) -> Any:
-    found, is_followed = first_document(text)
-    if is_followed:
-        notes.append("only the first YAML document is read; what follows it has no effect")
-    return found

@@ -181,7 +181,11 @@ class Engine:
             raise LookupError(f"no profile has the name {queued.profile}, which pod {queued.info.key} asks for")
         nominator = self.queue.nominator
         expected = tuple(nominator.ahead_of(queued.info)) if len(nominator) else ()
-        attempt = self._place(self._as_nominated(queued), queued.info, profile, expected, explains=explains)
+        expected_on = nominator.node_of(queued.pod)
+        # The pod as the API will show it after its nomination made here is written.
+        pod = nominated_to(queued.pod, expected_on) if expected_on else queued.pod
+        info = queued.info if pod is queued.pod else PodInfo(pod)
+        attempt = self._place(info, queued.info, profile, expected, explains=explains)
         attempt.queued = queued
         placement, decision = attempt.placement, attempt.decision
         is_refused = attempt.stage is AttemptStage.DECIDE and decision is not None and decision.error is None
@@ -250,12 +254,6 @@ class Engine:
         elif attempt.status.is_success:
             attempt.placement, attempt.stage = placement, AttemptStage.PLACED
         return attempt
-
-    def _as_nominated(self, queued: QueuedPod) -> PodInfo:
-        """The pod as the API will show it after its nomination made here is written."""
-        expected_on = self.queue.nominator.node_of(queued.pod)
-        pod = nominated_to(queued.pod, expected_on) if expected_on else queued.pod
-        return queued.info if pod is queued.pod else PodInfo(pod)
 
     def _permit(self, attempt: Attempt) -> None:
         """Run the Permit plugins. A rejection undoes the placement; the caller must wait for a WAIT."""

@@ -89,14 +89,16 @@ class EventHandlers:
                 self._node(old, new)
             case Pod():
                 self._pod(old, new)
-            case Namespace():
-                self._namespace(old, new)
-            case PodDisruptionBudget():
-                self._budget(old, new)
-            case Service():
-                self._service(old, new)
-            case ReplicaSet() | StatefulSet() | ReplicationController():
-                self._owner(old, new)
+            case Namespace(metadata=metadata):
+                if new is not None:
+                    self.cluster.namespaces[metadata.name] = metadata.labels
+                else:
+                    self.cluster.namespaces.pop(metadata.name, None)
+            case PodDisruptionBudget() as budget:
+                budgets = self.cluster.index(DisruptionBudgets)
+                (budgets.remove if new is None else budgets.put)(budget)
+            case Service() | ReplicaSet() | StatefulSet() | ReplicationController() as workload:
+                self._workload(workload, is_gone=new is None)
             case Event():
                 self._event(old, new)
             case each if isinstance(each, STORAGE_KINDS):
@@ -226,30 +228,15 @@ class EventHandlers:
             else:
                 self.cluster.storage.remove(known)
 
-    # -- what plugins look up -----------------------------------------------------------------------------------------
-
-    def _namespace(self, old: Object | None, new: Object | None) -> None:
-        if new is not None:
-            self.cluster.namespaces[new.metadata.name] = new.metadata.labels
-        elif old is not None:
-            self.cluster.namespaces.pop(old.metadata.name, None)
-
-    def _budget(self, old: Object | None, new: Object | None) -> None:
-        if isinstance(new, PodDisruptionBudget):
-            self.cluster.index(DisruptionBudgets).put(new)
-        elif isinstance(old, PodDisruptionBudget):
-            self.cluster.index(DisruptionBudgets).remove(old)
-
-    def _service(self, old: Object | None, new: Object | None) -> None:
-        workloads = self.cluster.workloads
-        if isinstance(new, Service):
-            workloads.put_service(new.namespace, new.name, new.spec.selector)
-        elif old is not None:
-            workloads.remove_service(old.namespace, old.name)
-
-    def _owner(self, old: Object | None, new: Object | None) -> None:
-        workloads = self.cluster.workloads
-        if isinstance(new, ReplicaSet | StatefulSet | ReplicationController):
-            workloads.put_owner(type(new).__name__, new.namespace, new.name, new.spec.selector)
-        elif old is not None:
-            workloads.remove_owner(type(old).__name__, old.namespace, old.name)
+    def _workload(self, each: Service | ReplicaSet | StatefulSet | ReplicationController, *, is_gone: bool) -> None:
+        """A Service or a controller came, changed or went: the default spreading rules read their selectors."""
+        workloads, kind = self.cluster.workloads, type(each).__name__
+        if isinstance(each, Service):
+            if is_gone:
+                workloads.remove_service(each.namespace, each.name)
+            else:
+                workloads.put_service(each.namespace, each.name, each.spec.selector)
+        elif is_gone:
+            workloads.remove_owner(kind, each.namespace, each.name)
+        else:
+            workloads.put_owner(kind, each.namespace, each.name, each.spec.selector)

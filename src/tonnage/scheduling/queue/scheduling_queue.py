@@ -61,7 +61,7 @@ from tonnage.scheduling.queue.queues import (
     Queues,
 )
 from tonnage.scheduling.queue.unschedulable_pods import WakingRules
-from tonnage.scheduling.queue.waking import CAN_BE_POPPED, Waking
+from tonnage.scheduling.queue.waking import Waking
 
 MAX_UNSCHEDULABLE_S: Final = 300.0
 """The longest time a pod waits for an event that may never come."""
@@ -128,7 +128,6 @@ class SchedulingQueue:
             self._tables,
             self._queues,
             is_in_flight=lambda uid: uid in self._in_flight,
-            on_active=lambda: self.on_active(),
         )
 
     # -- pods come, change and go -------------------------------------------------------------------------------------
@@ -190,21 +189,24 @@ class SchedulingQueue:
         self._waking.tried(uid_of(pod))
 
     def _queued(self, queued: QueuedPod, queue: QueueName, why: str) -> None:
-        self.nominator.queued(queued, is_news=queue in CAN_BE_POPPED and why not in _NO_NEWS)
+        can_be_popped = queue in (QueueName.ACTIVE, QueueName.BACKOFF)
+        self.nominator.queued(queued, is_news=can_be_popped and why not in _NO_NEWS)
         self._on_queued(queued, queue, why)
+        if can_be_popped and why != POP_FROM_BACKOFF:
+            self.on_active()
 
     def _enter(self, pod: Pod, event: ClusterEvent) -> None:
         queued = QueuedPod(PodInfo(pod), self._clock.monotonic(), next(self._sequence))
         # Even if it is gated: its nomination holds room.
         self.nominator.nominate(pod)
-        self._tell(self._queues.to_active(queued, event.label))
+        self._queues.to_active(queued, event.label)
 
     def _reconsider(self, queued: QueuedPod, old: Pod, new: Pod) -> None:
         """An unschedulable pod was changed: ask the plugins that refused it whether that helps."""
         for event in pod_events(old, new):
             how = self._table(queued).worth(queued, event, old, new)
             if how is not Requeue.NOT:
-                self._tell(self._queues.requeue(queued, how, event.label))
+                self._queues.requeue(queued, how, event.label)
             if queued.uid not in self._queues.pool:
                 return
 
@@ -267,7 +269,7 @@ class SchedulingQueue:
         self._in_flight.done(uid)
         if self.nominator.node_of(newest.pod) not in ("", queued.left_behind.tried_on):
             how = Requeue.AT_ONCE  # it was nominated while in flight
-        landed = self._tell(self._queues.take_back(queued, how, SCHEDULE_ATTEMPT_FAILURE))
+        landed = self._queues.take_back(queued, how, SCHEDULE_ATTEMPT_FAILURE)
         if queued.left_behind.is_like_others and queued.rejectors:
             self._waking.refused(queued)
         else:
@@ -316,9 +318,9 @@ class SchedulingQueue:
         places, why = self._queues, FORCE_ACTIVATE.label
         for uid in map(uid_of, pods):
             if (queued := places.pool.get(uid)) is not None:
-                self._tell(places.to_active(queued, why))
+                places.to_active(queued, why)
             elif (queued := places.backoff.remove(uid)) is not None:
-                self._tell(places.to_active(queued, why, has_passed_gates=True))
+                places.to_active(queued, why, has_passed_gates=True)
             elif uid in self._in_flight:
                 self._in_flight.record(RecordedEvent(FORCE_ACTIVATE, None, None, only=uid))
 
@@ -326,7 +328,7 @@ class SchedulingQueue:
         """A PreEnqueue plugin no longer blocks this pod."""
         queued = self._queues.pool.get(uid_of(pod))
         if queued is not None and queued.gating_plugin == plugin:
-            self._tell(self._queues.requeue(queued, Requeue.AFTER_BACKOFF, FORCE_ACTIVATE.label))
+            self._queues.requeue(queued, Requeue.AFTER_BACKOFF, FORCE_ACTIVATE.label)
 
     def preemption_failed(self, pod: Pod) -> None:
         """The preemption for an unschedulable pod failed: try it again after a backoff as for an error."""
@@ -334,13 +336,13 @@ class SchedulingQueue:
         if queued is not None:
             queued.queued_at, queued.backoff_until = self._clock.monotonic(), None
             queued.consecutive_errors += 1
-            self._tell(self._queues.requeue(queued, Requeue.AFTER_BACKOFF, SCHEDULE_ATTEMPT_FAILURE))
+            self._queues.requeue(queued, Requeue.AFTER_BACKOFF, SCHEDULE_ATTEMPT_FAILURE)
 
     def flush_backoff_completed(self, now_s: float) -> None:
         """Make pods active whose backoff is over, and stop waiting for pods that were let out long ago. Call it every
         second, or at `next_backoff_completion_at`."""
         for queued in self._queues.backoff.pop_completed(now_s):
-            self._tell(self._queues.to_active(queued, BACKOFF_COMPLETE, has_passed_gates=True))
+            self._queues.to_active(queued, BACKOFF_COMPLETE, has_passed_gates=True)
         self._waking.flush(now_s)
 
     def next_backoff_completion_at(self) -> float | None:
@@ -393,11 +395,6 @@ class SchedulingQueue:
 
     def _table(self, queued: QueuedPod) -> HintTable:
         return self._tables.get(queued.profile, self._no_table)
-
-    def _tell(self, landed: QueueName) -> QueueName:
-        if landed in CAN_BE_POPPED:
-            self.on_active()
-        return landed
 
 
 def _provisioner_of(each: Object | None) -> str | None:

@@ -29,7 +29,7 @@ from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.events import ClusterEvent, claims_named
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.queueing_hints import HintTable, PreCheck, Requeue
-from tonnage.scheduling.queue.queues import QueueName, Queues
+from tonnage.scheduling.queue.queues import Queues
 from tonnage.scheduling.queue.unschedulable_pods import ClassKey, EquivalenceClass
 
 PATIENCE_S: Final = 1.0
@@ -74,12 +74,9 @@ class Round:
         return heapq.heappop(self._turns)[2] if self._turns else None
 
 
-CAN_BE_POPPED = frozenset((QueueName.ACTIVE, QueueName.BACKOFF))
-
-
 class Waking:
     """Moves pods out of the unschedulable pool. A nominated pod comes first, so that its room is held again before
-    other pods are tried. `on_active` is called when a pod may be popped."""
+    other pods are tried."""
 
     def __init__(
         self,
@@ -88,7 +85,6 @@ class Waking:
         queues: Queues,
         *,
         is_in_flight: Callable[[str], bool],
-        on_active: Callable[[], None],
     ) -> None:
         self._clock = clock
         self._tables = tables
@@ -96,7 +92,6 @@ class Waking:
         self._pool = queues.pool
         self._is_in_flight = is_in_flight
         self._rules = queues.pool.rules
-        self._on_active = on_active
         self._rounds: dict[RoundKey, Round] = {}
         self._rounds_of: dict[str, set[RoundKey]] = {}
         """Rounds by the pod that is out."""
@@ -171,9 +166,9 @@ class Waking:
 
     def move(self, helped: Iterable[tuple[QueuedPod, Requeue]], event: ClusterEvent) -> None:
         """Put pods of the pool where an event sends them."""
-        landed = [self._queues.requeue(queued, how, event.label) for queued, how in helped if queued.uid in self._pool]
-        if not CAN_BE_POPPED.isdisjoint(landed):
-            self._on_active()
+        for queued, how in helped:
+            if queued.uid in self._pool:
+                self._queues.requeue(queued, how, event.label)
 
     # -- rounds -------------------------------------------------------------------------------------------------------
 

@@ -25,29 +25,13 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 NOTHING: Final = msgspec.Raw()
 """For a line without an object. (This very object: fields that are their default are not written.)"""
-OPERATIONS: Final = frozenset(
-    {
-        "add",
-        "update",
-        "delete",
-        "open",
-        "pop",
-        "attempt",
-        "postFilter",
-        "done",
-        "withdraw",
-        "bindingFinished",
-        "overdueBinding",
-        "failedOn",
-        "requeue",
-        "tick",
-        "preemptionBegins",
-        "preemptionEnds",
-        "makeWay",
-        "end",
-        "stopped",
-    }
-)
+CHANGES: Final = ("add", "update", "delete")
+DECISIONS: Final = ("pop", "attempt", "postFilter")
+RETURNS: Final = ("done", "requeue", "failedOn")
+BINDINGS: Final = ("withdraw", "bindingFinished", "overdueBinding")
+PREEMPTIONS: Final = ("preemptionBegins", "preemptionEnds")
+_OTHERS: Final = ("open", "tick", "makeWay", "end", "stopped")
+OPERATIONS: Final = frozenset((*CHANGES, *DECISIONS, *RETURNS, *BINDINGS, *PREEMPTIONS, *_OTHERS))
 
 
 class Header(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True):

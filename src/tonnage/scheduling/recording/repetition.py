@@ -28,7 +28,17 @@ from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.plugins.volume_binding import assumed_in
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
 from tonnage.scheduling.queue.queues import INITIAL_BACKOFF_S, MAX_BACKOFF_S
-from tonnage.scheduling.recording.lines import Header, RecordedLine, instant, read_object
+from tonnage.scheduling.recording.lines import (
+    BINDINGS,
+    CHANGES,
+    DECISIONS,
+    PREEMPTIONS,
+    RETURNS,
+    Header,
+    RecordedLine,
+    instant,
+    read_object,
+)
 
 
 class BrokenRecording(TonnageError):
@@ -134,15 +144,15 @@ class Repetition:
     def repeat(self, line: RecordedLine) -> Difference | None:
         """Repeat a line. Raises BrokenRecording if it is impossible."""
         self.clock.set(line)
-        if line.op in ("add", "update", "delete"):
+        if line.op in CHANGES:
             self._changed(line)
-        elif line.op in ("pop", "attempt", "postFilter"):
+        elif line.op in DECISIONS:
             return self._decided(line)
-        elif line.op in ("done", "requeue", "failedOn"):
+        elif line.op in RETURNS:
             self._came_back(line)
-        elif line.op in ("withdraw", "bindingFinished", "overdueBinding"):
+        elif line.op in BINDINGS:
             self._bound(line)
-        elif line.op in ("preemptionBegins", "preemptionEnds"):
+        elif line.op in PREEMPTIONS:
             self._preemption(line)
         elif line.op == "makeWay":
             self.engine.make_way(line.node, below=line.below)
