@@ -25,6 +25,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -199,7 +200,6 @@ class Cycle:
         """A mask over all rows that passed the filters; None before Filter."""
         self.times: PluginTimes | None = None
         """Set if this cycle is measured."""
-        self._feasible: npt.NDArray[np.intp] | None = None
 
     def run(self, point: str, plugin: Plugin, work: Callable[..., T], *given: Any) -> T:
         """Call a plugin's method at an extension point."""
@@ -221,15 +221,9 @@ class Cycle:
         """In PreFilter of a row-local plugin: do not share its answers to this pod."""
         self.unshared.add(plugin)
 
-    @property
+    @cached_property
     def feasible(self) -> npt.NDArray[np.intp]:
-        if self._feasible is None:
-            self._feasible = np.flatnonzero(self.passing) if self.passing is not None else np.zeros(0, dtype=np.intp)
-        return self._feasible
-
-    @feasible.setter
-    def feasible(self, rows: npt.NDArray[np.intp]) -> None:
-        self._feasible = rows
+        return np.flatnonzero(self.passing) if self.passing is not None else np.zeros(0, dtype=np.intp)
 
 
 class Handle(Protocol):
