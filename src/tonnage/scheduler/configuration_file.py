@@ -60,12 +60,8 @@ def foreign_plugins() -> ForeignPlugins:
 _KUBE_SCHEDULERS = (LeaderElection().resource_namespace, LeaderElection().resource_name)
 
 
-class WaitsForKubeScheduler(TonnageError):
-    """The lease is kube-scheduler's, but the pods are not."""
-
-
 def check_lease(configuration: Configuration) -> str:
-    """A warning about the lease; empty for none. Raises WaitsForKubeScheduler."""
+    """A warning about the lease; empty for none. Raises TonnageError if it is kube-scheduler's and the pods are not."""
     election = configuration.leader_election
     if not election.leader_elect:
         return ""
@@ -73,7 +69,7 @@ def check_lease(configuration: Configuration) -> str:
     lease = (election.resource_namespace, election.resource_name)
     serves_default = DEFAULT_SCHEDULER_NAME in names
     if lease == _KUBE_SCHEDULERS and not serves_default:
-        raise WaitsForKubeScheduler(
+        raise TonnageError(
             f"the lease kube-system/kube-scheduler is kube-scheduler's, and no profile here serves "
             f"{DEFAULT_SCHEDULER_NAME}: this scheduler ({', '.join(names)}) would wait for it for ever",
             hint=f"give it a lease of its own: --leader-elect-resource-name={names[0]}, or "

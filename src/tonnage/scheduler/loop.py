@@ -294,12 +294,12 @@ class SchedulingLoop:
             message, nomination = diagnosis.told(), found.nominated_node or None
             is_back = self._put_back(queued, plugins, "Unschedulable", message, nomination=nomination)
             if not is_back or self._context.is_deposed:
-                self._preemptions.give_up(plugin, queued)
+                self._engine.preemption_ends(plugin, queued.info)
                 return
             told = self.pod_status.failed(queued.info, "Unschedulable", message, nomination=nomination)
             self._start(self._preemptions.carry_out(self._preemptions.begin(plugin, queued, found), told))
         except Exception:
-            self._preemptions.give_up(plugin, queued)
+            self._engine.preemption_ends(plugin, queued.info)
             raise
 
     def _requeue(

@@ -114,18 +114,8 @@ _SEND_S: Final = 3
 _CLOSE_MS: Final = 3_000
 
 
-class TracingNotInstalled(TonnageError):
-    """Traces were requested, but the library is not installed."""
-
-    def __init__(self, missing: str) -> None:
-        super().__init__(
-            f"--tracing-config-file needs OpenTelemetry, and {missing} is not installed",
-            hint="pip install 'tonnage[tracing]'",
-        )
-
-
 def open_tracer(configuration: TracingConfiguration, *, service: str, version: str, exporter: Any = None) -> Tracer:
-    """Raises TracingNotInstalled."""
+    """Raises TonnageError if the library is not installed."""
     try:
         trace, sdk = import_module("opentelemetry.trace"), import_module("opentelemetry.sdk.trace")
         context, resources = import_module("opentelemetry.context"), import_module("opentelemetry.sdk.resources")
@@ -134,7 +124,10 @@ def open_tracer(configuration: TracingConfiguration, *, service: str, version: s
             otlp = import_module("opentelemetry.exporter.otlp.proto.grpc.trace_exporter")
             exporter = otlp.OTLPSpanExporter(endpoint=configuration.endpoint, insecure=True, timeout=_SEND_S)
     except ImportError as exc:
-        raise TracingNotInstalled(exc.name or str(exc)) from exc
+        raise TonnageError(
+            f"--tracing-config-file needs OpenTelemetry, and {exc.name or exc} is not installed",
+            hint="pip install 'tonnage[tracing]'",
+        ) from exc
     provider = sdk.TracerProvider(
         sampler=sampling.ParentBased(sampling.TraceIdRatioBased(configuration.ratio)),
         resource=resources.Resource.create({"service.name": service, "service.version": version}),

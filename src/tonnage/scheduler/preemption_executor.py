@@ -15,7 +15,7 @@ additionally, the nomination is written first, and we wait until the informer sh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduler.nominations import Nominations
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.framework import SUCCESS, PostFilterPlugin, PostFilterResult, Status
+from tonnage.scheduling.framework import SUCCESS, PostFilterPlugin, PostFilterResult
 from tonnage.scheduling.preemption.preemption import DISRUPTION_TARGET, PREEMPTED
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
 
@@ -72,10 +72,6 @@ class PreemptionExecutor:
             self._context.metrics.victims(len(found.victims))
         return StartedPreemption(plugin, queued.info, found.nominated_node, victims, let_go)
 
-    def give_up(self, plugin: PostFilterPlugin, queued: QueuedPod) -> None:
-        """The pod did not go back to the queue: its victims stay."""
-        self._engine.preemption_ends(plugin, queued.info)
-
     # -- beside the loop ----------------------------------------------------------------------------------------------
 
     async def carry_out(self, started: StartedPreemption, told: Awaitable[None] | None) -> None:
@@ -106,11 +102,10 @@ class PreemptionExecutor:
         bound = [victim for victim in started.victims if victim.pod.spec.node_name]
         with self._context.slots.rest():
             about = [(Pod, victim.key) for victim in bound]
-            seen = await self._context.waits.settled(lambda: self._are_going(bound), SEEN_WITHIN_S, about)
+            seen = await self._context.waits.settled(
+                lambda: SUCCESS if all(map(self._is_going, bound)) else None, SEEN_WITHIN_S, about
+            )
         return seen.is_success
-
-    def _are_going(self, victims: Iterable[PodInfo]) -> Status | None:
-        return SUCCESS if all(map(self._is_going, victims)) else None
 
     def _is_going(self, victim: PodInfo) -> bool:
         known = self._context.newest(victim.key)

@@ -27,15 +27,11 @@ _END_WITHIN_S: Final = 10.0
 _log = logs.logger("tonnage.scheduler")
 
 
-class CannotRecord(TonnageError):
-    """The file of --record cannot be created."""
-
-
 class RecordingFile:
     """Takes lines and writes them. A context manager: at its end all lines are written."""
 
     def __init__(self, path: Path, *, limit_bytes: int, clock: Clock) -> None:
-        """Raises CannotRecord, NotOurs."""
+        """Raises TonnageError if the file cannot be created."""
         self.path = path
         self._limit_bytes = limit_bytes
         self._clock = clock
@@ -100,6 +96,6 @@ def _opened(path: Path) -> int:
             path.replace(path.with_name(f"{path.name}.old"))
         return open_own(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     except OSError as exc:
-        raise CannotRecord(
+        raise TonnageError(
             f"--record {path}: the file cannot be made: {exc.strerror}", hint="name a file in a folder that is there"
         ) from exc

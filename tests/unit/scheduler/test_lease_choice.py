@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from tonnage.scheduler.configuration_file import WaitsForKubeScheduler, check_lease
+from tonnage.errors import TonnageError
+from tonnage.scheduler.configuration_file import check_lease
 from tonnage.scheduling.configuration.configuration import Configuration, parse
 
 
@@ -21,7 +22,7 @@ def configuration(*names: str, **election: object) -> Configuration:
 
 
 def test_kube_schedulers_lease_without_its_pods_is_an_error_that_names_the_remedy():
-    with pytest.raises(WaitsForKubeScheduler) as refused:
+    with pytest.raises(TonnageError) as refused:
         check_lease(configuration("tonnage", "batch"))
     assert refused.value.message == (
         "the lease kube-system/kube-scheduler is kube-scheduler's, and no profile here serves default-scheduler: this "

@@ -8,8 +8,9 @@ import stat
 import pytest
 
 from tonnage.clock import VirtualClock
+from tonnage.errors import TonnageError
 from tonnage.scheduler import recording_file
-from tonnage.scheduler.recording_file import CannotRecord, RecordingFile
+from tonnage.scheduler.recording_file import RecordingFile
 from tonnage.scheduling.recording.lines import read_line
 
 
@@ -72,6 +73,6 @@ def test_the_recording_before_it_is_kept(tmp_path):
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(CannotRecord, match="No such file or directory") as caught:
+    with pytest.raises(TonnageError, match="No such file or directory") as caught:
         made(tmp_path / "nowhere" / "r")
     assert caught.value.hint == "name a file in a folder that is there"

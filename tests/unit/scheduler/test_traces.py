@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 from scheduler_volume_rig import SchedulerRig
 
-from tonnage.errors import Conflict
+from tonnage.errors import Conflict, TonnageError
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduler import pod_traces
 from tonnage.scheduler.open_telemetry import (
     InvalidTracingConfiguration,
     TracingConfiguration,
-    TracingNotInstalled,
     load,
     open_tracer,
     parse,
@@ -208,7 +207,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_without_the_library_the_flag_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
-    with pytest.raises(TracingNotInstalled) as caught:
+    with pytest.raises(TonnageError) as caught:
         open_tracer(TracingConfiguration(), service="tonnage-scheduler", version="1")
     assert caught.value.hint == "pip install 'tonnage[tracing]'"
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tonnage.objects.core_v1 import Container, ContainerStatus, Pod, Volume
+from tonnage.objects.core_v1 import Container, ContainerStatus, Pod
 from tonnage.objects.node_selectors import NodeSelector
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.columns import HostPort, canonical, host_ports_of
@@ -157,15 +157,11 @@ def _in_force(container: Container, statuses: Mapping[str, ContainerStatus], pod
 
 def _held(pod: Pod, asked: Quantities, in_force: Quantities, granted: Quantities) -> Quantities:
     """The largest of each resource; an infeasible resize does not count."""
-    most = {} if _is_resized_in_vain(pod) else dict(asked)
+    pending = pod.condition("PodResizePending")
+    most = {} if pending is not None and pending.reason == "Infeasible" else dict(asked)
     _raise(most, in_force)
     _raise(most, granted)
     return most
-
-
-def _is_resized_in_vain(pod: Pod) -> bool:
-    pending = pod.condition("PodResizePending")
-    return pending is not None and pending.reason == "Infeasible"
 
 
 # -- sums and maxima --------------------------------------------------------------------------------------------------
@@ -218,11 +214,6 @@ _IN_TREE = attrgetter(
 )
 
 
-def is_disk(volume: Volume) -> bool:
-    """True for an in-tree disk that the pod names itself, not through a claim."""
-    return any(source is not None for source in _IN_TREE(volume))
-
-
 class PodInfo:
     """A pod with everything that filters and scores read often."""
 
@@ -272,7 +263,7 @@ class PodInfo:
     @derived
     def has_disks(self) -> bool:
         """True if it names an in-tree disk itself, not through a claim."""
-        return any(map(is_disk, self.pod.spec.volumes))
+        return any(source is not None for volume in self.pod.spec.volumes for source in _IN_TREE(volume))
 
     @derived
     def named_claims(self) -> tuple[tuple[str, str], ...]:

@@ -67,14 +67,6 @@ class KnownPlugin:
         return cls(plugin.name, frozenset(point for point, base in _CLASSES.items() if issubclass(plugin, base)))
 
 
-class PluginNameTaken(TonnageError):
-    """A foreign plugin has the name of an existing one."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        super().__init__(f"a plugin named {name} already exists; give yours another name")
-
-
 _NO_DEVICES = "Tonnage does not allocate devices; a pod with resource claims is refused, never placed as if it had none"
 _NO_GROUPS = "Tonnage places pods one by one; a pod of a pod group is refused, never placed as if it were alone"
 _NO_FEATURES = "Tonnage does not read the features that nodes declare; kubelets still refuse what they cannot run"
@@ -131,11 +123,11 @@ REMOVED_PLUGINS = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"
 
 
 def catalogue_with(known_plugins: Iterable[KnownPlugin]) -> Mapping[str, KnownPlugin]:
-    """The catalogue with foreign plugins, which may replace absent ones. Raises PluginNameTaken."""
+    """The catalogue with foreign plugins, which may replace absent ones. Raises TonnageError."""
     catalogue = dict(CATALOGUE)
     for plugin in known_plugins:
         taken = catalogue.get(plugin.name)
         if taken is not None and not taken.absent_because:
-            raise PluginNameTaken(plugin.name)
+            raise TonnageError(f"a plugin named {plugin.name} already exists; give yours another name")
         catalogue[plugin.name] = plugin
     return catalogue

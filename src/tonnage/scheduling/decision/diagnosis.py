@@ -266,11 +266,6 @@ class Holder:
 HolderOf: TypeAlias = Callable[[PodInfo], Holder]
 
 
-def by_name_alone(pod: PodInfo) -> Holder:
-    """A holder without any known nomination."""
-    return Holder(pod.key)
-
-
 def holders_by_node(diagnosis: Diagnosis | None, holder_of: HolderOf) -> dict[str, tuple[Holder, ...]]:
     """By node name, the nominated pods that hold the missing room."""
     if diagnosis is None:

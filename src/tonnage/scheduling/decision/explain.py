@@ -19,7 +19,6 @@ from tonnage.scheduling.decision.diagnosis import (
     NOBODY,
     Holder,
     HolderOf,
-    by_name_alone,
     held_sentence,
     holders_by_node,
 )
@@ -115,7 +114,7 @@ def explanation_of(
     *,
     pre_enqueue: Iterable[PreEnqueuePlugin] = (),
     passed_over: Mapping[str, str] = _NOWHERE,
-    holder_of: HolderOf = by_name_alone,
+    holder_of: HolderOf = lambda pod: Holder(pod.key),
 ) -> Explanation:
     """Account for a decision that was made with `diagnose`, on a cluster that has not changed since.
 
@@ -128,7 +127,8 @@ def explanation_of(
     considered = decision
     chosen, message = decision.node, _message(decision)
     if decision.fits and decision.diagnosis is None:
-        unbiased = _without_nomination(pod)
+        status = msgspec.structs.replace(pod.pod.status, nominated_node_name="")
+        unbiased = PodInfo(msgspec.structs.replace(pod.pod, status=status))
         considered = decider.decide(cluster, unbiased, nominated, passed_over=passed_over, diagnose=True)
         message = f"fits on {chosen}, the node it is nominated to; {_message(considered)}"
     answers = {row: NodeAnswer(cluster.name(row), False) for row in cluster.row_of.values()}
@@ -151,11 +151,6 @@ def explanation_of(
     held_back = next((status.message for status in held if not status.is_success), "")
     volumes = {each.name: accounts[cluster.row_of[each.name]] for each in ordered} if accounts else {}
     return Explanation(pod.key, chosen, message, ordered, volumes, held_back)
-
-
-def _without_nomination(pod: PodInfo) -> PodInfo:
-    status = msgspec.structs.replace(pod.pod.status, nominated_node_name="")
-    return PodInfo(msgspec.structs.replace(pod.pod, status=status))
 
 
 def _tell_refusals(decision: Decision, answers: dict[int, NodeAnswer]) -> None:

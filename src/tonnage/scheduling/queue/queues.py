@@ -107,7 +107,8 @@ class BackoffQueue:
     def add(self, queued: QueuedPod) -> None:
         """Add a pod, or sort it again after an update."""
         order = (self.until(queued), self._sort_key(queued.info, queued.queued_at), queued.sequence)
-        self._heap_for(queued).put(queued.uid, order, queued)
+        heap = self._errors if queued.consecutive_errors else self._refused
+        heap.put(queued.uid, order, queued)
 
     def pop(self) -> QueuedPod | None:
         """Remove and return the refused pod whose backoff ends first, before it ends."""
@@ -132,12 +133,6 @@ class BackoffQueue:
 
     def remove(self, uid: str) -> QueuedPod | None:
         return self._refused.remove(uid) or self._errors.remove(uid)
-
-    def _heap_for(self, queued: QueuedPod) -> KeyedHeap[QueuedPod]:
-        return self._errors if queued.consecutive_errors else self._refused
-
-    def __contains__(self, uid: str) -> bool:
-        return uid in self._refused or uid in self._errors
 
     def __len__(self) -> int:
         return len(self._refused) + len(self._errors)

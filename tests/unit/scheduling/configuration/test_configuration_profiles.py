@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tonnage.errors import TonnageError
 from tonnage.scheduling import framework, per_node
 from tonnage.scheduling.configuration.configuration import default_configuration, parse
 from tonnage.scheduling.configuration.plugin_args import (
@@ -13,7 +14,7 @@ from tonnage.scheduling.configuration.plugin_args import (
     Reservation,
     StorageCapacityArgs,
 )
-from tonnage.scheduling.configuration.plugin_catalogue import CATALOGUE, ExtensionPoint, KnownPlugin, PluginNameTaken
+from tonnage.scheduling.configuration.plugin_catalogue import CATALOGUE, ExtensionPoint, KnownPlugin
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.configuration.strict_decoding import ConfigurationError
 
@@ -99,7 +100,7 @@ def test_somebody_may_step_in_for_what_is_absent() -> None:
 
 
 def test_nobody_may_take_the_name_of_a_plugin_that_is_there() -> None:
-    with pytest.raises(PluginNameTaken) as caught:
+    with pytest.raises(TonnageError) as caught:
         default_configuration(known_plugins=[KnownPlugin("NodeName", frozenset())])
     assert caught.value.message == "a plugin named NodeName already exists; give yours another name"
 
