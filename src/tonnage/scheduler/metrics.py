@@ -60,7 +60,7 @@ class SchedulerMetrics:
             "Exceptions that nobody expected, by what they ended; the log has their tracebacks. The scheduler goes on.",
             ("where",),
         )
-        self._times = _SampledTimes(self._plugin_s, clock)
+        self._clock = clock
 
     def attempt(self, profile: str, status: Status, seconds: float) -> None:
         result = _RESULTS.get(status.code, "unschedulable")
@@ -87,7 +87,14 @@ class SchedulerMetrics:
     def plugin_times(self) -> PluginTimes | None:
         """Called at the start of an attempt: its plugins are measured in one of ten, like upstream."""
         self._attempts_begun += 1
-        return self._times if self._attempts_begun % SAMPLE_EVERY == 0 else None
+        return self if self._attempts_begun % SAMPLE_EVERY == 0 else None
+
+    def run(self, point: str, plugin: str, work: Callable[..., Any], *given: Any) -> Any:
+        """Time a plugin of a sampled attempt. See `framework.PluginTimes`."""
+        began_at = self._clock.monotonic()
+        answer = work(*given)
+        self._plugin_s.labels(point, plugin, "Success").observe(self._clock.monotonic() - began_at)
+        return answer
 
     def pre_bind(self, plugin: str, status: Status, seconds: float) -> None:
         """Time PreBind, always: few pods need it, and for these it is long."""
@@ -101,20 +108,6 @@ class SchedulerMetrics:
     def watch(self, families: Callable[[], Iterable[Metric]]) -> None:
         """Show what `families` returns whenever the metrics are read."""
         show_families(self._registry, families)
-
-
-class _SampledTimes:
-    """Times the plugins of sampled attempts. See `framework.PluginTimes`."""
-
-    def __init__(self, histogram: Histogram, clock: Clock) -> None:
-        self._histogram = histogram
-        self._clock = clock
-
-    def run(self, point: str, plugin: str, work: Callable[..., Any], *given: Any) -> Any:
-        began_at = self._clock.monotonic()
-        answer = work(*given)
-        self._histogram.labels(point, plugin, "Success").observe(self._clock.monotonic() - began_at)
-        return answer
 
 
 def _summed(plugins: Iterable[Plugin]) -> Iterable[Metric]:

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from tonnage.clock import Clock
-from tonnage.scheduling.decision.diagnosis import NARROWED
+from tonnage.scheduling.decision.diagnosis import NARROWED, Diagnosis
 from tonnage.scheduling.engine.attempt import Attempt, Placement
 from tonnage.scheduling.framework import Code, Status
 from tonnage.scheduling.queue.queued_pod import QueuedPod
@@ -81,13 +81,14 @@ class PodTraces:
         span = root.child("attempt", self._wall(started_at), {"tonnage.attempt": queued.attempts})
         decided_at = started_at + attempt.decided_in_s
         span.child("decide", self._wall(started_at), {}).end(self._wall(decided_at))
-        told: dict[str, Attribute] = {"tonnage.nodes": attempt.decision.cycle.cluster.count if attempt.decision else 0}
+        decision = attempt.decision
+        told: dict[str, Attribute] = {"tonnage.nodes": decision.cycle.cluster.count if decision is not None else 0}
         error = ""
         if attempt.placement is not None:
             span.child("reserve", self._wall(decided_at), {}).end(self._now())
             told |= {"tonnage.result": "scheduled", "k8s.node.name": _name(attempt.placement.node)}
-        elif attempt.decision is not None and attempt.decision.diagnosis is not None:
-            told |= {"tonnage.result": "unschedulable", **_rejections(attempt)}
+        elif decision is not None and decision.diagnosis is not None:
+            told |= {"tonnage.result": "unschedulable", **_rejections(decision.diagnosis)}
         else:
             error = attempt.status.message
             told |= {"tonnage.result": "error" if attempt.status.code is Code.ERROR else "unschedulable"}
@@ -157,11 +158,8 @@ class PodTraces:
         return self._now() - (self._clock.monotonic() - at)
 
 
-def _rejections(attempt: Attempt) -> dict[str, Attribute]:
+def _rejections(diagnosis: Diagnosis) -> dict[str, Attribute]:
     """The number of nodes that each plugin refused."""
-    diagnosis = attempt.decision.diagnosis if attempt.decision is not None else None
-    if diagnosis is None:
-        return {}
     if diagnosis.refusal is not None:
         return {"tonnage.message": _message(diagnosis.refusal.message)}
     first = diagnosis.first[diagnosis.cluster.exists[: len(diagnosis.first)]]

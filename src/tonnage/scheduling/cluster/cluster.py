@@ -167,10 +167,7 @@ class Cluster:
 
     def note_rows(self, rows: npt.NDArray[np.intp]) -> None:
         """Note rows whose plugin-visible facts changed outside of the cluster, for example in storage."""
-        if len(rows) == 1:  # most capacity objects reach one node
-            self.changes.note(rows.item())
-        else:
-            self.changes.note_many(rows)
+        self.changes.note_many(rows)
 
     def observe(self, observer: Observer) -> None:
         """Call an observer about every pod from now on, first about existing ones."""

@@ -33,9 +33,6 @@ LARGE = 1 << 55
 T = TypeVar("T", bound=Hashable)
 Scalar = TypeVar("Scalar", bound=np.generic)
 
-_FEW = 16
-"""Up to this many rows are looked up one by one; a mask over all rows would cost more."""
-
 
 def grown(array: npt.NDArray[Scalar], capacity: int) -> npt.NDArray[Scalar]:
     """The array with `capacity` rows in its last axis; new rows are zero."""
@@ -69,8 +66,6 @@ def few_rows(rows: Rows, most: int) -> list[int]:
 
 def among(members: Collection[int], rows: Rows, size: int) -> Mask:
     """A mask over `rows`: True where the row is one of `members`, which are row numbers below `size`."""
-    if (count := row_count(rows)) <= _FEW:
-        return np.fromiter((row in members for row in row_numbers(rows).tolist()), np.bool_, count)
     found = np.zeros(size, dtype=np.bool_)
     found[list(members)] = True
     return found[rows]
@@ -160,8 +155,6 @@ class LabelColumn:
             case "In" | "NotIn":  # the values name few of many ids: no need to ask about each
                 answer = np.full(size, requirement.operator == "NotIn")
                 answer[[self.id_of(value) for value in requirement.values]] = requirement.operator == "In"
-            case "Exists" | "DoesNotExist":
-                answer = np.full(size, requirement.operator == "Exists")
             case _:
                 answer = np.fromiter(map(requirement.holds, self.texts), np.bool_, size)
         answer[0] = for_none

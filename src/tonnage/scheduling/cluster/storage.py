@@ -82,8 +82,7 @@ class AssumedObjects(Generic[Kind]):
         if stored is None:
             kind = type(new).__name__.lower()
             raise OutOfSync(f'{kind}s "{key}" not found', hint="it was deleted meanwhile")
-        is_same_version = new.metadata.resource_version == stored.metadata.resource_version  # nearly always
-        if not is_same_version and new.metadata.revision < stored.metadata.revision:
+        if new.metadata.revision < stored.metadata.revision:
             raise OutOfSync(
                 f'"{key}" is out of sync'
                 f" (stored: {stored.metadata.resource_version}, assume: {new.metadata.resource_version})"
