@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final, TypeAlias
 
@@ -39,39 +40,20 @@ RoundKey: TypeAlias = tuple[str, type, Key]
 """Profile, and what changed: the object, or the node that a pod left."""
 
 
+@dataclass(slots=True, eq=False)
 class Round:
     """The classes of one profile that one changed object may help."""
 
-    def __init__(self, key: RoundKey) -> None:
-        self.key = key
-        self.event: ClusterEvent
-        self.changed: Any
-        self.waiting: dict[ClassKey, frozenset[str]] = {}
-        """Classes that are not through, with the plugins that say the event helps them."""
-        self.out: tuple[str, ClassKey] | None = None
-        """The pod that was let out and not tried yet, and its class."""
-        self.let_out_at = 0.0
-        self._turns: list[tuple[Any, int, ClassKey]] = []  # a heap
-        self._tickets = count()
-
-    @property
-    def profile(self) -> str:
-        return self.key[0]
-
-    def add(self, key: ClassKey, plugins: frozenset[str], order: Any) -> None:
-        """Add a class to the round if it is not in it. `order`: the order of its first pod."""
-        known = self.waiting.get(key)
-        self.waiting[key] = plugins if known is None else known | plugins
-        if known is None:
-            self.queue_up(key, order)
-
-    def queue_up(self, key: ClassKey, order: Any) -> None:
-        """Queue a class of the round of which no pod is out."""
-        heapq.heappush(self._turns, (order, next(self._tickets), key))
-
-    def next_class(self) -> ClassKey | None:
-        """Remove and return the class whose turn it is; None if there is none."""
-        return heapq.heappop(self._turns)[2] if self._turns else None
+    key: RoundKey
+    event: ClusterEvent
+    changed: Any
+    waiting: dict[ClassKey, frozenset[str]] = field(default_factory=dict)
+    """Classes that are not through, with the plugins that say the event helps them."""
+    turns: list[tuple[Any, int, ClassKey]] = field(default_factory=list)
+    """A heap of the waiting classes of which no pod is out, by the order of their first pods."""
+    out: tuple[str, ClassKey] | None = None
+    """The pod that was let out and not tried yet, and its class."""
+    let_out_at: float = 0.0
 
 
 class Waking:
@@ -92,6 +74,7 @@ class Waking:
         self._pool = queues.pool
         self._is_in_flight = is_in_flight
         self._rules = queues.pool.rules
+        self._tickets = count()
         self._rounds: dict[RoundKey, Round] = {}
         self._rounds_of: dict[str, set[RoundKey]] = {}
         """Rounds by the pod that is out."""
@@ -181,7 +164,7 @@ class Waking:
     ) -> None:
         """Add classes that an event helps, according to these plugins, to the round of the changed object. A pod of the
         round that is being tried now says nothing about the event: the next pod is let out."""
-        found = self._rounds.setdefault(key, Round(key))
+        found = self._rounds.setdefault(key, Round(key, event, changed))
         found.event, found.changed = event, changed
         if found.out is not None and self._is_in_flight(found.out[0]):
             self._come_back(found)
@@ -189,10 +172,16 @@ class Waking:
             self._join(found, of_class, plugins)
 
     def _join(self, found: Round, of_class: EquivalenceClass, plugins: frozenset[str]) -> None:
-        """Let a class wait in a round for its turn."""
+        """Let a class wait in a round for its turn, if it does not already."""
         if (head := of_class.peek()) is not None:
-            found.add(of_class.key, plugins, self._pool.order(head))
+            known = found.waiting.get(of_class.key)
+            found.waiting[of_class.key] = plugins if known is None else known | plugins
+            if known is None:
+                self._queue_up(found, of_class.key, head)
             self._due[found.key] = None
+
+    def _queue_up(self, found: Round, key: ClassKey, head: QueuedPod) -> None:
+        heapq.heappush(found.turns, (self._pool.order(head), next(self._tickets), key))
 
     def let_out(self) -> None:
         """Move the pods out of the pool whose turn it is. Pods that the event cannot help are left alone."""
@@ -201,7 +190,8 @@ class Waking:
             key = next(iter(self._due))
             del self._due[key]
             found = self._rounds.get(key)
-            while found is not None and found.out is None and (turn := found.next_class()) is not None:
+            while found is not None and found.out is None and found.turns:
+                turn = heapq.heappop(found.turns)[2]
                 of_class = self._pool.class_at(turn) if turn in found.waiting else None
                 head = of_class.peek() if of_class is not None else None
                 if of_class is None or head is None or not self._may_help(found, head, found.waiting[turn]):
@@ -219,7 +209,7 @@ class Waking:
     def _may_help(self, found: Round, queued: QueuedPod, plugins: frozenset[str]) -> bool:
         """True if one of these plugins is right: the pod is not still refused on the rows of the event."""
         for plugin in plugins:
-            may_help = self._rules.reach(found.profile, plugin, found.event, found.changed)
+            may_help = self._rules.reach(found.key[0], plugin, found.event, found.changed)
             try:
                 if may_help is None or may_help(queued):
                     return True
@@ -288,7 +278,7 @@ class Waking:
         if head is None:
             found.waiting.pop(key, None)
         elif key in found.waiting:
-            found.queue_up(key, self._pool.order(head))
+            self._queue_up(found, key, head)
 
     def _forget_out(self, found: Round) -> None:
         if found.out is not None:
