@@ -130,9 +130,16 @@ class Strategy:
 
 
 def fill(doc: Doc, defaults: Doc) -> None:
-    """Set missing fields of a document to their defaults, part by part, in place."""
+    """Set missing fields of a document to their defaults, part by part, in place.
+
+    A part whose name ends in `?` is filled in only if it exists: a map, or every item of a list.
+    """
     for field, value in defaults.items():
-        if isinstance(value, dict):
+        if field[-1] == "?":
+            if (part := doc.get(field[:-1])) is not None:
+                for item in part if isinstance(part, list) else (part,):
+                    fill(item, value)
+        elif isinstance(value, dict):
             fill(doc.setdefault(field, {}), value)
         else:
             doc.setdefault(field, copy(value))

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterator, Set
 from functools import partial
 
-from tonnage.documents.strategy import Generation, Strategy
+from tonnage.documents.strategy import Generation, Strategy, fill
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc
@@ -25,12 +25,10 @@ class NetworkPolicyStrategy(Strategy):
     def default(self, doc: Doc) -> None:
         """Mirrors SetDefaults_NetworkPolicy and SetDefaults_NetworkPolicyPort."""
         spec = doc.setdefault("spec", {})
-        spec.setdefault("podSelector", {})
+        rule: Doc = {"ports?": {"protocol": "TCP"}}
+        fill(spec, {"podSelector": {}, "ingress?": rule, "egress?": rule})
         if not spec.get("policyTypes"):
             spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
-        for rule in (*spec.get("ingress", ()), *spec.get("egress", ())):
-            for port in rule.get("ports", ()):
-                port.setdefault("protocol", "TCP")
 
     def validate(self, doc: Doc, old: Doc | None = None) -> Errors:
         spec = doc.get("spec", {})

@@ -34,13 +34,12 @@ class ServiceStrategy(Strategy):
 
     def default(self, doc: Doc) -> None:
         spec = doc.setdefault("spec", {})
-        fill(spec, {"sessionAffinity": "None", "type": "ClusterIP"})
+        fill(spec, {"sessionAffinity": "None", "type": "ClusterIP", "ports?": {"protocol": "TCP"}})
         if spec["sessionAffinity"] == "None":
             spec.pop("sessionAffinityConfig", None)
         elif spec["sessionAffinity"] == "ClientIP":
             fill(spec, {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10800}}})
         for port in spec.get("ports", ()):
-            port.setdefault("protocol", "TCP")
             if port.get("targetPort") in (None, 0, ""):
                 port["targetPort"] = port.get("port", 0)
         if is_externally_accessible(spec):

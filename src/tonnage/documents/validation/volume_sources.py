@@ -12,13 +12,13 @@ from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, requ
 
 _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
 
-# source -> field -> value when absent, in a PersistentVolume and in a pod
+# source -> field -> value when absent, in a PersistentVolume and in a pod, as `strategy.fill` reads it
 SOURCE_DEFAULTS: dict[str, Doc] = {
-    "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
-    "hostPath": {"type": ""},
-    "iscsi": {"iscsiInterface": "default"},
-    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
-    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+    "azureDisk?": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
+    "hostPath?": {"type": ""},
+    "iscsi?": {"iscsiInterface": "default"},
+    "rbd?": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+    "scaleIO?": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
 }
 # In upstream's order, because the second source is refused. flexVolume is never refused for being second.
 SOURCES: dict[str, tuple[str, ...]] = {

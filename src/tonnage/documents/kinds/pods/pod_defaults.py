@@ -28,22 +28,41 @@ _SPEC: Doc = {
     "terminationGracePeriodSeconds": 30,
     "schedulerName": "default-scheduler",
 }
+_HANDLER: Doc = {"httpGet?": {"path": "/", "scheme": "HTTP"}}
+_PROBE: Doc = {
+    "timeoutSeconds": 1,
+    "periodSeconds": 10,
+    "successThreshold": 1,
+    "failureThreshold": 3,
+    **_HANDLER,
+    "grpc?": {"service": ""},
+}
+# References to a field of the pod. Upstream's divisor is a plain quantity, which is written even if it is zero.
+_REFERENCES: Doc = {
+    "fieldRef?": {"apiVersion": "v1"},
+    "fileKeyRef?": {"optional": False},
+    "resourceFieldRef?": {"divisor": "0"},
+}
 _CONTAINER: Doc = {
     "resources": {},
     "terminationMessagePath": "/dev/termination-log",
     "terminationMessagePolicy": "File",
+    "ports?": {"protocol": "TCP"},
+    "env?": {"valueFrom?": _REFERENCES},
+    **{f"{name}Probe?": _PROBE for name in ("liveness", "readiness", "startup")},
+    "lifecycle?": {"postStart?": _HANDLER, "preStop?": _HANDLER},
 }
-_PROBE: Doc = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
-_HTTP_GET: Doc = {"path": "/", "scheme": "HTTP"}
-# References to a field of the pod. Upstream's divisor is a plain quantity, which is written even if it is zero.
-_REFERENCES: dict[str, Doc] = {
-    "fieldRef": {"apiVersion": "v1"},
-    "fileKeyRef": {"optional": False},
-    "resourceFieldRef": {"divisor": "0"},
-}
-_VOLUMES: dict[str, Doc] = {
+_DOWNWARD: Doc = {"items?": _REFERENCES}
+_VOLUME: Doc = {
     **SOURCE_DEFAULTS,
-    **{source: {"defaultMode": 0o644} for source in ("configMap", "downwardAPI", "projected", "secret")},
+    "configMap?": {"defaultMode": 0o644},
+    "secret?": {"defaultMode": 0o644},
+    "downwardAPI?": {"defaultMode": 0o644, **_DOWNWARD},
+    "projected?": {
+        "defaultMode": 0o644,
+        "sources?": {"downwardAPI?": _DOWNWARD, "serviceAccountToken?": {"expirationSeconds": 3600}},
+    },
+    "ephemeral?": {"volumeClaimTemplate?": {"metadata": {}, "spec": {"resources": {}}}},
 }
 # What upstream's image parser accepts, as far as the tag depends on it: an optional registry host, a path of
 # lower-case words, a tag, a digest.
@@ -86,7 +105,9 @@ def default_pod_spec(spec: Doc) -> None:
         _default_volume(volume)
     for name in ("initContainers", "containers", "ephemeralContainers"):
         for container in spec.get(name, ()):
-            _default_container(container)
+            fill(container, _CONTAINER)
+            container.setdefault("imagePullPolicy", pull_policy(container.get("image", "")))
+            round_amounts(container["resources"], "limits", "requests")
     round_amounts(spec, "overhead")
     round_amounts(spec.get("resources", {}), "limits", "requests")
 
@@ -129,30 +150,6 @@ def _default_addresses(status: Doc) -> None:
         status["podIP"] = several[0].get("ip", "")
 
 
-def _fill_parts(part: Doc, defaults: dict[str, Doc]) -> None:
-    """Fill in the parts that exist."""
-    for field, values in defaults.items():
-        if field in part:
-            fill(part[field], values)
-
-
-def _default_container(container: Doc) -> None:
-    fill(container, _CONTAINER)
-    container.setdefault("imagePullPolicy", pull_policy(container.get("image", "")))
-    for port in container.get("ports", ()):
-        port.setdefault("protocol", "TCP")
-    for variable in container.get("env", ()):
-        _fill_parts(variable.get("valueFrom", {}), _REFERENCES)
-    round_amounts(container["resources"], "limits", "requests")
-    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
-        if name in container:
-            fill(container[name], _PROBE)
-            _fill_parts(container[name], {"httpGet": _HTTP_GET, "grpc": {"service": ""}})
-    for handler in container.get("lifecycle", {}).values():
-        if isinstance(handler, dict):
-            _fill_parts(handler, {"httpGet": _HTTP_GET})
-
-
 def pull_policy(image: str) -> str:
     """`Always` for the tag `latest`, stated or implied; `IfNotPresent` for a digest or an invalid image name."""
     found = _IMAGE.fullmatch(image)
@@ -166,19 +163,10 @@ def _default_volume(volume: Doc) -> None:
     """Fill in one volume, in place; a volume without a source is an emptyDir. Mirrors SetDefaults_Volume and others."""
     if volume.keys() <= {"name"}:
         volume["emptyDir"] = {}
-    for source in ("azureDisk", "csi"):  # only these could tell false from absent; no program does
-        if volume.get(source, {}).get("readOnly") is False:
-            del volume[source]["readOnly"]
-    _fill_parts(volume, _VOLUMES)
+    if volume.get("csi", {}).get("readOnly") is False:  # only here could false differ from absent; for no program
+        del volume["csi"]["readOnly"]
+    fill(volume, _VOLUME)
     if "image" in volume:
         volume["image"].setdefault("pullPolicy", pull_policy(volume["image"].get("reference", "")))
-    projections = volume.get("projected", {}).get("sources", ())
-    for source in (volume, *projections):
-        for file in source.get("downwardAPI", {}).get("items", ()):
-            _fill_parts(file, _REFERENCES)
-    for projection in projections:
-        _fill_parts(projection, {"serviceAccountToken": {"expirationSeconds": 3600}})
-    template = volume.get("ephemeral", {}).get("volumeClaimTemplate")
-    if template is not None:
-        fill(template, {"metadata": {}, "spec": {"resources": {}}})
+    if template := volume.get("ephemeral", {}).get("volumeClaimTemplate"):
         default_claim_spec(template["spec"])

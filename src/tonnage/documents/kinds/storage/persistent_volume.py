@@ -10,7 +10,7 @@ import posixpath
 from typing import ClassVar
 
 from tonnage.clock import rfc3339
-from tonnage.documents.strategy import Strategy, fill
+from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation.internal_form import diff, internal, unchanged
 from tonnage.documents.validation.resources import round_amounts, validate_basic_resource, validate_positive_quantity
 from tonnage.documents.validation.selectors import (
@@ -47,15 +47,13 @@ class PersistentVolumeStrategy(Strategy):
 
     defaults: ClassVar[Doc] = {
         "status": {"phase": "Pending"},
-        "spec": {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"},
+        "spec": {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem", **SOURCE_DEFAULTS},
     }
 
     def default(self, doc: Doc) -> None:
         """Mirrors SetDefaults_PersistentVolume and the generated defaults of every source."""
-        fill(doc, self.defaults)
+        super().default(doc)
         round_amounts(doc["spec"], "capacity")
-        for source in SOURCE_DEFAULTS.keys() & doc["spec"].keys():
-            fill(doc["spec"][source], SOURCE_DEFAULTS[source])
 
     def prepare_create(self, doc: Doc) -> None:
         doc["status"] = {"phase": "Pending", "lastPhaseTransitionTime": rfc3339(self.clock.now())}

@@ -21,6 +21,7 @@ _MUTABLE = (
 _LATER_DEFAULTS: Doc = {
     "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
     "revisionHistoryLimit": 10,
+    "volumeClaimTemplates?": {"metadata": {}, "spec": {"resources": {}}},
 }
 
 
@@ -44,7 +45,6 @@ class StatefulSetStrategy(workload.WorkloadStrategy):
         fill(spec, _LATER_DEFAULTS)
         for claim in spec.get("volumeClaimTemplates", ()):
             claim["kind"], claim["apiVersion"] = "PersistentVolumeClaim", "v1"
-            fill(claim, {"metadata": {}, "spec": {"resources": {}}})
             default_claim(claim)
 
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
