@@ -68,15 +68,12 @@ def custom_scale_of(doc: Doc, paths: Doc, *, must_have: bool = True) -> Doc:
     selector = _found(doc, paths.get("labelSelectorPath") or "")
     if not isinstance(selector, (str, type(None))):
         also_wrong = _mismatch(paths["labelSelectorPath"], selector, "string")
-    if wrong or also_wrong:
-        raise _internal_error(wrong or also_wrong)
-    if replicas is None and must_have:
-        raise _internal_error(f'the spec replicas field "{paths["specReplicasPath"]}" does not exist')
+    told = wrong or also_wrong
+    if not told and replicas is None and must_have:
+        told = f'the spec replicas field "{paths["specReplicasPath"]}" does not exist'
+    if told:
+        raise InternalError(f"Internal error occurred: {told}", causes=(Cause("", told),))
     return scale_document(doc, replicas or 0, present or 0, selector or "")
-
-
-def _internal_error(told: str) -> InternalError:
-    return InternalError(f"Internal error occurred: {told}", causes=(Cause("", told),))
 
 
 def apply_custom_scale(doc: Doc, scale: Doc, paths: Doc) -> Doc:

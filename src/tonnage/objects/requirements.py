@@ -170,7 +170,8 @@ class LabelMatcher:
                 case "Exists":
                     required.add(key)
                 case operator:
-                    bounds[key] = _narrowed(bounds.get(key, _ALL_INTEGERS), operator, integer(values[0]) or 0)
+                    (low, high), bound = bounds.get(key, _ALL_INTEGERS), integer(values[0]) or 0
+                    bounds[key] = (max(low, bound + 1), high) if operator == "Gt" else (low, min(high, bound - 1))
         required |= allowed.keys() | bounds.keys()
         self.is_empty = not required and not forbidden
         self._is_never = not all(allowed.values()) or any(low > high for low, high in bounds.values())
@@ -206,8 +207,3 @@ class LabelMatcher:
                     if number is None or not low <= number <= high:
                         return False
         return met == len(self._required)
-
-
-def _narrowed(bounds: tuple[int, int], operator: str, bound: int) -> tuple[int, int]:
-    low, high = bounds
-    return (max(low, bound + 1), high) if operator == "Gt" else (low, min(high, bound - 1))

@@ -58,10 +58,9 @@ class CSIDriverStrategy(Strategy):
         return errors
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        errors = self.validate(new)
-        for field, shown in (("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")):
-            errors += rules.immutable(f"spec.{shown}", dig(new, "spec", field), dig(old, "spec", field))
-        return errors
+        attached, before = dig(new, "spec", "attachRequired"), dig(old, "spec", "attachRequired")
+        errors = self.validate(new) + rules.immutable("spec.attachedRequired", attached, before)
+        return errors + rules.unchanged_fields(new, old, "spec.volumeLifecycleModes")
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         requests = dig(new, "spec", "tokenRequests")
@@ -210,11 +209,9 @@ class VolumeAttachmentStrategy(Strategy):
 
 def _validate_attachment_source(source: Doc) -> Errors:
     volume, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
-    exactly_one = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
-    if inline is None and volume is None:
-        return [required("spec.source", exactly_one)]
-    if inline is not None and volume is not None:
-        return [forbidden("spec.source", exactly_one)]
+    if (inline is None) is (volume is None):
+        exactly_one = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+        return [required("spec.source", exactly_one) if inline is None else forbidden("spec.source", exactly_one)]
     if inline is not None:
         return validate_volume_spec(inline, "spec.source.inlineVolumeSpec", is_inline=True)
     told = "must specify non empty persistentVolumeName"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tonnage.documents.kinds.storage.persistent_volume import VOLUME_MODES, validate_access_modes
 from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation import resources
@@ -106,10 +108,8 @@ def mirror_data_sources(spec: Doc) -> None:
 def validate_claim_spec(
     spec: Doc, path: str, *, allow_invalid_selector: bool = False, allow_any_api_group: bool = False
 ) -> Errors:
-    errors: Errors = []
     modes = spec.get("accessModes", [])
-    if not modes:
-        errors.append(required(f"{path}.accessModes", "at least 1 access mode is required"))
+    errors = rules.check(spec, path, {"accessModes": rules.needed(told="at least 1 access mode is required")})
     errors += validate_label_selector(
         spec.get("selector"), f"{path}.selector", allow_invalid_values=allow_invalid_selector
     )
@@ -184,9 +184,8 @@ _CLASS_AND_MODE: rules.Rules = {"storageClassName": _CLASS_NAME, "volumeMode": r
 
 def _validate_data_sources(spec: Doc, path: str, allow_any_api_group: bool) -> Wrong:
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
-    for field in ("dataSource", "dataSourceRef"):
-        if field in spec:
-            yield from _validate_data_source(spec[field], f"{path}.{field}", allow_any_api_group)
+    rule = partial(_validate_data_source, allow_any_api_group=allow_any_api_group)
+    yield from rules.check(spec, path, {"dataSource": rule, "dataSourceRef": rule})
     if source is None or reference is None:
         return
     # Upstream passes a path instead of a value, and prints it as an empty object.
@@ -197,7 +196,7 @@ def _validate_data_sources(spec: Doc, path: str, allow_any_api_group: bool) -> W
         yield invalid(path, {}, "must match dataSourceRef")
 
 
-def _validate_data_source(source: Doc, path: str, allow_any_api_group: bool) -> Errors:
+def _validate_data_source(source: Doc, path: str, *, allow_any_api_group: bool) -> Errors:
     errors = rules.check(source, path, {"name": rules.needed(), "kind": rules.needed()})
     group = source.get("apiGroup", "")
     if not group and source.get("kind") != "PersistentVolumeClaim":

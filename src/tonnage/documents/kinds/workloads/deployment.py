@@ -10,7 +10,7 @@ from tonnage.documents.kinds.workloads import workload
 from tonnage.documents.strategy import keep
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import Errors, forbidden, invalid, required, unsupported
-from tonnage.objects.field_rules import amount_of, at_most_all, check, count_or_percent, nonnegative
+from tonnage.objects.field_rules import Rules, amount_of, at_most_all, check, count_or_percent, needed, nonnegative
 
 _PARTS_OF_REPLICA_SET = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 
@@ -102,11 +102,9 @@ class ReplicationControllerStrategy(workload.WorkloadStrategy):
 
     def validate(self, doc: Doc) -> Errors:
         spec = doc["spec"]
-        errors = check(doc, "", {"spec.minReadySeconds": nonnegative})
         selector, template = spec.get("selector", {}), spec.get("template")
-        if not selector:
-            errors.append(required("spec.selector"))
-        errors += check(doc, "", {"spec.replicas": nonnegative})
+        numbers: Rules = {"minReadySeconds": nonnegative, "selector": needed(), "replicas": nonnegative}
+        errors = check(spec, "spec", numbers)
         if template is None:
             return [*errors, required("spec.template")]
         labels = template.get("metadata", {}).get("labels")

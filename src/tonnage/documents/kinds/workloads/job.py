@@ -159,11 +159,10 @@ def _validate_generated_selector(doc: Doc) -> Errors:
     wanted = {OLD_CONTROLLER_UID: uid, OLD_JOB_NAME: name, CONTROLLER_UID: uid, JOB_NAME: name}
     labels = spec.get("template", {}).get("metadata", {}).get("labels") or {}
     for key, value in wanted.items():
-        at = f"spec.template.metadata.labels[{key}]"
-        if key not in labels:
-            errors.append(required(at, f"must be '{value}'"))
-        elif labels[key] != value:
-            errors.append(invalid(at, dict(sorted(labels.items())), f"must be '{value}'"))
+        at, told = f"spec.template.metadata.labels[{key}]", f"must be '{value}'"
+        if labels.get(key) != value:
+            shown = dict(sorted(labels.items()))
+            errors.append(invalid(at, shown, told) if key in labels else required(at, told))
     parsed = parsed_selector(spec["selector"])
     if parsed is not None and not parsed.matches(wanted):
         errors.append(invalid("spec.selector", spec["selector"], "`selector` not auto-generated"))
