@@ -42,7 +42,11 @@ class PodStrategy(Strategy):
         tolerate_node_trouble(doc)
         doc["status"] = {"phase": "Pending", "qosClass": qos_class(doc["spec"])}
         if doc["spec"].get("schedulingGates"):
-            doc["status"]["conditions"] = [_gated_condition(doc)]
+            told = "Scheduling is blocked due to non-empty scheduling gates"
+            gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": told}
+            # The strategy has no clock; creationTimestamp is already set.
+            created_at = doc["metadata"].get("creationTimestamp")
+            doc["status"]["conditions"] = [gated | ({"lastTransitionTime": created_at} if created_at else {})]
         merge_label_keys(doc)
 
     def validate(self, doc: Doc) -> Errors:
@@ -115,18 +119,6 @@ def drop_disabled_pod_fields(spec: Doc) -> None:
             lifecycle = container.get("lifecycle", {})
             if lifecycle.pop("stopSignal", None) is not None and not lifecycle:
                 del container["lifecycle"]
-
-
-def _gated_condition(pod: Doc) -> Doc:
-    condition = {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": "SchedulingGated",
-        "message": "Scheduling is blocked due to non-empty scheduling gates",
-    }
-    # The strategy has no clock; creationTimestamp is already set.
-    created_at = pod["metadata"].get("creationTimestamp")
-    return {**condition, "lastTransitionTime": created_at} if created_at else condition
 
 
 def _keep_observed(status: Doc, was: Doc) -> None:

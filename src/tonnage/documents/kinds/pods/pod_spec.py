@@ -115,15 +115,11 @@ def _text_of(spec: Doc) -> bytes | None:
 def _validate_spec_of_pod(spec: Doc, metadata: Doc, *, allow_invalid_values: bool) -> Errors:
     errors = validate_pod_spec(spec, "spec", metadata=metadata, is_pod=True, allow_invalid_values=allow_invalid_values)
     if not spec.get("serviceAccountName"):
-        for idx, volume in enumerate(spec.get("volumes", ())):
-            for number, source in enumerate(volume.get("projected", {}).get("sources", ())):
-                if "serviceAccountToken" in source:
-                    at = f"spec.volumes[{idx}].projected.sources[{number}].serviceAccountToken"
-                    errors.append(forbidden(at, "must not be specified when serviceAccountName is not set"))
-    for field in ("containers", "initContainers"):
-        for idx, container in enumerate(spec.get(field, ())):
-            errors += validate_image_spacing(container, f"spec.{field}[{idx}]")
-    return errors
+        told = "must not be specified when serviceAccountName is not set"
+        source = rules.each(lambda source, at: rules.forbid_fields(source, ("serviceAccountToken",), at, told))
+        errors += rules.check(spec, "spec", {"volumes": rules.each({"projected.sources": source})})
+    spacing = rules.each(validate_image_spacing)
+    return errors + rules.check(spec, "spec", {"containers": spacing, "initContainers": spacing})
 
 
 def validate_pod_template(template: Doc, path: str) -> Errors:
