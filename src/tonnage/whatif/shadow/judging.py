@@ -154,7 +154,8 @@ class Judge:
 
     def decide(self, pod: Pod) -> Explanation:
         """Our decision about a waiting pod. Its nomination is ignored: the other scheduler wrote it after deciding."""
-        return self.engine.explain(_with_nomination(pod, ""))
+        replace = msgspec.structs.replace
+        return self.engine.explain(replace(pod, status=replace(pod.status, nominated_node_name="")))
 
     def follow(self, pod: Pod, verdict: ShadowVerdict) -> Placement | None:
         """Count the pod on the other's node, with what Tonnage would keep back for it. None if Tonnage refuses that
@@ -182,13 +183,6 @@ class Judge:
         self.engine.withdraw(placement)
         if placement.queued is not None and pod is not None:
             self.engine.requeue(placement.queued, pod, nomination="")
-
-
-def _with_nomination(pod: Pod, node: str) -> Pod:
-    if pod.status.nominated_node_name == node:
-        return pod
-    status = msgspec.structs.replace(pod.status, nominated_node_name=node)
-    return msgspec.structs.replace(pod, status=status)
 
 
 NOWHERE: Final = "nowhere"
