@@ -53,7 +53,7 @@ class Validity(NamedTuple):
             raise InvalidCertificate("x509: certificate has expired or is not yet valid")
 
 
-class Subject(NamedTuple):
+class CertificateSubject(NamedTuple):
     """Whom a certificate names. `credential_id` is its fingerprint, as upstream writes it."""
 
     name: str
@@ -62,7 +62,7 @@ class Subject(NamedTuple):
     credential_id: str
 
 
-def subject_of(found: x509.Certificate) -> Subject:
+def subject_of(found: x509.Certificate) -> CertificateSubject:
     """Mirrors x509.CommonNameUserConversion. Raises InvalidCertificate."""
     name, uids = common_name(found), _texts(found, _UID)
     if name and len(uids) > 1:
@@ -70,7 +70,7 @@ def subject_of(found: x509.Certificate) -> Subject:
     if name and uids and not uids[0]:
         raise InvalidCertificate("UID cannot be an empty string")
     credential_id = f"X509SHA256={found.fingerprint(hashes.SHA256()).hex()}"
-    return Subject(name, "".join(uids), _texts(found, NameOID.ORGANIZATION_NAME), credential_id)
+    return CertificateSubject(name, "".join(uids), _texts(found, NameOID.ORGANIZATION_NAME), credential_id)
 
 
 def common_name(found: x509.Certificate) -> str:
