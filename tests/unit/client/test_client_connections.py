@@ -15,7 +15,7 @@ from examples_tried import tries
 from tonnage.client.config.connection import KubeconfigCluster, KubeconfigUser, ServerConnection
 from tonnage.client.errors import Disconnected, NoCredentials
 from tonnage.client.http import Client
-from tonnage.client.transport import connection_pool
+from tonnage.client.transport import answer_reader, connection_pool
 from tonnage.client.transport.answer_reader import AnswerReader, NotHttp
 from tonnage.client.transport.connection_pool import Connections, HungUp, NotConnected
 from tonnage.client.transport.http_transport import HttpTransport
@@ -102,6 +102,16 @@ def test_an_answer_without_a_length_ends_with_the_connection():
     answer = reader.end()
     assert answer is not None and (answer.code, answer.body) == (502, b"<html></html>")
     assert answer.closes
+
+
+def test_a_stream_may_be_longer_than_a_body_as_long_as_it_is_taken(monkeypatch):
+    monkeypatch.setattr(answer_reader, "MAX_BODY_BYTES", 1000)
+    reader = AnswerReader()
+    assert reader.feed(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n") is None
+    for _ in range(5):
+        assert reader.feed(b"1f4\r\n%s\r\n" % (b"x" * 500)) is None
+        assert (reader.head.code, reader.take()) == (200, b"x" * 500)
+    assert reader.feed(b"0\r\n\r\n").body == b""
 
 
 def test_one_reader_reads_one_answer_after_the_other():
@@ -327,6 +337,25 @@ async def test_closing_the_pool_ends_what_is_under_way():
         pool.close()
         with pytest.raises(HungUp):
             await asking
+
+
+async def test_a_stream_is_read_no_faster_than_it_is_taken():
+    sent = asyncio.Event()
+
+    async def flood(reader, writer, number) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 50_000_000)
+        await writer.drain()
+        sent.set()
+
+    async with served(flood) as pool:
+        connection = await pool.stream(REQUEST, context=None)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert connection.head.code == 200 and not sent.is_set() and connection._reader.held_bytes < 2_000_000
+        read = [len(piece) async for piece in connection.body(asyncio.get_running_loop().time() + 60.0)]
+        assert sum(read) == 50_000_000
+        connection.abort()
 
 
 async def test_nobody_there_is_told_with_the_cause():
