@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tonnage import logs
+from tonnage.cli.answers import write_answer
 from tonnage.cli.options import (
     BYTES,
     COUNT,
@@ -36,7 +37,7 @@ from tonnage.cli.options import (
     setting,
     wrong_usage,
 )
-from tonnage.cli.output import columns, echo, say, say_all, shown_status, write_answer
+from tonnage.cli.output import columns, echo, say, say_all, shown_status
 from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.clock import SystemClock
 from tonnage.driver.node_pools import by_node, pools_by_node
