@@ -149,7 +149,7 @@ class LedgerMachine(ReservationMachine):
         uids = {*self.answers, *expected, *(each.uid for each in self.storage.capacities.values())}
         found = {uid: dict(self.ledger.promises(uid)) for uid in uids if self.ledger.promises(uid)}
         assert found == expected
-        assert {promise.key for promise in self.ledger._promises} == set(self.model.records)
+        assert {promise.key for promise in self.ledger._records} == set(self.model.records)
         for uid, of_object in found.items():
             assert self.ledger.promised(uid) == tuple(sorted(of_object.values(), reverse=True))
         holds = {(hold.uid, hold.claims[0]): hold.bytes for hold in self.ledger.holds()}

@@ -53,6 +53,7 @@ from tonnage.scheduling.engine.waking_rules import EngineWaking
 from tonnage.scheduling.framework import Code, EventToRecord, PostFilterPlugin, Status
 from tonnage.scheduling.plugins.default_preemption import DefaultPreemption
 from tonnage.scheduling.plugins.registry import INDEXES, ForeignPlugins, add_indexes
+from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.queue.nominator import nominated_to
 from tonnage.scheduling.queue.queued_pod import LeftBehind, QueuedPod, uid_of
@@ -150,6 +151,9 @@ class Engine:
         it before the first attempt; calling it again is safe."""
         wanted = {index for profile in self.profiles.values() for each in profile.plugins for index in each.indexes()}
         add_indexes(self.cluster, [each for each in INDEXES if each in wanted])
+        for each in [each for profile in self.profiles.values() for each in profile.plugins]:
+            if isinstance(each, VolumeBinding):
+                each.fit_of(self.cluster)  # the holds must know all timeouts before anything happens
         self.held.open()
 
     def profile_of(self, pod: Pod) -> Assembled | None:

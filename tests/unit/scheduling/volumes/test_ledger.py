@@ -251,8 +251,7 @@ def test_nothing_is_kept_of_promises_that_ended(rig: LedgerRig) -> None:
         rig.refresh()
     rig.refresh()  # the same figure again: it was measured after the one before it was written
     ledger = rig.ledger
-    assert list(ledger._promises) == [] and list(ledger._charges) == [] and ledger.next_expiry_at() is None
-    assert not any(vars(ledger._promises).values())
+    assert list(ledger._records) == [] and not ledger._records._by_tag and ledger.next_expiry_at() is None
 
 
 def test_reservations_and_what_a_refresh_ends_of_them_are_counted(rig: LedgerRig) -> None:

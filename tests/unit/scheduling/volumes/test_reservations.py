@@ -607,5 +607,5 @@ def test_nothing_is_kept_of_reservations_that_ended(rig: ReservationsRig) -> Non
         rig.reserve(rig.pod(f"web-{number}", f"data-{number}"))
         rig.refresh()
     kept = rig.reservations
-    assert not kept._by_object and not kept._by_pod and not kept._by_claim
+    assert list(kept._records) == [] and not kept._records._by_tag
     assert kept.ended == {"refresh": 20, "failure": 0, "deletion": 0, "timeout": 0, "refusal": 0}

@@ -115,6 +115,11 @@ class CapacityIndex:
             entry is not None and entry.class_name == class_name and entry.number in self.of(class_name).numbers_at(row)
         )
 
+    def object_of(self, uid: str) -> CSIStorageCapacity | None:
+        """The object with this `identity`."""
+        entry = self._by_identity.get(uid)
+        return entry.capacity if entry is not None else None
+
     def rows_of(self, key: Key) -> npt.NDArray[np.intp]:
         """The rows that an object reaches, after following changed nodes; empty if the object does not exist."""
         entry = self._entries.get(key)

@@ -205,11 +205,6 @@ class CapacityGroups:
         storage.on_change(StorageClass, self._class_changed)
         storage.on_change(CSIStorageCapacity, self._capacity_changed)
 
-    @property
-    def has_groups(self) -> bool:
-        """True if any class names a group, even as its only member."""
-        return bool(self._group_of)
-
     def of(self, class_name: str) -> GroupName | None:
         return self._group_of.get(class_name)
 

@@ -14,20 +14,21 @@ given its node; an event without a time always counts.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from tonnage.keyed import Shelf
-from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim, Pod, PodMeta
+from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import annotated_refusal, is_for_good
-from tonnage.objects.meta import Key, Object, StampedMeta, split_key
+from tonnage.objects.meta import Key, Object, StampedMeta
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage, either
+from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.demand import VolumePlan
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes
 
@@ -193,12 +194,6 @@ class Hold:
     """True if its volume is on its way from another node: it has no timeout."""
 
 
-def pod_of(hold: Hold, pods: Mapping[Key, PodInfo]) -> PodInfo:
-    """The pod of a hold; a stand-in of the same name if the pod is gone."""
-    namespace, name = split_key(hold.pod)
-    return pods.get(hold.pod) or PodInfo(Pod(metadata=PodMeta(namespace=namespace, name=name, uid=hold.pod)))
-
-
 def is_refresh(version: str, new: CSIStorageCapacity) -> bool:
     """True if the object has new figures. An object from a manifest has no version: always True."""
     return not version or new.figures_version != version
@@ -220,62 +215,91 @@ def as_assumed(claim: PersistentVolumeClaim, storage: Storage) -> PersistentVolu
     return known or claim
 
 
-class Timeouts:
-    """Timeouts by name: when each began. `timeout_of` gives the current length of each in seconds."""
+Tag = tuple[type[Object], str]
+"""A kind and a name or uid: an object that a record depends on."""
 
-    def __init__(self, timeout_of: Callable[[str], float]) -> None:
-        self._began_at: dict[str, float] = {}
-        self._timeout_of = timeout_of
 
-    def begin(self, name: str, at_s: float) -> None:
-        self._began_at[name] = at_s
+@dataclass(slots=True, eq=False, kw_only=True)
+class HoldRecord:
+    """What a mode keeps of one hold."""
 
-    def began_at(self, name: str) -> float | None:
-        return self._began_at.get(name)
+    key: str = ""
+    tags: set[Tag] = field(default_factory=set)
+    timeout_s: float | None = None
+    """The timeout of the profile that placed the pod; None: not known."""
+    waits_since_s: float | None = None
+    """When the timeout began, in monotonic seconds; None while it does not run."""
+    made_at: datetime | None = None
+    """When the volumes were first seen to exist, by the server's clock; None: not known."""
 
-    def stop(self, name: str) -> None:
-        self._began_at.pop(name, None)
 
-    def first_end(self) -> float | None:
-        """When the next timeout ends; None without timeouts."""
-        return min((end_s for end_s, _ in self._ends()), default=None)
+R = TypeVar("R", bound=HoldRecord)
 
-    def take_ended(self, now_s: float) -> list[str]:
-        """Remove and return the names of ended timeouts, earliest end first."""
-        ended = [name for end_s, name in sorted(self._ends(), key=lambda end: end[0]) if end_s <= now_s]
-        for name in ended:
-            self.stop(name)
-        return ended
 
-    def _ends(self) -> list[tuple[float, str]]:
-        return [(at_s + self._timeout_of(name), name) for name, at_s in self._began_at.items()]
+class Records(Generic[R]):
+    """Records by key, and by the objects that they depend on."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, R] = {}
+        self._by_tag: Shelf[Tag, str, R] = Shelf()
+
+    def __iter__(self) -> Iterator[R]:
+        return iter(list(self._by_key.values()))
+
+    def __contains__(self, record: R) -> bool:
+        return self._by_key.get(record.key) is record
+
+    def get(self, key: str) -> R | None:
+        return self._by_key.get(key)
+
+    def of(self, kind: type[Object], name: str) -> list[R]:
+        """The records that depend on an object, in the order they were filed."""
+        return self._by_tag[kind, name]
+
+    def file(self, record: R, tags: set[Tag]) -> None:
+        """Keep a record under exactly these tags."""
+        self._by_key[record.key] = record
+        for tag in record.tags - tags:
+            self._by_tag.take(tag, record.key)
+        for tag in tags - record.tags:
+            self._by_tag.put(tag, record.key, record)
+        record.tags = tags
+
+    def remove(self, record: R) -> None:
+        self.file(record, set())
+        del self._by_key[record.key]
 
 
 class CapacityHolds(ABC):
     """The holds of one cluster in one mode. Objects are known by `identity`, their uid.
 
     Decisions ask what is `held`. For a pod, Reserve calls `assuming` and `keep_back`; `send` is called when its claims
-    are written one after the other, `release` when its attempt fails.
+    are written one after the other, `release` when its attempt fails. A mode notes in `_changed` which objects have
+    other holds than before, and calls `_tell` after every event.
     """
 
     keeps_whole_objects: ClassVar[bool]
     """True in mode Object; mode Ledger holds bytes."""
+    _records: Records[Any]
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._storage = cluster.storage
         self._clock = cluster.clock
+        self._index = cluster.index(CapacityIndex)  # it must hear of objects before the holds do
+        self._groups = self._index.groups
         self._server = cluster.index(ServerTime)
         self._refusals = cluster.index(Refusals)
         self.on_change: list[Callable[[str], None]] = []
         """Called with an object's uid after its holds changed."""
         self.on_released: list[Callable[[CSIStorageCapacity], None]] = []
         """Called with an object after one of its holds ended or shrank: pods it rejected may fit now."""
+        self._changed: dict[str, bool] = {}
+        """Objects whose holds changed since observers were called; True if a hold ended or shrank."""
         self.reservations_total = 0
         """How many holds were made for pods."""
         self.ended = dict.fromkeys(CAUSES, 0)
         """How many holds ended, by cause."""
-        self._waits = Timeouts(self._timeout_of)
         self._profile_timeouts: set[float] = set()
 
     # -- asking -------------------------------------------------------------------------------------------------------
@@ -312,16 +336,13 @@ class CapacityHolds(ABC):
 
     def next_expiry_at(self) -> float | None:
         """When `expire` has something to do, in the clock's monotonic seconds."""
-        return self._waits.first_end()
+        return min((end_s for end_s, _ in self._ends()), default=None)
+
+    # -- calls for a pod ----------------------------------------------------------------------------------------------
 
     def tell_timeout(self, timeout_s: float) -> None:
         """Add a profile's timeout, which applies to holds for its pods."""
         self._profile_timeouts.add(timeout_s)
-
-    @abstractmethod
-    def _timeout_of(self, name: str) -> float: ...
-
-    # -- calls for a pod ----------------------------------------------------------------------------------------------
 
     def catch_up(self) -> None:
         """Account for changed nodes, new objects and new rules; a decision calls this before it asks."""
@@ -348,9 +369,40 @@ class CapacityHolds(ABC):
         """The pod was deleted."""
 
     @abstractmethod
-    def expire(self, now_s: float) -> None:
-        """End holds that are overdue at `now_s` of the monotonic clock."""
-
-    @abstractmethod
     def agree_with(self, holds: Sequence[Hold], pods: Mapping[Key, PodInfo]) -> None:
         """Take over exactly the holds of another scheduler of the same cluster."""
+
+    def expire(self, now_s: float) -> None:
+        """End holds that are overdue at `now_s` of the monotonic clock."""
+        self.catch_up()
+        for end_s, record in sorted(self._ends(), key=lambda end: end[0]):
+            if end_s <= now_s and self._is_unchecked(record):
+                record.waits_since_s = now_s + AGAIN_S
+            elif end_s <= now_s:
+                self._end(record, TIMEOUT)
+        self._tell()
+
+    def _ends(self) -> list[tuple[float, Any]]:
+        """When the running timeouts end, with their records."""
+        running = [(each.waits_since_s, each) for each in self._records if each.waits_since_s is not None]
+        longest_s = self.longest_timeout_s
+        return [(at_s + (longest_s if each.timeout_s is None else each.timeout_s), each) for at_s, each in running]
+
+    @abstractmethod
+    def _is_unchecked(self, record: Any) -> bool:
+        """True if the source of the pools may not have been checked since the record's volumes were created."""
+
+    @abstractmethod
+    def _end(self, record: Any, cause: str) -> None: ...
+
+    def _tell(self, gone: CSIStorageCapacity | None = None) -> None:
+        """Call the observers about all changes so far. `gone`: an object that was just deleted."""
+        changed, self._changed = self._changed, {}
+        for uid in changed:
+            for listener in self.on_change:
+                listener(uid)
+        for uid, is_released in changed.items():
+            capacity = self._index.object_of(uid) or gone
+            if is_released and capacity is not None:
+                for released in self.on_released:
+                    released(capacity)

@@ -7,9 +7,9 @@
     rebuilt (bound all along) ──► the volume's node affinity admits the new node ──► as above, from "bound" on
                  └──────────────────► its affinity is set and admits other nodes only: it went elsewhere
 
-The ledger is computed from claims, volumes, objects and nodes, so it can be rebuilt and cannot leak (`met_claims.py`).
-`reserve` adds only which object is charged and which pod it is for. Storage changes are accounted for at once, nodes
-and new objects by `catch_up`, which a decision calls first.
+The ledger is computed from claims, volumes, objects and nodes (`promise_book.py`), so it can be rebuilt and cannot
+leak. `reserve` adds only which object is charged and which pod it is for. Storage changes are accounted for at once,
+nodes and new objects by `catch_up`, which a decision calls first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
@@ -29,16 +29,7 @@ from tonnage.scheduling.volumes.capacity.pools import is_elsewhere
 from tonnage.scheduling.volumes.demand import VolumePlan
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes, descending
 from tonnage.scheduling.volumes.rebuilds import RebuildProgress, is_on_its_way
-from tonnage.scheduling.volumes.reservations.holds import (
-    AGAIN_S,
-    DELETION,
-    FAILURE,
-    TIMEOUT,
-    Hold,
-    as_assumed,
-    is_refresh,
-)
-from tonnage.scheduling.volumes.reservations.met_claims import MetClaims
+from tonnage.scheduling.volumes.reservations.holds import DELETION, FAILURE, Hold, as_assumed, is_refresh
 from tonnage.scheduling.volumes.reservations.promise_book import PromiseBook
 from tonnage.scheduling.volumes.reservations.promises import Promise, is_news, is_still
 
@@ -50,7 +41,6 @@ class Ledger(PromiseBook):
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
-        self._met = MetClaims(cluster, self)
         self._stale_classes: set[str] = set()
         self._awaited: Collection[Key] = ()
         """Claims that are being assumed; `reserve` will charge them next."""
@@ -58,7 +48,7 @@ class Ledger(PromiseBook):
         self._node_names = {row: name for name, row in cluster.row_of.items()}
         """By row, the node's name at `_node_tick`: the row may belong to another node by now."""
         self._refusals.on_change.append(self._refusal_changed)
-        self._met.meet_all()
+        self._meet_all()
         self._tell()  # before anyone listens: only later changes are news
         self._storage.on_change(PersistentVolumeClaim, self._claim_changed)
         self._storage.on_change(PersistentVolume, self._volume_changed)
@@ -72,53 +62,51 @@ class Ledger(PromiseBook):
 
     def promised(self, uid: str) -> Sizes:
         """The bytes promised of an object, largest first."""
-        return descending(self._charges.at(uid).values())
+        return descending(self.promises(uid).values())
 
     def promises(self, uid: str) -> Mapping[Key, int]:
-        """The promised bytes of an object by claim: the ledger's own dict, to be read at once and not changed."""
-        return self._charges.at(uid)
+        """The promised bytes of an object by claim."""
+        return {each.key: each.charged[uid] for each in self._charged_with(uid)}
+
+    def _charged_with(self, uid: str) -> list[Promise]:
+        return [each for each in self._records.of(CSIStorageCapacity, uid) if uid in each.charged]
 
     def held(self, members: Sequence[CSIStorageCapacity], own: Collection[Key]) -> Sizes:
         """Siblings share their promises: a claim counts once, with the largest promise on any of them."""
-        if len(members) == 1 and not own:
-            return self.promised(identity(members[0]))
-        found: dict[Key, int] = {}
-        for each in members:
-            for key, size in self._charges.at(identity(each)).items():
+        promised: dict[Key, int] = {}
+        for uid in map(identity, members):
+            for key, size in self.promises(uid).items():
                 if key not in own:
-                    found[key] = max(size, found.get(key, 0))
-        return descending(found.values())
+                    promised[key] = max(size, promised.get(key, 0))
+        return descending(promised.values())
 
     def own_claims(self, claims: Iterable[PersistentVolumeClaim], group: Iterable[PersistentVolumeClaim]) -> list[Key]:
         return [claim.key for claim in claims if claim.selected_node]
 
     def holds(self) -> list[Hold]:
         self.catch_up()
-        return [hold for uid in self._charges for hold in self.holds_on(uid)]
+        uids = dict.fromkeys(uid for each in self._records for uid in each.charged)
+        return [hold for uid in uids for hold in self.holds_on(uid)]
 
     def holds_on(self, uid: str) -> list[Hold]:
         """The promises on an object, one per claim."""
-        capacity, found = self._objects.get(uid), [self._promises.get(key) for key in self._charges.at(uid)]
-        return [each.as_hold(capacity) for each in found if each is not None and capacity is not None]
+        capacity = self._index.object_of(uid)
+        return [each.as_hold(capacity) for each in self._charged_with(uid)] if capacity is not None else []
 
     def resting(self, class_name: str | None = None) -> list[Hold]:
         self.catch_up()
-        found = self.promises_of_class(class_name) if class_name is not None else self._promises
-        return [each.as_hold(of) for each in found if each.rests for of in self.charged_to(each)]
-
-    def tell_timeout(self, timeout_s: float) -> None:
-        before = self.longest_timeout_s
-        super().tell_timeout(timeout_s)
-        if self.longest_timeout_s > before:
-            self._met.meet_again()
-            self._tell()
-
-    def _timeout_of(self, name: str) -> float:
-        promise = self._promises.get(name)
-        told = promise.timeout_s if promise is not None else None
-        return self.longest_timeout_s if told is None else told
+        resting = [each for each in self._records if each.rests and class_name in (None, each.claim.class_name)]
+        return [each.as_hold(of) for each in resting for of in self._charged_to(each)]
 
     # -- calls for a pod ----------------------------------------------------------------------------------------------
+
+    def tell_timeout(self, timeout_s: float) -> None:
+        """At the start, a longer timeout makes promises of volumes that were too old before."""
+        before = self.longest_timeout_s
+        super().tell_timeout(timeout_s)
+        if self.longest_timeout_s > before and not self._figures.tick:
+            self._meet_all()
+            self._tell()
 
     @contextmanager
     def assuming(self, claims: Collection[Key]) -> Iterator[None]:
@@ -149,82 +137,71 @@ class Ledger(PromiseBook):
         for claim in [as_assumed(each, self._storage) for each in claims]:
             if not claim.selected_node:
                 continue
-            promise = self._promises.get(claim.key)
-            if promise is not None and (promise.is_rebuild != claim.is_bound or not promise.stands(claim)):
-                self._drop(promise, FAILURE)
+            promise = self._records.get(claim.key)
+            if promise is not None and (promise.is_rebuild != claim.is_bound or not is_still(promise.claim, claim)):
+                self._end(promise, FAILURE)
                 promise = None
             if promise is None:
-                promise = self.open(claim, now, is_rebuild=claim.is_bound)
-            promise.since = now
-            promise.timeout_s = timeout_s
-            self._promises.name(promise, identity(capacity))
-            self._promises.give_to(promise, pod)
-            self.settle(promise)
+                promise = self._open(claim, now, is_rebuild=claim.is_bound)
+            promise.since, promise.timeout_s = now, timeout_s
+            promise.named, promise.pod = identity(capacity), pod
+            self._settle(promise)
         self._tell()
 
     def send(self, claims: Iterable[Key]) -> None:
         """Falls of the figures before now are not from the volumes of these claims."""
         for promise in self._promises_of(claims):
             if promise.is_unsent:
-                promise.is_unsent, promise.decided = False, promise.decided._replace(tick=self.figures.tick)
+                promise.is_unsent, promise.decided = False, promise.decided._replace(tick=self._figures.tick)
 
     def _promises_of(self, claims: Iterable[Key]) -> Iterable[Promise]:
-        return filter(None, map(self._promises.get, claims))
+        return filter(None, map(self._records.get, claims))
 
     def release(self, pod_uid: str) -> None:
         """End the pod's promises, except those its claims still ask for, whether restored before or after this."""
-        for promise in self._promises.of_pod[pod_uid]:
-            if not promise.stands(self._storage.claims.get(promise.key)):
-                self._drop(promise, FAILURE)
+        for promise in self._records.of(Pod, pod_uid):
+            if not is_still(promise.claim, self._storage.claims.get(promise.key)):
+                self._end(promise, FAILURE)
         self._tell()
 
     def pod_gone(self, pod_uid: str) -> None:
         """Keep the promises of the pod's claims, without the pod."""
-        for promise in self._promises.of_pod[pod_uid]:
-            self._promises.give_to(promise, None)
+        for promise in self._records.of(Pod, pod_uid):
+            promise.pod = None
+            self._file(promise)
 
     def agree_with(self, holds: Sequence[Hold], pods: Mapping[Key, PodInfo]) -> None:
         """Take over exactly the promises of another ledger of the same cluster."""
         self.catch_up()
         charges: dict[Key, dict[str, int]] = {}
         told = {key: hold for hold in holds for key in hold.claims}
-        for other in [each for each in self._promises if each.key not in told]:
-            self._drop(other, FAILURE)
+        for other in [each for each in self._records if each.key not in told]:
+            self._end(other, FAILURE)
         for hold in holds:
             for key in hold.claims:
                 charges.setdefault(key, {}).update({hold.uid: hold.bytes} if hold.bytes else {})
         for key, hold in told.items():
-            claim, promise = self._storage.claims.get(key), self._promises.get(key)
+            claim, promise = self._storage.claims.get(key), self._records.get(key)
             if promise is None:
-                promise = self.open(claim, hold.since) if claim is not None else self._of_hold(hold)
+                promise = self._open(claim, hold.since) if claim is not None else self._of_hold(hold)
             if promise is not None:
-                promise.since = hold.since
-                self._promises.name(promise, hold.uid)
-                self._promises.give_to(promise, pods.get(hold.pod))
+                promise.since, promise.named, promise.pod = hold.since, hold.uid, pods.get(hold.pod)
                 self._charge(promise, charges[key])
         self._tell()
 
-    def expire(self, now_s: float) -> None:
-        self.catch_up()
-        for key in self._waits.take_ended(now_s):
-            promise = self._promises.get(key)
-            if promise is not None and self.is_unchecked(promise, promise.made_at):
-                self._waits.begin(key, now_s + AGAIN_S)  # the source of the pools may not have been checked since
-            elif promise is not None:
-                self._met.timed_out(promise)
-                self._drop(promise, TIMEOUT)
+    def catch_up(self) -> None:
+        self._settle_stale()
         self._tell()
 
-    def catch_up(self) -> None:
+    def _settle_stale(self) -> None:
         """Account for changed nodes, new objects and new rules. Costs two comparisons if there are none."""
         if names := self._changed_nodes():
-            self._settle_all([each for each in self._promises if each.node_name in names])
+            self._settle_all([each for each in self._records if each.claim.selected_node in names])
         if self._stale_classes:
             names = sorted(self._stale_classes)
             self._stale_classes.clear()
             for class_name in names:
-                self._settle_all(self.promises_of_class(class_name))
-        self._tell()
+                self._settle_all(self._promises_of_class(class_name))
 
     def _changed_nodes(self) -> Collection[str]:
         """The names of nodes that came, went or changed since the last call."""
@@ -240,90 +217,88 @@ class Ledger(PromiseBook):
 
     def _settle_all(self, promises: Iterable[Promise]) -> None:
         for promise in promises:
-            self.settle(promise)
+            self._settle(promise)
 
     # -- storage events -----------------------------------------------------------------------------------------------
 
     def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         key = either(old, new).key
-        promise = self._promises.get(key)
-        if promise is not None and not promise.stands(new):
+        promise = self._records.get(key)
+        if promise is not None and not is_still(promise.claim, new):
             left = self._leave(promise, new)
             is_gone = new is None or new.uid != promise.claim.uid
-            self._drop(promise, DELETION if is_gone else FAILURE, is_left=left is not None)
+            self._end(promise, DELETION if is_gone else FAILURE, is_left=left is not None)
             if left is not None:
-                self.settle(left)
+                self._settle(left)
             promise = None
         if old is not None and old.is_bound and not is_still(old, new):
-            self._met.forget(old)
+            self._unseen_volumes.pop(old.spec.volume_name, None)
         if new is not None and promise is not None:
             if new.is_bound and not promise.claim.is_bound:
                 self._was_bound(promise)
             promise.claim = new
             self._note_asked(promise)
             promise.is_unsent = promise.is_unsent and self._storage.claims.is_assumed(key)
-            self.settle(promise)
+            self._settle(promise)
         elif new is not None and key in self._awaited and not (new.is_bound or (old and old.selected_node)):
             return  # a claim that had a node may have got it back, without another event
         elif new is not None and (old is None or is_news(old, new)):
-            self._met.meet(new)
+            self._meet(new)
         self._tell()
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        known = either(old, new)
         if old is not None and (new is None or new.spec.claim_ref != old.spec.claim_ref):
             self._volume_went(old)
+        name = either(old, new).name
+        key, tick = self._unseen_volumes.pop(name, ("", 0)) if new is not None else ("", 0)
         if new is not None:
-            self.volume_came(new)
-        met = self._met.take_unseen(known.name) if new is not None else None
-        is_kept = met is not None and self._promises.get(met[0]) is not None  # a rebuild may keep it that ends just now
-        for promise in self._promises.moving[known.name]:
-            self.settle(promise)
-            if new is None and self._promises.get(promise.key) is promise:
-                self._drop(promise, DELETION)  # there is no volume left to rebuild
+            self._volume_came(new)
+        is_kept = self._records.get(key) is not None  # a rebuild may keep it that ends just now
+        for promise in self._records.of(PersistentVolume, name):
+            self._settle(promise)
+            if new is None and promise in self._records:
+                self._end(promise)  # there is no volume left to rebuild
         if old is not None and new is not None and new.spec.claim_ref is not None:
             claim = self._storage.claims.get(new.spec.claim_ref.key)
-            is_free = claim is not None and self._promises.get(claim.key) is None and is_on_its_way(claim, new)
+            is_free = claim is not None and self._records.get(claim.key) is None and is_on_its_way(claim, new)
             # It was elsewhere and may move again. A volume that had arrived and may move stays where it is.
-            if claim is not None and is_free and self.progress(claim, old) is RebuildProgress.ELSEWHERE:
-                self._met.meet(claim)
-        if new is not None and met is not None and not is_kept:
-            self._met.meet_late(new, *met)
+            if claim is not None and is_free and self._progress(claim, old) is RebuildProgress.ELSEWHERE:
+                self._meet(claim)
+        late = self._storage.claims.get(key) if not is_kept and self._records.get(key) is None else None
+        if new is not None and late is not None and late.is_bound and late.spec.volume_name == name:
+            self._meet_bound(late, new, tick)
         if new is not None and old is None:
-            self._met.meet_volume(new)
+            self._meet_volume(new)
         self._tell()
 
     def _capacity_changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
         if old is not None:
-            self.catch_up()  # a refresh shows what was created before it, so account for that first
+            self._settle_stale()  # a refresh shows what was created before it, so account for that first
         gone = old if old is not None and (new is None or identity(new) != identity(old)) else None
         if gone is not None:
-            self._objects.pop(identity(gone), None)
-            self.figures.forget(identity(gone))
-            self._settle_all(self._promises_on(identity(gone)))
+            self._figures.forget(identity(gone))
+            self._settle_all(self._records.of(CSIStorageCapacity, identity(gone)))
         if new is not None:
-            before = self._objects.get(identity(new))
-            self._objects[identity(new)] = new
+            before = old if gone is None else None
             is_moved = before is None or is_elsewhere(before, new)
             is_refreshed = before is not None and is_refresh(before.figures_version, new)
             if before is not None and is_refreshed:
-                self.figures.refreshed(before, new, is_elsewhere=is_moved)
+                self._figures.refreshed(before, new, is_elsewhere=is_moved)
             if is_moved:
                 # Other nodes mean other disks: the new figures cannot be compared with the old ones.
                 self._stale_classes.update(self._groups.classes_with(new.storage_class_name))
             elif is_refreshed:
-                self._show(new)
-            self._settle_all(self._promises_on(identity(new)))
+                for promise in self._figures.shown_by_refresh(new, self._unshown(identity(new))):
+                    promise.shown_by.add(identity(new))
+            self._settle_all(self._records.of(CSIStorageCapacity, identity(new)))
         self._tell(gone)
 
     def _refusal_changed(self, key: Key) -> None:
-        promise = self._promises.get(key)
-        if promise is not None:
-            self.settle(promise)
-            self._tell()
+        self._settle_all(self._promises_of((key,)))
+        self._tell()
 
     def _attachment_changed(self, old: VolumeAttachment | None, new: VolumeAttachment | None) -> None:
-        self._settle_all(self._promises.moving[either(old, new).spec.source.persistent_volume_name])
+        self._settle_all(self._records.of(PersistentVolume, either(old, new).spec.source.persistent_volume_name))
         self._tell()
 
     def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
@@ -332,20 +307,3 @@ class Ledger(PromiseBook):
     def _driver_changed(self, old: CSIDriver | None, new: CSIDriver | None) -> None:
         names = {each.name for each in (old, new) if each is not None}
         self._stale_classes.update(each.name for each in self._storage.classes.values() if each.provisioner in names)
-
-    # -- observers ----------------------------------------------------------------------------------------------------
-
-    def _tell(self, gone: CSIStorageCapacity | None = None) -> None:
-        """Call the observers about all changes so far. `gone`: an object that was just deleted."""
-        if self._made:
-            made, self._made = self._made, []
-            self._count_once(made)
-        told, self._changed = self._changed, {}
-        for uid in told:
-            for changed in self.on_change:
-                changed(uid)
-        for uid, is_released in told.items():
-            capacity = self._objects.get(uid) or gone
-            if is_released and capacity is not None:
-                for released in self.on_released:
-                    released(capacity)

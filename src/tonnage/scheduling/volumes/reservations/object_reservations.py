@@ -17,104 +17,83 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 
-from tonnage.keyed import Shelf
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.meta import Key
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, PodMeta
+from tonnage.objects.meta import Key, split_key
 from tonnage.objects.storage_v1 import CSIStorageCapacity, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import either
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
-from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, is_elsewhere, largest_volume
 from tonnage.scheduling.volumes.demand import VolumePlan, size_to_make
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes
 from tonnage.scheduling.volumes.rebuilds import RebuildProgress, VolumePlaces, is_on_its_way, progress_of
 from tonnage.scheduling.volumes.reservations.holds import (
-    AGAIN_S,
     DELETION,
     FAILURE,
     REFRESH,
     REFUSAL,
-    TIMEOUT,
     WAITS_FOR_REFRESH,
     CapacityHolds,
     Hold,
+    HoldRecord,
+    Records,
     as_assumed,
     is_looked_at_anew,
     is_refresh,
-    pod_of,
 )
 
 
 @dataclass(slots=True, eq=False)
-class ReservedObject:
-    """One object, reserved for some claims of a pod, or of several pods that share a claim."""
+class ReservedObject(HoldRecord):
+    """One object, reserved for some claims of a pod, or of several pods that share a claim. `key`: the object's uid.
+    `made_at`: when the last of its claims was seen bound."""
 
     capacity: CSIStorageCapacity
     """The object when it was reserved, or when another source took over its pools."""
     pods: dict[str, PodInfo]
     """The holders by uid; the first one is shown. Empty for a rebuild that outlives its pod."""
     claims: tuple[PersistentVolumeClaim, ...]
+    """The claims as they were reserved for; a bound one is to be rebuilt."""
     since: datetime
     taken_bytes: int
     asked_at: datetime | None = None
     """`since` by the server's clock, as far as it is known."""
-    timeout_s: float | None = None
-    """The timeout after its claims are bound, from the profile of its pods; None: not known."""
-    uid: str = ""
     version: str = ""
     """The version of the object's figures; the reservation holds while the object has it."""
-    waited: dict[Key, str] = field(default_factory=dict)
-    """The claims still pending or bound, with their uids; claims that were given back are left out."""
-    node_of: dict[Key, str] = field(default_factory=dict)
-    """The node of each claim. An object may reach several nodes, and be reserved for claims on them."""
-    rebuilds: set[Key] = field(default_factory=set)
+    waited: dict[Key, PersistentVolumeClaim] = field(default_factory=dict)
+    """The claims still pending or bound; claims that were given back are left out."""
     is_under_way: bool = False
     """True while a volume to be rebuilt has not arrived."""
     is_bound: bool = False
-    bound_at: datetime | None = None
-    """When the last of its claims was seen bound, by the server's clock."""
     looked_at: datetime | None = None
-    """The last check of its pools at `bound_at`."""
+    """The last check of its pools at `made_at`."""
 
     def __post_init__(self) -> None:
-        self.uid, self.version = identity(self.capacity), self.capacity.figures_version
-        any_node = next((each.selected_node for each in self.claims if each.selected_node), "")
-        for each in self.claims:
-            self.waited[each.key] = each.uid
-            self.node_of[each.key] = each.selected_node or any_node
-            if each.is_bound:
-                self.rebuilds.add(each.key)
+        self.key, self.version = identity(self.capacity), self.capacity.figures_version
+        self.waited = {each.key: each for each in self.claims}
 
     def is_for(self, own: Collection[Key]) -> bool:
         """True if the reservation is for these claims: it was made for a subset or a superset of them."""
         return bool(self.waited) and (self.waited.keys() <= set(own) or all(key in self.waited for key in own))
 
-    def shares_claims_with(self, claims: Sequence[PersistentVolumeClaim]) -> bool:
-        return any(
-            self.waited.get(each.key) == each.uid and each.selected_node in ("", self.node_of[each.key])
-            for each in claims
-        )
-
-    def is_lost(self, claim: PersistentVolumeClaim | None) -> bool:
-        """True if a claim, in its current state, will no longer be created there."""
-        if claim is None or claim.uid != self.waited[claim.key]:
-            return True
-        node_name = self.node_of[claim.key]
-        return bool(node_name) and claim.selected_node != node_name
+    def shares(self, claim: PersistentVolumeClaim) -> bool:
+        known = self.waited.get(claim.key)
+        is_same = known is not None and known.uid == claim.uid
+        return is_same and known is not None and claim.selected_node in ("", known.selected_node)
 
     def as_hold(self) -> Hold:
         why = "waits for its claims to be bound"
         if self.is_under_way:
             why = "waits for its volumes to be rebuilt"
-        elif self.rebuilds and self.is_bound:
+        elif self.is_bound and any(each.is_bound for each in self.claims):
             why = "its volumes are rebuilt; waits for the object to be refreshed"
         elif self.is_bound:
             why = WAITS_FOR_REFRESH
         pod, claims = next((each.key for each in self.pods.values()), ""), tuple(each.key for each in self.claims)
-        held = (self.capacity.key, self.uid, pod, claims, self.taken_bytes, self.since, why)
+        held = (self.capacity.key, self.key, pod, claims, self.taken_bytes, self.since, why)
         return Hold(*held, timeout_s=self.timeout_s, is_rebuild=self.is_under_way)
 
 
@@ -125,10 +104,7 @@ class Reservations(CapacityHolds):
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
-        self._groups = cluster.index(CapacityIndex).groups
-        self._by_object: dict[str, ReservedObject] = {}
-        self._by_pod: Shelf[str, str, ReservedObject] = Shelf()
-        self._by_claim: Shelf[str, str, ReservedObject] = Shelf()
+        self._records: Records[ReservedObject] = Records()
         self._storage.on_change(CSIStorageCapacity, self._capacity_changed)
         self._storage.on_change(PersistentVolumeClaim, self._claim_changed)
         self._groups.on_change.append(self._groups_changed)
@@ -141,10 +117,10 @@ class Reservations(CapacityHolds):
 
     def is_reserved(self, capacity: CSIStorageCapacity, own: Collection[Key] = ()) -> bool:
         """True if the object, in the version it was reserved with, is reserved for other claims than `own`."""
-        found = self._by_object.get(identity(capacity))
-        if found is None or found.version != capacity.figures_version:
+        held = self._records.get(identity(capacity))
+        if held is None or held.version != capacity.figures_version:
             return False
-        return not own or not found.is_for(own)
+        return not own or not held.is_for(own)
 
     def held(self, members: Sequence[CSIStorageCapacity], own: Collection[Key]) -> Sizes | None:
         return None if any(self.is_reserved(each, own) for each in members) else ()
@@ -156,15 +132,11 @@ class Reservations(CapacityHolds):
 
     def holds(self) -> list[Hold]:
         """All reservations, oldest first."""
-        return [each.as_hold() for each in self._by_object.values()]
+        return [each.as_hold() for each in self._records]
 
     def holds_on(self, uid: str) -> list[Hold]:
-        found = self._by_object.get(uid)
-        return [found.as_hold()] if found is not None else []
-
-    def _timeout_of(self, name: str) -> float:
-        told = self._by_object[name].timeout_s
-        return self.longest_timeout_s if told is None else told
+        held = self._records.get(uid)
+        return [held.as_hold()] if held is not None else []
 
     # -- calls for a pod ----------------------------------------------------------------------------------------------
 
@@ -194,40 +166,40 @@ class Reservations(CapacityHolds):
         Replaces an earlier reservation, unless a claim is shared or the object is a sibling of the chosen one
         (`is_sibling`): then it is reserved for the claims of both. `timeout_s`: the timeout of the pod's profile.
         """
-        now = self._storage.capacities.get(capacity.key)
-        known = now if now is not None and identity(now) == identity(capacity) else capacity
-        before = self._by_object.get(identity(capacity))
+        known = self._index.object_of(identity(capacity)) or capacity
+        before = self._records.get(identity(capacity))
         pods, since, asked_at = [pod], self._clock.now(), self._server.now()
-        assumed = [as_assumed(each, self._storage) for each in claims]
+        assumed = {each.key: as_assumed(each, self._storage) for each in claims}
         if before is not None:
-            is_shared = is_sibling or before.shares_claims_with(assumed)
+            is_shared = is_sibling or any(map(before.shares, assumed.values()))
             if before.version == known.figures_version and is_shared:
                 pods, since, asked_at = [*before.pods.values(), pod], before.since, before.asked_at
                 if timeout_s is not None and before.timeout_s is not None:
                     timeout_s = max(timeout_s, before.timeout_s)
-                named = {each.key for each in assumed}
-                assumed += [each for each in before.claims if each.key in before.waited and each.key not in named]
-            self._forget(before)
-        self._record(known, pods, assumed, since, asked_at, timeout_s)
+                assumed |= {key: each for key, each in before.waited.items() if key not in assumed}
+            self._records.remove(before)
+        self._record(known, pods, assumed.values(), since, asked_at, timeout_s)
         self.reservations_total += 1
+        self._tell()
 
     def _find_rebuilds(self) -> None:
         """For rebuilds that began before the scheduler started: reserve all objects they may take capacity from."""
-        found: dict[str, tuple[CSIStorageCapacity, list[PersistentVolumeClaim]]] = {}
+        reserved: dict[str, tuple[CSIStorageCapacity, list[PersistentVolumeClaim]]] = {}
         for claim in self._storage.claims:
             volume = self._storage.volumes.get(claim.spec.volume_name) if claim.is_bound else None
             if volume is not None and is_on_its_way(claim, volume):
-                for each in self._cluster.index(CapacityIndex).objects_at(claim.class_name, claim.selected_node):
+                for each in self._index.objects_at(claim.class_name, claim.selected_node):
                     for shared in (each, *self._groups.siblings(each)):
-                        found.setdefault(identity(shared), (shared, []))[1].append(claim)
-        for each, claims in found.values():
+                        reserved.setdefault(identity(shared), (shared, []))[1].append(claim)
+        for each, claims in reserved.values():
             self._record(each, (), claims, self._clock.now(), self._server.now())
+        self._tell()
 
     def _record(
         self,
         capacity: CSIStorageCapacity,
         pods: Iterable[PodInfo],
-        claims: Sequence[PersistentVolumeClaim],
+        claims: Collection[PersistentVolumeClaim],
         since: datetime,
         asked_at: datetime | None,
         timeout_s: float | None = None,
@@ -235,75 +207,73 @@ class Reservations(CapacityHolds):
         sizes = [size_to_make(each, self._storage, is_rebuild=each.is_bound) for each in claims]
         taken_bytes = sum(each.value() for each in sizes if each is not None)
         by_uid = {each.uid: each for each in pods}
-        made = ReservedObject(capacity, by_uid, tuple(claims), since, taken_bytes, asked_at, timeout_s)
-        self._file(made)
-        self._judge(made)
-
-    def _file(self, made: ReservedObject) -> None:
-        self._by_object[made.uid] = made
-        for uid in made.pods:
-            self._by_pod.put(uid, made.uid, made)
-        for key in made.waited:
-            self._by_claim.put(key, made.uid, made)
-        self._tell_changed(made.uid)
+        self._look(ReservedObject(capacity, by_uid, tuple(claims), since, taken_bytes, asked_at, timeout_s=timeout_s))
 
     def release(self, pod_uid: str) -> None:
         """A reservation that another pod has as well, or took over, stays."""
-        self._end_all_of(pod_uid, FAILURE)
+        self._leave(pod_uid, FAILURE)
 
     def pod_gone(self, pod_uid: str) -> None:
-        self._end_all_of(pod_uid, DELETION)
+        self._leave(pod_uid, DELETION)
+
+    def _leave(self, pod_uid: str, cause: str) -> None:
+        for held in self._records.of(Pod, pod_uid):
+            if len(held.pods) > 1 or held.is_under_way:
+                del held.pods[pod_uid]
+                self._file(held)
+            else:
+                self._end(held, cause)
+        self._tell()
 
     def agree_with(self, holds: Sequence[Hold], pods: Mapping[Key, PodInfo]) -> None:
-        for held in list(self._by_object.values()):
-            self._forget(held)
-            self._tell_changed(held.uid)
+        for held in self._records:
+            self._records.remove(held)
+            self._changed[held.key] = False
         for hold in holds:
             capacity = self._storage.capacities.get(hold.capacity)
             if capacity is not None and identity(capacity) == hold.uid:
                 claims = [each for key in hold.claims if (each := self._storage.claims.get(key)) is not None]
-                holder = pod_of(hold, pods) if hold.pod else None
-                by_uid = {holder.uid: holder} if holder is not None else {}
+                (namespace, name), uid = split_key(hold.pod), hold.pod
+                gone = PodInfo(Pod(metadata=PodMeta(namespace=namespace, name=name, uid=uid)))
+                holder = pods.get(hold.pod, gone)
+                by_uid = {holder.uid: holder} if hold.pod else {}
                 self._file(ReservedObject(capacity, by_uid, tuple(claims), hold.since, hold.bytes))
+                self._changed[hold.uid] = False
+        self._tell()
 
-    def expire(self, now_s: float) -> None:
-        for uid in self._waits.take_ended(now_s):
-            held = self._by_object[uid]
-            now = self._storage.capacities.get(held.capacity.key)
-            if now is not None and now.is_unchecked_since(held.bound_at) and not self._is_looked_at_anew(held, now):
-                self._waits.begin(uid, now_s + AGAIN_S)  # the source of the pools may not have been checked since
-            else:
-                self._end(held, TIMEOUT)
-
-    def _is_looked_at_anew(self, held: ReservedObject, now: CSIStorageCapacity) -> bool:
-        claims = [self._storage.claims.get(key) for key in held.waited.keys() - held.rebuilds]
-        stamps = [each.metadata.updated_at if each is not None else None for each in claims]
+    def _is_unchecked(self, held: ReservedObject) -> bool:
+        now = self._index.object_of(held.key)
+        if now is None or not now.is_unchecked_since(held.made_at):
+            return False
+        claims = [self._storage.claims.get(key) for key, each in held.waited.items() if not each.is_bound]
+        stamps = [each.metadata.updated_at for each in claims if each is not None]
         known = [each for each in stamps if each is not None]
         bound_at = max(known) if known and len(known) == len(held.waited) else None
-        return is_looked_at_anew(now, held.looked_at, bound_at)
+        return not is_looked_at_anew(now, held.looked_at, bound_at)
 
     # -- storage events -----------------------------------------------------------------------------------------------
 
     def _capacity_changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
-        if old is not None and (new is None or identity(new) != identity(old)):
-            gone = self._by_object.get(identity(old))
-            if gone is not None:
-                self._end(gone, DELETION)
+        gone = old if old is not None and (new is None or identity(new) != identity(old)) else None
+        held = self._records.get(identity(gone)) if gone is not None else None
+        if held is not None:
+            self._end(held, DELETION)
         if new is not None:
-            held = self._by_object.get(identity(new))
+            held = self._records.get(identity(new))
             if held is not None and is_refresh(held.version, new):
                 self._refreshed(held, new)
             if old is None or is_elsewhere(old, new):
                 for sibling in self._groups.siblings(new):
                     self._hold_siblings(sibling)
+        self._tell(gone)
 
     def _refreshed(self, held: ReservedObject, new: CSIStorageCapacity) -> None:
-        self._judge(held)  # a rebuild that was refused may have lost its room
-        if held.uid not in self._by_object:
+        self._look(held)  # a rebuild that was refused may have lost its room
+        if held not in self._records:
             return
         if held.is_under_way or not self._is_shown(held, new):
             held.version = new.figures_version
-            self._tell_changed(held.uid)
+            self._changed.setdefault(held.key, False)
         else:
             self._end(held, REFRESH)
 
@@ -333,115 +303,101 @@ class Reservations(CapacityHolds):
 
     def _groups_changed(self, class_names: Collection[str]) -> None:
         """Classes joined or left capacity groups: reserve the current siblings of reserved objects."""
-        of_classes = [each for each in self._by_object.values() if each.capacity.storage_class_name in class_names]
+        of_classes = [each for each in self._records if each.capacity.storage_class_name in class_names]
         for held in of_classes:
             sharing = self._groups.classes_with(held.capacity.storage_class_name)
-            if held.uid in self._by_object and not any(each.class_name in sharing for each in held.claims):
+            if not any(each.class_name in sharing for each in held.claims):
                 self._end(held, DELETION)
         for held in of_classes:
             self._hold_siblings(held.capacity)
+        self._tell()
 
     def _hold_siblings(self, capacity: CSIStorageCapacity) -> None:
         """Reserve the siblings of a reserved object that are not: their figures may not show its volumes yet."""
-        held = self._by_object.get(identity(capacity))
+        held = self._records.get(identity(capacity))
         if held is None or not any(each.class_name == capacity.storage_class_name for each in held.claims):
             return
-        claims = [each for each in held.claims if each.key in held.waited]
         for sibling in self._groups.siblings(capacity):
-            if identity(sibling) not in self._by_object:
-                self._record(sibling, held.pods.values(), claims, held.since, held.asked_at)
+            if self._records.get(identity(sibling)) is None:
+                self._record(sibling, held.pods.values(), held.waited.values(), held.since, held.asked_at)
 
     def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         key = either(old, new).key
-        for held in self._by_claim[key]:
-            if held.is_lost(new):
-                is_gone = new is None or new.uid != held.waited[key]
-                if self._lose(held, key, DELETION if is_gone else FAILURE):
-                    continue
-            self._judge(held)
+        for held in self._records.of(PersistentVolumeClaim, key):
+            asked = held.waited[key]
+            if new is None or new.uid != asked.uid:
+                self._look(held, {key: DELETION})
+            else:
+                is_lost = asked.selected_node not in ("", new.selected_node)
+                self._look(held, {key: FAILURE} if is_lost else {})
+        self._tell()
 
     def _refusal_changed(self, key: Key) -> None:
-        for held in self._by_claim[key]:
-            self._judge(held)
+        for held in self._records.of(PersistentVolumeClaim, key):
+            self._look(held)
+        self._tell()
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         owner = either(old, new).spec.claim_ref
-        for held in self._by_claim[owner.key] if owner is not None else ():
-            if owner is not None and owner.key in held.rebuilds:
-                if new is None and self._lose(held, owner.key, DELETION):
-                    continue
-                self._judge(held)
+        for held in self._records.of(PersistentVolumeClaim, owner.key) if owner is not None else ():
+            if owner is not None and held.waited[owner.key].is_bound:
+                self._look(held, {owner.key: DELETION} if new is None else {})
+        self._tell()
 
     def _attachment_changed(self, old: VolumeAttachment | None, new: VolumeAttachment | None) -> None:
         volume = self._storage.volumes.get(new.spec.source.persistent_volume_name) if new is not None else None
         if volume is not None:
             self._volume_changed(volume, volume)
 
-    def _lose(self, held: ReservedObject, key: Key, cause: str) -> bool:
-        """A claim will no longer be created there. Returns True if it was the last and the reservation ended."""
-        del held.waited[key]
-        self._by_claim.take(key, held.uid)
-        if not held.waited:
-            self._end(held, cause)
-        return not held.waited
+    # -- one reservation ----------------------------------------------------------------------------------------------
 
-    def _judge(self, held: ReservedObject) -> None:
-        """The wait for a refresh begins when all claims are bound and all rebuilds are done."""
-        claims = {each.key: each for each in held.claims}
-        for key in list(held.waited.keys() - held.rebuilds):
-            if self._refusals.of(self._storage.claims.get(key) or claims[key]) and self._lose(held, key, REFUSAL):
-                return
-        held.is_under_way = False
-        for key in held.rebuilds & held.waited.keys():
-            volume, progress = self._storage.volumes.get(claims[key].spec.volume_name), RebuildProgress.UNDER_WAY
-            if volume is not None:
-                progress = progress_of(self._cluster, volume, held.node_of[key])
-            if progress is RebuildProgress.UNDER_WAY and not self._is_hopeless(held, claims[key]):
-                held.is_under_way = True
-            elif progress is not RebuildProgress.ARRIVED and self._lose(held, key, FAILURE):
-                return
-        bound = [(self._storage.claims.get(key) or claims[key]).is_bound for key in held.waited]
+    def _look(self, held: ReservedObject, lost: Mapping[Key, str] = MappingProxyType({})) -> None:
+        """Compute a reservation from its claims and volumes, and keep it, or end it if no claim is left. `lost`: claims
+        that will no longer be created there, and why. The wait for a refresh begins when all claims are bound and all
+        rebuilds are done."""
+        causes, held.is_under_way = dict(lost), False
+        for key, asked in held.waited.items():
+            if key in causes:
+                continue
+            progress = self._progress(held, asked)
+            if not asked.is_bound and self._refusals.of(self._storage.claims.get(key) or asked):
+                causes[key] = REFUSAL
+            elif asked.is_bound and progress is RebuildProgress.ELSEWHERE:
+                causes[key] = FAILURE
+            held.is_under_way |= asked.is_bound and progress is RebuildProgress.UNDER_WAY
+        held.waited = {key: each for key, each in held.waited.items() if key not in causes}
+        self._file(held)
+        if not held.waited and causes:
+            self._end(held, list(causes.values())[-1])
+            return
+        bound = [(self._storage.claims.get(key) or asked).is_bound for key, asked in held.waited.items()]
         is_bound = all(bound) and not held.is_under_way
         if is_bound and not held.is_bound:
-            held.bound_at = self._server.now()
-            shown = self._storage.capacities.get(held.capacity.key)
-            held.looked_at = shown.checked_at if shown is not None else None
-            self._waits.begin(held.uid, self._clock.monotonic())
-        elif held.is_bound and not is_bound:
-            self._waits.stop(held.uid)
+            now = self._index.object_of(held.key)
+            held.made_at, held.looked_at = self._server.now(), now.checked_at if now is not None else None
+            held.waits_since_s = self._clock.monotonic()
+        elif not is_bound:
+            held.waits_since_s = None
         held.is_bound = is_bound
 
-    def _is_hopeless(self, held: ReservedObject, claim: PersistentVolumeClaim) -> bool:
-        """True if a rebuild was refused and does not fit the object's current figures."""
-        if not self._cluster.index(VolumePlaces).is_missed(claim.spec.volume_name, held.node_of[claim.key]):
-            return False
-        size, now = size_to_make(claim, self._storage, is_rebuild=True), self._storage.capacities.get(held.capacity.key)
-        return size is not None and largest_volume(now or held.capacity) < size.value()
+    def _progress(self, held: ReservedObject, asked: PersistentVolumeClaim) -> RebuildProgress:
+        """How far a rebuild has come; ELSEWHERE also if it was refused and does not fit the object's figures now."""
+        volume, node_name = self._storage.volumes.get(asked.spec.volume_name), asked.selected_node
+        progress = RebuildProgress.UNDER_WAY if volume is None else progress_of(self._cluster, volume, node_name)
+        is_missed = self._cluster.index(VolumePlaces).is_missed(asked.spec.volume_name, node_name)
+        if progress is RebuildProgress.UNDER_WAY and is_missed:
+            size, now = size_to_make(asked, self._storage, is_rebuild=True), self._index.object_of(held.key)
+            if size is not None and largest_volume(now or held.capacity) < size.value():
+                return RebuildProgress.ELSEWHERE
+        return progress
 
-    def _end_all_of(self, pod_uid: str, cause: str) -> None:
-        for held in self._by_pod[pod_uid]:
-            if len(held.pods) > 1 or held.is_under_way:
-                del held.pods[pod_uid]
-                self._by_pod.take(pod_uid, held.uid)
-            else:
-                self._end(held, cause)
+    def _file(self, held: ReservedObject) -> None:
+        if held not in self._records:
+            self._changed.setdefault(held.key, False)
+        pods, claims = {(Pod, uid) for uid in held.pods}, {(PersistentVolumeClaim, key) for key in held.waited}
+        self._records.file(held, pods | claims)
 
     def _end(self, held: ReservedObject, cause: str) -> None:
-        self._forget(held)
+        self._records.remove(held)
         self.ended[cause] += 1
-        self._tell_changed(held.uid)
-        now = self._storage.capacities.get(held.capacity.key)
-        for released in self.on_released:
-            released(now if now is not None and identity(now) == held.uid else held.capacity)
-
-    def _forget(self, held: ReservedObject) -> None:
-        del self._by_object[held.uid]
-        for pod_uid in held.pods:
-            self._by_pod.take(pod_uid, held.uid)
-        for key in held.waited:
-            self._by_claim.take(key, held.uid)
-        self._waits.stop(held.uid)
-
-    def _tell_changed(self, uid: str) -> None:
-        for changed in self.on_change:
-            changed(uid)
+        self._changed[held.key] = True

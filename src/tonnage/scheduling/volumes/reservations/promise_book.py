@@ -5,17 +5,30 @@ or unbound, the promise continues under the name `data (volume pvc-1, on node-1)
 
 The object named at Reserve is charged while it reaches the node; a promise without one is charged to every object of
 its class that does. Siblings in a capacity group are charged too. Each object is charged until it shows the volume.
+
+A claim or volume that is seen for the first time, for example after a restart, may be a promise:
+
+    a claim with a node, not bound                          a volume to be created
+    a claim that is bound
+        its volume is on its way to another node            a rebuild, for as long as it takes
+        its volume has just arrived there                   a finished rebuild; figures may not show it yet
+        its volume is younger than the longest timeout      created; figures may not show it yet
+        else                                                nothing: the figures show it, or never will
+    a young volume whose claim has no node, or is unknown
+                                                            created where its affinity says; may not show yet
+
+The age of a volume is measured by the server's clock (`ServerTime`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
+import numpy as np
 
-from tonnage.keyed import Shelf
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1 import PROVISIONED_BY, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.persistent_volume import (
     BIND_COMPLETED,
     SELECTED_NODE,
@@ -27,12 +40,10 @@ from tonnage.objects.meta import Key, StampedMeta, split_key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
-from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.capacity.pools import largest_volume
 from tonnage.scheduling.volumes.demand import counted_bytes
-from tonnage.scheduling.volumes.rebuilds import RebuildProgress, VolumePlaces, progress_of
+from tonnage.scheduling.volumes.rebuilds import RebuildProgress, VolumePlaces, is_on_its_way, progress_of
 from tonnage.scheduling.volumes.reservations.holds import (
     DELETION,
     FAILURE,
@@ -40,55 +51,12 @@ from tonnage.scheduling.volumes.reservations.holds import (
     REFUSAL,
     CapacityHolds,
     Hold,
+    Records,
+    Tag,
     is_looked_at_anew,
 )
 from tonnage.scheduling.volumes.reservations.promises import EVER, Decided, Figures, Promise
-
-
-class Promises:
-    """Promises by claim, with indexes by pod, object and volume."""
-
-    def __init__(self) -> None:
-        self._by_claim: dict[Key, Promise] = {}
-        self.of_pod: Shelf[str, Key, Promise] = Shelf()
-        self.naming: Shelf[str, Key, Promise] = Shelf()
-        """By the uid of the object that Reserve charged them to."""
-        self.moving: Shelf[str, Key, Promise] = Shelf()
-        """By volume name: promises of rebuilds and of volumes left behind."""
-
-    def __iter__(self) -> Iterator[Promise]:
-        return iter(self._by_claim.values())
-
-    def get(self, key: Key) -> Promise | None:
-        return self._by_claim.get(key)
-
-    def add(self, promise: Promise) -> None:
-        self._by_claim[promise.key] = promise
-        if promise.is_rebuild or promise.is_left_behind:
-            self.moving.put(promise.claim.spec.volume_name, promise.key, promise)
-
-    def remove(self, promise: Promise) -> None:
-        self.give_to(promise, None)
-        self.name(promise, "")
-        del self._by_claim[promise.key]
-        if promise.is_rebuild or promise.is_left_behind:
-            self.moving.take(promise.claim.spec.volume_name, promise.key)
-
-    def give_to(self, promise: Promise, pod: PodInfo | None) -> None:
-        """Set the pod of a promise; None: not known."""
-        if promise.pod is not None:
-            self.of_pod.take(promise.pod.uid, promise.key)
-        promise.pod = pod
-        if pod is not None:
-            self.of_pod.put(pod.uid, promise.key, promise)
-
-    def name(self, promise: Promise, uid: str) -> None:
-        """Set the object that a promise is charged to; empty: not known."""
-        if promise.named:
-            self.naming.take(promise.named, promise.key)
-        promise.named = uid
-        if uid:
-            self.naming.put(uid, promise.key, promise)
+from tonnage.scheduling.volumes.volume_reach import reachable
 
 
 class PromiseBook(CapacityHolds):
@@ -96,75 +64,174 @@ class PromiseBook(CapacityHolds):
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
-        self._index = cluster.index(CapacityIndex)  # it must hear of objects before the ledger does
-        self._groups = self._index.groups
-        self._objects = {identity(each): each for each in self._storage.capacities.values()}
-        """Capacity objects by `identity`, as the ledger last saw them."""
-        self.figures = Figures(self._storage)
-        self._promises = Promises()
-        self._charges: Shelf[str, Key, int] = Shelf()
-        """Bytes by object and claim."""
-        self._changed: dict[str, bool] = {}
-        """Objects whose charges changed since observers were called; True if bytes were given back."""
+        self._figures = Figures(self._storage)
+        self._records: Records[Promise] = Records()
         self._volume_of: dict[str, str] = {}
         """By claim uid, the name of the volume that was created for it."""
         self._volumes_made = 0
         self._made: list[Promise] = []
         """Promises whose volumes were just created or have just arrived."""
+        self._unseen_volumes: dict[str, tuple[Key, int]] = {}
+        """Volumes that a bound claim named before they were seen, with the claim's key and the tick of the claim."""
         for volume in self._storage.volumes:
-            self.volume_came(volume)
+            self._volume_came(volume)
 
-    def promise_of(self, claim: Key) -> Promise | None:
-        return self._promises.get(claim)
+    def _promises_of_class(self, class_name: str) -> list[Promise]:
+        return [each for each in self._records if each.claim.class_name == class_name]
 
-    def promises_of_class(self, class_name: str) -> list[Promise]:
-        return [each for each in self._promises if each.class_name == class_name]
+    # -- claims and volumes seen for the first time -------------------------------------------------------------------
+
+    def _meet_all(self) -> None:
+        for claim in self._storage.claims:
+            if self._records.get(claim.key) is None:
+                self._meet(claim)
+        for volume in self._storage.volumes:
+            self._meet_volume(volume)
+
+    def _meet(self, claim: PersistentVolumeClaim) -> None:
+        """Judge a claim that has no promise."""
+        if not claim.selected_node:
+            return
+        volume = self._storage.volumes.get(claim.spec.volume_name) if claim.is_bound else None
+        if not claim.is_bound:
+            self._settle(self._open(claim, self._clock.now()))
+        elif volume is None:
+            self._unseen_volumes[claim.spec.volume_name] = (claim.key, self._figures.tick)
+        else:
+            self._meet_bound(claim, volume, self._figures.tick)
+
+    def _meet_bound(self, claim: PersistentVolumeClaim, volume: PersistentVolume, tick: int) -> None:
+        """Open the promise of a claim bound to this volume, if one is needed. The claim was seen at this tick."""
+        created_at, is_moving = volume.metadata.creation_timestamp, is_on_its_way(claim, volume)
+        objects = self._index.objects_at(claim.class_name, claim.selected_node)
+        if is_moving or self._has_just_arrived(claim, volume, objects):
+            promise = self._open(claim, self._clock.now(), is_rebuild=True)
+            if not is_moving:
+                self._was_made(promise, tick, self._server.now())
+        elif created_at is None or not claim.selected_node:
+            return
+        else:
+            age_s = self._server.age_s(created_at)
+            if age_s >= self.longest_timeout_s and not any(each.is_unchecked_since(created_at) for each in objects):
+                return
+            promise = self._open(claim, created_at)
+            self._has_volume(promise, volume)
+            self._was_made(promise, tick, created_at, age_s)
+        self._settle(promise)
+
+    def _has_just_arrived(
+        self, claim: PersistentVolumeClaim, volume: PersistentVolume, objects: Sequence[CSIStorageCapacity]
+    ) -> bool:
+        """True if the figures may not show a volume rebuilt on the claim's node: an object with an older version than
+        the volume's last change may have been measured before it."""
+        is_marked = bool(claim.rebuild_target) and claim.rebuild_target == claim.selected_node
+        if not is_marked or self._progress(claim, volume) is not RebuildProgress.ARRIVED:
+            return False
+        return any(each.has_kept_pools or each.metadata.revision < volume.metadata.revision for each in objects)
+
+    def _meet_volume(self, volume: PersistentVolume) -> None:
+        """Judge a volume without a claim that has a node: its binding is immediate, or its claim is late or gone."""
+        created_at = volume.metadata.creation_timestamp
+        age_s = self._server.age_s(created_at) if created_at is not None else self.longest_timeout_s
+        is_wanted = age_s < self.longest_timeout_s and self._is_undecided(volume)
+        place = self._place_of(volume) if is_wanted else ""
+        claim = _stand_in(volume, place)
+        if not place or self._records.get(claim.key) is not None:
+            self._came_undecided(volume)
+            return
+        promise = Promise(claim, self._clock.now(), EVER, is_left_behind=True, has_claim=False)
+        promise.made_tick, promise.made_at = self._figures.tick, created_at
+        promise.waits_since_s = self._clock.monotonic() - age_s
+        self._has_volume(promise, volume)
+        self._settle(promise)
+        self._show_made(promise)
+
+    def _is_undecided(self, volume: PersistentVolume) -> bool:
+        """True if a provisioner created the volume from counted capacity, and no claim with a node stands for it."""
+        owner, of_class = volume.spec.claim_ref, self._storage.classes.get(volume.spec.storage_class_name)
+        driver = self._storage.drivers.get(of_class.provisioner) if of_class is not None else None
+        if owner is None or PROVISIONED_BY not in volume.metadata.annotations:
+            return False
+        if driver is not None and not driver.spec.storage_capacity:
+            return False
+        claim = self._storage.claims.get(owner.key)
+        return claim is None or claim.uid != owner.uid or not claim.selected_node
+
+    def _place_of(self, volume: PersistentVolume) -> str:
+        """A node whose capacity the volume used, by its affinity; empty if none, or if nodes have different objects."""
+        if volume.spec.node_affinity.required is None:
+            return ""
+        rows, class_name = np.flatnonzero(self._cluster.exists), volume.spec.storage_class_name
+        names = [self._cluster.name(row) for row in rows[reachable(self._cluster, volume, rows)].tolist()]
+        objects = {tuple(map(identity, self._undecided_at(class_name, name))) for name in names}
+        return names[0] if len(objects) == 1 else ""
+
+    def _undecided_at(self, class_name: str, node_name: str) -> Sequence[CSIStorageCapacity]:
+        """Objects that a volume without a decision may have used: of its class, else of classes that share pools."""
+        found = self._index.objects_at(class_name, node_name)
+        if found:
+            return found
+        others = [self._index.objects_at(each, node_name) for each in self._groups.classes_with(class_name)]
+        return [capacity for objects in others for capacity in objects]
+
+    def _came_undecided(self, volume: PersistentVolume) -> None:
+        """Count a volume of immediate binding in shared pools: its fall must not pay for a promised volume."""
+        of_class, owner = self._storage.classes.get(volume.spec.storage_class_name), volume.spec.claim_ref
+        is_promised = owner is not None and self._records.get(owner.key) is not None
+        if of_class is None or of_class.waits_for_consumer or owner is None or not owner.uid or is_promised:
+            return
+        order, charged = self._next_order(), dict[str, None]()
+        for class_name in self._groups.classes_with(of_class.name):
+            for promise in self._promises_of_class(class_name):
+                if self._progress(promise.claim, volume) is not RebuildProgress.ELSEWHERE:
+                    charged |= dict.fromkeys(promise.charged)
+        for uid in charged:
+            self._figures.came_undecided(uid, volume, owner.key, order)
 
     # -- a promise's life ---------------------------------------------------------------------------------------------
 
-    def open(self, claim: PersistentVolumeClaim, since: datetime, *, is_rebuild: bool = False) -> Promise:
+    def _open(self, claim: PersistentVolumeClaim, since: datetime, *, is_rebuild: bool = False) -> Promise:
         """Open the promise of a claim that has none."""
-        promise = Promise(claim, since, Decided(self.figures.tick), is_rebuild=is_rebuild)
-        self._promises.add(promise)
+        promise = Promise(claim, since, Decided(self._figures.tick), is_rebuild=is_rebuild)
+        self._file(promise)
         self._note_asked(promise)
         name = self._volume_of.get(claim.uid, "") if not is_rebuild else ""
         volume = self._storage.volumes.get(name) if name else None
         if volume is not None:
-            self.has_volume(promise, volume)
-            for found in self._promises.moving[volume.name]:
-                if found.is_undecided:
-                    promise.shown_by |= found.shown_by
-                    self._drop(found)
+            self._has_volume(promise, volume)
+            for other in self._records.of(PersistentVolume, volume.name):
+                if other.is_undecided:
+                    promise.shown_by |= other.shown_by
+                    self._end(other)
         return promise
 
-    def was_made(self, promise: Promise, tick: int, made_at: datetime | None, age_s: float = 0.0) -> None:
+    def _was_made(self, promise: Promise, tick: int, made_at: datetime | None, age_s: float = 0.0) -> None:
         """The volume of a promise was created or has arrived, at this tick and this time of the server's clock."""
         promise.made_tick, promise.made_at = tick, made_at
-        promise.looked_at = {identity(each): each.checked_at for each in self.charged_to(promise)}
+        promise.looked_at = {identity(each): each.checked_at for each in self._charged_to(promise)}
+        promise.waits_since_s = self._clock.monotonic() - age_s
         self._made.append(promise)
-        self._waits.begin(promise.key, self._clock.monotonic() - age_s)
 
-    def settle(self, promise: Promise) -> None:
+    def _settle(self, promise: Promise) -> None:
         """Charge a promise to the objects that do not show it yet. End it if the object it was charged to and all that
         share its pools show it."""
         if promise.is_left_behind or promise.is_rebuild:
-            progress = self.progress(promise.claim)
+            progress = self._progress(promise.claim)
             if progress is RebuildProgress.ELSEWHERE:
-                self._drop(promise, DELETION if promise.is_left_behind else FAILURE)
+                self._end(promise, DELETION if promise.is_left_behind else FAILURE)
                 return
             if promise.is_rebuild:
                 self._follow_rebuild(promise, progress)
         if self._rests(promise):
             self._charge(promise, {})
             return
-        of_class = self.charged_to(promise)
-        objects = [*of_class, *self.shared_with(of_class)]
-        unaware = [each for each in objects if not self.figures.shows(each, promise)]
-        if len(unaware) < len(objects):
-            is_over = promise.claim.is_bound or self.figures.includes(of_class[0], promise)
-            if not unaware and is_over and [promise.named] == [identity(each) for each in of_class]:
-                self._drop(promise, REFRESH)
-                return
+        of_class = self._charged_to(promise)
+        objects = self._with_siblings(of_class)
+        unaware = [each for each in objects if not self._figures.shows(each, promise)]
+        is_named = [promise.named] == [identity(each) for each in of_class]
+        if is_named and not unaware and (promise.claim.is_bound or self._figures.includes(of_class[0], promise)):
+            self._end(promise, REFRESH)
+            return
         claim, places = promise.claim, self._cluster.index(VolumePlaces)
         size = counted_bytes(claim, self._storage, is_rebuild=promise.is_rebuild)
         is_missed = promise.is_rebuild and places.is_missed(claim.spec.volume_name, claim.selected_node)
@@ -175,12 +242,11 @@ class PromiseBook(CapacityHolds):
 
     def _follow_rebuild(self, promise: Promise, progress: RebuildProgress) -> None:
         if progress is RebuildProgress.UNDER_WAY:
-            promise.made_tick = None
+            promise.made_tick = promise.waits_since_s = None
             promise.shown_by.clear()
-            self._waits.stop(promise.key)
         elif promise.made_tick is None:
-            self.was_made(promise, self.figures.tick, self._server.now())
-            promise.arrived = self.figures.tick, promise.made_at
+            self._was_made(promise, self._figures.tick, self._server.now())
+            promise.arrived = self._figures.tick, promise.made_at
 
     def _rests(self, promise: Promise) -> bool:
         """True if its volume cannot be created, whatever room there is; never for an existing volume."""
@@ -189,42 +255,58 @@ class PromiseBook(CapacityHolds):
         self.ended[REFUSAL] += bool(promise.rests) and not before
         return bool(promise.rests)
 
-    def _drop(self, promise: Promise, cause: str = DELETION, *, is_left: bool = False) -> None:
+    def _end(self, promise: Promise, cause: str = DELETION, *, is_left: bool = False) -> None:
         """End a promise. `is_left`: another promise continues for its volume."""
         self.ended[cause] += not is_left
         for uid in promise.charged if not is_left else ():
             if uid not in promise.shown_by:
-                self.figures.ended(uid, promise, promise.charged[uid])
+                self._figures.ended(uid, promise, promise.charged[uid])
         self._charge(promise, {})
-        self._promises.remove(promise)
-        self._waits.stop(promise.key)
+        self._records.remove(promise)
 
     def _charge(self, promise: Promise, charges: Mapping[str, int]) -> None:
         """Charge a promise to exactly these objects."""
         before, promise.charged = promise.charged, charges
-        for uid in [each for each in before if each not in charges]:
-            self._changed[uid] = True
-            self._charges.take(uid, promise.key)
-        for uid, size in charges.items():
-            if size != before.get(uid):
-                self._charges.put(uid, promise.key, size)
-                self._changed[uid] = self._changed.get(uid, False) or size < before.get(uid, 0)
+        for uid in {**before, **charges}:
+            less = before.get(uid, 0) - charges.get(uid, 0)
+            if less or (uid in before) != (uid in charges):
+                self._changed[uid] = self._changed.get(uid, False) or less > 0 or uid not in charges
+        self._file(promise)
+
+    def _file(self, promise: Promise) -> None:
+        tags: set[Tag] = {(CSIStorageCapacity, uid) for uid in promise.charged}
+        if promise.named:
+            tags.add((CSIStorageCapacity, promise.named))  # it is charged if its driver publishes capacity again
+        if promise.pod is not None:
+            tags.add((Pod, promise.pod.uid))
+        if promise.is_rebuild or promise.is_left_behind:
+            tags.add((PersistentVolume, promise.claim.spec.volume_name))
+        self._records.file(promise, tags)
+
+    def _tell(self, gone: CSIStorageCapacity | None = None) -> None:
+        """Before observers are called, drop what was left behind where a claim has the same volume again."""
+        made, self._made = self._made, []
+        for promise in made:
+            for left in self._records.of(PersistentVolume, promise.claim.spec.volume_name):
+                if not left.has_claim and left.claim.selected_node == promise.claim.selected_node:
+                    self._end(left)
+        super()._tell(gone)
 
     # -- created volumes ----------------------------------------------------------------------------------------------
 
-    def volume_came(self, volume: PersistentVolume) -> None:
+    def _volume_came(self, volume: PersistentVolume) -> None:
         """A volume came or changed: check whether it was created for a promise, and whether figures show it."""
         owner = volume.spec.claim_ref
         if owner is None or not owner.uid:
             return
         self._volume_of[owner.uid] = volume.name
-        promise = self._promises.get(owner.key)
+        promise = self._records.get(owner.key)
         if promise is not None and promise.claim.uid == owner.uid and not promise.is_rebuild:
             is_first = promise.volume is None
-            self.has_volume(promise, volume)
+            self._has_volume(promise, volume)
             if is_first:
-                self.settle(promise)
-                self.show_made(promise)
+                self._settle(promise)
+                self._show_made(promise)
 
     def _volume_went(self, volume: PersistentVolume) -> None:
         """A volume was deleted, or belongs to another claim now."""
@@ -232,24 +314,23 @@ class PromiseBook(CapacityHolds):
         if owner is None:
             return
         self._volume_of.pop(owner.uid, None)
-        promise = self._promises.get(owner.key)
+        promise = self._records.get(owner.key)
         if promise is not None and promise.volume is volume and promise.made_tick is None:
             promise.volume = None
-            promise.decided = promise.decided._replace(tick=self.figures.tick)
+            promise.decided = promise.decided._replace(tick=self._figures.tick)
             promise.shown_by.clear()
-            self.settle(promise)
+            self._settle(promise)
 
-    def has_volume(self, promise: Promise, volume: PersistentVolume) -> None:
-        """Set the volume of a promise."""
+    def _has_volume(self, promise: Promise, volume: PersistentVolume) -> None:
         promise.volume = volume
         promise.order = promise.order or self._next_order()
 
     def _was_bound(self, promise: Promise) -> None:
         """The claim of a promise was bound: its volume exists, even if it was not seen."""
-        self.was_made(promise, self.figures.tick, self._server.now())
+        self._was_made(promise, self._figures.tick, self._server.now())
         if not promise.order:
             promise.order = self._next_order()
-            self.show_made(promise)
+            self._show_made(promise)
 
     def _note_asked(self, promise: Promise) -> None:
         """Note when the API first showed the claim with its node: no earlier figure includes its volume."""
@@ -261,154 +342,81 @@ class PromiseBook(CapacityHolds):
         self._volumes_made += 1
         return self._volumes_made
 
-    def came_undecided(self, volume: PersistentVolume) -> None:
-        """Count a volume of immediate binding in shared pools: its fall must not pay for a promised volume."""
-        of_class, owner = self._storage.classes.get(volume.spec.storage_class_name), volume.spec.claim_ref
-        is_promised = owner is not None and self._promises.get(owner.key) is not None
-        if of_class is None or of_class.waits_for_consumer or owner is None or not owner.uid or is_promised:
-            return
-        order, charged = self._next_order(), dict[str, None]()
-        for class_name in self._groups.classes_with(of_class.name):
-            for promise in self.promises_of_class(class_name):
-                if self.progress(promise.claim, volume) is not RebuildProgress.ELSEWHERE:
-                    charged |= dict.fromkeys(promise.charged)
-        for uid in charged:
-            self.figures.came_undecided(uid, volume, owner.key, order)
-
-    def show_made(self, promise: Promise) -> None:
+    def _show_made(self, promise: Promise) -> None:
         """The volume of a promise exists: note which objects already fell enough to show it."""
         for uid in list(promise.charged):
-            capacity = self._objects.get(uid)
+            capacity = self._index.object_of(uid)
             if capacity is not None and uid not in promise.shown_by:
-                for shown in self.figures.shown_by_volume(capacity, promise, self._unshown):
+                for shown in self._figures.shown_by_volume(capacity, promise, self._unshown):
                     shown.shown_by.add(uid)
-                    self.settle(shown)
-
-    def _show(self, capacity: CSIStorageCapacity) -> None:
-        """An object was refreshed: note which volumes it shows now."""
-        uid = identity(capacity)
-        for promise in self.figures.shown_by_refresh(capacity, self._unshown(uid)):
-            promise.shown_by.add(uid)
+                    self._settle(shown)
 
     def _unshown(self, uid: str) -> list[Promise]:
-        return [each for each in self._promises_on(uid) if uid not in each.shown_by]
-
-    def _promises_on(self, uid: str) -> list[Promise]:
-        """The promises charged to an object, and those to charge if its driver publishes capacity again."""
-        charged = [self._promises.get(key) for key in self._charges.at(uid)]
-        found = dict.fromkeys([*charged, *self._promises.naming[uid]])
-        return [each for each in found if each is not None]
+        return [each for each in self._records.of(CSIStorageCapacity, uid) if uid not in each.shown_by]
 
     # -- left-behind volumes ------------------------------------------------------------------------------------------
 
     def _leave(self, promise: Promise, claim: PersistentVolumeClaim | None) -> Promise | None:
-        """Open the promise that follows `promise` now that its claim is `claim`; None if nothing stays promised. For an
+        """The promise that follows `promise` now that its claim is `claim`; None if nothing stays promised. For an
         unknown volume nothing stays, unless its claim is being sent elsewhere."""
         made = promise.arrived if promise.made_tick is None else (promise.made_tick, promise.made_at)
         is_sent = claim is not None and _is_sent_elsewhere(promise.claim, claim)
-        if made is None or promise.is_left_behind:
+        volume = self._storage.volumes.get(promise.claim.spec.volume_name)
+        if made is None or promise.is_left_behind or not (is_sent or volume is not None):
             return None
-        if not is_sent and self._storage.volumes.get(promise.claim.spec.volume_name) is None:
-            return None
-        behind = self._as_left(promise)
-        for before in self._promises.moving[behind.spec.volume_name]:
-            if before.is_left_behind and before.node_name == behind.selected_node:
-                self._drop(before)
+        behind = _left_behind(promise.claim, volume.size if promise.is_rebuild and volume is not None else None)
+        for before in self._records.of(PersistentVolume, behind.spec.volume_name):
+            if before.is_left_behind and before.claim.selected_node == behind.selected_node:
+                self._end(before)
         left = Promise(behind, promise.since, promise.decided, is_left_behind=True, has_claim=is_sent)
-        self._promises.add(left)
-        left.volume = promise.volume
-        left.order = promise.order or self._next_order()
+        left.volume, left.order = promise.volume, promise.order or self._next_order()
         left.made_tick, left.made_at = made
-        left.shown_by, left.timeout_s = set(promise.shown_by), promise.timeout_s
-        self._promises.name(left, promise.named)
-        began_s = None if is_sent else self._waits.began_at(promise.key)
-        self._waits.begin(left.key, self._clock.monotonic() if began_s is None else began_s)
+        left.shown_by, left.timeout_s, left.named = set(promise.shown_by), promise.timeout_s, promise.named
+        left.waits_since_s = None if is_sent else promise.waits_since_s
+        if left.waits_since_s is None:
+            left.waits_since_s = self._clock.monotonic()
         return left
-
-    def find(self, volume: PersistentVolume, node_name: str, age_s: float) -> Promise | None:
-        """Open a promise for a volume on a node without a seen decision; None if there already is one."""
-        claim = _found_claim(volume, node_name)
-        if self._promises.get(claim.key) is not None:
-            return None
-        promise = Promise(claim, self._clock.now(), EVER, is_left_behind=True, has_claim=False)
-        self._promises.add(promise)
-        promise.made_tick, promise.made_at = self.figures.tick, volume.metadata.creation_timestamp
-        self.has_volume(promise, volume)
-        self._waits.begin(promise.key, self._clock.monotonic() - age_s)
-        return promise
 
     def _of_hold(self, hold: Hold) -> Promise | None:
         """Open the promise that another ledger has for a volume without a claim; None if there is a claim."""
-        of, (namespace, name) = self._objects.get(hold.uid), split_key(hold.claims[0])
+        of, (namespace, name) = self._index.object_of(hold.uid), split_key(hold.claims[0])
         if of is None or not name.endswith(")"):
             return None
         volume_name = name.partition(" (volume ")[2].partition(",")[0]
         spec = _claim_spec(of.storage_class_name, Quantity.of(hold.bytes), volume_name)
         claim = PersistentVolumeClaim(metadata=StampedMeta(namespace=namespace, name=name), spec=spec)
-        decided = Decided(self.figures.tick)
-        promise = Promise(claim, hold.since, decided, is_left_behind=True, has_claim=False)
-        self._promises.add(promise)
-        promise.made_tick = self.figures.tick
-        self._waits.begin(promise.key, self._clock.monotonic())
+        promise = Promise(claim, hold.since, Decided(self._figures.tick), is_left_behind=True, has_claim=False)
+        promise.made_tick, promise.waits_since_s = self._figures.tick, self._clock.monotonic()
         return promise
-
-    def _count_once(self, made: Iterable[Promise]) -> None:
-        """Drop what was left behind on a node when a claim has the same volume there again."""
-        for promise in made:
-            for left in self._promises.moving[promise.claim.spec.volume_name]:
-                if not left.has_claim and left.node_name == promise.node_name:
-                    self._drop(left)
-
-    def _as_left(self, promise: Promise) -> PersistentVolumeClaim:
-        """A copy of a promise's claim under the left-behind name, with the volume's size."""
-        claim = promise.claim
-        name = _left_name(claim.name, claim.spec.volume_name, claim.selected_node)
-        left = msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, name=name))
-        volume = self._storage.volumes.get(claim.spec.volume_name) if promise.is_rebuild else None
-        if volume is None:
-            return left
-        resources = msgspec.structs.replace(claim.spec.resources, requests={"storage": volume.size})
-        return msgspec.structs.replace(left, spec=msgspec.structs.replace(claim.spec, resources=resources))
 
     # -- charges ------------------------------------------------------------------------------------------------------
 
-    def charged_to(self, promise: Promise) -> Sequence[CSIStorageCapacity]:
+    def _charged_to(self, promise: Promise) -> Sequence[CSIStorageCapacity]:
         """The objects that a promise is charged to; includes the named object even if the node is gone."""
-        named = self._objects.get(promise.named)
-        row = self._cluster.row_of.get(promise.node_name)
+        named, class_name = self._index.object_of(promise.named), promise.claim.class_name
+        row = self._cluster.row_of.get(promise.claim.selected_node)
         if row is None:
-            return (named,) if named is not None and named.storage_class_name == promise.class_name else ()
-        if named is not None and self._index.reaches(promise.named, promise.class_name, row):
+            return (named,) if named is not None and named.storage_class_name == class_name else ()
+        if named is not None and self._index.reaches(promise.named, class_name, row):
             return (named,)
         if promise.is_undecided:
-            return self.undecided_at(promise.class_name, promise.node_name)
-        return self._index.objects_at(promise.class_name, promise.node_name)
+            return self._undecided_at(class_name, promise.claim.selected_node)
+        return self._index.objects_at(class_name, promise.claim.selected_node)
 
-    def undecided_at(self, class_name: str, node_name: str) -> Sequence[CSIStorageCapacity]:
-        """Objects that a volume without a decision may have used: of its class, else of classes that share pools."""
-        found = self._index.objects_at(class_name, node_name)
-        if found or not self._groups.has_groups:
-            return found
-        others = [self._index.objects_at(each, node_name) for each in self._groups.classes_with(class_name)]
-        return [capacity for objects in others for capacity in objects]
+    def _with_siblings(self, objects: Sequence[CSIStorageCapacity]) -> Sequence[CSIStorageCapacity]:
+        """These objects, and those of other classes with the same pools: they are charged as well."""
+        siblings = {identity(each): each for charged in objects for each in self._groups.siblings(charged)}
+        return [*objects, *siblings.values()]
 
-    def shared_with(self, objects: Sequence[CSIStorageCapacity]) -> Sequence[CSIStorageCapacity]:
-        """Objects of other classes with the same pools as these; they are charged as well."""
-        if not self._groups.has_groups:
-            return ()
-        siblings = [each for charged in objects for each in self._groups.siblings(charged)]
-        return list({identity(each): each for each in siblings}.values()) if siblings else ()
-
-    def is_unchecked(self, promise: Promise, made_at: datetime | None) -> bool:
-        """True if the pools that should show the volume were not checked since it was created."""
+    def _is_unchecked(self, promise: Promise) -> bool:
         bound_at = promise.claim.metadata.updated_at if not promise.is_rebuild else None
         return any(
-            each.is_unchecked_since(made_at)
+            each.is_unchecked_since(promise.made_at)
             and not is_looked_at_anew(each, promise.looked_at.get(identity(each)), bound_at)
-            for each in self.charged_to(promise)
+            for each in self._charged_to(promise)
         )
 
-    def progress(self, claim: PersistentVolumeClaim, volume: PersistentVolume | None = None) -> RebuildProgress:
+    def _progress(self, claim: PersistentVolumeClaim, volume: PersistentVolume | None = None) -> RebuildProgress:
         """How far the rebuild of a claim's volume has come. `volume`: its state, if not the current one."""
         known = volume or self._storage.volumes.get(claim.spec.volume_name)
         return RebuildProgress.UNDER_WAY if known is None else progress_of(self._cluster, known, claim.selected_node)
@@ -423,8 +431,18 @@ def _left_name(claim_name: str, volume_name: str, node_name: str) -> str:
     return f"{claim_name} (volume {volume_name}, on {node_name})"
 
 
-def _found_claim(volume: PersistentVolume, node_name: str) -> PersistentVolumeClaim:
-    """A stand-in claim for a volume whose own claim has no known node."""
+def _left_behind(claim: PersistentVolumeClaim, size: Quantity | None) -> PersistentVolumeClaim:
+    """A copy of a claim under the left-behind name; `size`: that of its volume, if it counts."""
+    name = _left_name(claim.name, claim.spec.volume_name, claim.selected_node)
+    left = msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, name=name))
+    if size is None:
+        return left
+    resources = msgspec.structs.replace(claim.spec.resources, requests={"storage": size})
+    return msgspec.structs.replace(left, spec=msgspec.structs.replace(claim.spec, resources=resources))
+
+
+def _stand_in(volume: PersistentVolume, node_name: str) -> PersistentVolumeClaim:
+    """A claim for a volume whose own claim has no known node."""
     owner = volume.spec.claim_ref or ObjectReference()
     metadata = StampedMeta(
         namespace=owner.namespace,

@@ -29,7 +29,7 @@ from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, told_pools
 from tonnage.scheduling.volumes.demand import counted_bytes
-from tonnage.scheduling.volumes.reservations.holds import RESTS, WAITS_FOR_REFRESH, Hold
+from tonnage.scheduling.volumes.reservations.holds import RESTS, WAITS_FOR_REFRESH, Hold, HoldRecord
 
 _REBUILDING = "waits for its volume to be rebuilt"
 _IS_UNDECIDED = "made without a selected-node that was seen; waits for the object to be refreshed"
@@ -46,25 +46,22 @@ class Decided(NamedTuple):
 
 
 EVER = Decided(-1)
-_AT_FIRST = Decided(0)
 
 
 @dataclass(slots=True, eq=False)
-class Promise:
-    """A volume that will be created for a claim on a node, or was created and may not show yet."""
+class Promise(HoldRecord):
+    """A volume that will be created for a claim on a node, or was created and may not show yet. `key`: the claim's.
+    `made_at`: an object created later includes its volume."""
 
     claim: PersistentVolumeClaim
     """The claim when last seen. Uid, node and class never change during a promise."""
     since: datetime
-    decided: Decided = _AT_FIRST
+    decided: Decided
     is_rebuild: bool = False
     is_left_behind: bool = False
     """True if it is for a volume's old place, while its claim is sent elsewhere or gone."""
     has_claim: bool = True
     """False if a left-behind volume has no claim any more."""
-    key: Key = ""
-    node_name: str = ""
-    class_name: str = ""
     is_unsent: bool = False
     """True while its claim waits for other volumes: nobody has been asked for its volume yet."""
     named: str = ""
@@ -76,8 +73,6 @@ class Promise:
     """The order in which volumes came to exist."""
     made_tick: int | None = None
     """The tick at which the claim was seen bound: an object refreshed later includes its volume."""
-    made_at: datetime | None = None
-    """The same by the server's clock, if known: an object created later includes its volume too."""
     looked_at: Mapping[str, datetime | None] = field(default_factory=dict)
     """By object uid, the last check of its pools when the volume was created."""
     arrived: tuple[int, datetime | None] | None = None
@@ -88,11 +83,9 @@ class Promise:
     """The uids of the objects whose refreshes show the volume."""
     rests: str = ""
     """Why its volume cannot be created, in the provisioner's words: it is then charged to no object."""
-    timeout_s: float | None = None
-    """The timeout after its volume was created, from the profile that placed the pod; None: not known."""
 
     def __post_init__(self) -> None:
-        self.key, self.node_name, self.class_name = self.claim.key, self.claim.selected_node, self.claim.class_name
+        self.key = self.claim.key
 
     @property
     def is_made(self) -> bool:
@@ -126,9 +119,6 @@ class Promise:
         uid, who = identity(capacity), self.pod.key if self.pod is not None else ""
         held = (capacity.key, uid, who, (self.key,), self.charged.get(uid, 0), self.since, self.why)
         return Hold(*held, timeout_s=self.timeout_s, is_rebuild=self.is_rebuild and self.made_tick is None)
-
-    def stands(self, claim: PersistentVolumeClaim | None) -> bool:
-        return is_still(self.claim, claim)
 
 
 def is_still(before: PersistentVolumeClaim, now: PersistentVolumeClaim | None) -> bool:
@@ -372,11 +362,6 @@ class Figures:
             return True
         made_at = promise.made_at if promise.made_tick is not None else None
         return made_at is not None and self._is_newer(capacity, made_at)
-
-    def has_shown(self, capacity: CSIStorageCapacity, promise: Promise) -> bool:
-        """True if an object was published twice since the volume of a new promise was created."""
-        refresh = self._last.get(identity(capacity))
-        return refresh is not None and refresh.is_measured and self._is_second_figure(capacity, promise, refresh)
 
     def _is_newer(self, capacity: CSIStorageCapacity, made_at: datetime) -> bool:
         """True if an object, and the measuring of its kept pools, is newer than the volume."""
