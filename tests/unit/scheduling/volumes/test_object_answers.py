@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from examples_tried import tries
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.columns import few_rows
-from tonnage.scheduling.volumes.capacity import reading as reading_module
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
 from tonnage.scheduling.volumes.capacity.pools import Room
 from tonnage.scheduling.volumes.capacity.reading import REMEMBERED, CapacityPolicy, Held, Question, Reading
@@ -175,7 +174,7 @@ several = st.lists(st.integers(1, 9), min_size=1, max_size=6).map(descending)
 def test_several_claims_beside_promises_are_told_the_same_in_one_table_and_one_by_one(
     most_left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where a table has fewer rows than there are ways, and where tables are forgotten for want of memory."""
+    """Also where a table has fewer rows than there are ways."""
 
     @settings(max_examples=tries(60), deadline=None)
     @given(st.lists(st.tuples(wider, several), min_size=1, max_size=5), st.lists(several, min_size=1, max_size=3))
@@ -197,7 +196,6 @@ def test_several_claims_beside_promises_are_told_the_same_in_one_table_and_one_b
 
     monkeypatch.setattr(pool_grades, "MOST_LEFT", most_left)
     monkeypatch.setattr(pool_grades, "MOST_LEFT_FINELY", 3 * most_left)
-    monkeypatch.setattr(reading_module, "_MOST_ROWS_LEFT", 5 * most_left)
     try:
         same()
     finally:

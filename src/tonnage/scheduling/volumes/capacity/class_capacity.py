@@ -28,8 +28,6 @@ from tonnage.scheduling.volumes.packing.pool_grades import Grade, Grades
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 
 _FIRST_OBJECTS = 16
-_FEW_ROWS = 64
-"""An object that reaches at most this many rows is entered row by row; for more, the layers are rebuilt."""
 NOTHING = -1
 """In a layer: no object reaches the row. As an index, -1 is the last place of a reading, which is kept blank."""
 
@@ -188,11 +186,7 @@ class ClassCapacity:
 
     def add(self, entry: CapacityEntry) -> None:
         self.put_in(entry)
-        if len(entry.rows) > _FEW_ROWS:
-            self.rebuild()
-            return
-        for row in entry.rows.tolist():
-            self._write_row(row, [*self._entries_at(row), entry])
+        self._lay(entry)
 
     def put_in(self, entry: CapacityEntry) -> None:
         """Give an object a number and read it. The caller lays it out over rows."""
@@ -224,9 +218,6 @@ class ClassCapacity:
 
     def drop(self, entry: CapacityEntry) -> None:
         self.take_out(entry)
-        if len(entry.rows) > _FEW_ROWS:
-            self.rebuild()
-            return
         for row in entry.rows.tolist():
             self._write_row(row, [each for each in self._entries_at(row) if each is not entry])
 
@@ -245,20 +236,13 @@ class ClassCapacity:
 
     def rebuild(self) -> None:
         """Lay all objects out over their rows again."""
-        live = sorted(self.live(), key=lambda each: each.key)
         self.layers = []
-        if not live:
-            return
-        rows = np.concatenate([entry.rows for entry in live])
-        numbers = np.repeat(np.array([entry.number for entry in live]), [len(entry.rows) for entry in live])
-        order = np.argsort(rows, kind="stable")  # by row, and within a row by key
-        rows, numbers = rows[order], numbers[order]
-        starts = np.flatnonzero(np.r_[True, rows[1:] != rows[:-1]]) if len(rows) else np.zeros(0, dtype=np.intp)
-        depth = np.arange(len(rows)) - np.repeat(starts, np.diff(np.r_[starts, len(rows)]))
-        for level in range(int(depth.max(initial=-1)) + 1):
-            layer = np.full(self._cluster.capacity, NOTHING, dtype=np.intp)
-            layer[rows[depth == level]] = numbers[depth == level]
-            self.layers.append(layer)
+        for entry in self.live():
+            self._lay(entry)
+
+    def _lay(self, entry: CapacityEntry) -> None:
+        for row in entry.rows.tolist():
+            self._write_row(row, [*self._entries_at(row), entry])
 
     def _entries_at(self, row: int) -> list[CapacityEntry]:
         return [self.entries[number] for number in self.numbers_at(row)]
@@ -324,7 +308,6 @@ class JointCapacity(ClassCapacity):
         self.is_stale = True
         """Objects came, went or reach other nodes: `follow` must be called."""
         self._joined: dict[tuple[str, ...], CapacityEntry] = {}
-        self._by_member: dict[str, list[tuple[str, ...]]] = {}
 
     def follow(self) -> None:
         """Join the current objects."""
@@ -342,23 +325,21 @@ class JointCapacity(ClassCapacity):
                 entry.capacity = _joined(now)  # an object was deleted and created again, with other figures
                 self.rewrite(entry)
             entry.rows = rows
-        self._by_member = {}
-        for uids in self._joined:
-            for uid in uids:
-                self._by_member.setdefault(uid, []).append(uids)
         self.rebuild()
 
     def member_changed(self, new: CSIStorageCapacity) -> None:
         """Read the new figures of one member."""
-        for uids in self._by_member.get(identity(new), ()):
-            entry = self._joined[uids]
+        for entry in self._with_member(identity(new)):
             members = [new if identity(each) == identity(new) else each for each in members_of(entry.capacity)]
             entry.capacity = _joined(members)
             self.rewrite(entry)
 
     def held_of_member_differs(self, uid: str) -> None:
-        for uids in self._by_member.get(uid, ()):
-            self.held_differs(self._joined[uids])
+        for entry in self._with_member(uid):
+            self.held_differs(entry)
+
+    def _with_member(self, uid: str) -> list[CapacityEntry]:
+        return [entry for uids, entry in self._joined.items() if uid in uids]
 
     def _combinations(self) -> Iterator[tuple[tuple[str, ...], tuple[Sequence[CapacityEntry], npt.NDArray[np.intp]]]]:
         """The combinations to join: one object per class, with the rows that the combination is for."""

@@ -53,8 +53,8 @@ class CapacityIndex:
         self.search = SearchBudget()
         """The search steps of one decision over all objects; a new decision renews it."""
         self._classes: dict[str, ClassCapacity] = {}
-        self._entries: dict[Key, CapacityEntry] = {}
-        self._by_identity: dict[str, CapacityEntry] = {}
+        self._entries: dict[str, CapacityEntry] = {}
+        """By `identity`."""
         self.groups = CapacityGroups(cluster.storage)
         """Which classes share their pools."""
         self.pool_policies = PoolPolicies(cluster.storage)
@@ -110,19 +110,20 @@ class CapacityIndex:
 
     def reaches(self, uid: str, class_name: str, row: int) -> bool:
         """True if the object with this `identity` is of the class and reaches the row."""
-        entry = self._by_identity.get(uid)
+        entry = self._entries.get(uid)
         return (
             entry is not None and entry.class_name == class_name and entry.number in self.of(class_name).numbers_at(row)
         )
 
     def object_of(self, uid: str) -> CSIStorageCapacity | None:
         """The object with this `identity`."""
-        entry = self._by_identity.get(uid)
+        entry = self._entries.get(uid)
         return entry.capacity if entry is not None else None
 
     def rows_of(self, key: Key) -> npt.NDArray[np.intp]:
         """The rows that an object reaches, after following changed nodes; empty if the object does not exist."""
-        entry = self._entries.get(key)
+        capacity = self._cluster.storage.capacities.get(key)
+        entry = self._entries.get(identity(capacity)) if capacity is not None else None
         if entry is None:
             return _NO_ROWS
         self.of(entry.class_name)  # follows the nodes
@@ -130,7 +131,7 @@ class CapacityIndex:
 
     def held_differs(self, uid: str) -> None:
         """An object's holds changed: read them, and have cached decisions for its rows checked again."""
-        entry = self._by_identity.get(uid)
+        entry = self._entries.get(uid)
         if entry is not None:
             self._classes[entry.class_name].held_differs(entry)
             for joint in self._joint.values():
@@ -140,7 +141,7 @@ class CapacityIndex:
     # -- objects that change ------------------------------------------------------------------------------------------
 
     def _changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
-        entry = self._entries.get(old.key) if old is not None else None
+        entry = self._entries.get(identity(old)) if old is not None else None
         if new is None or (entry is not None and is_elsewhere(entry.capacity, new)):
             if entry is not None:
                 self._drop(entry)
@@ -150,8 +151,6 @@ class CapacityIndex:
         if entry is None:
             self._add(new)
             return
-        self._by_identity.pop(identity(entry.capacity), None)
-        self._by_identity[identity(new)] = entry
         entry.capacity = new
         self._classes[entry.class_name].rewrite(entry)
         for joint in self._joint.values():
@@ -161,8 +160,7 @@ class CapacityIndex:
     def _add(self, new: CSIStorageCapacity) -> None:
         of_class = self.of(new.storage_class_name)  # follow the nodes: they must not meet an entry without a number
         entry = CapacityEntry(new, self.rows_reached(new))
-        self._entries[new.key] = entry
-        self._by_identity[identity(new)] = entry
+        self._entries[identity(new)] = entry
         for anchor in _anchors(new.node_topology):
             self._anchored.put(anchor, new.key, entry)
         of_class.add(entry)
@@ -170,8 +168,7 @@ class CapacityIndex:
         self._cluster.note_rows(entry.rows)
 
     def _drop(self, entry: CapacityEntry) -> None:
-        del self._entries[entry.key]
-        self._by_identity.pop(identity(entry.capacity), None)
+        del self._entries[identity(entry.capacity)]
         for anchor in _anchors(entry.capacity.node_topology):
             self._anchored.take(anchor, entry.key)
         self._classes[entry.class_name].drop(entry)

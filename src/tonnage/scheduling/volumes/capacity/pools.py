@@ -192,36 +192,36 @@ class CapacityGroups:
     def __init__(self, storage: Storage) -> None:
         self.on_change: list[Callable[[Collection[str]], None]] = []
         """Called after a class joined or left a group, with the classes whose objects may have other siblings now."""
-        self._group_of: dict[str, GroupName] = {}
-        self._classes_of: Shelf[GroupName, str, str] = Shelf()
+        self._storage = storage
         self._objects: Shelf[tuple[str, Topology], Key, CSIStorageCapacity] = Shelf()
         """Capacity objects by class and topology."""
-        self._place_of: dict[Key, tuple[str, Topology]] = {}
         self._warned: set[str] = set()
-        for each in storage.classes.values():
-            self._class_changed(None, each)
+        classes = list(storage.classes.values())
+        for number in range(len(classes)):
+            self._warn_of_other_drivers(classes[number], classes[: number + 1])
         for capacity in storage.capacities.values():
             self._capacity_changed(None, capacity)
         storage.on_change(StorageClass, self._class_changed)
         storage.on_change(CSIStorageCapacity, self._capacity_changed)
 
     def of(self, class_name: str) -> GroupName | None:
-        return self._group_of.get(class_name)
+        return _group_of(self._storage.classes.get(class_name))
 
     def classes_with(self, class_name: str) -> Collection[str]:
         """The class and all classes that share its pools, by name."""
-        group = self._group_of.get(class_name)
-        return (class_name,) if group is None else sorted(self._classes_of[group])
+        group = self.of(class_name)
+        if group is None:
+            return (class_name,)
+        return sorted(each.name for each in self._storage.classes.values() if _group_of(each) == group)
 
     def siblings(self, capacity: CSIStorageCapacity) -> tuple[CSIStorageCapacity, ...]:
         """The objects of other classes for the same pools, ordered by class and key."""
-        group = self._group_of.get(capacity.storage_class_name)
-        if group is None or capacity.node_topology is None:
+        if self.of(capacity.storage_class_name) is None or capacity.node_topology is None:
             return ()
         topology = canonical(capacity.node_topology)
         return tuple(
             each
-            for name in sorted(self._classes_of[group])
+            for name in self.classes_with(capacity.storage_class_name)
             if name != capacity.storage_class_name
             for _, each in sorted(self._objects.at((name, topology)).items())
         )
@@ -229,30 +229,28 @@ class CapacityGroups:
     # -- storage events -----------------------------------------------------------------------------------------------
 
     def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
-        known = either(old, new)
-        before, now = self._group_of.get(known.name), _group_of(new)
+        before, now = _group_of(old), _group_of(new)
         if before == now:
             return
-        affected = {known.name, *(name for group in (before, now) if group for name in self._classes_of[group])}
-        if before is not None:
-            del self._group_of[known.name]
-            self._classes_of.take(before, known.name)
-        if now is not None:
-            self._group_of[known.name] = now
-            self._classes_of.put(now, known.name, known.name)
-            self._warn_of_other_drivers(known.name, now)
+        classes, groups = self._storage.classes.values(), {before, now} - {None}
+        if new is not None:
+            self._warn_of_other_drivers(new, classes)
+        affected = {either(old, new).name, *(each.name for each in classes if _group_of(each) in groups)}
         for changed in self.on_change:
             changed(affected)
 
-    def _warn_of_other_drivers(self, class_name: str, group: GroupName) -> None:
+    def _warn_of_other_drivers(self, new: StorageClass, classes: Iterable[StorageClass]) -> None:
         """Warn once about a group name used by several drivers: disks belong to one driver, so this is a mistake."""
-        drivers = sorted({each.driver for each in self._group_of.values() if each.name == group.name})
-        if len(drivers) < 2 or group.name in self._warned:
+        group = _group_of(new)
+        if group is None or group.name in self._warned:
+            return
+        drivers = sorted({each.provisioner for each in classes if each.capacity_group == group.name})
+        if len(drivers) < 2:
             return
         self._warned.add(group.name)
         _log.warning(
             "Classes of different drivers name one capacity group; each driver's classes are a group of their own",
-            object=f"StorageClass {class_name}",
+            object=f"StorageClass {new.name}",
             field=f"metadata.annotations[{CAPACITY_GROUP}]",
             value=group.name,
             drivers=", ".join(drivers),
@@ -260,18 +258,10 @@ class CapacityGroups:
         )
 
     def _capacity_changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
-        key = either(old, new).key
-        place = self._place_of.get(key)
-        is_same = old is not None and new is not None and not is_elsewhere(old, new)
-        if place is not None and new is not None and is_same:
-            self._objects.put(place, key, new)  # nearly always: the object only has new figures
-            return
-        if place is not None:
-            del self._place_of[key]
-            self._objects.take(place, key)
+        if old is not None and old.node_topology is not None:
+            self._objects.take((old.storage_class_name, canonical(old.node_topology)), old.key)
         if new is not None and new.node_topology is not None:
-            place = self._place_of[key] = (new.storage_class_name, canonical(new.node_topology))
-            self._objects.put(place, key, new)
+            self._objects.put((new.storage_class_name, canonical(new.node_topology)), new.key, new)
 
 
 def canonical(topology: LabelSelector) -> Topology:

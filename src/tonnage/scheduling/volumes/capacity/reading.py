@@ -3,7 +3,7 @@
 One table row is one object: its pools in bytes, largest first, the largest claim, and its holds. A profile's
 `CapacityPolicy` decides how objects are read. A verdict is kept until its object changes. The driver decides where
 promised claims go: nearly everywhere there is so much room that its choice does not matter, which is checked for all
-objects at once; for the other objects, all possible outcomes are kept.
+objects at once; the other objects are compared with all possible outcomes.
 """
 
 from __future__ import annotations
@@ -52,9 +52,19 @@ REMEMBERED: Final = 32
 """Questions whose answers are kept; a workload has few kinds of pods at a time."""
 _FEW: Final = 16
 """Up to this many objects are judged one by one: a dozen array operations cost more."""
-_MOST_ROWS_LEFT: Final = 1 << 19
-"""The limit on rows of possible outcomes kept for a class: 16 MB with four pools per object."""
 _UNKNOWN: Final = -1
+_NO_CLAIM: Final = -1
+_COLUMNS: Final = np.dtype(
+    [
+        ("is_held", np.bool_),
+        ("is_unbounded", np.bool_),  # it has an unlimited pool, of which the table of pools shows `MOST_BYTES`
+        ("limit", np.int64),  # the largest claim
+        ("limit_beside", np.int64),  # the largest claim on top of promises; `_NO_CLAIM` if the object is reserved
+        ("promised", np.int64),
+        ("largest_promised", np.int64),
+        ("scored", np.int64),  # the free bytes that scores use, less promises
+    ]
+)
 Numbers = npt.NDArray[np.intp]
 """Object numbers. -1 (`NOTHING`) is allowed: it is the last place of the table, which is kept blank."""
 Held = Sizes | None
@@ -102,21 +112,8 @@ class Reading:
         self._capacities: list[CSIStorageCapacity | None] = []
         self._told_bytes: list[int] = []
         """By object, the free bytes that scores use, as published."""
-        self.scored: Ints = np.zeros(0, dtype=np.int64)
-        """By object, the free bytes that scores use, less promises."""
         self.pools = _no_pools(0, 1)
-        self._is_unbounded: Mask = np.zeros(0, dtype=np.bool_)
-        """True for objects with an unlimited pool; its column holds `MOST_BYTES`."""
-        self._limits: Ints = np.zeros(0, dtype=np.int64)
-        """By object, the largest claim."""
-        self._limits_beside: Ints = np.zeros(0, dtype=np.int64)
-        """By object, the largest claim on top of promises."""
-        self._is_reserved: Mask = np.zeros(0, dtype=np.bool_)
-        self._promised_bytes: Ints = np.zeros(0, dtype=np.int64)
-        self._largest_promised: Ints = np.zeros(0, dtype=np.int64)
-        self._left: dict[int, Left | None] = {}
-        """By object number, what promises may leave of its pools; filled on demand."""
-        self._rows_left = 0
+        self._table: npt.NDArray[np.void] = np.zeros(0, dtype=_COLUMNS)
         self._changes = Changes(0)
         self._memo: dict[tuple[Question, Sizes], tuple[int, Grades]] = {}
         """Answers by object number, with the tick of the last change they include; most recently used last."""
@@ -130,17 +127,12 @@ class Reading:
         self.rooms += [NO_ROOM] * more
         self._capacities += [None] * more
         self._told_bytes += [0] * more
-        self.scored, self._limits = grown(self.scored, objects), grown(self._limits, objects)
-        self._limits_beside = grown(self._limits_beside, objects)
-        self._is_unbounded, self._is_reserved = grown(self._is_unbounded, objects), grown(self._is_reserved, objects)
-        self._promised_bytes = grown(self._promised_bytes, objects)
-        self._largest_promised = grown(self._largest_promised, objects)
+        self._table = grown(self._table, objects)
         self._changes.grow(objects)
         self._widen_pools(objects, self.pools.shape[1])
         self._memo.clear()
 
     def _widen_pools(self, objects: int, pools: int) -> None:
-        self._forget_all_left()  # their tables are as wide as the pools
         wider = _no_pools(objects, pools)
         wider[: self.pools.shape[0], : self.pools.shape[1]] = self.pools
         self.pools = wider
@@ -153,8 +145,8 @@ class Reading:
         self._capacities[number], self.rooms[number] = capacity, room
         self.pools[number] = NO_POOL
         self.pools[number, : len(room.pools)] = [max(min(pool, MOST_BYTES), NO_POOL) for pool in room.pools]
-        self._is_unbounded[number] = bool(room.pools) and room.pools[0] >= UNBOUNDED
-        self._limits[number] = min(room.claim_limit, MOST_BYTES)
+        self._table["is_unbounded"][number] = bool(room.pools) and room.pools[0] >= UNBOUNDED
+        self._table["limit"][number] = min(room.claim_limit, MOST_BYTES)
         self._told_bytes[number] = self.policy.scored_bytes(capacity) if capacity is not None else 0
         self.write_holds(number)
 
@@ -167,19 +159,17 @@ class Reading:
         else:
             self.held[number] = held
         promised = held or ()
-        self._is_reserved[number] = held is None
-        self._promised_bytes[number] = min(sum(promised), MOST_BYTES)
-        self._largest_promised[number] = promised[0] if promised else 0
-        self._limits_beside[number] = min(self.rooms[number].claim_limit_beside(promised), MOST_BYTES)
-        self.scored[number] = self._scored_beside(number, promised)
-        self._forget_left(number)
+        limit = min(self.rooms[number].claim_limit_beside(promised), MOST_BYTES)
+        row = self._table[number]
+        row["is_held"], row["limit_beside"] = held != (), limit if held is not None else _NO_CLAIM
+        row["promised"], row["largest_promised"] = min(sum(promised), MOST_BYTES), promised[0] if promised else 0
+        row["scored"] = self._scored_beside(number, promised)
         self._changes.note(number)
 
     def choose_by(self, pool_policy: PoolPolicy) -> None:
         """Set how the driver chooses pools, and forget all answers."""
         self.pool_policy = pool_policy
         self._memo.clear()
-        self._forget_all_left()
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
@@ -219,6 +209,12 @@ class Reading:
                 answers[number] = found
         return Grade(found)
 
+    @property
+    def scored(self) -> Ints:
+        """By object, the free bytes that scores use, less promises."""
+        column: Ints = self._table["scored"]
+        return column
+
     def held_beside(self, number: int, own: Collection[Key]) -> Held:
         """The holds on an object, except those for the claims in `own`."""
         capacity = self._capacities[number]
@@ -226,7 +222,8 @@ class Reading:
 
     def is_held(self, numbers: Numbers) -> Mask:
         """A mask over `numbers`: True for objects with holds."""
-        return self._is_reserved[numbers] | (self._promised_bytes[numbers] > 0)
+        is_held: Mask = self._table["is_held"][numbers]
+        return is_held
 
     def scored_by_object(self, own: Collection[Key] = ()) -> Ints:
         """By object number, the free bytes that scores use, less promises to claims not in `own`."""
@@ -292,11 +289,10 @@ class Reading:
             found = grades(pools, sizes, self.search, self.pool_policy, with_order=with_order)
         else:
             found = fits(pools, sizes, self.search).astype(np.int8)
-        found[self._is_unbounded[numbers]] = Grade.GUARANTEED
-        limits = self._limits if question is Question.FITS_UNHELD else self._limits_beside
-        found[limits[numbers] < sizes[0]] = Grade.NONE
+        found[self._table["is_unbounded"][numbers]] = Grade.GUARANTEED
+        limit = "limit" if question is Question.FITS_UNHELD else "limit_beside"
+        found[self._table[limit][numbers] < sizes[0]] = Grade.NONE
         if question is not Question.FITS_UNHELD:
-            found[self._is_reserved[numbers]] = Grade.NONE
             self._judge_beside_promises(question, sizes, numbers, found, is_graded=is_graded)
         if is_graded:
             found[found < least] = Grade.NONE
@@ -306,22 +302,22 @@ class Reading:
         self, question: Question, sizes: Sizes, numbers: Numbers, found: Grades, *, is_graded: bool
     ) -> None:
         """Correct the answers of objects with promises. They are few: promises since the last refresh."""
-        places = np.flatnonzero((found > Grade.NONE) & (self._promised_bytes[numbers] > 0))
+        places = np.flatnonzero((found > Grade.NONE) & (self._table["promised"][numbers] > 0))
         is_sure = self._is_sure(numbers[places], sizes)
         found[places[is_sure]] = Grade.GUARANTEED
         places = places[~is_sure]
         of = numbers[places]
-        may_fit = have_the_bytes(self.pools[of], self._promised_bytes[of], sizes)
+        promised = self._table["promised"][of]
+        may_fit = have_the_bytes(self.pools[of], promised, sizes)
         # With a single pool, promises are subtracted: a group that is not sure does not fit.
         is_single = self.pools[of, 1] == NO_POOL if self.pools.shape[1] > 1 else np.True_
-        may_fit &= ~(is_single & (self._promised_bytes[of] < MOST_BYTES))
+        may_fit &= ~(is_single & (promised < MOST_BYTES))
         found[places[~may_fit]] = Grade.NONE
         places = places[may_fit]
         if not is_graded and places.size:
             is_seen = are_seen_to_fit(*self._promised_columns(numbers[places]), sizes)
             found[places[is_seen]] = Grade.POSSIBLE
-            places = places[~is_seen]
-            places = self._judge_by_what_is_left(sizes, numbers, found, places)
+            places = self._judge_by_what_is_left(sizes, numbers, found, places[~is_seen])
         for place, number in zip(places.tolist(), numbers[places].tolist(), strict=True):
             found[place] = self._verdict(question, sizes, number, self.held[number])
 
@@ -342,28 +338,13 @@ class Reading:
 
     def _left_by_promises(self, number: int) -> Left | None:
         """What promises may leave of an object's pools (`left_by_promises`), as wide as the table; None if unknown."""
-        if number in self._left:
-            return self._left[number]
-        undecided, pools = self.search.undecided, self.rooms[number].pools
-        found = left_by_promises(pools, self.held[number] or (), self.search, self.pool_policy)
-        if found is not None and len(pools) < self.pools.shape[1]:
-            rows = np.full((len(found.rows), self.pools.shape[1]), NO_POOL, dtype=np.int64)
-            rows[:, : len(pools)] = found.rows
-            found = Left(rows, found.is_exact)
-        if self.search.undecided == undecided:
-            self._left[number] = found
-            self._rows_left += len(found.rows) if found is not None else 0
-            while self._rows_left > _MOST_ROWS_LEFT:
-                self._forget_left(next(iter(self._left)))
-        return found
-
-    def _forget_left(self, number: int) -> None:
-        left = self._left.pop(number, None)
-        self._rows_left -= len(left.rows) if left is not None else 0
-
-    def _forget_all_left(self) -> None:
-        self._left.clear()
-        self._rows_left = 0
+        pools = self.rooms[number].pools
+        left = left_by_promises(pools, self.held[number] or (), self.search, self.pool_policy)
+        if left is None or len(pools) == self.pools.shape[1]:
+            return left
+        rows = np.full((len(left.rows), self.pools.shape[1]), NO_POOL, dtype=np.int64)
+        rows[:, : len(pools)] = left.rows
+        return Left(rows, left.is_exact)
 
     def _is_sure(self, numbers: Numbers, sizes: Sizes) -> Mask:
         """A mask over `numbers`: True if the object surely holds the group and all promises. False means undecided.
@@ -372,17 +353,17 @@ class Reading:
 
             largest pool >= T          sum over pools of max(pool - c + 1, 0) > T - c
         """
-        promised, asked = self._promised_bytes[numbers], sum(sizes)
+        promised, asked = self._table["promised"][numbers], sum(sizes)
         # A sum of promises is cut at 64 bits and may be larger. Below that, differences stay within 64 bits.
         is_sure: Mask = (self.pools[numbers, 0] - promised >= asked) & (promised < MOST_BYTES)
-        is_sure |= self._is_unbounded[numbers]
+        is_sure |= self._table["is_unbounded"][numbers]
         if self.pools.shape[1] > 1:
             left_idx = np.flatnonzero(~is_sure)
             is_sure[left_idx] = have_room_to_spare(*self._promised_columns(numbers[left_idx]), sizes)
         return is_sure
 
     def _promised_columns(self, numbers: Numbers) -> tuple[Ints2D, Ints, Ints]:
-        return self.pools[numbers], self._promised_bytes[numbers], self._largest_promised[numbers]
+        return self.pools[numbers], self._table["promised"][numbers], self._table["largest_promised"][numbers]
 
 
 def _no_pools(objects: int, pools: int) -> Ints2D:

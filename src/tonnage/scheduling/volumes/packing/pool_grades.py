@@ -278,7 +278,7 @@ class Left(NamedTuple):
     """True if every row is a possible outcome. Otherwise every outcome has at least the room of some row."""
 
 
-_found: Found[Left | None] = Found(remembered=256)
+_found: Found[Left | None] = Found(remembered=2048)
 _found_finely: Found[Left | None] = Found(remembered=32)
 
 
