@@ -56,14 +56,6 @@ def only_row(rows: Rows) -> int:
     return int(rows[0]) if len(rows) == 1 else -1
 
 
-def few_rows(rows: Rows, most: int) -> list[int]:
-    """The row numbers as a list if there are at most `most` of them, else an empty list."""
-    if isinstance(rows, slice):
-        return list(range(rows.start, rows.stop)) if rows.stop - rows.start <= most else []
-    found: list[int] = rows.tolist() if len(rows) <= most else []
-    return found
-
-
 def among(members: Collection[int], rows: Rows, size: int) -> Mask:
     """A mask over `rows`: True where the row is one of `members`, which are row numbers below `size`."""
     found = np.zeros(size, dtype=np.bool_)

@@ -27,7 +27,7 @@ from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
-from tonnage.scheduling.cluster.columns import Ints, Rows, few_rows, only_row
+from tonnage.scheduling.cluster.columns import Ints, Rows, only_row
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import either
 from tonnage.scheduling.configuration.plugin_args import PoolFit, Reservation, StorageCapacityArgs, VolumeBindingArgs
@@ -87,8 +87,6 @@ from tonnage.scheduling.volumes.volume_scores import VolumeScores
 
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 RESCHEDULING = "CapacityAwareRescheduling"
-_FEW_ROWS = 16
-"""Up to this many rows are judged without arrays, at 5 µs each; with arrays they take 100 µs, however few."""
 _PREFERS = {
     PoolFit.PREFER: Prefers.BEFORE_SCORES,
     PoolFit.POSSIBLE: Prefers.AMONG_EQUALS,
@@ -263,11 +261,6 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         notes: Notes = cycle.state[self.name]
         if not notes.is_plain:
             bits = notes.fit.refusals(notes.demand, rows)
-        elif few := few_rows(rows, _FEW_ROWS):
-            told = [notes.fit.refusal_at(notes.provisioning, row) for row in few]
-            if not notes.expected:
-                return Judgement(np.array(told), REASONS) if any(told) else None
-            bits = np.array(told)
         else:
             bits = notes.fit.refusals_of_provisioning(notes.provisioning, rows)
         if notes.expected and not bits.any():

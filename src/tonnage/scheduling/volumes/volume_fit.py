@@ -211,19 +211,6 @@ class VolumeFit:
                 bits[place] = _ENDED
                 self._undecided_rows.add(row)
 
-    def refusal_at(self, provisioning: ProvisioningDemand, row: int) -> int:
-        """`refusals_of_provisioning` for one row, without arrays: the pod's last row is asked about most."""
-        if provisioning.is_hopeless or provisioning.topologies or not self.is_joint:
-            return int(self.refusals_of_provisioning(provisioning, slice(row, row + 1))[0])
-        for unit in provisioning.units:
-            undecided = self.index.search.undecided
-            if self.index.of(unit.class_name).choice_at(self.policy, unit.sizes, row) == NOTHING:
-                if self.index.search.undecided == undecided:
-                    return _SPACE
-                self._undecided_rows.add(row)
-                return _ENDED
-        return 0
-
     def refusals(self, demand: Demand, rows: Rows) -> Bits:
         """By row, why the node is refused, as bits of `REASONS`."""
         bits = self._bound(demand, rows)

@@ -66,7 +66,7 @@ def assert_as_scanned(cluster: Cluster, *classes: str) -> None:
         names = {name: scan(cluster, class_name, name) for name in cluster.row_of}
         for name, row in cluster.row_of.items():
             assert [each.key for each in index.objects_at(class_name, name)] == names[name], name
-            assert [found.entries[number].key for number in found.numbers_at(row)] == names[name], name
+            assert [found.entries[number].capacity.key for number in found.numbers_at(row)] == names[name], name
         for sizes in rooms:
             fits = found.fits(POLICY, sizes, cluster.all_rows)
             choices = found.choices(POLICY, sizes, cluster.all_rows)
@@ -79,7 +79,7 @@ def assert_as_scanned(cluster: Cluster, *classes: str) -> None:
                 assert fits[row] == bool(holding), (sizes, row)
                 chosen = found.choice_at(POLICY, sizes, row)
                 assert chosen == choices[row]
-                assert (found.entries[chosen].key if chosen != NOTHING else None) == next(iter(holding), None)
+                assert (found.entries[chosen].capacity.key if chosen != NOTHING else None) == next(iter(holding), None)
                 assert found.fits(POLICY, sizes, np.array([row]))[0] == fits[row]
 
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from examples_tried import tries
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.cluster.columns import few_rows
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
 from tonnage.scheduling.volumes.capacity.pools import Room
 from tonnage.scheduling.volumes.capacity.reading import REMEMBERED, CapacityPolicy, Held, Question, Reading
@@ -212,11 +211,3 @@ def test_how_a_driver_picks_pools_is_asked_for_anew():
     reading.choose_by(PoolPolicy.BEST_FIT)
     assert reading.says_one(Question.FITS, (6, 4), 0) > Grade.NONE
     assert reading.says_one(Question.GRADE, (6, 4), 0) is Grade.GUARANTEED
-
-
-@pytest.mark.parametrize(
-    ("rows", "expected"),
-    [(slice(4, 6), [4, 5]), (slice(0, 9), []), (np.array([8, 2]), [8, 2]), (np.arange(5), []), (slice(3, 3), [])],
-)
-def test_few_rows_are_plain_numbers(rows, expected):
-    assert few_rows(rows, 4) == expected

@@ -12,6 +12,7 @@ siblings of every class, all objects that reach the node are joined.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -37,17 +38,17 @@ def identity(capacity: CSIStorageCapacity) -> str:
     return capacity.metadata.uid or capacity.key
 
 
+@dataclass(slots=True, eq=False)
 class CapacityEntry:
-    """A capacity object, its number in the tables of its class, and the rows it reaches."""
+    """A capacity object, the rows it reaches, and its number in the tables of its class."""
 
-    __slots__ = ("capacity", "class_name", "key", "number", "rows")
+    capacity: CSIStorageCapacity
+    rows: npt.NDArray[np.intp]
+    number: int = NOTHING
 
-    def __init__(self, capacity: CSIStorageCapacity, rows: npt.NDArray[np.intp]) -> None:
-        self.capacity = capacity
-        self.class_name = capacity.storage_class_name
-        self.key: Key = capacity.key
-        self.number = NOTHING
-        self.rows = rows
+    @property
+    def class_name(self) -> str:
+        return self.capacity.storage_class_name
 
 
 class ClassCapacity:
@@ -133,14 +134,6 @@ class ClassCapacity:
     def fits_at(self, policy: CapacityPolicy, sizes: Sizes, number: int, own: Collection[Key] = ()) -> bool:
         """True if one object holds the group."""
         return self.reading(policy).says_one(Question.FITS, sizes, number, own) > Grade.NONE
-
-    def scored_at(self, policy: CapacityPolicy, sizes: Sizes, row: int) -> int | None:
-        """The free bytes that the group's score uses on a row; None if it does not fit there."""
-        scored = self.reading(policy).scored
-        found = [scored.item(each) for each in self.numbers_at(row) if self.fits_at(policy, sizes, each)]
-        if not found:
-            return None
-        return max(found) if policy.scores_best else found[0]
 
     # -- asking about all objects -------------------------------------------------------------------------------------
 
@@ -248,7 +241,7 @@ class ClassCapacity:
         return [self.entries[number] for number in self.numbers_at(row)]
 
     def _write_row(self, row: int, entries: Collection[CapacityEntry]) -> None:
-        numbers = [entry.number for entry in sorted(entries, key=lambda each: each.key)]
+        numbers = [entry.number for entry in sorted(entries, key=lambda each: each.capacity.key)]
         while len(self.layers) < len(numbers):
             self.layers.append(np.full(self._cluster.capacity, NOTHING, dtype=np.intp))
         for level, layer in enumerate(self.layers):

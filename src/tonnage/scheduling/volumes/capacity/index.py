@@ -22,7 +22,7 @@ from tonnage.keyed import Shelf
 from tonnage.objects.meta import Key
 from tonnage.objects.requirements import InvalidSelector
 from tonnage.objects.selectors import LabelSelector
-from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster, selected
 from tonnage.scheduling.cluster.columns import row_numbers
 from tonnage.scheduling.volumes.capacity.class_capacity import (
@@ -34,9 +34,10 @@ from tonnage.scheduling.volumes.capacity.class_capacity import (
 )
 from tonnage.scheduling.volumes.capacity.pools import (
     CapacityGroups,
-    PoolPolicies,
     common_policy,
     is_elsewhere,
+    pool_policy_of,
+    warn_of_policy,
 )
 from tonnage.scheduling.volumes.packing.pool_fits import SearchBudget
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
@@ -57,9 +58,7 @@ class CapacityIndex:
         """By `identity`."""
         self.groups = CapacityGroups(cluster.storage)
         """Which classes share their pools."""
-        self.pool_policies = PoolPolicies(cluster.storage)
-        """Which pool the driver of each class chooses."""
-        self.pool_policies.on_change.append(self._policies_changed)
+        self._warned: set[tuple[str, str, str]] = set()
         self.groups.on_change.append(self._policies_changed)
         self._joint: dict[str, JointCapacity] = {}
         """Joined objects of several classes of a group, by `joint_name`."""
@@ -69,6 +68,12 @@ class CapacityIndex:
         for each in cluster.storage.capacities.values():
             self._changed(None, each)
         cluster.storage.on_change(CSIStorageCapacity, self._changed)
+        for driver in cluster.storage.drivers.values():
+            warn_of_policy(driver, self._warned)
+        for of_class in cluster.storage.classes.values():
+            warn_of_policy(of_class, self._warned)
+        cluster.storage.on_change(StorageClass, self._rules_changed)
+        cluster.storage.on_change(CSIDriver, self._rules_changed)
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
@@ -97,8 +102,9 @@ class CapacityIndex:
 
     def policy_of(self, class_names: Iterable[str]) -> PoolPolicy:
         """The common pool policy of these classes and of all classes that share their pools."""
-        sharing = (each for name in class_names for each in self.groups.classes_with(name))
-        return common_policy(map(self.pool_policies.of, sharing))
+        classes, drivers = self._cluster.storage.classes, self._cluster.storage.drivers
+        sharing = [classes.get(each) for name in class_names for each in self.groups.classes_with(name)]
+        return common_policy(pool_policy_of(each, drivers.get(each.provisioner) if each else None) for each in sharing)
 
     def objects_at(self, class_name: str, node_name: str) -> tuple[CSIStorageCapacity, ...]:
         """The objects of a class that reach a node, in order of their keys; empty if the node does not exist."""
@@ -170,10 +176,17 @@ class CapacityIndex:
     def _drop(self, entry: CapacityEntry) -> None:
         del self._entries[identity(entry.capacity)]
         for anchor in _anchors(entry.capacity.node_topology):
-            self._anchored.take(anchor, entry.key)
+            self._anchored.take(anchor, entry.capacity.key)
         self._classes[entry.class_name].drop(entry)
         self._join_again()
         self._cluster.note_rows(entry.rows)
+
+    def _rules_changed(self, old: StorageClass | CSIDriver | None, new: StorageClass | CSIDriver | None) -> None:
+        if new is not None:
+            warn_of_policy(new, self._warned)
+        changed = [name for name, each in self._classes.items() if each.pool_policy is not self.policy_of([name])]
+        if changed:
+            self._policies_changed(changed)
 
     def _policies_changed(self, class_names: Collection[str]) -> None:
         """The pool policies of these classes changed: judge their objects again."""

@@ -314,55 +314,16 @@ def common_policy(policies: Iterable[PoolPolicy]) -> PoolPolicy:
     return found.pop() if len(found) == 1 else PoolPolicy.UNKNOWN
 
 
-class PoolPolicies:
-    """The current pool policies of a cluster's classes."""
-
-    def __init__(self, storage: Storage) -> None:
-        self.on_change: list[Callable[[Collection[str]], None]] = []
-        """Called with the classes whose policy changed."""
-        self._storage = storage
-        self._warned: set[tuple[str, str, str]] = set()
-        for driver in storage.drivers.values():
-            self._warn(driver)
-        for of_class in storage.classes.values():
-            self._warn(of_class)
-        storage.on_change(StorageClass, self._class_changed)
-        storage.on_change(CSIDriver, self._driver_changed)
-
-    def of(self, class_name: str) -> PoolPolicy:
-        return self._policy(self._storage.classes.get(class_name))
-
-    def _policy(self, of_class: StorageClass | None) -> PoolPolicy:
-        driver = self._storage.drivers.get(of_class.provisioner) if of_class is not None else None
-        return pool_policy_of(of_class, driver)
-
-    def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
-        if new is not None:
-            self._warn(new)
-        if self._policy(old) is not self._policy(new):
-            self._tell([either(old, new).name])
-
-    def _driver_changed(self, old: CSIDriver | None, new: CSIDriver | None) -> None:
-        if new is not None:
-            self._warn(new)
-        name = either(old, new).name
-        of_driver = [each for each in self._storage.classes.values() if each.provisioner == name]
-        self._tell([each.name for each in of_driver if pool_policy_of(each, old) is not pool_policy_of(each, new)])
-
-    def _tell(self, class_names: Collection[str]) -> None:
-        for changed in self.on_change if class_names else ():
-            changed(class_names)
-
-    def _warn(self, found: StorageClass | CSIDriver) -> None:
-        """Warn once about an invalid annotation: it makes fits less certain than they are."""
-        told = (type(found).__name__, found.name, found.pool_policy)
-        if told in self._warned or not problem_with_policy(found):
-            return
-        self._warned.add(told)
-        _log.warning(
-            "A pool policy cannot be read and is taken for unknown",
-            object=f"{type(found).__name__} {found.name}",
-            field=f"metadata.annotations[{POOL_POLICY}]",
-            value=found.pool_policy,
-            remedy=f"write one of {', '.join(POOL_POLICIES)}",
-        )
+def warn_of_policy(found: StorageClass | CSIDriver, warned: set[tuple[str, str, str]]) -> None:
+    """Warn once about an invalid annotation: it makes fits less certain than they are."""
+    told = (type(found).__name__, found.name, found.pool_policy)
+    if told in warned or not problem_with_policy(found):
+        return
+    warned.add(told)
+    _log.warning(
+        "A pool policy cannot be read and is taken for unknown",
+        object=f"{type(found).__name__} {found.name}",
+        field=f"metadata.annotations[{POOL_POLICY}]",
+        value=found.pool_policy,
+        remedy=f"write one of {', '.join(POOL_POLICIES)}",
+    )

@@ -21,13 +21,13 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from tonnage.keyed import Shelf
-from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1 import Event, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import annotated_refusal, is_for_good
 from tonnage.objects.meta import Key, Object, StampedMeta
-from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
+from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.cluster.storage import Storage, either
+from tonnage.scheduling.cluster.storage import STORAGE_KINDS, Storage, either
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.demand import VolumePlan
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes
@@ -117,18 +117,10 @@ class ServerTime:
         """A lower bound of the server's clock at the start of our monotonic clock."""
         self._has_managed_fields = False
         storage = cluster.storage
-        known = (storage.classes, storage.drivers, storage.capacities, storage.attachments)
-        for each in (*storage.claims, *storage.volumes, *(each for kind in known for each in kind.values())):
+        plain = (storage.classes, storage.drivers, storage.capacities, storage.attachments)
+        for each in (*storage.claims, *storage.volumes, *(each for kind in plain for each in kind.values())):
             self._changed(None, each)
-        for kind in (
-            PersistentVolumeClaim,
-            PersistentVolume,
-            CSIStorageCapacity,
-            VolumeAttachment,
-            StorageClass,
-            CSIDriver,
-            Event,
-        ):
+        for kind in (*STORAGE_KINDS, Event):
             storage.on_change(kind, self._changed)
 
     def now(self) -> datetime | None:

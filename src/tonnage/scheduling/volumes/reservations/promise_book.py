@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-import msgspec
 import numpy as np
 
 from tonnage.objects.core_v1 import PROVISIONED_BY, PersistentVolume, PersistentVolumeClaim, Pod
@@ -42,7 +41,6 @@ from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.pools import largest_volume
-from tonnage.scheduling.volumes.demand import counted_bytes
 from tonnage.scheduling.volumes.rebuilds import RebuildProgress, VolumePlaces, is_on_its_way, progress_of
 from tonnage.scheduling.volumes.reservations.holds import (
     DELETION,
@@ -233,7 +231,7 @@ class PromiseBook(CapacityHolds):
             self._end(promise, REFRESH)
             return
         claim, places = promise.claim, self._cluster.index(VolumePlaces)
-        size = counted_bytes(claim, self._storage, is_rebuild=promise.is_rebuild)
+        size = promise.counted_bytes(self._storage)
         is_missed = promise.is_rebuild and places.is_missed(claim.spec.volume_name, claim.selected_node)
         if is_missed and size is not None:
             # A refused rebuild is charged only where it would fit: elsewhere it cannot take capacity.
@@ -364,11 +362,13 @@ class PromiseBook(CapacityHolds):
         volume = self._storage.volumes.get(promise.claim.spec.volume_name)
         if made is None or promise.is_left_behind or not (is_sent or volume is not None):
             return None
-        behind = _left_behind(promise.claim, volume.size if promise.is_rebuild and volume is not None else None)
-        for before in self._records.of(PersistentVolume, behind.spec.volume_name):
-            if before.is_left_behind and before.claim.selected_node == behind.selected_node:
-                self._end(before)
-        left = Promise(behind, promise.since, promise.decided, is_left_behind=True, has_claim=is_sent)
+        before, node_name = promise.claim, promise.claim.selected_node
+        for other in self._records.of(PersistentVolume, before.spec.volume_name):
+            if other.is_left_behind and other.claim.selected_node == node_name:
+                self._end(other)
+        left = Promise(before, promise.since, promise.decided, is_left_behind=True, has_claim=is_sent)
+        left.key = f"{before.namespace}/{_left_name(before.name, before.spec.volume_name, node_name)}"
+        left.has_volume_size = promise.is_rebuild
         left.volume, left.order = promise.volume, promise.order or self._next_order()
         left.made_tick, left.made_at = made
         left.shown_by, left.timeout_s, left.named = set(promise.shown_by), promise.timeout_s, promise.named
@@ -429,16 +429,6 @@ def _is_sent_elsewhere(before: PersistentVolumeClaim, now: PersistentVolumeClaim
 
 def _left_name(claim_name: str, volume_name: str, node_name: str) -> str:
     return f"{claim_name} (volume {volume_name}, on {node_name})"
-
-
-def _left_behind(claim: PersistentVolumeClaim, size: Quantity | None) -> PersistentVolumeClaim:
-    """A copy of a claim under the left-behind name; `size`: that of its volume, if it counts."""
-    name = _left_name(claim.name, claim.spec.volume_name, claim.selected_node)
-    left = msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, name=name))
-    if size is None:
-        return left
-    resources = msgspec.structs.replace(claim.spec.resources, requests={"storage": size})
-    return msgspec.structs.replace(left, spec=msgspec.structs.replace(claim.spec, resources=resources))
 
 
 def _stand_in(volume: PersistentVolume, node_name: str) -> PersistentVolumeClaim:

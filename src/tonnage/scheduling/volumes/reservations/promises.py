@@ -62,6 +62,8 @@ class Promise(HoldRecord):
     """True if it is for a volume's old place, while its claim is sent elsewhere or gone."""
     has_claim: bool = True
     """False if a left-behind volume has no claim any more."""
+    has_volume_size: bool = False
+    """True if a left-behind volume was rebuilt there: it has its own size, not the claim's."""
     is_unsent: bool = False
     """True while its claim waits for other volumes: nobody has been asked for its volume yet."""
     named: str = ""
@@ -113,6 +115,9 @@ class Promise(HoldRecord):
         if self.is_rebuild:
             return "rebuilt; waits for the object to be refreshed" if self.made_tick is not None else _REBUILDING
         return WAITS_FOR_REFRESH if self.made_tick is not None else "waits for its claim to be bound"
+
+    def counted_bytes(self, storage: Storage) -> int | None:
+        return counted_bytes(self.claim, storage, is_rebuild=self.is_rebuild or self.has_volume_size)
 
     def as_hold(self, capacity: CSIStorageCapacity) -> Hold:
         """The hold of this promise on one of its objects."""
@@ -232,6 +237,16 @@ class Refresh(NamedTuple):
     compared, and the time of measuring is not known."""
 
 
+@dataclass(slots=True, eq=False)
+class History:
+    """What the refreshes of one object showed."""
+
+    refresh: Refresh | None = None
+    falls: Falls = field(default_factory=Falls)
+    undecided: dict[Key, tuple[int, int, int]] = field(default_factory=dict)
+    """Volumes without a decision: order, bytes, and the tick they came at."""
+
+
 class Figures:
     """What the refreshes of objects showed, by `identity`."""
 
@@ -239,10 +254,7 @@ class Figures:
         self._storage = storage
         self.tick = 0
         """Increases with every refresh of an object."""
-        self._last: dict[str, Refresh] = {}
-        self._falls: dict[str, Falls] = {}
-        self._undecided: dict[str, dict[Key, tuple[int, int, int]]] = {}
-        """By object, volumes without a decision: order, bytes, and the tick they came at."""
+        self._histories: dict[str, History] = {}
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -250,50 +262,48 @@ class Figures:
         """Record a new publication of an object. `is_elsewhere`: it is for other nodes or another class, so its figures
         cannot be compared."""
         self.tick += 1
-        uid = identity(new)
-        last, falls = self._last.get(uid), self._falls.setdefault(uid, Falls())
+        history = self._histories.setdefault(identity(new), History())
         is_of_one_kind = before.has_kept_pools == new.has_kept_pools
         if is_elsewhere or not is_of_one_kind:
-            del self._falls[uid]
+            history.falls = Falls()
         elif (free := free_bytes(new)) is not None and (free_before := free_bytes(before)) is not None:
-            falls.rose(free - free_before)
-            falls.fell(self.tick, free_before - free, new.figures_at)
+            history.falls.rose(free - free_before)
+            history.falls.fell(self.tick, free_before - free, new.figures_at)
+        last = history.refresh
         earlier = last._replace(before=None) if last is not None else None
-        self._last[uid] = Refresh(self.tick, new.figures_at, earlier)
+        history.refresh = Refresh(self.tick, new.figures_at, earlier)
         if not is_of_one_kind:
-            self._last[uid] = Refresh(self.tick, None, is_measured=False)
+            history.refresh = Refresh(self.tick, None, is_measured=False)
 
     def forget(self, uid: str) -> None:
         """Forget a deleted object."""
-        for kept in (self._last, self._falls, self._undecided):
-            kept.pop(uid, None)
+        self._histories.pop(uid, None)
 
     def came_undecided(self, uid: str, volume: PersistentVolume, key: Key, order: int) -> None:
         """A volume was created from an object for this claim, without a decision."""
-        size, falls = volume.size.value(), self._falls.get(uid)
-        if falls is not None and falls.since(EVER) >= size:
-            falls.take(EVER, size)
+        size, history = volume.size.value(), self._histories.setdefault(uid, History())
+        if history.falls.since(EVER) >= size:
+            history.falls.take(EVER, size)
         else:
-            self._undecided.setdefault(uid, {})[key] = order, size, self.tick
+            history.undecided[key] = order, size, self.tick
 
     def ended(self, uid: str, promise: Promise, charged: int) -> None:
         """A promise ended for another reason than a fall: the falls may have been from its volume."""
-        falls = self._falls.get(uid)
-        if falls and promise.is_made:
-            falls.take(promise.decided, _volume_size(promise, charged))
+        if promise.is_made and uid in self._histories:
+            self._histories[uid].falls.take(promise.decided, _volume_size(promise, charged))
 
     # -- shown volumes ------------------------------------------------------------------------------------------------
 
     def shown_by_refresh(self, capacity: CSIStorageCapacity, unshown: Sequence[Promise]) -> list[Promise]:
         """The promises of `unshown` whose volumes the object shows after its last refresh."""
         uid = identity(capacity)
-        refresh, falls = self._last[uid], self._falls.get(uid)
-        if falls is not None:
-            # Without promises, the last fall may be from an undecided volume that is seen next.
-            falls.forget_until(min([each.decided.tick for each in unshown], default=refresh.tick - 1))
+        history = self._histories[uid]
+        refresh = history.refresh
+        # Without promises, the last fall may be from an undecided volume that is seen next.
+        history.falls.forget_until(min([each.decided.tick for each in unshown], default=self.tick - 1))
         if not unshown:
-            self._undecided.pop(uid, None)
-        if not refresh.is_measured or not unshown:
+            history.undecided.clear()
+        if refresh is None or not refresh.is_measured:
             return []
         shown = dict.fromkeys([each for each in unshown if self._is_shown_by_any(each, refresh)])
         for each in shown:
@@ -311,35 +321,31 @@ class Figures:
         """The promises whose volumes an object shows now that the volume of `promise` exists. Only an object with pools
         needs all of `unshown`: the remaining falls were not enough for the others."""
         uid, size = identity(capacity), self._size(promise)
-        falls = self._falls.get(uid)
-        if not falls or size is None or size > falls.since(promise.decided):
+        history = self._histories.get(uid)
+        if history is None or size is None or size > history.falls.since(promise.decided):
             return []
         return self._paid(capacity, unshown(uid) if len(told_pools(capacity)) > 1 else [promise])
 
     def _paid(self, capacity: CSIStorageCapacity, unshown: Iterable[Promise]) -> list[Promise]:
-        falls, uid = self._falls.get(identity(capacity)), identity(capacity)
-        if not falls:
+        """Pay for promised and undecided volumes with the object's falls, oldest first."""
+        history = self._histories[identity(capacity)]
+        if not history.falls:
             return []
-        found = list[tuple[int, UnshownVolume, Promise | None, Key]]()
+        volumes = list[tuple[int, UnshownVolume, Promise | Key]]()
         for each in unshown:
-            size = self._size(each)
-            if each.is_unsent and not each.is_made:
-                continue
-            if size is not None and not self._is_told_by_name(capacity, each):
-                found.append((each.order, UnshownVolume(size, each.decided, each.is_made), each, each.key))
-        for key, (order, size, _) in self._undecided.get(uid, {}).items():
-            found.append((order, UnshownVolume(size, EVER, is_made=True), None, key))
-        found.sort(key=lambda each: each[0])
-        places = falls.pay([volume for _, volume, _, _ in found], has_pools=len(told_pools(capacity)) > 1)
-        paid = [found[place] for place in places]
-        self._forget_undecided(uid, [key for _, _, promise, key in paid if promise is None])
-        return [promise for _, _, promise, _ in paid if promise is not None]
-
-    def _forget_undecided(self, uid: str, paid: Sequence[Key]) -> None:
-        undecided, refresh = self._undecided.get(uid, {}), self._last.get(uid)
+            size, is_asked = self._size(each), each.is_made or not each.is_unsent
+            if is_asked and size is not None and not self._is_told_by_name(capacity, each):
+                volumes.append((each.order, UnshownVolume(size, each.decided, each.is_made), each))
+        for key, (order, size, _) in history.undecided.items():
+            volumes.append((order, UnshownVolume(size, EVER, is_made=True), key))
+        volumes.sort(key=lambda each: each[0])
+        places = history.falls.pay([volume for _, volume, _ in volumes], has_pools=len(told_pools(capacity)) > 1)
+        paid = [volumes[place][2] for place in places]
+        refresh = history.refresh
         before = refresh.before.tick if refresh is not None and refresh.before is not None else -1
-        for key in [key for key, (_, _, tick) in undecided.items() if key in paid or tick < before]:
-            del undecided[key]
+        undecided = history.undecided.items()
+        history.undecided = {key: each for key, each in undecided if key not in paid and each[2] >= before}
+        return [each for each in paid if isinstance(each, Promise)]
 
     def _is_shown_by_any(self, promise: Promise, refresh: Refresh) -> bool:
         """True for rebuilds and uncounted volumes after any refresh since they were created."""
@@ -386,7 +392,7 @@ class Figures:
 
     def _size(self, promise: Promise) -> int | None:
         """The bytes that a volume takes: drivers may create it larger than requested."""
-        asked = counted_bytes(promise.claim, self._storage, is_rebuild=promise.is_rebuild)
+        asked = promise.counted_bytes(self._storage)
         return None if asked is None else _volume_size(promise, asked)
 
 
