@@ -11,7 +11,7 @@ siblings of every class, all objects that reach the node are joined.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Sequence, Set
 from dataclasses import dataclass
 from itertools import product
 
@@ -29,6 +29,7 @@ from tonnage.scheduling.volumes.packing.pool_grades import Grade, Grades
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 
 _FIRST_OBJECTS = 16
+NO_ROWS: npt.NDArray[np.intp] = np.zeros(0, dtype=np.intp)
 NOTHING = -1
 """In a layer: no object reaches the row. As an index, -1 is the last place of a reading, which is kept blank."""
 
@@ -212,20 +213,19 @@ class ClassCapacity:
     def drop(self, entry: CapacityEntry) -> None:
         self.take_out(entry)
         for row in entry.rows.tolist():
-            self._write_row(row, [each for each in self._entries_at(row) if each is not entry])
+            self._write_row(row, [each for each in self.entries_at(row) if each is not entry])
 
-    def set_row(self, row: int, reaching: Set[CapacityEntry]) -> None:
-        """Set the objects (of any class) that reach a row, after its node came, went or changed labels."""
-        before = self._entries_at(row)
-        for entry in before:
-            if entry not in reaching:
-                entry.rows = entry.rows[entry.rows != row]
-        mine = [entry for entry in reaching if entry.number < len(self.entries) and self.entries[entry.number] is entry]
-        for entry in mine:
-            if entry not in before:
-                entry.rows = np.sort(np.append(entry.rows, row))
-        if before or mine:
+    def set_row(self, row: int, reaching: Set[CapacityEntry]) -> bool:
+        """Set the objects (of any class) that reach a row. Returns False if they are the same as before."""
+        before = set(self.entries_at(row))
+        mine = {entry for entry in reaching if self.entries[entry.number : entry.number + 1] == [entry]}
+        for entry in before - mine:
+            entry.rows = entry.rows[entry.rows != row]
+        for entry in mine - before:
+            entry.rows = np.sort(np.append(entry.rows, row))
+        if before != mine:
             self._write_row(row, mine)
+        return before != mine
 
     def rebuild(self) -> None:
         """Lay all objects out over their rows again."""
@@ -235,9 +235,9 @@ class ClassCapacity:
 
     def _lay(self, entry: CapacityEntry) -> None:
         for row in entry.rows.tolist():
-            self._write_row(row, [*self._entries_at(row), entry])
+            self._write_row(row, [*self.entries_at(row), entry])
 
-    def _entries_at(self, row: int) -> list[CapacityEntry]:
+    def entries_at(self, row: int) -> list[CapacityEntry]:
         return [self.entries[number] for number in self.numbers_at(row)]
 
     def _write_row(self, row: int, entries: Collection[CapacityEntry]) -> None:
@@ -305,19 +305,19 @@ class JointCapacity(ClassCapacity):
     def follow(self) -> None:
         """Join the current objects."""
         self.is_stale = False
-        wanted = dict(self._combinations())
+        wanted = self._combinations()
         for uids in [uids for uids in self._joined if uids not in wanted]:
             self.take_out(self._joined.pop(uids))
         for uids, (members, rows) in wanted.items():
             entry = self._joined.get(uids)
             now = [each.capacity for each in members]
             if entry is None:
-                entry = self._joined[uids] = CapacityEntry(_joined(now), rows)
+                entry = self._joined[uids] = CapacityEntry(_joined(now), NO_ROWS)
                 self.put_in(entry)
             elif any(each is not known for each, known in zip(now, members_of(entry.capacity), strict=True)):
                 entry.capacity = _joined(now)  # an object was deleted and created again, with other figures
                 self.rewrite(entry)
-            entry.rows = rows
+            entry.rows = np.array(rows, dtype=np.intp)
         self.rebuild()
 
     def member_changed(self, new: CSIStorageCapacity) -> None:
@@ -334,36 +334,20 @@ class JointCapacity(ClassCapacity):
     def _with_member(self, uid: str) -> list[CapacityEntry]:
         return [entry for uids, entry in self._joined.items() if uid in uids]
 
-    def _combinations(self) -> Iterator[tuple[tuple[str, ...], tuple[Sequence[CapacityEntry], npt.NDArray[np.intp]]]]:
-        """The combinations to join: one object per class, with the rows that the combination is for."""
-        by_topology = [_by_topology(part) for part in self._parts]
-        is_joined = np.zeros(self._cluster.capacity, dtype=np.bool_)
-        for topology in by_topology[0]:
-            if all(topology in each for each in by_topology):
-                for members in product(*(each[topology] for each in by_topology)):
-                    is_joined[members[0].rows] = True
-                    yield _uids(members), (members, members[0].rows)
-        is_reached = ~is_joined
-        for part in self._parts:
-            reached = np.zeros(self._cluster.capacity, dtype=np.bool_)
-            for entry in part.live():
-                reached[entry.rows] = True
-            is_reached &= reached
-        odd: dict[tuple[str, ...], tuple[Sequence[CapacityEntry], list[int]]] = {}
-        for row in np.flatnonzero(is_reached).tolist():
-            reaching = [[part.entries[number] for number in part.numbers_at(row)] for part in self._parts]
-            for combination in product(*reaching):
-                odd.setdefault(_uids(combination), (combination, []))[1].append(row)
-        for uids, (entries, rows) in odd.items():
-            yield uids, (entries, np.array(rows, dtype=np.intp))
+    def _combinations(self) -> dict[tuple[str, ...], tuple[Sequence[CapacityEntry], list[int]]]:
+        """The objects to join, one per class, with their rows: on each row those of one topology, otherwise all."""
+        wanted: dict[tuple[str, ...], tuple[Sequence[CapacityEntry], list[int]]] = {}
+        for row in range(self._cluster.size):
+            combinations = list(product(*(part.entries_at(row) for part in self._parts)))
+            siblings = [each for each in combinations if len({_topology(entry) for entry in each}) == 1]
+            for members in siblings or combinations:
+                wanted.setdefault(_uids(members), (members, []))[1].append(row)
+        return wanted
 
 
-def _by_topology(part: ClassCapacity) -> dict[Topology, list[CapacityEntry]]:
-    found: dict[Topology, list[CapacityEntry]] = {}
-    for entry in part.live():
-        if entry.capacity.node_topology is not None:
-            found.setdefault(canonical(entry.capacity.node_topology), []).append(entry)
-    return found
+def _topology(entry: CapacityEntry) -> Topology:
+    topology = entry.capacity.node_topology
+    return canonical(topology) if topology is not None else ()
 
 
 def _uids(members: Sequence[CapacityEntry]) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageCla
 from tonnage.scheduling.cluster.cluster import Cluster, selected
 from tonnage.scheduling.cluster.columns import row_numbers
 from tonnage.scheduling.volumes.capacity.class_capacity import (
+    NO_ROWS,
     CapacityEntry,
     ClassCapacity,
     JointCapacity,
@@ -43,7 +44,6 @@ from tonnage.scheduling.volumes.packing.pool_fits import SearchBudget
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 
 _Anchor = tuple[str, str]
-_NO_ROWS: npt.NDArray[np.intp] = np.zeros(0, dtype=np.intp)
 
 
 class CapacityIndex:
@@ -131,7 +131,7 @@ class CapacityIndex:
         capacity = self._cluster.storage.capacities.get(key)
         entry = self._entries.get(identity(capacity)) if capacity is not None else None
         if entry is None:
-            return _NO_ROWS
+            return NO_ROWS
         self.of(entry.class_name)  # follows the nodes
         return entry.rows
 
@@ -206,7 +206,7 @@ class CapacityIndex:
     def rows_reached(self, capacity: CSIStorageCapacity) -> npt.NDArray[np.intp]:
         """The rows of the nodes in an object's topology; the object need not be in the index."""
         if capacity.node_topology is None:
-            return _NO_ROWS
+            return NO_ROWS
         cluster = self._cluster
         reached = selected(cluster, capacity.node_topology, cluster.all_rows) & cluster.exists[: cluster.size]
         return np.flatnonzero(reached)
@@ -216,7 +216,6 @@ class CapacityIndex:
     def _follow_nodes(self) -> None:
         """Update the rows of nodes that changed since the last call."""
         cluster = self._cluster
-        self._join_again()
         changed = cluster.node_changes.since(self._seen, cluster.size)
         self._seen = cluster.node_changes.tick
         if isinstance(changed, slice) and changed.stop - changed.start == cluster.size > 1:
@@ -224,12 +223,14 @@ class CapacityIndex:
                 entry.rows = self.rows_reached(entry.capacity)
             for each in self._classes.values():
                 each.rebuild()
+            self._join_again()
             return
         for row in row_numbers(changed).tolist():
             node = cluster.nodes[row]
             reaching = set(self._reaching(node.metadata.labels)) if node is not None else set()
-            for each in self._classes.values():
-                each.set_row(row, reaching)
+            is_changed = [each.set_row(row, reaching) for each in self._classes.values()]
+            if any(is_changed):
+                self._join_again()
 
     def _reaching(self, labels: Mapping[str, str]) -> Iterator[CapacityEntry]:
         for anchor in (("", ""), *labels.items()):

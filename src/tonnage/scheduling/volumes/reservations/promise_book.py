@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import count
 
 import numpy as np
 
@@ -66,7 +67,8 @@ class PromiseBook(CapacityHolds):
         self._records: Records[Promise] = Records()
         self._volume_of: dict[str, str] = {}
         """By claim uid, the name of the volume that was created for it."""
-        self._volumes_made = 0
+        self._orders = count(1)
+        """The order in which volumes came to exist."""
         self._made: list[Promise] = []
         """Promises whose volumes were just created or have just arrived."""
         self._unseen_volumes: dict[str, tuple[Key, int]] = {}
@@ -178,7 +180,7 @@ class PromiseBook(CapacityHolds):
         is_promised = owner is not None and self._records.get(owner.key) is not None
         if of_class is None or of_class.waits_for_consumer or owner is None or not owner.uid or is_promised:
             return
-        order, charged = self._next_order(), dict[str, None]()
+        order, charged = next(self._orders), dict[str, None]()
         for class_name in self._groups.classes_with(of_class.name):
             for promise in self._promises_of_class(class_name):
                 if self._progress(promise.claim, volume) is not RebuildProgress.ELSEWHERE:
@@ -321,13 +323,13 @@ class PromiseBook(CapacityHolds):
 
     def _has_volume(self, promise: Promise, volume: PersistentVolume) -> None:
         promise.volume = volume
-        promise.order = promise.order or self._next_order()
+        promise.order = promise.order or next(self._orders)
 
     def _was_bound(self, promise: Promise) -> None:
         """The claim of a promise was bound: its volume exists, even if it was not seen."""
         self._was_made(promise, self._figures.tick, self._server.now())
         if not promise.order:
-            promise.order = self._next_order()
+            promise.order = next(self._orders)
             self._show_made(promise)
 
     def _note_asked(self, promise: Promise) -> None:
@@ -335,10 +337,6 @@ class PromiseBook(CapacityHolds):
         claim = promise.claim
         if promise.decided.asked_at is None and not claim.is_bound and not self._storage.claims.is_assumed(claim.key):
             promise.decided = promise.decided._replace(asked_at=claim.metadata.updated_at)
-
-    def _next_order(self) -> int:
-        self._volumes_made += 1
-        return self._volumes_made
 
     def _show_made(self, promise: Promise) -> None:
         """The volume of a promise exists: note which objects already fell enough to show it."""
@@ -369,7 +367,7 @@ class PromiseBook(CapacityHolds):
         left = Promise(before, promise.since, promise.decided, is_left_behind=True, has_claim=is_sent)
         left.key = f"{before.namespace}/{_left_name(before.name, before.spec.volume_name, node_name)}"
         left.has_volume_size = promise.is_rebuild
-        left.volume, left.order = promise.volume, promise.order or self._next_order()
+        left.volume, left.order = promise.volume, promise.order or next(self._orders)
         left.made_tick, left.made_at = made
         left.shown_by, left.timeout_s, left.named = set(promise.shown_by), promise.timeout_s, promise.named
         left.waits_since_s = None if is_sent else promise.waits_since_s
