@@ -12,7 +12,7 @@ here, with its place. Names that a server would draw are drawn from a seed: the 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, islice
@@ -79,7 +79,8 @@ class ReplicaCopies:
         return made
 
 
-def copied(replica: Replica, name: str) -> Replica:
+def copied(replica: Replica, name: str, claim_names: Mapping[str, str] | None = None) -> Replica:
+    """The replica under another name. `claim_names`: new names of claims that do not contain the pod's."""
     old, namespace = replica.pod, replica.pod.namespace
     labels = old.metadata.labels
     if labels.get(POD_NAME) == old.name:
@@ -87,7 +88,7 @@ def copied(replica: Replica, name: str) -> Replica:
         if POD_INDEX in labels:
             labels[POD_INDEX] = str(ordinal_of(name))
     metadata = replace(old.metadata, name=name, uid=uid_of("Pod", namespace, name), labels=labels)
-    names = {claim.name: _renamed(claim.name, old.name, name) for claim in replica.claims}
+    names = {claim.name: _renamed(claim.name, old.name, name) for claim in replica.claims} | dict(claim_names or {})
     volumes = tuple(_volume(each, names) for each in old.spec.volumes)
     hostname = name if old.spec.hostname == old.name else old.spec.hostname
     pod = replace(old, metadata=metadata, spec=replace(old.spec, hostname=hostname, volumes=volumes))

@@ -32,7 +32,7 @@ from tonnage.objects.meta import Object
 from tonnage.objects.scheme import resource_of
 from tonnage.printable import text
 from tonnage.whatif.creation import Creation
-from tonnage.whatif.expansion import Replica, WorkloadExpander
+from tonnage.whatif.expansion import Replica, WorkloadExpander, copied
 from tonnage.whatif.explain import only_as_good, told_as_one_number
 from tonnage.whatif.fit.counting import MOST_PODS, Counted, NodesNeeded, count, nodes_needed
 from tonnage.whatif.fit.remedies import SHOWN, Remedies, Remedy
@@ -112,21 +112,13 @@ def _expanded(state: ClusterState, creation: Creation, workload: Workload) -> Fi
 
 def _pods(pod: Pod, claims: Sequence[PersistentVolumeClaim], creation: Creation, file: str) -> Iterator[Replica]:
     """Copies of a pod, each with copies of the claims that stand beside it, and those of its ephemeral volumes."""
-    replace = msgspec.structs.replace
-    own = {each.name: each for each in claims if each.namespace == pod.namespace and each.name in pod.claim_names()}
+    own = [each for each in claims if each.namespace == pod.namespace and each.name in pod.claim_names()]
+    ephemeral = [claim_for(pod, each) for each in pod.spec.volumes if each.ephemeral is not None]
+    made = (*map(_as_new, own), *(_created_claim(each, creation, file) for each in ephemeral))
+    waiting = msgspec.structs.replace(_as_new(pod), spec=msgspec.structs.replace(pod.spec, node_name=""))
     for number in itertools.count(1):
-        made = {name: _numbered(claim, number) for name, claim in own.items()}
-        volumes = tuple(
-            replace(each, persistent_volume_claim=replace(source, claim_name=made[source.claim_name].name))
-            if (source := each.persistent_volume_claim) is not None and source.claim_name in made
-            else each
-            for each in pod.spec.volumes
-        )
-        metadata = _numbered(pod, number).metadata
-        spec = replace(pod.spec, volumes=volumes, node_name="")
-        copied = replace(pod, metadata=metadata, spec=spec)
-        ephemeral = [claim_for(copied, each) for each in volumes if each.ephemeral is not None]
-        yield Replica(copied, (*made.values(), *(_created_claim(each, creation, file) for each in ephemeral)))
+        names = {each.name: f"{each.name}-{number}" for each in own}
+        yield copied(Replica(waiting, made), f"{pod.name}-{number}", names)
 
 
 def _created_claim(doc: Doc, creation: Creation, file: str) -> PersistentVolumeClaim:
@@ -137,11 +129,8 @@ def _created_claim(doc: Doc, creation: Creation, file: str) -> PersistentVolumeC
     return made
 
 
-def _numbered(found: T, number: int) -> T:
-    name = f"{found.name}-{number}"
-    metadata = msgspec.structs.replace(
-        found.metadata, name=name, uid=f"{found.uid}/{number}", resource_version="", creation_timestamp=None
-    )
+def _as_new(found: T) -> T:
+    metadata = msgspec.structs.replace(found.metadata, resource_version="", creation_timestamp=None)
     return msgspec.structs.replace(found, metadata=metadata)
 
 
