@@ -21,6 +21,7 @@ from tonnage.objects.meta import Key, Object
 from tonnage.scheduler.bindings_under_way import Check, PreBindWaits, Topic
 from tonnage.scheduler.pod_status import Events
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.engine.binding import PodIsOver
 from tonnage.scheduling.framework import Api, Status
 from tonnage.scheduling.queue.queued_pod import is_over
 
@@ -30,14 +31,6 @@ _LOOK_EVERY_S = 5.0
 """The longest pause between checks whether a binding was carried out."""
 
 _log = logs.logger("tonnage.scheduler")
-
-
-class PodIsOver(TonnageError):
-    """Nothing is written for a pod that is gone, terminating, or has its node. Its attempt ends silently."""
-
-    def __init__(self, pod: PodInfo) -> None:
-        self.pod = pod
-        super().__init__(f"pod {pod.key} does not wait for a node any more")
 
 
 class BindingApi(Api, Protocol):

@@ -11,9 +11,10 @@ from tonnage.client.errors import Disconnected
 from tonnage.clock import VirtualClock
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduler.binding_api import LiveBindingApi, PodIsOver
+from tonnage.scheduler.binding_api import LiveBindingApi
 from tonnage.scheduler.bindings_under_way import PreBindWaits
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.engine.binding import PodIsOver
 from tonnage.testing.builders import pod
 
 WEB = pod("web")

@@ -1,7 +1,7 @@
 """The scheduler's loop and its bindings on virtual time: pods are tried, bound, preempted and requeued.
 
 The live scheduler does the same with tasks and a real API (`scheduler/loop.py`, `scheduler/binding_cycle.py`). Both
-drive one engine and the plugins' own PreBind and Bind; here these coroutines run without an event loop. A plugin's
+drive one engine and one binding cycle (`scheduling/engine/binding.py`); here it runs without an event loop. A plugin's
 writes are applied to the objects at once. A waiting binding is resumed when a claim of its pod or its node changes, or
 when its time is over.
 """
@@ -16,20 +16,19 @@ import msgspec
 
 from tonnage.behaviour.workloads.disruption_plan import with_true_status
 from tonnage.documents.patches.json_patch import merge_patch
-from tonnage.errors import NotFound, TonnageError
+from tonnage.errors import NotFound
 from tonnage.objects import codec
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.engine import binding as binding_cycle
 from tonnage.scheduling.engine.attempt import (
     Attempt,
     AttemptStage,
     Placement,
     PostFilterOutcome,
-    note_failure,
-    plugin_status,
 )
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.framework import Api, Code, Status
@@ -69,35 +68,9 @@ class SimulatedBinding:
 
 
 async def _bound(placement: Placement, api: Api) -> Status:
-    """The live scheduler's binding cycle: PreBind plugins that have something to do, then Bind."""
-    cycle, node = placement.cycle, placement.node
-    due = []
-    for plugin in placement.profile.pre_bind:
-        flight = plugin.pre_bind_pre_flight(cycle, node)
-        if not flight.is_success:
-            return Status(Code.ERROR, (f'running PreBindPreFlight "{plugin.name}": {flight.message}',), plugin.name)
-        if flight.code is not Code.SKIP:
-            due.append(plugin)
-    for plugin in due:
-        status = await _answer(plugin.pre_bind(cycle, node, api))
-        if not status.is_success:
-            note_failure(plugin, "PreBind")
-            return plugin_status("PreBind", plugin.name, status)
-    for binder in placement.profile.bind:
-        status = await _answer(binder.bind(cycle, node, api))
-        if status.code is not Code.SKIP:
-            for after in placement.profile.post_bind if status.is_success else ():
-                after.post_bind(cycle, node)
-            return plugin_status("Bind", binder.name, status)
-    return Status(Code.ERROR, ("no Bind plugin took the pod; enable DefaultBinder in the profile",))
-
-
-async def _answer(work: Any) -> Status:
-    try:
-        answer: Status = await work
-    except TonnageError as exc:
-        return Status(Code.ERROR, (exc.message,))
-    return answer
+    due = binding_cycle.pre_bind_pre_flight(placement)
+    status = due if isinstance(due, Status) else await binding_cycle.pre_bind(placement, due, api)
+    return await binding_cycle.bind(placement, api) if status.is_success else status
 
 
 def patched(current: T, patch: Mapping[str, Any]) -> T:
