@@ -28,6 +28,7 @@ from tonnage.plane.status import ClusterStatus, PlaneNodeStatus, PoolStatus, Pro
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.stories.story_runner import StoryRunner
 from tonnage.whatif import explain_report, replay_steps
+from tonnage.whatif.page import TextPage
 
 HOSTILE = (
     "x\x1b[2J\x1b]0;owned\x07\x9b31m\r\nerror: forged\n\0\x7f\x85\u202e\u2066\u2028\u200b\ufeff[red]y[/red][link=z]"
@@ -209,8 +210,9 @@ def test_reports_of_a_cluster_that_nobody_checked(out_of):
         replace(Explanation(f"shop/{HOSTILE}", HOSTILE, HOSTILE, nodes), held_back=HOSTILE),
     ):
         out = out_of()
-        explain_report.show(answer, {HOSTILE: 2}, out)
-        replay_steps.show([replay_steps.StepResult(1, HOSTILE, [HOSTILE], answer)], out)
+        page = TextPage(out)
+        explain_report.print_explanation(answer, {HOSTILE: 2}, page)
+        replay_steps.show([replay_steps.StepResult(1, HOSTILE, [HOSTILE], answer)], page)
         printed = COLOURS.sub("", out.getvalue())
         assert_clean(printed)
         assert "[red]" in printed, "markup is text"

@@ -13,6 +13,7 @@ from tonnage.scheduling.volumes.volume_fit import NOT_ENOUGH_SPACE
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 from tonnage.whatif import explain_report
+from tonnage.whatif.page import TextPage
 from tonnage.whatif.replay import Replay
 
 SIZES = [211, 199, 193, 181, 173, 167, 157, 151, 149, 139, 137, 131, 127]
@@ -65,6 +66,6 @@ def test_a_hundred_thousand_pools_are_told_in_a_line_that_ends() -> None:
     replay = Replay([*found, pod_with("x", "c")], default_configuration().profiles)
     answer = replay.schedule("default/x")
     out = io.StringIO()
-    explain_report.show(answer, {}, out)
+    explain_report.print_explanation(answer, {}, TextPage(out))
     assert "and 99,960 more" in out.getvalue() and len(out.getvalue()) < 10_000
     assert len(answer.document()["volumes"]["n0"][0]["pools"]) == 100_000, "scripts have them all"

@@ -248,7 +248,7 @@ def test_every_node_gives_the_claims_what_it_would_give_them_alone(seed: int) ->
                 if on is None:
                     continue
                 numbers = match.chosen[:, place].tolist()
-                names = [match.volume(number).name if number >= 0 else "" for number in numbers]
+                names = [match.volumes[number].name if number >= 0 else "" for number in numbers]
                 served = list(zip((each.name for each in match.claims), names, strict=True))
                 assert served == twin(claims, volumes, on)
                 assert is_possible or not any(names)
@@ -265,5 +265,5 @@ def test_a_match_names_volumes_as_decisions_see_them_now(seed: int) -> None:
         world.happen()
         match = static.match(world.claims(), world.cluster.all_rows)
         for number in set(match.chosen.ravel().tolist()) - {-1}:
-            found = match.volume(number)
+            found = match.volumes[number]
             assert found is world.cluster.storage.volumes.get(found.name)

@@ -141,14 +141,11 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 def _named(term: NodeSelectorTerm) -> set[str] | None:
     """The node names that a term is limited to; None if it is not limited by name."""
     names: set[str] | None = None
-    for requirement in _name_requirements(term.match_fields):
-        values = set(requirement.values)
-        names = values if names is None else names & values
+    for requirement in term.match_fields:
+        if requirement.key == NODE_NAME_FIELD and requirement.operator == "In":
+            values = set(requirement.values)
+            names = values if names is None else names & values
     return names
-
-
-def _name_requirements(fields: Iterable[Requirement]) -> Iterable[Requirement]:
-    return (each for each in fields if each.key == NODE_NAME_FIELD and each.operator == "In")
 
 
 class TaintToleration(FilterPlugin, ScorePlugin):

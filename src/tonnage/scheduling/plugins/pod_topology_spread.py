@@ -127,7 +127,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         cycle.state[_COSTS] = [
             costs(cycle, each, topology, labelled, scored)
             for each, topology in zip(soft, topologies, strict=True)
-            if topology.is_there  # a key that no node has costs nothing
+            if topology.size > 1  # a key that no node has costs nothing
         ]
         cycle.state[_IGNORED] = is_ignored
         return None

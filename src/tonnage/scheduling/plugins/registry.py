@@ -83,10 +83,6 @@ def _balanced(profile: ResolvedProfile) -> Plugin:
     return NodeResourcesBalancedAllocation(tuple((each.name, each.weight) for each in args.resources))
 
 
-def _volume_binding(profile: ResolvedProfile) -> Plugin:
-    return VolumeBinding(profile.gates, profile.args_of(VolumeBindingArgs), profile.args_of(StorageCapacityArgs))
-
-
 FACTORIES: Mapping[str, Factory] = {
     "DefaultBinder": lambda profile: DefaultBinder(),
     "DefaultPreemption": lambda profile: DefaultPreemption(profile.args_of(DefaultPreemptionArgs)),
@@ -103,7 +99,9 @@ FACTORIES: Mapping[str, Factory] = {
     "PrioritySort": lambda profile: PrioritySort(),
     "SchedulingGates": lambda profile: SchedulingGates(),
     "TaintToleration": lambda profile: TaintToleration(),
-    "VolumeBinding": _volume_binding,
+    "VolumeBinding": lambda profile: VolumeBinding(
+        profile.gates, profile.args_of(VolumeBindingArgs), profile.args_of(StorageCapacityArgs)
+    ),
     "VolumeRestrictions": lambda profile: VolumeRestrictions(),
     "VolumeZone": lambda profile: VolumeZone(),
 }

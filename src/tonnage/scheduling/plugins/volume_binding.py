@@ -276,8 +276,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         stuck = half_made(cycle.cluster, cycle.pod, notes.demand, rows) if notes.demand.bound else ""
         if stuck or self.reservation is Reservation.NONE:
             return stuck
-        found = reserved_room(notes.fit, notes.demand, rows)
-        return found.told(cycle.cluster.count, cycle.cluster.clock.now())
+        return reserved_room(notes.fit, notes.demand, rows)
 
     def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
         """Pods that go free no room for volumes at once. If pods that share a claim go from a row, this pod passes

@@ -162,7 +162,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
     def _is_taken(self, cycle: Cycle) -> bool:
         """True if another pod uses a claim that this pod needs exclusively."""
         wanted: list[Key] = cycle.state[self.name]
-        return bool(wanted) and any(map(cycle.cluster.index(AttachedVolumes).is_mounted, wanted))
+        return bool(wanted) and any(map(cycle.cluster.index(AttachedVolumes).users_of, wanted))
 
 
 def _given_back(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hint:

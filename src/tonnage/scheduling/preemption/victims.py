@@ -67,18 +67,19 @@ def victims_on(decider: Decider, cycle: Cycle, row: int) -> Candidate | Reasons:
     lesser = sorted((each for each in cluster.residents[row].values() if each.priority < pod.priority), key=importance)
     if not lesser:
         return (NO_VICTIMS,)
-    with away(cluster, lesser, row) as gone:
+    with away(cluster, lesser, row):
         if refused := reasons_against(decider, cycle, row):
             return refused
         is_violating = cluster.index(DisruptionBudgets).violated_by(lesser)
         dear = [each for each, violates in zip(lesser, is_violating, strict=True) if violates]
         others = [each for each, violates in zip(lesser, is_violating, strict=True) if not violates]
         for each in (*dear, *others):
-            gone.come_back(each)
+            cluster.put_pod(each, cluster.name(row))
             if reasons_against(decider, cycle, row):
-                gone.leave(each)
-        victims = tuple(each for each in lesser if each.uid in gone.uids)
-        violations = sum(each.uid in gone.uids for each in dear)
+                cluster.remove_pod(each.uid)
+        there = cluster.residents[row]
+        victims = tuple(each for each in lesser if each.uid not in there)
+        violations = sum(each.uid not in there for each in dear)
     if not victims:  # it fits without victims but was refused: a plugin gave different answers
         return (f'expected at least one victim pod on node "{cluster.name(row)}"',)
     return Candidate(row, victims, violations)
@@ -141,36 +142,18 @@ def _refusal(decider: Decider, cycle: Cycle, row: int, guests: Sequence[PodInfo]
 # -- the hypothetical cluster -----------------------------------------------------------------------------------------
 
 
-class _Gone:
-    """Pods that are temporarily removed from a node."""
-
-    def __init__(self, cluster: Cluster, node_name: str) -> None:
-        self._cluster = cluster
-        self._node_name = node_name
-        self.uids: set[str] = set()
-
-    def leave(self, pod: PodInfo) -> None:
-        self._cluster.remove_pod(pod.uid)
-        self.uids.add(pod.uid)
-
-    def come_back(self, pod: PodInfo) -> None:
-        self._cluster.put_pod(pod, self._node_name)
-        self.uids.discard(pod.uid)
-
-
 @contextmanager
-def away(cluster: Cluster, pods: Sequence[PodInfo], row: int) -> Iterator[_Gone]:
+def away(cluster: Cluster, pods: Sequence[PodInfo], row: int) -> Iterator[None]:
     """Remove pods from their row inside the block; all of them are back afterwards, even after an exception."""
-    gone = _Gone(cluster, cluster.name(row))
     order = tuple(cluster.residents[row])
     try:
         for pod in pods:
-            gone.leave(pod)
-        yield gone
+            cluster.remove_pod(pod.uid)
+        yield
     finally:
         for pod in pods:
-            if pod.uid in gone.uids:
-                gone.come_back(pod)
+            if pod.uid not in cluster.residents[row]:
+                cluster.put_pod(pod, cluster.name(row))
         there = cluster.residents[row]
         cluster.residents[row] = {uid: there[uid] for uid in order}  # restore the order of the residents
 

@@ -203,11 +203,6 @@ class Topology:
     empty_id: int
     """The id of the value ""; 0 if no node has it."""
 
-    @property
-    def is_there(self) -> bool:
-        """True if any node has, or had, the label."""
-        return self.size > 1
-
     @classmethod
     def of(cls, cluster: Cluster, key: str) -> Topology:
         found = cluster.labels.get(key)

@@ -57,11 +57,9 @@ class TopologyKeys:
         asked_before, asks = _asked(old), _asked(new)
         if asked_before == asks:
             return
+        self._counts.subtract(_keys(asked_before))
         self._counts.update(_keys(asks))
-        for key in _keys(asked_before):
-            self._counts[key] -= 1
-            if not self._counts[key]:
-                del self._counts[key]
+        self._counts = +self._counts  # without keys that nobody asks for any more
 
 
 def _asked(found: Any) -> Any:

@@ -206,7 +206,8 @@ def _rows_of(cycle: Cycle, claim: PersistentVolumeClaim, volume: PersistentVolum
     """The rows that reach the volume and have a living or nominated pod of the claim."""
     rows = cycle.cluster.index(AttachedVolumes).living_rows(claim.key, without=cycle.pod.uid)
     for row, expected in cycle.nominated.items():
-        if any(_is_before(each, cycle.pod) and claim.key in each.claim_keys for each in expected):
+        earlier = (each for each in expected if not each.is_terminating and _rank(each) < _rank(cycle.pod))
+        if any(claim.key in each.claim_keys for each in earlier):
             rows.add(row)
     return frozenset(row for row in rows if reachable(cycle.cluster, volume, slice(row, row + 1))[0])
 
@@ -230,10 +231,6 @@ def is_of_one_node(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bo
     return _ONE_NODE in claim.spec.access_modes and modes.isdisjoint(_MANY_NODES)
 
 
-def _is_before(other: PodInfo, pod: PodInfo) -> bool:
-    """An order in which no two pods wait for each other: priority, age, name."""
-    return not other.is_terminating and _rank(other) < _rank(pod)
-
-
 def _rank(info: PodInfo) -> tuple[int, datetime, str]:
+    """An order in which no two pods wait for each other: priority, age, name."""
     return -info.priority, info.pod.metadata.creation_timestamp or _LONG_AGO, info.key

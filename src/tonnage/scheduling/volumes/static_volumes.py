@@ -20,7 +20,6 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -76,16 +75,12 @@ class FreeVolumes:
         self._keys: list[SizeKey] = []
         self._key_of: dict[str, SizeKey] = {}
         # By position, as `_keys`.
-        self._volumes: list[PersistentVolume] = []
+        self.volumes: list[PersistentVolume] = []
         self._reaches = array("i")
         self._traits = array("i")
 
     def __len__(self) -> int:
         return len(self._keys)
-
-    @property
-    def volumes(self) -> tuple[PersistentVolume, ...]:
-        return tuple(self._volumes)
 
     @property
     def reaches(self) -> Ids:
@@ -95,7 +90,7 @@ class FreeVolumes:
         key = self._key_of[volume.name] = size_key(volume)
         at = bisect_left(self._keys, key)
         self._keys.insert(at, key)
-        self._volumes.insert(at, volume)
+        self.volumes.insert(at, volume)
         self._reaches.insert(at, self._all_reaches.hold(volume))
         self._traits.insert(at, self._all_traits.id_of(trait_of(volume)))
 
@@ -106,7 +101,7 @@ class FreeVolumes:
             return
         at = bisect_left(self._keys, key)
         self._all_reaches.release(self._reaches[at])
-        for column in (self._keys, self._volumes, self._reaches, self._traits):
+        for column in (self._keys, self.volumes, self._reaches, self._traits):
             del column[at]
 
     def eligible(self, claim: PersistentVolumeClaim) -> Ids:
@@ -116,7 +111,7 @@ class FreeVolumes:
         suits = np.array([trait.suits(claim) for trait in self._all_traits.things], dtype=np.bool_)
         found = np.flatnonzero(suits[np.array(self._traits, dtype=np.int32)[start:]]) + start
         if claim.spec.selector is not None:
-            selector, volumes = claim.spec.selector, self._volumes
+            selector, volumes = claim.spec.selector, self.volumes
             found = np.array([each for each in found.tolist() if _selects(selector, volumes[each])], dtype=np.int32)
         return found.astype(np.int32, copy=False)
 
@@ -149,24 +144,15 @@ class Match:
     """In matching order: smallest first; equal sizes keep their order."""
     chosen: Ids
     """[claims, rows]: the number of the volume that a claim takes on a row, -1 for none."""
-    stocks: tuple[Sequence[PersistentVolume], ...]
-    """The volumes; numbers count through all stocks."""
-
-    def volume(self, number: int) -> PersistentVolume:
-        """The volume with a number of `chosen`; IndexError for every other number, also -1."""
-        left = number
-        for stock in self.stocks:
-            if 0 <= left < len(stock):
-                return stock[left]
-            left -= len(stock)
-        raise IndexError(f"no volume of this match has the number {number}; there are {sum(map(len, self.stocks))}")
+    volumes: Sequence[PersistentVolume]
+    """By number."""
 
     def bindings(self, place: int) -> Iterator[StaticBinding]:
         """The claims that take a volume on the row at `place`."""
         for claim, chosen in zip(self.claims, self.chosen, strict=True):
             number = int(chosen[place])
             if number >= 0:
-                yield StaticBinding(claim, self.volume(number))
+                yield StaticBinding(claim, self.volumes[number])
 
 
 class StaticVolumes:
@@ -192,13 +178,15 @@ class StaticVolumes:
         """The volumes that these claims, delayed and without a selected node, take on each row, by the rules above."""
         ordered = sorted(claims, key=lambda claim: claim.requested_size) if len(claims) > 1 else claims
         chosen: Ids = np.full((len(ordered), row_count(rows)), -1, dtype=np.int32)
-        stocks: dict[tuple[str, str], Sequence[PersistentVolume]] = {}
+        volumes: list[PersistentVolume] = []
+        starts: dict[tuple[str, str], int] = {}
 
         def first_of(kind: str, name: str, stock: Sequence[PersistentVolume]) -> int:
             """The number of a stock's first volume."""
-            stocks.setdefault((kind, name), stock)
-            before = takewhile(lambda each: each != (kind, name), stocks)
-            return sum(len(stocks[each]) for each in before)
+            if (kind, name) not in starts:
+                starts[kind, name] = len(volumes)
+                volumes.extend(stock)
+            return starts[kind, name]
 
         for place, claim in enumerate(ordered):
             taken, takes = chosen[:place], chosen[place]
@@ -211,7 +199,7 @@ class StaticVolumes:
                 rivals = taken[[earlier.class_name == name for earlier in ordered[:place]]] if place else taken
                 found = self._smallest_free(free, claim, first, rivals, rows)
                 np.add(found, first, out=takes, where=is_open & (found != _NONE))
-        return Match(tuple(ordered), chosen, tuple(stocks.values()))
+        return Match(tuple(ordered), chosen, volumes)
 
     def _take_kept(self, kept: Sequence[PersistentVolume], first: int, taken: Ids, takes: Ids, rows: Rows) -> Mask:
         """Record where a claim takes a reachable volume pre-bound to it. Returns rows where it may take free ones."""

@@ -116,7 +116,7 @@ class VolumeScores:
             name = claim.class_name
             asked = claim.requested.value() if claim.requested is not None else 0
             distinct, place = np.unique(numbers, return_inverse=True)
-            sizes = [match.volume(number).size.value() for number in distinct.tolist()]
+            sizes = [match.volumes[number].size.value() for number in distinct.tolist()]
             nothing: Ints = np.zeros(len(places), dtype=np.int64)
             requested[name] = added(requested.get(name, nothing), asked)
             capacity[name] = added(capacity.get(name, nothing), np.array(sizes)[place])

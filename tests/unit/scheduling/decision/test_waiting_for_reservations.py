@@ -10,7 +10,7 @@ import pytest
 from support.configurations import storage_configuration
 from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import parse
-from tonnage.scheduling.volumes.explain.refusal_notes import ReservedRoom, told_time
+from tonnage.scheduling.volumes.explain.refusal_notes import _told_holders, told_time
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 from tonnage.whatif.replay import Replay
@@ -117,8 +117,8 @@ def test_a_holder_of_which_only_the_claim_is_known_is_named_by_it() -> None:
 
 def test_very_many_holders_are_not_counted_out() -> None:
     at = datetime(2026, 11, 15, 12, 3, tzinfo=UTC)
-    told = ReservedRoom(900, (("shop/db-1", at), ("shop/db-2", at)), is_cut_off=True).told(1000, at)
-    assert told == "Capacity is reserved for shop/db-1 since 12:03:00Z and others, 900 of 1000 nodes."
+    told = _told_holders((("shop/db-1", at), ("shop/db-2", at)), at, is_cut_off=True)
+    assert told == "shop/db-1 since 12:03:00Z and others"
 
 
 def test_times_are_told_in_utc() -> None:

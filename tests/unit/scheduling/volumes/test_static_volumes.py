@@ -38,7 +38,7 @@ def taken(cluster: Cluster, *claims: PersistentVolumeClaim, rows: Rows | None = 
     match = cluster.index(StaticVolumes).match(claims, asked)
     names = [cluster.name(row) for row in np.arange(cluster.size)[asked].tolist()]
     return {
-        name: [match.volume(number).name if number >= 0 else "-" for number in match.chosen[:, place].tolist()]
+        name: [match.volumes[number].name if number >= 0 else "-" for number in match.chosen[:, place].tolist()]
         for place, name in enumerate(names)
         if name
     }
@@ -183,7 +183,7 @@ def test_some_rows_are_answered_in_the_order_they_are_asked() -> None:
     cluster = cluster_with(*map(node, "abcd"), *(volume(f"pv-{name}", on=name) for name in "abd"))
     asked = np.array([3, 2, 0], dtype=np.intp)
     match = cluster.index(StaticVolumes).match([claim("data")], asked)
-    assert [match.volume(each).name for each in match.chosen[0, [0, 2]].tolist()] == ["pv-d", "pv-a"]
+    assert [match.volumes[each].name for each in match.chosen[0, [0, 2]].tolist()] == ["pv-d", "pv-a"]
     assert match.chosen[0, 1] == -1
     assert taken(cluster, claim("data"), rows=slice(1, 2)) == {"b": ["pv-b"]}
     assert taken(cluster, claim("data"), rows=slice(2, 4)) == {"c": ["-"], "d": ["pv-d"]}
@@ -333,19 +333,10 @@ def test_a_match_keeps_its_volumes_while_they_are_being_assumed() -> None:
     claims = [claim(name) for name in ("x", "y", "z")]
     match = cluster.index(StaticVolumes).match(claims, cluster.all_rows)
     for each, number in zip(match.claims, match.chosen[:, 0].tolist(), strict=True):
-        cluster.storage.volumes.assume(owned(match.volume(number), each))
-        assert taken(cluster, each)["a"] == [match.volume(number).name]
-    assert [match.volume(number).name for number in match.chosen[:, 0].tolist()] == ["pv-1", "pv-2", "pv-3"]
+        cluster.storage.volumes.assume(owned(match.volumes[number], each))
+        assert taken(cluster, each)["a"] == [match.volumes[number].name]
+    assert [match.volumes[number].name for number in match.chosen[:, 0].tolist()] == ["pv-1", "pv-2", "pv-3"]
     assert taken(cluster, claim("late")) == {"a": ["-"]}
-
-
-def test_a_number_that_no_volume_has_is_an_error() -> None:
-    cluster = cluster_with(node("a"), volume("pv"))
-    match = cluster.index(StaticVolumes).match([claim("data")], cluster.all_rows)
-    with pytest.raises(IndexError, match="no volume of this match has the number 1; there are 1"):
-        match.volume(1)
-    with pytest.raises(IndexError, match="no volume of this match has the number -1; there are 1"):
-        match.volume(-1)
 
 
 def test_nodes_that_come_change_and_go_move_what_local_volumes_reach() -> None:

@@ -173,10 +173,6 @@ class AttachedVolumes:
         self.catch_up()
         return self._mounted.at(volume)
 
-    def is_mounted(self, claim: Key) -> bool:
-        """True if a resident pod mounts the claim by name; generic ephemeral claims do not count."""
-        return bool(self.users_of(claim))
-
     def users_of(self, claim: Key) -> list[tuple[Key, int]]:
         """The resident pods that mount the claim by name, with their rows."""
         return [(user.pod.key, user.row) for user in self._users[claim] if not user.is_ephemeral]

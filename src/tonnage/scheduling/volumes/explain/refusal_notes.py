@@ -10,10 +10,10 @@ if it was created after its pod, is not attached, and no pod on a node mounts it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -35,28 +35,10 @@ _MOST_OBJECTS: Final = 128
 """Holders are collected from at most this many objects."""
 
 
-class ReservedRoom(NamedTuple):
-    """The number of nodes that fit but for reservations, and the holders of those reservations, oldest first."""
-
-    nodes: int
-    holders: tuple[tuple[str, datetime], ...]
-    """Pods as namespace/name, without duplicates; the claim's key if only the claim is known."""
-    is_cut_off: bool = False
-    """True if there are more holders than were collected."""
-
-    def told(self, node_count: int, now: datetime) -> str:
-        """The sentence; empty if the pod waits for no reservation."""
-        if not self.nodes or not self.holders:
-            return ""
-        who, since = self.holders[0]
-        more = ""
-        if self.is_cut_off:
-            more = " and others"
-        elif len(self.holders) > 1:
-            more = f" and {len(self.holders) - 1} more"
-        return (
-            f"Capacity is reserved for {who} since {told_time(since, now)}{more}, {self.nodes} of {node_count} nodes."
-        )
+def _told_holders(holders: Sequence[tuple[str, datetime]], now: datetime, *, is_cut_off: bool) -> str:
+    more = f" and {len(holders) - 1} more" if len(holders) > 1 else ""
+    who, since = holders[0]
+    return f"{who} since {told_time(since, now)}{' and others' if is_cut_off else more}"
 
 
 def told_time(at: datetime, now: datetime) -> str:
@@ -65,8 +47,8 @@ def told_time(at: datetime, now: datetime) -> str:
     return full.partition("T")[2] if at.astimezone(UTC).date() == now.astimezone(UTC).date() else full
 
 
-def reserved_room(fit: VolumeFit, demand: Demand, rows: npt.NDArray[np.intp]) -> ReservedRoom:
-    """Which of the rows refused for lack of free storage only wait for a reservation to end."""
+def reserved_room(fit: VolumeFit, demand: Demand, rows: npt.NDArray[np.intp]) -> str:
+    """The sentence about reservations; empty if none of the rows refused for lack of free storage waits for one."""
     waiting = 0
     held: dict[str, CSIStorageCapacity] = {}
     for provisioning, places, _ in fit.provisioning_demands(demand, rows):
@@ -86,7 +68,10 @@ def reserved_room(fit: VolumeFit, demand: Demand, rows: npt.NDArray[np.intp]) ->
     looked_at = list(held.values())[:_MOST_OBJECTS]
     found = [fit.holds.holds_on(identity(each)) for each in looked_at] if fit.holds is not None else []
     holders = _oldest_first(chain.from_iterable(found), own)
-    return ReservedRoom(waiting, holders, len(held) > _MOST_OBJECTS)
+    if not waiting or not holders:
+        return ""
+    told = _told_holders(holders, fit.cluster.clock.now(), is_cut_off=len(held) > _MOST_OBJECTS)
+    return f"Capacity is reserved for {told}, {waiting} of {fit.cluster.count} nodes."
 
 
 def _oldest_first(holds: Iterable[Hold], own: set[Key]) -> tuple[tuple[str, datetime], ...]:
@@ -129,13 +114,10 @@ def half_made_in(message: str) -> str:
 def _unused(cluster: Cluster, pod: PodInfo, demand: Demand, row: int) -> Iterator[Key]:
     """The pod's bound claims that tie it to a row although no pod uses their new volumes."""
     for claim, volume in demand.bound:
-        if volume is not None and _is_only_on(cluster, volume, row) and _is_unused(cluster, pod, claim, volume):
-            yield claim.key
-
-
-def _is_only_on(cluster: Cluster, volume: PersistentVolume, row: int) -> bool:
-    reached = np.flatnonzero(reachable(cluster, volume, cluster.all_rows) & cluster.exists[: cluster.size])
-    return reached.tolist() == [row]
+        if volume is not None and _is_unused(cluster, pod, claim, volume):
+            reached = np.flatnonzero(reachable(cluster, volume, cluster.all_rows) & cluster.exists[: cluster.size])
+            if reached.tolist() == [row]:
+                yield claim.key
 
 
 def _is_unused(cluster: Cluster, pod: PodInfo, claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
