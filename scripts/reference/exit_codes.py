@@ -15,7 +15,7 @@ def page() -> str:
         (
             code(0),
             "every command",
-            "the job was done; of `explain`, `fit`, `drain-preview`, `simulate`, `shadow`: there is an answer, whatever it is; of `demo`: every story held",
+            "the job was done; of `explain`, `fit`, `drain-preview`, `simulate`, `shadow`: there is an answer, whatever it is; of `demo`: every story passed",
         ),
         (code(1), "every command", "it failed: `error: …` on stderr and, where there is one, `hint: …`"),
         (code(2), "every command", "it was asked wrongly: an unknown command or flag, a value that cannot be"),

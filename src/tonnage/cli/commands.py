@@ -23,7 +23,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "dashboard": "Serve a web page that shows a cluster's storage as it changes: pools, claims, who waits and why.",
         "top": "Show a cluster's storage in a terminal as it changes: pools, claims, who waits and why, what happens.",
         "fault": "Make things go wrong on request: the driver and the nodes of a cluster look here at each step.",
-        "demo": "Play the enhancements' stories on fresh embedded clusters; exit 0 only if all of them hold.",
+        "demo": "Play the enhancements' stories on fresh embedded clusters; exit 0 only if all of them pass.",
     },
     "Scheduling": {
         "scheduler": "Place pods on any Kubernetes cluster, beside its scheduler or instead of it.",
@@ -107,7 +107,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tonnage csi-driver-quarantine --state-dir cluster/driver",
         "tonnage csi-driver-quarantine --state-dir cluster/driver --all",
     ),
-    "demo": ("tonnage demo",),
+    "demo": ("tonnage demo", "tonnage demo --list", "tonnage demo --only claims-are-packed-jointly"),
     "doctor": (
         "tonnage doctor",
         "tonnage doctor --kubeconfig cluster/kubeconfig -o html > report.html",

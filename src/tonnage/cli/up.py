@@ -7,20 +7,22 @@ also after SIGTERM. It exits 0 only if every claim of every story holds.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import secrets
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from tonnage import logs
 from tonnage.cli.answers import write_answer
+from tonnage.cli.commands import HintedUsageError
 from tonnage.cli.options import (
     BYTES,
     COUNT,
@@ -41,6 +43,7 @@ from tonnage.cli.output import columns, echo, say, say_all, shown_status
 from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.clock import SystemClock
 from tonnage.driver.node_pools import by_node, pools_by_node
+from tonnage.errors import closest
 from tonnage.gates import Gates
 from tonnage.node.settings import ATTACH_ERROR_GRACE_S
 from tonnage.plane.settings import MAX_CLASSES, MAX_NODES, PlaneSettings
@@ -273,17 +276,44 @@ def _shown(dashboard: str) -> str:
     return dashboard if sys.stdout.isatty() else f"{dashboard.partition('#')[0]} (DIR/dashboard.token has its token)"
 
 
+def _story_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from tonnage.stories.suites import STORIES, title_of
+
+    return [CompletionItem(name, help=title_of(each)) for name, each in STORIES.items() if name.startswith(incomplete)]
+
+
 @click.command()
-def demo() -> None:
-    """Play the enhancements' stories on fresh embedded clusters; exit 0 only if all of them hold."""
+@click.option("--list", "lists", is_flag=True, help="List the stories, and play none.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="STORY",
+    shell_complete=_story_names,
+    help="Play this story alone; may be repeated.  [default: all]",
+)
+def demo(lists: bool, only: tuple[str, ...]) -> None:
+    """Play the enhancements' stories on fresh embedded clusters; exit 0 only if all of them pass."""
+    from tonnage.stories.suites import STORIES, SUITES, title_of
+
+    unknown = [name for name in only if name not in STORIES]
+    if unknown:
+        near = closest(unknown[0], STORIES)
+        hint = f"did you mean '{near[0]}'?" if near else "'tonnage demo --list' says what they show"
+        raise HintedUsageError(f'there is no story "{unknown[0]}"; there are {", ".join(STORIES)}', hint)
+    if lists:
+        rows = ((name, title_of(story)) for name, story in STORIES.items() if name in only or not only)
+        echo("\n".join(columns(("STORY", "WHAT IT SHOWS"), rows)))
+        return
     from rich.console import Console
 
-    logs.configure(format="text", verbosity=0)
+    # A story may kill a program: what the supervisor logs about that is no part of the story.
+    logging.getLogger().addHandler(logging.NullHandler())
     console = Console(highlight=False)
     started_at = time.monotonic()
+    suites = [each for suite in SUITES if (each := suite.only(only)).stories]
     try:
         with tempfile.TemporaryDirectory(prefix="tonnage-demo-") as folder:
-            failures = asyncio.run(_run_all(Path(folder), console))
+            failures = asyncio.run(_run_all(suites, Path(folder), console))
     except asyncio.CancelledError:
         raise SystemExit(128 + signal.SIGTERM) from None
     console.print()
@@ -291,18 +321,17 @@ def demo() -> None:
     if failures:
         echo(f"error: {len(failures)} of the claims above did not hold", err=True)
         raise SystemExit(1)
-    console.print(text("all of it held"))
+    count = sum(len(each.stories) for each in suites)
+    console.print(text(f"all {count} stories passed" if count > 1 else "1 story passed"))
 
 
-async def _run_all(folder: Path, console: Console) -> list[str]:
-    from tonnage.stories.suites import SUITES
-
+async def _run_all(suites: Sequence[Suite], folder: Path, console: Console) -> list[str]:
     task = asyncio.current_task()
     assert task is not None
     # Like Ctrl-C: stop the cluster in order, and remove its folder.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     failures: list[str] = []
-    for number, suite in enumerate(SUITES):
+    for number, suite in enumerate(suites):
         failures += await run_suite(suite, folder / f"suite-{number + 1}", console)
     return failures
 
@@ -311,6 +340,7 @@ async def run_suite(suite: Suite, folder: Path, console: Console) -> list[str]:
     """Run a suite on a new cluster. Returns the claims that did not hold."""
     from tonnage.plane.cluster import Plane
     from tonnage.stories.story_runner import StoryRunner
+    from tonnage.stories.suites import title_of
 
     config = _profiles(folder)
     settings = PlaneSettings(
@@ -335,7 +365,7 @@ async def run_suite(suite: Suite, folder: Path, console: Console) -> list[str]:
         console.print(text(f"{ready}: {pools}"))
         runner = StoryRunner(plane, console, clock=clock)
         for story in suite.stories:
-            async with runner.story((story.__doc__ or "").strip()):
+            async with runner.story(title_of(story)):
                 await story(runner)
         return runner.failures
     finally:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
 
 from tonnage.stories import enhancements
 from tonnage.stories.story_runner import StoryRunner
 
-Story = Callable[[StoryRunner], Awaitable[None]]
+
+class Story(Protocol):
+    """An async function: its name is the story's, its docstring the title."""
+
+    __name__: str
+
+    async def __call__(self, runner: StoryRunner, /) -> None: ...
+
 
 PROFILES = """\
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -41,6 +49,11 @@ class Suite:
     node_pools: tuple[str, ...] = ("node-1=100Gi", "node-2=3x100Gi", "node-3=2x60Gi")
     max_volumes: tuple[str, ...] = ("16", f"node-2={enhancements.LIMIT}")
 
+    def only(self, names: Collection[str]) -> Suite:
+        """The suite with its stories of these names; with all of them if no name is given."""
+        chosen = (story for story in self.stories if not names or name_of(story) in names)
+        return replace(self, stories=tuple(chosen))
+
 
 SUITES: tuple[Suite, ...] = (
     Suite(
@@ -70,3 +83,15 @@ SUITES: tuple[Suite, ...] = (
         ),
     ),
 )
+
+
+def name_of(story: Story) -> str:
+    """The name by which `tonnage demo --only` knows a story."""
+    return story.__name__.replace("_", "-")
+
+
+def title_of(story: Story) -> str:
+    return (story.__doc__ or "").strip()
+
+
+STORIES: Final = {name_of(story): story for suite in SUITES for story in suite.stories}

@@ -79,6 +79,10 @@ def test_faults_and_the_nodes_of_a_folder(tmp_path: Path):
     assert values("fault", "--data-dir", str(tmp_path), "set", "dead", "--node", "") == ["node-1", "node-2"]
 
 
+def test_stories_of_the_demo():
+    assert values("demo", "--only", "l") == ["least-free-first", "limits-follow-reality", "limits-stay-what-they-were"]
+
+
 def test_contexts_of_the_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     file = tmp_path / "config"
     file.write_text("contexts: [{name: lab}, {name: live}]\n")
