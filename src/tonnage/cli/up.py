@@ -37,7 +37,6 @@ from tonnage.cli.options import (
     logging_options,
     output_option,
     setting,
-    wrong_usage,
 )
 from tonnage.cli.output import columns, echo, say, say_all, shown_status
 from tonnage.cli.running import run_until_signalled, say_ready
@@ -60,7 +59,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--data-dir", type=FOLDER_PATH, required=True, help="Where everything is kept.")
-@click.option("--nodes", type=click.IntRange(1, MAX_NODES), help="How many nodes.  [default: as before, else 3]")
+@click.option(
+    "--nodes",
+    type=click.IntRange(1, MAX_NODES),
+    help="How many nodes.  [default: as before, else as many as --pools names, else 3]",
+)
 @click.option(
     "--pools",
     type=POOLS,
@@ -165,9 +168,11 @@ def _check(settings: PlaneSettings) -> None:
     """Raise UsageError for pools and limits of nodes that do not exist. Settings kept from earlier starts count too."""
     asked = settings.resolved()
     nodes = settings.node_names(asked)
-    with wrong_usage():
+    try:
         pools_by_node([POOLS.convert(text, None, None) for text in asked["pools"]], nodes)
         by_node("--max-volumes", [COUNT.convert(text, None, None) for text in asked["max_volumes"]], nodes)
+    except ValueError as exc:
+        raise click.UsageError(f"{exc} (--nodes is {len(nodes)})") from exc
 
 
 async def _run(settings: PlaneSettings, manifests: list[Doc]) -> None:

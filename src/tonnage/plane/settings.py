@@ -146,9 +146,14 @@ class PlaneSettings:
             raise TonnageError(
                 f"{path} cannot be read: {exc}", hint="say --nodes, --pools and --max-volumes, and remove the file"
             ) from exc
-        resolved = {name: kept.get(name, _DEFAULTS[name]) for name in _KEPT}
+        resolved = _DEFAULTS | self._nodes_by_pools() | {name: kept[name] for name in _KEPT if name in kept}
         resolved |= {name: getattr(self, name) for name in _KEPT if getattr(self, name) is not None}
         return resolved
+
+    def _nodes_by_pools(self) -> dict[str, int]:
+        """The number of nodes at the first start if every entry of `pools` names its node: those nodes and no more."""
+        named = [text.partition("=")[0].strip() for text in self.pools or () if "=" in text]
+        return {"nodes": len(set(named))} if named and len(named) == len(self.pools or ()) else {}
 
     def save(self, resolved: Mapping[str, Any]) -> None:
         """Keep the resolved settings for the next start. Only for the holder of the folder's lock."""

@@ -27,6 +27,26 @@ def test_what_is_not_said_is_the_default_at_the_first_time(tmp_path):
     }
 
 
+@pytest.mark.parametrize(
+    ("pools", "nodes"),
+    [
+        (("node-1=100Gi",), 1),
+        (("node-1=100Gi", "node-1=50Gi"), 1),  # of two, the last one wins
+        (("node-1=100Gi", "node-2=3x100Gi", "node-3=2x60Gi"), 3),
+        (("100Gi",), 3),
+        (("100Gi", "node-2=50Gi"), 3),
+    ],
+)
+def test_pools_of_named_nodes_alone_say_how_many_nodes_there_are(tmp_path, pools, nodes):
+    assert PlaneSettings(data_dir=tmp_path, pools=pools).resolved()["nodes"] == nodes
+    assert PlaneSettings(data_dir=tmp_path, pools=pools, nodes=5).resolved()["nodes"] == 5
+
+
+def test_pools_of_named_nodes_do_not_shrink_a_cluster(tmp_path):
+    kept(PlaneSettings(data_dir=tmp_path, nodes=5))
+    assert PlaneSettings(data_dir=tmp_path, pools=("node-1=100Gi",)).resolved()["nodes"] == 5
+
+
 def test_what_is_not_said_is_as_before_at_the_next_time(tmp_path):
     kept(PlaneSettings(data_dir=tmp_path, nodes=5, pools=("2x10Gi",)))
     asked = PlaneSettings(data_dir=tmp_path, pool_policy="random").resolved()
