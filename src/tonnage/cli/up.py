@@ -165,7 +165,9 @@ def _manifests(files: tuple[str, ...]) -> list[Doc]:
 
 
 def _check(settings: PlaneSettings) -> None:
-    """Raise UsageError for pools and limits of nodes that do not exist. Settings kept from earlier starts count too."""
+    """Raise UsageError for pools and limits of nodes that do not exist, TonnageError for a folder of something else.
+    Settings kept from earlier starts count too."""
+    settings.require_own_contents()
     asked = settings.resolved()
     nodes = settings.node_names(asked)
     try:

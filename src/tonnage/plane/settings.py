@@ -75,6 +75,10 @@ _DEFAULTS: Final[dict[str, Any]] = {
 }
 
 
+_BEFORE_SETTINGS: Final = ("lock", DASHBOARD_TOKEN_FILE, FAULT_FILE_NAME, f".{FAULT_FILE_NAME}.lock")
+"""What may be in a cluster's folder before its settings: a first start was stopped, or a fault was set."""
+
+
 @dataclass(frozen=True, slots=True)
 class PlaneSettings:
     """One cluster. None means "as before", or the default at the first start.
@@ -133,6 +137,40 @@ class PlaneSettings:
 
     def resolved(self) -> dict[str, Any]:
         """The given values, else the kept ones, else the defaults. Raises TonnageError."""
+        kept = self._kept()
+        resolved = _DEFAULTS | self._nodes_by_pools() | {name: kept[name] for name in _KEPT if name in kept}
+        resolved |= {name: getattr(self, name) for name in _KEPT if getattr(self, name) is not None}
+        return resolved
+
+    def require_own_contents(self) -> None:
+        """Raises TonnageError if the folder holds files, and none that a cluster made. Writes nothing.
+
+        The file that our own output goes to may be there: `tonnage up --data-dir DIR 2> DIR/up.log`.
+        """
+        outputs = []
+        for stream in (1, 2):
+            with suppress(OSError):  # it may be closed
+                outputs.append(os.fstat(stream))
+        try:
+            with os.scandir(self.data_dir) as entries:
+                found = [
+                    each.name
+                    for each in entries
+                    if not any(os.path.samestat(each.stat(follow_symlinks=False), output) for output in outputs)
+                ]
+        except OSError:  # there is none, or it cannot be used: reported when it is made or locked
+            return
+        others = sorted(set(found).difference(_BEFORE_SETTINGS))
+        # `tonnage apiserver` keeps no settings, and a cluster may be started on its folder.
+        if not others or "nodes" in self._kept() or (self.data_dir / "store" / "log.sqlite3").exists():
+            return
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        raise TonnageError(
+            f"{self.data_dir} is not empty, and no cluster was ever started on it: it holds {others[0]}{more}",
+            hint="name a new or an empty folder with --data-dir",
+        )
+
+    def _kept(self) -> dict[str, Any]:
         path = self.data_dir / _SETTINGS_FILE
         kept: Any = {}
         try:
@@ -146,9 +184,7 @@ class PlaneSettings:
             raise TonnageError(
                 f"{path} cannot be read: {exc}", hint="say --nodes, --pools and --max-volumes, and remove the file"
             ) from exc
-        resolved = _DEFAULTS | self._nodes_by_pools() | {name: kept[name] for name in _KEPT if name in kept}
-        resolved |= {name: getattr(self, name) for name in _KEPT if getattr(self, name) is not None}
-        return resolved
+        return kept
 
     def _nodes_by_pools(self) -> dict[str, int]:
         """The number of nodes at the first start if every entry of `pools` names its node: those nodes and no more."""

@@ -5,11 +5,15 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import socket
+import subprocess
 import sys
 
 import pytest
 
 from tonnage.cli import main
+from tonnage.plane.settings import PlaneSettings
+from tonnage_command import tonnage
 
 
 def complaint(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -107,3 +111,58 @@ def test_the_folder_of_a_running_cluster_is_refused_and_its_memory_left_alone(mo
         told = complaint(monkeypatch, capsys, "--data-dir", str(tmp_path), "--nodes", "5")
     assert told == (1, f"error: another cluster runs on {tmp_path} (process {os.getpid()})")
     assert json.loads((tmp_path / "cluster.json").read_text()) == kept
+
+
+@pytest.mark.parametrize(
+    ("files", "held"),
+    [
+        (["thesis.txt"], "thesis.txt"),
+        (["b", "a", "c"], "a and 2 more"),
+        (["kubeconfig"], "kubeconfig"),  # it would be overwritten
+        (["lock", "yarn.lock"], "yarn.lock"),
+        (["cluster.json"], "cluster.json"),  # somebody else's
+        (["store/notes.txt"], "store"),
+    ],
+)
+def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path, files, held):
+    tmp_path.chmod(0o755)
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    before = sorted((path, path.lstat().st_mtime_ns) for path in (tmp_path, *tmp_path.rglob("*")))
+    done = tonnage("up", "--data-dir", str(tmp_path), "--secure-port", "0")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"error: {tmp_path} is not empty, and no cluster was ever started on it: it holds {held}\n"
+        "hint: name a new or an empty folder with --data-dir\n"
+    )
+    assert sorted((path, path.lstat().st_mtime_ns) for path in (tmp_path, *tmp_path.rglob("*"))) == before
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        [],
+        ["lock", "dashboard.token"],  # a first start that was stopped
+        ["faults.json", ".faults.json.lock"],  # `tonnage fault` before the first start
+        ["cluster.json", "store/log.sqlite3", "notes.txt"],
+        ["store/log.sqlite3", "pki/ca.crt", "kubeconfig", "token"],  # of `tonnage apiserver`
+    ],
+)
+def test_a_cluster_starts_on_an_empty_folder_and_on_its_own(tmp_path, files):
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        # As the first version kept its settings.
+        (tmp_path / name).write_text(json.dumps({"nodes": 1, "pools": ["1Gi"], "max_volumes": ["16"]}))
+    PlaneSettings(tmp_path).require_own_contents()
+    PlaneSettings(tmp_path / "new").require_own_contents()
+
+
+def test_the_log_of_a_start_may_be_in_the_folder(tmp_path):
+    """The shell makes it first. The port is taken, so that nothing stays running."""
+    with socket.create_server(("127.0.0.1", 0)) as taken, (tmp_path / "up.log").open("w") as log:
+        flags = ("--dashboard", "--dashboard-port", str(taken.getsockname()[1]), "--secure-port", "0")
+        command = [sys.executable, "-m", "tonnage", "up", "--data-dir", str(tmp_path), *flags]
+        assert subprocess.run(command, stderr=log, check=False).returncode == 1
+    assert (tmp_path / "up.log").read_text().startswith("error: the dashboard cannot be served at 127.0.0.1:")
