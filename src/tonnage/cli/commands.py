@@ -177,10 +177,10 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tonnage dashboard --bind 0.0.0.0 --allowed-host storage.example --tls-cert-file tls.crt "
         "--tls-private-key-file tls.key",
     ),
-    "status": ("tonnage status --data-dir cluster", "tonnage status --data-dir cluster -o json"),
+    "status": ("tonnage status", "tonnage status --data-dir cluster -o json"),
     "top": ("tonnage top", "tonnage top --kubeconfig cluster/kubeconfig"),
     "up": (
-        "tonnage up --data-dir cluster",
+        "tonnage up",
         "tonnage up --data-dir cluster --dashboard",
         "tonnage up --data-dir cluster --nodes 5 --pools 3x100Gi -f examples/09-a-database-on-pools",
     ),

@@ -124,14 +124,14 @@ def driver_names(ctx: click.Context, incomplete: str) -> Iterable[str]:
 
 @_never_fails
 def cluster_nodes(ctx: click.Context, incomplete: str) -> Iterable[str]:
-    """The nodes of the `tonnage up` cluster whose folder the line names."""
-    from tonnage.plane.settings import nodes_of
+    """The nodes of the `tonnage up` cluster whose folder the line names, else of that in the default folder."""
+    from tonnage.plane.settings import default_folder, nodes_of
 
     root = ctx.parent or ctx
     folder = ctx.params.get("data_dir") or root.params.get("data_dir")
     if folder is None and root.params.get("file"):
         folder = Path(root.params["file"]).parent
-    return nodes_of(Path(folder).expanduser()) if folder else ()
+    return nodes_of(Path(folder or default_folder()).expanduser())
 
 
 def _found(ctx: click.Context, kinds: Sequence[str]) -> list[Named]:

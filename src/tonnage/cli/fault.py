@@ -16,7 +16,7 @@ from tonnage.cli.options import FILE_PATH, FOLDER_PATH, Option, output_option
 from tonnage.cli.output import columns, echo
 from tonnage.errors import TonnageError, closest
 from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile, InvalidFault, kind_of
-from tonnage.plane.settings import NoSuchNode, require_node
+from tonnage.plane.settings import NoSuchNode, default_folder, require_node
 from tonnage.printable import printable, printable_json
 
 
@@ -50,14 +50,15 @@ class _Where:
     file: Path | None
 
     def faults(self) -> FaultFile:
-        """Raises UsageError unless exactly one place is given, and TonnageError for a cluster that does not exist."""
-        if self.data_dir is None and self.file is not None:
-            return FaultFile(self.file)
-        if self.data_dir is None or self.file is not None:
+        """Raises UsageError if two places are given, and TonnageError for a cluster that does not exist."""
+        if self.data_dir is not None and self.file is not None:
             raise click.UsageError("say where: either --data-dir DIR or --faults FILE")
-        if not self.data_dir.is_dir():
-            raise TonnageError(f"there is no folder {self.data_dir}", hint="name the --data-dir of `tonnage up`")
-        return FaultFile(self.data_dir / FAULT_FILE_NAME)
+        if self.file is not None:
+            return FaultFile(self.file)
+        folder = self.data_dir or default_folder()
+        if not folder.is_dir():
+            raise TonnageError(f"there is no folder {folder}", hint="name the --data-dir of `tonnage up`")
+        return FaultFile(folder / FAULT_FILE_NAME)
 
     def require_node(self, node: str) -> None:
         """Raises UsageError for a node that the cluster does not have, if the cluster has ever been started."""
@@ -79,7 +80,7 @@ def _nodes_option(help: str) -> Option:
 
 
 @click.group(cls=SuggestingGroup, epilog=_kinds())
-@click.option("--data-dir", type=FOLDER_PATH, help="The folder of a `tonnage up` cluster.")
+@click.option("--data-dir", type=FOLDER_PATH, help="The folder of a `tonnage up` cluster.  [default: ~/.tonnage]")
 @click.option("--faults", "file", type=FILE_PATH, help="Or the file of faults itself.")
 @click.pass_context
 def fault(ctx: click.Context, data_dir: Path | None, file: Path | None) -> None:

@@ -45,7 +45,7 @@ from tonnage.driver.node_pools import by_node, pools_by_node
 from tonnage.errors import closest
 from tonnage.gates import Gates
 from tonnage.node.settings import ATTACH_ERROR_GRACE_S
-from tonnage.plane.settings import MAX_CLASSES, MAX_NODES, PlaneSettings
+from tonnage.plane.settings import MAX_CLASSES, MAX_NODES, PlaneSettings, default_folder
 from tonnage.printable import text
 from tonnage.quantity import Quantity
 
@@ -58,7 +58,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--data-dir", type=FOLDER_PATH, required=True, help="Where everything is kept.")
+@click.option(
+    "--data-dir", type=FOLDER_PATH, default=default_folder, help="Where everything is kept.  [default: ~/.tonnage]"
+)
 @click.option(
     "--nodes",
     type=click.IntRange(1, MAX_NODES),
@@ -203,8 +205,8 @@ async def _run(settings: PlaneSettings, manifests: list[Doc]) -> None:
 @click.option(
     "--data-dir",
     type=FOLDER_PATH,
-    required=True,
-    help="The folder of a `tonnage up` cluster.",
+    default=default_folder,
+    help="The folder of a `tonnage up` cluster.  [default: ~/.tonnage]",
 )
 @output_option("table", "json")
 def status(data_dir: Path, output: str) -> None:

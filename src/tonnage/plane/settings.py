@@ -60,6 +60,14 @@ def _create(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
 
 
+def default_folder() -> Path:
+    """The folder of a cluster for which none is named, beside `~/.kube`. Raises TonnageError without a home."""
+    try:
+        return Path.home() / ".tonnage"
+    except RuntimeError as exc:
+        raise TonnageError("this user has no home folder", hint="name a folder with --data-dir") from exc
+
+
 MAX_NODES: Final = 500
 DASHBOARD_TOKEN_FILE: Final = "dashboard.token"
 _SETTINGS_FILE: Final = "cluster.json"

@@ -71,12 +71,15 @@ def test_values_from_files(manifests: str):
     assert values("explain", "-f", manifests, "-n", "") == ["default", "shop"]
 
 
-def test_faults_and_the_nodes_of_a_folder(tmp_path: Path):
-    tmp_path.chmod(0o700)
-    (tmp_path / "cluster.json").write_text(json.dumps({"nodes": 2}))
-    (tmp_path / "cluster.json").chmod(0o600)
-    assert values("fault", "--data-dir", str(tmp_path), "set", "slo") == ["slots-taken", "slow"]
-    assert values("fault", "--data-dir", str(tmp_path), "set", "dead", "--node", "") == ["node-1", "node-2"]
+def test_faults_and_the_nodes_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / ".tonnage"  # the default
+    folder.mkdir(mode=0o700)
+    (folder / "cluster.json").write_text(json.dumps({"nodes": 2}))
+    (folder / "cluster.json").chmod(0o600)
+    assert values("fault", "--data-dir", str(folder), "set", "slo") == ["slots-taken", "slow"]
+    assert values("fault", "--data-dir", str(folder), "set", "dead", "--node", "") == ["node-1", "node-2"]
+    assert values("fault", "set", "dead", "--node", "") == ["node-1", "node-2"]
 
 
 def test_stories_of_the_demo():

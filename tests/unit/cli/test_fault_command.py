@@ -95,10 +95,19 @@ def test_an_unknown_kind_is_wrong_usage_and_names_those_there_are(shell: Shell, 
     assert 'there is no fault "fire"; there are out-of-space, out-of-slots, ' in err
 
 
-@pytest.mark.parametrize("where", [[], ["--data-dir", ".", "--faults", "f.json"]])
-def test_where_has_to_be_said_once(shell: Shell, where: list[str]) -> None:
-    code, _, err = shell(*where, "list")
+def test_two_places_are_wrong_usage(shell: Shell) -> None:
+    code, _, err = shell("--data-dir", ".", "--faults", "f.json", "list")
     assert (code, err.splitlines()[0]) == (2, "error: say where: either --data-dir DIR or --faults FILE")
+
+
+def test_without_a_place_it_is_the_default_folder(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert shell("list")[2].startswith(f"error: there is no folder {tmp_path}/.tonnage\n")
+    (tmp_path / ".tonnage").mkdir(mode=0o700)
+    assert shell("set", "dead", "--node", "node-1") == (0, "", "fault dead on node-1 set\n")
+    assert (tmp_path / ".tonnage" / "faults.json").exists()
 
 
 def test_a_folder_that_is_not_there_is_a_failure(shell: Shell, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -166,3 +167,19 @@ def test_the_log_of_a_start_may_be_in_the_folder(tmp_path):
         command = [sys.executable, "-m", "tonnage", "up", "--data-dir", str(tmp_path), *flags]
         assert subprocess.run(command, stderr=log, check=False).returncode == 1
     assert (tmp_path / "up.log").read_text().startswith("error: the dashboard cannot be served at 127.0.0.1:")
+
+
+def test_the_default_folder_is_below_the_home(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".tonnage").mkdir()
+    (tmp_path / ".tonnage" / "notes.txt").touch()
+    code, error = complaint(monkeypatch, capsys)
+    assert code == 1 and error.startswith(f"error: {tmp_path / '.tonnage'} is not empty")
+
+
+def test_a_user_without_a_home_has_to_name_a_folder(monkeypatch, capsys):
+    def home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", home)
+    assert complaint(monkeypatch, capsys) == (1, "error: this user has no home folder")
