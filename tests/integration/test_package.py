@@ -21,6 +21,7 @@ from tonnage import __version__
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "02-explain"
 DATA = {
+    ".columns",
     ".policy",
     ".txt",
     ".yaml",
