@@ -10,16 +10,19 @@ import pytest
 from pods_with_volumes import ephemeral, made_for, with_disk
 
 from tonnage.gates import Gates
-from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision, Pipeline
 from tonnage.scheduling.framework import SKIP as NOTHING_TO_SAY
 from tonnage.scheduling.framework import Cycle
 from tonnage.scheduling.plugins.node_volume_limits import NodeVolumeLimits
 from tonnage.scheduling.plugins.registry import add_indexes
+from tonnage.scheduling.volumes.attach import attached_volumes
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
+from tonnage.scheduling.volumes.attach.volume_ids import VolumeId, id_of_claim
 from tonnage.testing.builders import Doc, node, pod
 from tonnage.testing.storage_builders import (
     DRIVER,
@@ -583,6 +586,26 @@ def test_only_pods_with_volumes_that_may_be_limited_are_looked_at(incoming: Pod,
 def test_where_no_node_has_a_limit_nothing_is_asked():
     cluster = world(node("a"), csi_node("a", {DRIVER: None, "csi.other": 1}), claim("c1"))
     assert NodeVolumeLimits(OFF).pre_filter(Cycle(PodInfo(pod_with("web", "c1")), cluster)) is NOTHING_TO_SAY
+
+
+def test_a_pod_that_comes_or_goes_costs_no_look_at_the_other_pods_of_its_node(monkeypatch: pytest.MonkeyPatch):
+    claims = [claim(f"data-{number}") for number in range(5)]
+    pods = [pod_with(f"pod-{number}", f"data-{number}", on="node-1") for number in range(5)]
+    cluster = world(node("node-1"), csi_node("node-1", {DRIVER: 5}), *claims, *pods[:4])
+    attached = cluster.index(AttachedVolumes)
+    assert attached.on(0, DRIVER) == (4, 5)
+    looked_up: list[str] = []
+
+    def noted(claim: PersistentVolumeClaim, storage: Storage) -> VolumeId | None:
+        looked_up.append(claim.name)
+        return id_of_claim(claim, storage)
+
+    monkeypatch.setattr(attached_volumes, "id_of_claim", noted)
+    tell(cluster, pods[4])
+    assert attached.on(0, DRIVER) == (5, 5)
+    cluster.remove_pod(PodInfo(pods[0]).uid)
+    assert attached.on(0, DRIVER) == (4, 5)
+    assert looked_up == ["data-4"]
 
 
 def test_one_row_and_all_rows_are_judged_alike():

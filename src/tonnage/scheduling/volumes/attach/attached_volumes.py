@@ -4,7 +4,8 @@
     attached    a VolumeAttachment names the volume, whatever its status, even when its pod is gone
     used        by driver and row: the number of different volumes mounted or attached; compared with the limit
 
-Events only mark rows; a marked row is counted anew before the next question. `Cluster.note_rows` hears of rows whose
+Events only mark pods and rows: a marked pod's mounts and a marked row's attachments are counted anew before the next
+question. `Cluster.note_rows` hears of rows whose
 count may change without a pod. A missing count, driver or CSINode means "no limit"; 0 is a limit. The limits of a
 deleted CSINode are remembered until the node goes or a new CSINode names the driver (upstream: no limit); a driver that
 leaves an existing CSINode loses its limit. An ephemeral claim made for another pod is not counted (upstream fails every
@@ -113,13 +114,6 @@ class AttachLimits:
         return self._installed[driver]
 
 
-class _Counted(NamedTuple):
-    """The volumes of a row as the columns have them."""
-
-    mounted: frozenset[VolumeId] = frozenset()
-    used: frozenset[VolumeId] = frozenset()
-
-
 class _User(NamedTuple):
     """A resident pod that mounts a claim."""
 
@@ -136,9 +130,11 @@ class AttachedVolumes:
         self._storage = storage = cluster.storage
         self.limits = AttachLimits()
         self._used: dict[str, Ints] = {}
-        self._mounted: Shelf[VolumeId, int, int] = Shelf()  # volume -> rows
-        self._counted: dict[int, _Counted] = {}
-        self._stale: set[int] = set()  # rows to be counted anew
+        self._mounted: Shelf[VolumeId, int, int] = Shelf()  # volume -> by row, how many pods mount it there
+        self._counted: dict[str, tuple[int, set[VolumeId]]] = {}  # uid -> row and volumes of a pod, as counted
+        self._attached: dict[int, set[VolumeId]] = {}  # row -> volumes attached to its node, as counted
+        self._stale_pods: set[str] = set()  # uids
+        self._stale_rows: set[int] = set()
         self._users: Shelf[Key, tuple[str, bool], _User] = Shelf()  # claim -> by the pod's uid, and if it is ephemeral
         self._claims_of: Shelf[str, Key, Key] = Shelf()  # volume name -> claims that name it
         self._on_node: Shelf[str, str, VolumeAttachment] = Shelf()  # node name -> attachments
@@ -196,9 +192,10 @@ class AttachedVolumes:
     def catch_up(self) -> None:
         """Read what changed since the last question. Must run before the limits are read."""
         self._read_nodes()
-        for row in self._stale:
-            self._count(row)
-        self._stale.clear()
+        while self._stale_pods:
+            self._count(self._stale_pods.pop())
+        while self._stale_rows:
+            self._count_attached(self._stale_rows.pop())
 
     def _read_nodes(self) -> None:
         """Read the CSINodes of nodes that came, went or changed rows."""
@@ -211,7 +208,7 @@ class AttachedVolumes:
             before = self._nodes.get(row, ("", ""))
             if before != now:
                 self._nodes[row] = now
-                self._stale.add(row)
+                self._stale_rows.add(row)
             if before[0] != now[0]:
                 self.limits.forget(row)
             self.limits.write(row, self._storage.csi_nodes.get(now[1]))
@@ -220,17 +217,17 @@ class AttachedVolumes:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def resident_added(self, info: PodInfo, row: int) -> None:
-        for key, is_ephemeral in self._mounts(info, row):
+        for key, is_ephemeral in self._mounts(info):
             self._users.put(key, (info.uid, is_ephemeral), _User(info.pod, row, is_ephemeral))
 
     def resident_removed(self, info: PodInfo, row: int) -> None:
-        for key, is_ephemeral in self._mounts(info, row):
+        for key, is_ephemeral in self._mounts(info):
             self._users.take(key, (info.uid, is_ephemeral))
 
-    def _mounts(self, info: PodInfo, row: int) -> Iterator[tuple[Key, bool]]:
+    def _mounts(self, info: PodInfo) -> Iterator[tuple[Key, bool]]:
         """The claims of a pod that came or went, and whether they are ephemeral."""
         if info.pod.spec.volumes:
-            self._stale.add(row)
+            self._stale_pods.add(info.uid)
         for volume in info.pod.spec.volumes:
             name = volume.claim_name(info.pod.name)
             if name is not None:
@@ -283,29 +280,50 @@ class AttachedVolumes:
             self._look_again((), [each.spec.node_name for each in (old, new) if each is not None])
 
     def _look_again(self, claims: Iterable[Key], nodes: Iterable[str] = ()) -> None:
-        """Mark the rows where these claims are mounted, and the rows of these nodes."""
-        rows = {user.row for key in claims for user in self._users[key]}
-        rows.update(row for node in nodes if (row := self._cluster.row_of.get(node)) is not None)
-        self._stale |= rows
+        """Mark the pods that mount these claims, and the rows of these nodes."""
+        rows = {row for node in nodes if (row := self._cluster.row_of.get(node)) is not None}
+        self._stale_rows |= rows
+        for key in claims:
+            for (uid, _), user in self._users.at(key).items():
+                self._stale_pods.add(uid)
+                rows.add(user.row)
         if rows:
             self._cluster.note_rows(np.fromiter(rows, np.intp))
 
     # -- counting -----------------------------------------------------------------------------------------------------
 
-    def _count(self, row: int) -> None:
-        residents = self._cluster.residents[row].values()
-        mounted = frozenset(volume for info in residents for volume in self._mounted_by(info.pod))
-        now, before = _Counted(mounted, mounted | self._attached_to(row)), self._counted.pop(row, _Counted())
-        if now.used:
-            self._counted[row] = now
-        for volume in before.mounted - now.mounted:
+    def _count(self, uid: str) -> None:
+        """Count a pod's volumes where the pod is now, and no longer as before."""
+        row, volumes = self._counted.pop(uid, (0, set()))
+        for volume in volumes:
+            self._mount(volume, row, -1)
+        now = self._cluster.row_of.get(self._cluster.node_of(uid) or "")
+        if now is None:
+            return
+        volumes = set(self._mounted_by(self._cluster.residents[now][uid].pod))
+        if volumes:
+            self._counted[uid] = now, volumes
+        for volume in volumes:
+            self._mount(volume, now, 1)
+
+    def _mount(self, volume: VolumeId, row: int, change: int) -> None:
+        """One pod more, or one less, mounts a volume on a row."""
+        before = self._mounted.at(volume).get(row, 0)
+        now = before + change
+        if now:
+            self._mounted.put(volume, row, now)
+        else:
             self._mounted.take(volume, row)
-        for volume in now.mounted - before.mounted:
-            self._mounted.put(volume, row, row)
-        for volume in before.used - now.used:
-            self._used_column(volume.driver)[row] -= 1
-        for volume in now.used - before.used:
-            self._used_column(volume.driver)[row] += 1
+        if not (before and now) and volume not in self._attached.get(row, ()):
+            self._used_column(volume.driver)[row] += change
+
+    def _count_attached(self, row: int) -> None:
+        before, now = self._attached.pop(row, set()), self._attached_to(row)
+        if now:
+            self._attached[row] = now
+        for volume in before ^ now:
+            if row not in self._mounted.at(volume):
+                self._used_column(volume.driver)[row] += 1 if volume in now else -1
 
     def _used_column(self, driver: str) -> Ints:
         if driver not in self._used:
@@ -315,8 +333,10 @@ class AttachedVolumes:
     def _mounted_by(self, pod: Pod) -> Iterator[VolumeId]:
         for volume in pod.spec.volumes:
             name = volume.claim_name(pod.name)
-            volume_id = id_of_inline(volume)
-            if name is not None:
+            if name is None:
+                volume_id = id_of_inline(volume)
+            else:
+                volume_id = None
                 claim = self._storage.claims.get(f"{pod.namespace}/{name}")
                 if claim is not None and (volume.ephemeral is None or claim.is_for_pod(pod)):
                     volume_id = id_of_claim(claim, self._storage)
