@@ -256,9 +256,8 @@ def _has_room(cluster: Cluster, asked: list[tuple[str, int]], row: int) -> bool:
 
 
 def _mean(total: Ints, weights: Ints) -> Ints:
-    """The quotient rounded down; 0 where no resource takes part."""
-    with np.errstate(divide="ignore"):
-        found: Ints = total // weights
+    """The quotient rounded down. Where no resource takes part, both are 0, and so is the mean."""
+    found: Ints = total // np.maximum(weights, 1)
     return found
 
 

@@ -111,15 +111,13 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         cluster, spec = cycle.cluster, cycle.pod.pod.spec
         reasons = (self.enforced_reason, self.pod_reason)
         bits = np.zeros(row_count(rows), dtype=np.int64)
-        if self._added.required is not None:
-            bits |= ~matching(cluster, self._added.required, rows)
-        # The operator's affinity comes first: a node that it refuses is not judged by the pod's.
-        mine = np.ones(bits.shape, dtype=np.bool_)
         for key, value in spec.node_selector.items():
-            mine &= cluster.labels.meets(Requirement(key=key, operator="In", values=(value,)), rows)
+            bits[~cluster.labels.meets(Requirement(key=key, operator="In", values=(value,)), rows)] = 2
         if cycle.pod.required_nodes is not None:
-            mine &= matching(cluster, cycle.pod.required_nodes, rows)
-        bits |= ((bits == 0) & ~mine).astype(np.int64) << 1
+            bits[~matching(cluster, cycle.pod.required_nodes, rows)] = 2
+        # The operator's affinity comes first: a node that it refuses is not judged by the pod's.
+        if self._added.required is not None:
+            bits[~matching(cluster, self._added.required, rows)] = 1
         return Judgement(bits, reasons) if bits.any() else None
 
     def pre_score(self, cycle: Cycle) -> Status | None:

@@ -32,13 +32,10 @@ def class_scores(shape: Shape, requested: Ints | int, capacity: Ints) -> Ints:
     """The score of one class by row; `requested` and `capacity` in bytes may be plain integers of any size."""
     is_over = (capacity == 0) | (requested > capacity)
     # Go's division truncates toward zero; a negative capacity is always over, so only positive ones are divided.
-    if np.result_type(requested, capacity).kind == "i" and np.max(requested, initial=0) <= _MOST_TIMES_FULL:
-        with np.errstate(divide="ignore"):
-            percent = requested * _FULL // capacity
-    else:  # beyond 80 PiB the product needs more than 64 bits
-        whole = np.where(is_over, 1, capacity).astype(object)
-        percent = np.where(is_over, 0, requested).astype(object) * _FULL // whole
-    return _table(shape)[np.where(is_over, _FULL, percent).astype(np.int64, copy=False)]
+    part, whole = np.where(is_over, 1, requested), np.where(is_over, 1, capacity)
+    if part.max(initial=0) > _MOST_TIMES_FULL:  # beyond 80 PiB the product needs more than 64 bits
+        part = part.astype(object)
+    return _table(shape)[(part * _FULL // whole).astype(np.int64, copy=False)]
 
 
 def added(first: Ints, second: Ints | int) -> Ints:
@@ -81,8 +78,8 @@ class VolumeScores:
             is_known = numbers != NOTHING
             asked = np.where(is_known, min(sum(unit.sizes), MOST_BYTES), 0)
             # Several units of a class (each claim alone): requests add up, the capacity counts once.
-            requested[unit.class_name] = added(asked, requested.get(unit.class_name, 0))
             before = capacity.get(unit.class_name)
+            requested[unit.class_name] = asked if before is None else added(asked, requested[unit.class_name])
             found = np.where(is_known, index.reading(fit.policy).scored_by_object(own)[numbers], _UNKNOWN)
             capacity[unit.class_name] = found if before is None else np.where(is_known, found, before)
         if not requested:

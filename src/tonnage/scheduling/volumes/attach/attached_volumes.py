@@ -53,6 +53,7 @@ class AttachLimits:
         self._uids: dict[int, str] = {}  # by row: the CSINode that was read last
         self._limits: dict[str, Ints] = {}
         self._installed: dict[str, Mask] = {}
+        self._is_limited: dict[str, bool] = {}
         self.has_csi_node: Mask = np.zeros(0, dtype=np.bool_)
 
     def grow(self, capacity: int) -> None:
@@ -88,10 +89,13 @@ class AttachLimits:
     def _forget_columns(self) -> None:
         self._limits.clear()
         self._installed.clear()
+        self._is_limited.clear()
 
     def is_limited(self, driver: str) -> bool:
         """True if any node limits the driver."""
-        return bool((self.limits(driver) != NO_LIMIT).any())
+        if driver not in self._is_limited:
+            self._is_limited[driver] = bool((self.limits(driver) != NO_LIMIT).any())
+        return self._is_limited[driver]
 
     def limited_drivers(self) -> list[str]:
         """The names of the drivers that any node limits, sorted."""

@@ -99,7 +99,7 @@ class ClassCapacity:
         found: Numbers = np.full(row_count(rows), NOTHING, dtype=np.intp)
         for level, layer in enumerate(self.layers):
             numbers = layer[rows]
-            is_better = reading.says(question, sizes, numbers, own) > Grade.NONE
+            is_better = reading.says(question, sizes, numbers, own).astype(np.bool_)  # Grade.NONE is 0
             if level and is_scored and policy.scores_best:
                 free_bytes = reading.scored_by_object(own)
                 is_better &= (found == NOTHING) | (free_bytes[numbers] > free_bytes[found])
