@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import secrets
+import shlex
 import signal
 import sys
 import tempfile
@@ -196,9 +198,26 @@ async def _run(settings: PlaneSettings, manifests: list[Doc]) -> None:
         say_ready(plane.url)
         if plane.dashboard_url:
             echo(f"dashboard {plane.dashboard_url}")
+        if sys.stderr.isatty():
+            echo("\n".join(_next_steps(settings)), err=True)
         await plane.run()
     finally:
         await plane.__aexit__(None, None, None)
+
+
+def _next_steps(settings: PlaneSettings) -> Iterator[str]:
+    """What to do with a cluster that is ready, for somebody who started it in a terminal."""
+    folder = shlex.quote(str(settings.data_dir.absolute()))
+    yield ""
+    yield "In another terminal:"
+    yield f"  export KUBECONFIG={shlex.quote(str(settings.kubeconfig.absolute()))}"
+    yield "  kubectl get nodes"
+    if settings.dashboard:
+        yield "The dashboard: open the address above in a browser."
+    else:
+        yield "  tonnage dashboard     # a web page; `tonnage up --dashboard` serves it too"
+    yield f"To stop the cluster: Ctrl-C, or kill {os.getpid()}; `tonnage up` starts it again as it was"
+    yield f"To remove it, once it is stopped: rm -r {folder}"
 
 
 @click.command()

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
+import shlex
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import pytest
 
 from tonnage_command import tonnage
 
@@ -33,3 +40,46 @@ def test_a_cluster_without_a_folder_is_kept_in_the_default_one_where_other_comma
             out, err = up.communicate(timeout=60)
         assert (up.returncode, out) == (0, "")
         assert err == f"kubeconfig {folder}/kubeconfig\n"  # a script is not told what to do next
+
+
+def in_a_terminal(folder: Path, *flags: str) -> tuple[int, str, list[str]]:
+    """Start a cluster with stderr on a terminal, stop it when it has said all. Its pid, stdout, and stderr's lines."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "tonnage", "up", "--data-dir", str(folder), "--secure-port", "0", "--nodes", "1"]
+    with subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, stderr=theirs, text=True) as up:
+        os.close(theirs)
+        try:
+            seen = b""
+            while b"To remove it" not in seen or not seen.endswith(b"\n"):
+                seen += os.read(ours, 65536)  # OSError when it ends early
+            if shutil.which("kubectl"):
+                lines = [line.strip() for line in seen.decode().splitlines() if "export " in line or "kubectl " in line]
+                done = subprocess.run(["bash", "-euc", "\n".join(lines)], capture_output=True, text=True, check=False)
+                assert done.stdout.startswith("NAME") and "node-1   Ready" in done.stdout, done.stderr
+        finally:
+            up.send_signal(signal.SIGTERM)
+            out, _ = up.communicate(timeout=60)
+            os.close(ours)
+    text = re.sub(r"\x1b\[[0-?]*[a-zA-Z]", "", seen.decode())
+    return up.pid, out, [line.rpartition("\r")[2] for line in text.replace("\r\n", "\n").splitlines()]
+
+
+@pytest.mark.parametrize("with_dashboard", [False, True])
+def test_in_a_terminal_it_says_what_to_do_next(with_dashboard: bool):
+    with tempfile.TemporaryDirectory(prefix="t ") as home:  # a path that a shell would split
+        folder = Path(home) / "c"
+        flags = ("--dashboard", "--dashboard-port", "0") if with_dashboard else ()
+        pid, out, told = in_a_terminal(folder, *flags)
+        assert [line.split()[0] for line in out.splitlines()] == ["ready", *(["dashboard"] if with_dashboard else [])]
+        quoted, kubeconfig = shlex.quote(str(folder)), shlex.quote(str(folder / "kubeconfig"))
+        assert told[told.index("In another terminal:") - 1 :] == [
+            "",
+            "In another terminal:",
+            f"  export KUBECONFIG={kubeconfig}",
+            "  kubectl get nodes",
+            "The dashboard: open the address above in a browser."
+            if with_dashboard
+            else "  tonnage dashboard     # a web page; `tonnage up --dashboard` serves it too",
+            f"To stop the cluster: Ctrl-C, or kill {pid}; `tonnage up` starts it again as it was",
+            f"To remove it, once it is stopped: rm -r {quoted}",
+        ]
