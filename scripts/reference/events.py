@@ -23,8 +23,9 @@ Kubernetes counts, stays the same while the reservation lasts (it tells when tha
 names the oldest:
 
 ```
-0/14 nodes are available: 14 node(s) did not have enough free storage. Capacity is reserved for shop/db-1 since
-12:03:05Z and 2 more, 2 of 14 nodes. preemption: 0/14 nodes are available: 14 Preemption is not helpful for scheduling.
+0/14 nodes are available: 14 node(s) did not have enough free storage. On 2 of 14 nodes the room is reserved
+for shop/db-1 (since 12:03:05Z) and 2 more. preemption: 0/14 nodes are available: 14 Preemption is not helpful for
+scheduling.
 ```
 
 `tonnage explain` says the same, and for each node what is missing there.

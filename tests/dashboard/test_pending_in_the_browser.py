@@ -29,7 +29,9 @@ async def test_pods_wait_by_cause_and_one_click_tells_why(window, shown_cluster)
     shown_cluster.put(*full_cluster())
     page = window.page
     await window.go("pending")
-    await expect(page.locator(".pending-headline")).to_have_text("2 pods are pending: 1 needs no help, 1 does not fit")
+    await expect(page.locator(".pending-headline")).to_have_text(
+        "2 pods are pending: 1 already fits and should start soon, 1 does not fit"
+    )
     cause = page.locator(".cause").first
     await expect(cause).to_contain_text("1 pod waits for 200Gi of class fast")
     await expect(cause).to_contain_text("nearest miss on a: largest free pool 100Gi, needs 200Gi")

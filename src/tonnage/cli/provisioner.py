@@ -105,7 +105,11 @@ def _switched(name: str, said: str) -> bool:
 @switch(
     "--prevent-volume-mode-conversion", default=True, help="A restored snapshot keeps its volume mode, unless allowed."
 )
-@switch("--enable-expansion", default=True, help="Expand volumes too, as external-resizer does. Ours.")
+@switch(
+    "--enable-expansion",
+    default=True,
+    help="Expand volumes too, as external-resizer does. (Tonnage only; not in external-provisioner)",
+)
 @switch("--enable-capacity", default=True, help="Publish CSIStorageCapacity objects; upstream's default is false.")
 @duration("--capacity-poll-interval", "1m", "How often it is asked.")
 @switch("--capacity-for-immediate-binding", help="Also for classes that do not wait for a consumer.")

@@ -78,7 +78,7 @@ class StoryRunner:
             self.check(exc.message, False)
         held = len(self.failures) == before
         await self._clear_away()
-        self.say("  it held" if held else "  it did not hold", style="green" if held else "red")
+        self.say("  passed" if held else "  failed", style="green" if held else "red")
 
     def say(self, line: str, style: str = "") -> None:
         self.console.print(text(line, style), soft_wrap=True)
@@ -242,7 +242,7 @@ class StoryRunner:
         }
 
     def check(self, claim: str, true: bool, found: object = "") -> None:
-        """Print a claim with its evidence, and remember it if it does not hold."""
+        """Print a check with its evidence, and remember it if it failed."""
         mark = ("✓", "green") if true else ("✗", "red")
         self.console.print(assembled("  ", mark, f" {claim}"))
         if found != "":

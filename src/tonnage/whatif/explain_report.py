@@ -11,13 +11,13 @@
     REFUSED  BY                WHY               NODES
           2  NodeResourcesFit  Insufficient cpu  node-5, node-6
 
-    CLAIM      KIND     OF                        POOLS        TAKES          FIT         SLOTS  NODES
+    CLAIM      KIND     CAPACITY OBJECT           POOLS        NEEDS          VERDICT     SLOTS  NODES
     shop/data  dynamic  kube-system/node-1-pools  100Gi, 60Gi  60Gi of 100Gi  guaranteed  2/16   node-1
-    shop/data  dynamic  2 objects                 2×40Gi       needs 60Gi     none        0/16   node-2, node-3
+    shop/data  dynamic  2 objects                 2×40Gi       60Gi           none        0/16   node-2, node-3
 
 Thousands of nodes stay readable: the best twenty are shown, refused ones are grouped by plugin and reasons, nodes with
-equal claim lines share a line, and columns without content are left out. Scores are weighted. `TAKES` is one way to
-distribute the claims over pools; the driver may choose another, and `FIT` says whether that can go wrong.
+equal claim lines share a line, and columns without content are left out. Scores are weighted. `NEEDS` shows one way to
+distribute the claims over pools; the driver may choose another, and `VERDICT` says whether that can go wrong.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ from tonnage.scheduling.volumes.explain.account_entries import (
 from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED
 from tonnage.whatif.page import FittedTable, Row, TextPage, named
 
-_HEADS = ("CLAIM", "KIND", "OF", "GROUP", "POOLS", "POLICY", "TAKES", "FIT", "HELD", "SLOTS")
-_KEPT_HEADS = ("CLAIM", "KIND", "OF")
+_SOURCE = "CAPACITY OBJECT"
+_HEADS = ("CLAIM", "KIND", _SOURCE, "GROUP", "POOLS", "POLICY", "NEEDS", "VERDICT", "RESERVED", "SLOTS")
+_KEPT_HEADS = ("CLAIM", "KIND", _SOURCE)
 """Columns that are always shown."""
 _MOST_BAD_ORDERS = 3
-_WHOLE_HEADS = ("KIND", "POOLS", "POLICY", "TAKES", "FIT", "SLOTS")
+_WHOLE_HEADS = ("KIND", "POOLS", "POLICY", "NEEDS", "VERDICT", "SLOTS")
 
 
 @dataclass(slots=True)
@@ -74,12 +75,20 @@ def print_volumes(accounts: Iterable[tuple[str, NodeAccount]], page: TextPage, *
         lines += of_group
         shown += 1
     telling = [i for i, head in enumerate(_HEADS) if head in _KEPT_HEADS or any(line[i] for line in lines)]
-    heads = (*(_HEADS[i] for i in telling), "NODES")
+    source = _source_head({line[1] for line in lines})
+    heads = (*(source if _HEADS[i] == _SOURCE else _HEADS[i] for i in telling), "NODES")
     kinds = "".join("n" if head in _WHOLE_HEADS else "w" for head in heads)
     rows: list[Row] = [(*(line[i] for i in telling), text(line[-1], style="dim")) for line in lines]
     page.table(FittedTable(heads, kinds, rows))
     page.more(sum(len(group.nodes) for group in groups[shown:]), "more nodes that differ from these")
     _print_bad_orders(known, page)
+
+
+def _source_head(kinds: set[str]) -> str:
+    """The head over objects and volumes, by the kinds of claims under it."""
+    if kinds <= {BOUND, STATIC}:
+        return "VOLUME"
+    return "OBJECT OR VOLUME" if kinds & {BOUND, STATIC} else _SOURCE
 
 
 def claim_sentences(account: NodeAccount) -> Iterator[str]:
@@ -127,7 +136,7 @@ def _grouped(accounts: Iterable[tuple[str, NodeAccount]]) -> Iterable[_Group]:
 
 
 def _cells(each: ClaimAccount) -> tuple[str, ...]:
-    """The cells of a claim's line except `OF`, which differs from node to node."""
+    """The cells of a claim's line except the capacity object, which differs from node to node."""
     supply = each.supply
     pools = amounts(pool for pool in supply.room.pools if pool < UNBOUNDED)
     if supply.room.claim_limit < UNBOUNDED:
@@ -160,7 +169,7 @@ def _takes(each: ClaimAccount) -> str:
     if each.size is None:
         return ""
     if each.miss is not None and each.kind in (DYNAMIC, REBUILD):
-        return f"needs {amount(each.size)}"
+        return amount(each.size)
     pool = each.supply.room.pools[each.takes] if each.takes is not None else UNBOUNDED
     return f"{amount(each.size)} of {amount(pool)}" if pool < UNBOUNDED else amount(each.size)
 

@@ -90,7 +90,7 @@ class FittedTable:
     def _narrowest(self, place: int) -> int:
         if self.kinds[place] in "n1":
             return self._widest(place)
-        return max(cell_len(self.heads[place]), *(_longest_word(row[place]) for row in self.rows), 0)
+        return max(*(_longest_word(row[place]) for row in (*self.rows, [text(each) for each in self.heads])), 0)
 
     def _widths(self, width: int) -> list[int] | None:
         """The width of each column, narrow columns first; None if the longest words do not fit."""

@@ -50,12 +50,14 @@ INTERRUPTIONS: Final = (KeyboardInterrupt, OutOfTime)
 ANSWERS_WITHIN_S = 15
 _NOT_AT_THAT_MOMENT = (400, 410, 422, 500, 501, 504)
 """How a server answers that cannot list as of a resourceVersion: too old, too new, not understood."""
-_UNKNOWN = "what only it knows counts as none: reservations, and pods on their way"
+_UNKNOWN = "its reservations and the pods on their way are ignored"
 _NOT_ONE_MOMENT = (
     "the server cannot list its objects as of one moment; they were read one after the other, and the answer may be "
     "off by what changed meanwhile: ask again when nothing changes"
 )
-SCHEDULER_NOT_ASKED: Final = f"the scheduler was not asked (--scheduler-endpoint); {_UNKNOWN}"
+SCHEDULER_NOT_ASKED: Final = (
+    "Not connected to the scheduler, so its reservations are ignored. Add --scheduler-endpoint URL."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +188,8 @@ def scheduler_silent(failure: TonnageError) -> str:
 
     if isinstance(failure, NotLetIn):
         remedy = "give --scheduler-token-file, or let the user of the kubeconfig get the nonResourceURLs /debug/*"
-        return f"the scheduler does not answer: {failure.message} ({remedy}); {_UNKNOWN}"
-    return f"the scheduler cannot be asked: {failure.message}; {_UNKNOWN}"
+        return f"the scheduler does not answer: {failure.message} ({remedy}), so {_UNKNOWN}"
+    return f"the scheduler cannot be asked: {failure.message}, so {_UNKNOWN}"
 
 
 def not_listed(kind: str, why: str) -> str:

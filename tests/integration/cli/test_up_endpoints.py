@@ -130,7 +130,7 @@ def test_explain_agrees_with_the_scheduler_about_what_it_keeps_back(up, config):
     assert json.loads(apart.stdout)["node"] is None, "the first pod's claim says that it is on its way there"
     (note,) = apart.stderr.splitlines()
     assert note.startswith("note: the scheduler cannot be asked: ")
-    assert note.endswith("; what only it knows counts as none: reservations, and pods on their way")
+    assert note.endswith(", so its reservations and the pods on their way are ignored")
 
 
 def test_nothing_runs_after_a_clean_stop(up):

@@ -81,7 +81,7 @@ async def test_a_user_with_rights_in_one_namespace_sees_that_and_is_told_of_the_
             assert told["scheduler"].text.startswith("the scheduler is not asked")
             state = await cluster.state(with_workloads=True)
             assert {each.key for each in state.objects} >= {"a", "shop/db-0", "default/web", "shop/data"}
-            assert any("the scheduler was not asked" in note for note in state.notes)
+            assert any("Not connected to the scheduler" in note for note in state.notes)
 
 
 async def test_a_server_that_goes_is_told_and_when_it_is_back_rows_follow_it_again(tmp_path: Path):

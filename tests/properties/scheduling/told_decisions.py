@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 
@@ -18,5 +19,5 @@ def comparable(told: dict[str, Any]) -> dict[str, Any]:
         if "promised to" in each.get("nearestMiss", "") or "reserved for" in each.get("nearestMiss", ""):
             del each["nearestMiss"]
     found["nodes"].sort(key=lambda each: each["name"])
-    found["message"] = "" if found["schedulable"] else found["message"].partition(" Capacity is reserved for")[0]
+    found["message"] = "" if found["schedulable"] else re.split(r" On \d+ of \d+ nodes the room", found["message"])[0]
     return {**found, "node": "", "preemption": None}

@@ -466,7 +466,7 @@ def test_the_report_tells_groups_and_what_would_help():
     for n in range(7):
         objects += database(f"db-{n}", "db", "100Gi")
     assert shown(asked(*objects, pod("small"))) == (
-        "8 pods are pending: 1 needs no help, 7 do not fit\n"
+        "8 pods are pending: 1 already fits and should start soon, 7 do not fit\n"
         "\n"
         "7 pods of StatefulSet/default/db wait for 700Gi of class fast in zone b\n"
         "  StatefulSet/default/db (7): default/db-0, default/db-1, default/db-2 and 4 more\n"
@@ -474,7 +474,7 @@ def test_the_report_tells_groups_and_what_would_help():
         "  one more pool of 700Gi of class fast on any of b1, b2: would let all of them in\n"
         "\n"
         "1 pod fits now\n"
-        "  of no workload (1): default/small → b2\n"
+        "  bare pod: default/small → b2\n"
         "\n"
         "What would help, each tried by itself\n"
         "PODS  CHANGE\n"

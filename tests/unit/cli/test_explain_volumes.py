@@ -92,9 +92,9 @@ def test_the_storage_section_comes_last_and_tells_where_the_bytes_come_from():
         "      1  VolumeBinding  node(s) did not have enough free storage  "
         "no capacity object of class fast reaches this node  b\n"
         "\n"
-        "CLAIM         KIND     OF                  POOLS        TAKES          FIT         NODES\n"
+        "CLAIM         KIND     CAPACITY OBJECT     POOLS        NEEDS          VERDICT     NODES\n"
         "default/data  dynamic  kube-system/fast-a  100Gi, 60Gi  80Gi of 100Gi  guaranteed  a\n"
-        "default/data  dynamic                                   needs 80Gi                 b\n"
+        "default/data  dynamic                                   80Gi                       b\n"
     )
 
 
@@ -110,7 +110,7 @@ def test_claims_alike_stand_in_one_line():
     claims = [claim(f"c{i}", "5Gi") for i in range(3)]
     run = replay(node("a"), capacity(node="a", free="20Gi"), *claims, pod_with("x", "c0", "c1", "c2"))
     assert storage(run.schedule("default/x")) == (
-        "CLAIM                  KIND     OF                  POOLS  TAKES        FIT         NODES\n"
+        "CLAIM                  KIND     CAPACITY OBJECT     POOLS  NEEDS        VERDICT     NODES\n"
         "default/c0 and 2 more  dynamic  kube-system/fast-a  20Gi   5Gi of 20Gi  guaranteed  a\n"
     )
 
@@ -163,9 +163,9 @@ def test_slots_and_holds_have_columns_of_their_own_when_there_are_any():
     )
     run.schedule("default/y")
     assert storage(run.schedule("default/x")) == (
-        "CLAIM         KIND     OF                  POOLS  TAKES      FIT         "
-        "HELD                                     SLOTS  NODES\n"
-        "default/data  dynamic  kube-system/fast-a  90Gi   needs 1Gi  guaranteed  "
+        "CLAIM         KIND     CAPACITY OBJECT     POOLS  NEEDS  VERDICT     "
+        "RESERVED                                 SLOTS  NODES\n"
+        "default/data  dynamic  kube-system/fast-a  90Gi   1Gi    guaranteed  "
         "by default/y since 2000-01-01T00:00:00Z  1/5    a\n"
     )
 
@@ -267,7 +267,7 @@ def test_on_a_narrow_terminal_names_and_numbers_stay_whole(columns, monkeypatch)
     assert set(section.split()) >= {long, f"kube-system/fast-{long}", "default/data", "dynamic", "guaranteed"}
     assert "80Gi of 90Gi" in section
     if columns > 150:  # 12 + 7 + 55 + 5 + 12 + 10 + 38 and six gaps of 2
-        assert section.split()[:7] == ["CLAIM", "KIND", "OF", "POOLS", "TAKES", "FIT", "NODES"]
+        assert section.split()[:8] == ["CLAIM", "KIND", "CAPACITY", "OBJECT", "POOLS", "NEEDS", "VERDICT", "NODES"]
         assert max(map(len, section.splitlines())) <= columns
     else:
-        assert section.splitlines()[:2] == ["CLAIM  default/data", "KIND   dynamic"]
+        assert section.splitlines()[:2] == ["CLAIM            default/data", "KIND             dynamic"]

@@ -254,7 +254,7 @@ def test_the_table_tells_each_pod_and_explains_the_first_that_does_not_fit():
         "by node: a 1",
     ]
     assert lines[8:10] == ["shop/db-1 does not fit", message]
-    assert "40Gi   needs 60Gi  none  a" in "\n".join(lines)
+    assert "40Gi   60Gi   none     a" in "\n".join(lines)
 
 
 def test_a_single_pod_gets_the_whole_explanation():

@@ -112,7 +112,7 @@ async def test_a_scheduler_that_does_not_answer_is_noted_and_no_failure(asking):
     cluster = Silent(clock=CLOCK)
     cluster.put(*full_cluster())
     told = json.loads(await explained(cluster, asking, "default/web"))
-    assert told["notes"][0].startswith("the scheduler cannot be asked: nobody is at home; what only it knows")
+    assert told["notes"][0].startswith("the scheduler cannot be asked: nobody is at home, so its reservations")
 
 
 # -- what waits -------------------------------------------------------------------------------------------------------

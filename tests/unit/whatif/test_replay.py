@@ -69,7 +69,7 @@ def test_a_failed_binding_gives_everything_back():
     run = replay(*one_node("x", "y"), config=OBJECT)
     run.schedule("default/x")
     assert refusal(run, "y") == (
-        f"{NOT_ENOUGH} Capacity is reserved for default/x since 00:00:00Z, 1 of 1 nodes.",
+        f"{NOT_ENOUGH} On 1 of 1 nodes the room is reserved for default/x (since 00:00:00Z).",
         "reserved by default/x since 2000-01-01T00:00:00Z",
     )
     assert run.fail_binding("default/x") == "a"
@@ -355,7 +355,7 @@ def test_a_restarted_ledger_remembers_what_the_claims_say():
     run.restart()
     # 100 free - 60 promised = 40 < 60
     assert refusal(run, "y") == (
-        f"{NOT_ENOUGH} Capacity is reserved for claim default/x-data since 00:00:00Z, 1 of 1 nodes.",
+        f"{NOT_ENOUGH} On 1 of 1 nodes the room is reserved for claim default/x-data (since 00:00:00Z).",
         "100Gi free, 60Gi promised to default/x-data since 2000-01-01T00:00:00Z, needs 60Gi",
     )
 

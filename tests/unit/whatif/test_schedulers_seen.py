@@ -241,7 +241,9 @@ def test_pods_that_nobody_schedules_fit_never_now_and_take_no_room():
         assert not answer.helps
         out = io.StringIO()
         print_pending(answer, TextPage(out))
-        assert out.getvalue().startswith("2 pods are pending: 1 needs no help, 1 is scheduled by nobody\n")
+        assert out.getvalue().startswith(
+            "2 pods are pending: 1 already fits and should start soon, 1 is scheduled by nobody\n"
+        )
 
 
 def test_fit_says_that_nobody_schedules_the_workload():

@@ -251,7 +251,8 @@ def _manifest(path: Path) -> Mapping[str, str]:
 access_options: Final = options(
     switch(
         "--unauthenticated-on-loopback",
-        help="Leave metrics and debug open to everybody on this machine; --bind-address must be loopback. Ours.",
+        help="Leave metrics and debug open to everybody on this machine; --bind-address must be loopback."
+        " (Tonnage only; not in kube-scheduler)",
     ),
     click.option(
         "--authentication-kubeconfig",

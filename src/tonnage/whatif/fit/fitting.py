@@ -318,8 +318,18 @@ def show(answer: FitAnswer, page: TextPage) -> None:
         page.say(text(f"note: {answer.note}", "yellow"))
     if answer.needed is not None:
         page.blank()
-        nodes = "1 node" if answer.needed.nodes == 1 else f"{answer.needed.nodes:,} nodes"
-        page.say(text(f"{nodes} like {answer.needed.template} for {answer.needed.pods:,} pods"))
+        page.say(text(_nodes_needed(answer, answer.needed)))
+
+
+def _nodes_needed(answer: FitAnswer, needed: NodesNeeded) -> str:
+    total = answer.asked.present + needed.pods
+    if not needed.nodes:
+        return f"all {total:,} replicas fit today; no more nodes are needed"
+    fitting = answer.asked.present + min(answer.counted.count, needed.pods)
+    some = "at least " if answer.counted.is_cut and answer.counted.count < needed.pods else ""
+    nodes = "1 more node" if needed.nodes == 1 else f"{needed.nodes:,} more nodes"
+    hold = "holds" if needed.nodes == 1 else "hold"
+    return f"{some}{fitting:,} of {total:,} replicas fit today; {nodes} like `{needed.template}` {hold} the rest"
 
 
 def _places(answer: FitAnswer) -> FittedTable:

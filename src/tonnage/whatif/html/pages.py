@@ -125,7 +125,9 @@ def fit_page(answer: Answer) -> HtmlPage:
         page.figure("zones", number_text(len(answer["byZone"])))
     if "nodesNeeded" in answer:
         needed = answer["nodesNeeded"]
-        page.figure(f"nodes like {needed['template']} for {needed['pods']:,} pods", number_text(needed["nodes"]))
+        page.figure(
+            f"more nodes like {needed['template']} for all {needed['pods']:,} pods", number_text(needed["nodes"])
+        )
     page.section("places", "Where they fit", *_places(answer))
     note = (
         "Hatched claims are promised: those of the replicas that fit, and others that wait for their volume. "

@@ -285,12 +285,15 @@ def print_pending(answer: PendingAnswer, page: TextPage) -> None:
     if not count:
         page.say(text("no pod is pending", style="bold green"))
         return
-    pods = "1 pod is pending" if count == 1 else f"{count:,} pods are pending"
-    told = [f"{fitting:,} {'needs' if fitting == 1 else 'need'} no help"] if fitting else []
+    told = [f"{fitting:,} already {'fits' if fitting == 1 else 'fit'} and should start soon"] if fitting else []
     left = count - fitting - alone
     told += [f"{alone:,} {'is' if alone == 1 else 'are'} scheduled by nobody"] if alone else []
     told += [f"{left:,} {'does' if left == 1 else 'do'} not fit"] if left else []
-    page.say(assembled((pods, "bold"), f": {', '.join(told)}"))
+    if len(told) == 1:
+        number, _, rest = told[0].partition(" ")
+        page.say(assembled((f"{number} pending {'pod' if count == 1 else 'pods'}", "bold"), f" {rest}"))
+    else:
+        page.say(assembled((f"{count:,} pods are pending", "bold"), f": {', '.join(told)}"))
     for group in answer.groups[:_MOST_GROUPS]:
         page.blank()
         _print_group(group, page)
@@ -318,7 +321,9 @@ def _print_group(group: PendingGroup, page: TextPage) -> None:
         hidden = sum(len(pods) for pods in list(owned.values())[_MOST_OWNERS:])
         page.say(text(f"… and {hidden:,} pods of {len(owned) - _MOST_OWNERS:,} more workloads"), indent=_INDENT)
     if "" in by_owner:
-        page.say(text(f"of no workload ({len(by_owner['']):,}): {_names(by_owner[''])}"), indent=_INDENT)
+        bare = by_owner[""]
+        kind = "bare pod" if len(bare) == 1 else f"bare pods ({len(bare):,})"
+        page.say(text(f"{kind}: {_names(bare)}"), indent=_INDENT)
     for line in nearest_misses(group):
         page.say(text(line, style="dim"), indent=_INDENT)
     for pod in group.pods:

@@ -38,7 +38,7 @@ def test_a_pod_that_waits_for_a_reservation_says_whose_since_when_and_where(mode
     assert run.schedule("default/first").node == "a"
     # a: 100 - 60 kept for the first = 40 < 60; b and c would not hold it in any case.
     assert run.schedule("default/second").message == (
-        f"0/3 nodes are available: 3 {FULL} Capacity is reserved for default/first since 12:03:05Z, 1 of 3 nodes."
+        f"0/3 nodes are available: 3 {FULL} On 1 of 3 nodes the room is reserved for default/first (since 12:03:05Z)."
     )
 
 
@@ -50,7 +50,7 @@ def test_the_text_does_not_change_while_time_passes_and_tells_the_date_once_it_i
     run.advance(3600)
     assert run.schedule("default/second").message == told
     run.advance(24 * 3600)
-    assert "reserved for default/first since 2000-01-01T00:00:00Z, 1 of 1 nodes." in (
+    assert "On 1 of 1 nodes the room is reserved for default/first (since 2000-01-01T00:00:00Z)." in (
         run.schedule("default/second").message
     )
 
@@ -63,7 +63,7 @@ def test_of_several_holders_the_oldest_is_named_and_the_others_are_counted(mode:
         run.advance(60)
     assert run.schedule("default/late").message == (
         f"0/3 nodes are available: 3 {FULL}"
-        " Capacity is reserved for default/x since 00:00:00Z and 2 more, 3 of 3 nodes."
+        " On 3 of 3 nodes the room is reserved for default/x (since 00:00:00Z) and 2 more."
     )
 
 
@@ -82,7 +82,9 @@ def test_a_node_that_another_plugin_refuses_is_not_counted() -> None:
     away = node("b", taints=("k=v:NoSchedule",))
     run = replay(*rooms(a="100Gi"), away, capacity(node="b", free="100Gi"), *db("first"), *db("second"))
     run.schedule("default/first")
-    assert run.schedule("default/second").message.endswith("since 00:00:00Z, 1 of 2 nodes.")
+    assert run.schedule("default/second").message.endswith(
+        "On 1 of 2 nodes the room is reserved for default/first (since 00:00:00Z)."
+    )
 
 
 def test_a_pod_with_a_bound_claim_beside_the_one_to_be_made_is_told_as_well() -> None:
@@ -90,18 +92,18 @@ def test_a_pod_with_a_bound_claim_beside_the_one_to_be_made_is_told_as_well() ->
     both = [*old, claim("new", "60Gi"), pod_with("second", "old", "new")]
     run = replay(*rooms(a="100Gi"), *db("first"), *both)
     run.schedule("default/first")
-    assert "reserved for default/first since 00:00:00Z, 1 of 1 nodes." in run.schedule("default/second").message
+    assert "reserved for default/first (since 00:00:00Z)." in run.schedule("default/second").message
 
 
 def test_equal_pods_are_told_the_same_and_anew_when_the_holder_changes() -> None:
     run = replay(*rooms(a="100Gi"), *db("x"), *db("y"), *db("p"), *db("q"))
     run.schedule("default/x")
     first = run.schedule("default/p").message
-    assert run.schedule("default/q").message == first and "for default/x since" in first
+    assert run.schedule("default/q").message == first and "for default/x (since" in first
     run.fail_binding("default/x")
     run.advance(90)
     run.schedule("default/y")
-    assert "reserved for default/y since 00:01:30Z" in run.schedule("default/p").message
+    assert "reserved for default/y (since 00:01:30Z)" in run.schedule("default/p").message
 
 
 def test_a_pod_without_claims_is_told_nothing_more() -> None:
@@ -112,13 +114,13 @@ def test_a_pod_without_claims_is_told_nothing_more() -> None:
 def test_a_holder_of_which_only_the_claim_is_known_is_named_by_it() -> None:
     taken = claim("x-data", "60Gi", selected_node="a")
     run = replay(*rooms(a="100Gi"), taken, *db("second"))
-    assert "Capacity is reserved for claim default/x-data since " in run.schedule("default/second").message
+    assert "the room is reserved for claim default/x-data (since " in run.schedule("default/second").message
 
 
 def test_very_many_holders_are_not_counted_out() -> None:
     at = datetime(2026, 11, 15, 12, 3, tzinfo=UTC)
     told = _told_holders((("shop/db-1", at), ("shop/db-2", at)), at, is_cut_off=True)
-    assert told == "shop/db-1 since 12:03:00Z and others"
+    assert told == "shop/db-1 (since 12:03:00Z) and others"
 
 
 def test_times_are_told_in_utc() -> None:
@@ -133,7 +135,7 @@ def test_it_stands_between_the_reasons_and_what_preemption_adds() -> None:
     decision = run.attempt("default/second").decision
     assert decision is not None and decision.diagnosis is not None
     assert decision.diagnosis.told("preemption: not helpful.") == (
-        f"0/1 nodes are available: 1 {FULL} Capacity is reserved for default/first since 00:00:00Z, 1 of 1 nodes."
+        f"0/1 nodes are available: 1 {FULL} On 1 of 1 nodes the room is reserved for default/first (since 00:00:00Z)."
         " preemption: not helpful."
     )
     assert decision.diagnosis.message("preemption: not helpful.") == (
@@ -149,4 +151,7 @@ def test_a_hold_on_an_object_that_would_be_too_small_anyway_is_nobodys_to_wait_f
     for each in (small, *db("small", "25Gi"), *db("late")):
         run.apply(each)
     assert run.schedule("default/small").node == "a"
-    assert "Capacity is reserved for default/big since 00:00:00Z, 1 of 1 nodes." in run.schedule("default/late").message
+    assert (
+        "On 1 of 1 nodes the room is reserved for default/big (since 00:00:00Z)."
+        in run.schedule("default/late").message
+    )

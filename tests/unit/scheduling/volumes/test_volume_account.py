@@ -306,7 +306,7 @@ def test_promises_that_may_lie_anywhere_are_told_as_such():
     # 160 - 100 = 60 >= 40, but both pools may have a 50 in them, which leaves 30 and 30.
     assert told(run.schedule("default/x")) == (
         "160Gi free, 100Gi promised to default/u, default/v since 2000-01-01T00:00:00Z, needs 40Gi"
-        " wherever the driver puts those"
+        ", and the driver may pick pools for the promised ones so that no pool keeps 40Gi free"
     )
 
 

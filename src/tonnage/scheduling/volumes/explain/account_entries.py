@@ -149,7 +149,8 @@ def _promised(room: Room, sizes: Sizes, promised: Sizes, holds: Sequence[Hold]) 
     since = f" since {rfc3339(min(hold.since for hold in holds))}" if holds else ""
     told = f"{amount(free)} free, {amount(taken)} promised{to_whom}{since}, needs {amount(together)}"
     if taken + together <= free:
-        told += " wherever the driver puts those"
+        left = f"no pool keeps {amount(sizes[0])} free" if len(sizes) == 1 else f"{amounts(sizes)} do not fit"
+        told += f", and the driver may pick pools for the promised ones so that {left}"
     return Miss(_WAITS, max(taken + together - free, 0), told)
 
 

@@ -1,6 +1,6 @@
 """The sentence added to a refusal: which reservation the pod waits for, or that some of its volumes are stuck.
 
-    Capacity is reserved for shop/db-1 since 12:03:05Z and 2 more, 2 of 14 nodes.
+    On 2 of 14 nodes the room is reserved for shop/db-1 (since 12:03:05Z) and 2 more.
     Claim shop/data has a new volume on node-1 that no pod uses, and no room for shop/log is left there: …
 
 The oldest reservation is named, with its start, so that the sentence does not change while a pod waits. A volume is new
@@ -38,7 +38,7 @@ _MOST_OBJECTS: Final = 128
 def _told_holders(holders: Sequence[tuple[str, datetime]], now: datetime, *, is_cut_off: bool) -> str:
     more = f" and {len(holders) - 1} more" if len(holders) > 1 else ""
     who, since = holders[0]
-    return f"{who} since {told_time(since, now)}{' and others' if is_cut_off else more}"
+    return f"{who} (since {told_time(since, now)}){' and others' if is_cut_off else more}"
 
 
 def told_time(at: datetime, now: datetime) -> str:
@@ -71,7 +71,7 @@ def reserved_room(fit: VolumeFit, demand: Demand, rows: npt.NDArray[np.intp]) ->
     if not waiting or not holders:
         return ""
     told = _told_holders(holders, fit.cluster.clock.now(), is_cut_off=len(held) > _MOST_OBJECTS)
-    return f"Capacity is reserved for {told}, {waiting} of {fit.cluster.count} nodes."
+    return f"On {waiting} of {fit.cluster.count} nodes the room is reserved for {told}."
 
 
 def _oldest_first(holds: Iterable[Hold], own: set[Key]) -> tuple[tuple[str, datetime], ...]:

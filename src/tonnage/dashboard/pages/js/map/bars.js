@@ -40,7 +40,7 @@ export function barsOf(row, {claims, coming, told, volumes}) {
     if (bytes > 0 && (entry.mode !== "Object" || !some.length)) home({kind: "kept", bytes, entry}, some);
   }
   if (homeless.length) {
-    const bar = {kind: "kept", label: "pool not told", size: 0, free: null, segments: []};
+    const bar = {kind: "kept", label: "pool unknown", size: 0, free: null, segments: []};
     for (const segment of homeless) put(bar, segment);
     bars.push(bar);
   }

@@ -138,7 +138,7 @@ export class Controls {
       return replace(
         this.legend,
         FULL_STEPS.map((words, step) => item({"data-fill": step}, "", `from ${words}`)),
-        item({"data-fill": "unknown"}, "", "not told"),
+        item({"data-fill": "unknown"}, "", "unknown"),
         signs.map(sign => item({class: "swatch mark-swatch"}, sign.mark, sign.word)),
       );
     }

@@ -15,8 +15,8 @@ export function nodeDetails(fact, state, bars, {isLive = true} = {}) {
   return [
     facts([
       ["zone", fact.zone || "none"],
-      ["full", fact.fullness === null ? "not told" : percent(fact.fullness)],
-      ["free", fact.free === null ? "not told" : bytes(fact.free)],
+      ["full", fact.fullness === null ? "unknown" : percent(fact.fullness)],
+      ["free", fact.free === null ? "unknown" : bytes(fact.free)],
       fact.size !== null && row.pools?.length ? ["size", bytes(fact.size)] : null,
       ["pods", row.pods ?? 0],
     ]),
@@ -45,7 +45,7 @@ function signList(signs) {
 }
 
 function capacityCells([, row]) {
-  const free = (row.pools ?? []).map(bytes).join(", ") || "not told";
+  const free = (row.pools ?? []).map(bytes).join(", ") || "unknown";
   return [row.storageClass, free, row.largest === undefined ? "" : bytes(row.largest), clockTime(row.toldAt)];
 }
 

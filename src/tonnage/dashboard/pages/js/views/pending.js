@@ -104,11 +104,12 @@ function showHeadline(element, answer) {
   let text = "No pod is pending";
   if (answer.count) {
     const told = [];
-    if (fitting) told.push(`${fitting.toLocaleString("en")} ${fitting === 1 ? "needs" : "need"} no help`);
+    if (fitting) told.push(`${fitting.toLocaleString("en")} already ${fitting === 1 ? "fits" : "fit"} and should start soon`);
     if (alone) told.push(`${alone.toLocaleString("en")} ${alone === 1 ? "is" : "are"} scheduled by nobody`);
     if (left) told.push(`${left.toLocaleString("en")} ${left === 1 ? "does" : "do"} not fit`);
     const soFar = answer.decided < answer.count ? `; so far ${answer.decided.toLocaleString("en")} decided on` : "";
     text = `${count(answer.count, "pod is", "pods are")} pending${soFar}: ${told.join(", ")}`;
+    if (told.length === 1 && !soFar) text = told[0].replace(" ", answer.count === 1 ? " pending pod " : " pending pods ");
   }
   element.classList.toggle("is-good", !answer.count);
   if (element.textContent !== text) element.textContent = text; // a screen reader says it again only when it changed
