@@ -121,7 +121,7 @@ async def test_a_cluster_that_is_away_at_the_start_is_told_and_shown_when_it_com
         assert server.post("/api/v1/nodes", {"metadata": {"name": "a-node"}}).code == 201
         await expect(cell(window, "a-node")).to_be_visible(timeout=WITHIN_MS)
         await expect(notices).to_have_count(1, timeout=WITHIN_MS)  # no scheduler is asked here, which is told last
-        await expect(notices).to_contain_text("the scheduler is not asked")
+        await expect(notices).to_contain_text("Not connected to the scheduler")
         await window.page.context.close()  # its stream is cut, and that is no fault of the page
     finally:
         running.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""`tonnage version`, and `tonnage completion`, which prints a shell's completion script."""
+"""`tonnage version`, `tonnage help`, and `tonnage completion`, which prints a shell's completion script."""
 
 from __future__ import annotations
 
@@ -36,3 +36,21 @@ def completion(ctx: click.Context, shell: str) -> None:
     what cannot be told within a second is left out. `kubectl tonnage` completes by itself where kubectl does.
     """
     click.echo(script(shell, ctx.find_root().command, "tonnage"), nl=False)  # our own words
+
+
+@click.command()
+@click.argument("command", nargs=-1)
+@click.pass_context
+def help(ctx: click.Context, command: tuple[str, ...]) -> None:
+    """Show the help of a command, or list all commands.
+
+    The same as `tonnage COMMAND --help`.
+    """
+    shown = ctx.find_root()
+    for name in command:
+        if not isinstance(shown.command, click.Group):
+            raise click.UsageError(f"'{shown.command_path}' has no command '{name}'", shown)
+        _, found, _ = shown.command.resolve_command(shown, [name])
+        assert found is not None, "an unknown name raises"
+        shown = click.Context(found, info_name=name, parent=shown)
+    click.echo(shown.get_help())  # our own words

@@ -48,6 +48,7 @@ class ClusterQuestion:
     scheduler_token_file: Path | None = None
     config_file: Path | None = None
     gates: Gates = field(default_factory=Gates)
+    takes_files: bool = True
 
     def __post_init__(self) -> None:
         say_all("warning", self.gates.warnings)
@@ -68,7 +69,8 @@ class ClusterQuestion:
         try:
             return kubeconfig.load(self.kubeconfig_file, context=self.context)
         except kubeconfig.NoKubeconfig as exc:
-            raise click.UsageError(f"give manifests with -f or a cluster with --kubeconfig; {exc.message}") from exc
+            manifests = "manifests with -f or " if self.takes_files else ""
+            raise click.UsageError(f"give {manifests}a cluster with --kubeconfig; {exc.message}") from exc
 
     @cached_property
     def creation(self) -> Creation:
@@ -131,7 +133,7 @@ class ClusterQuestion:
             try:
                 found = read_endpoints(folder)
             except NotOurs as exc:
-                say("warning", f"the scheduler is not asked: {exc.message}; name it with --scheduler-endpoint")
+                say("warning", f"not connected to the scheduler: {exc.message}; name it with --scheduler-endpoint")
                 continue
             if "scheduler" in found and self._is_served_by(found.get("apiserver")) is not False:
                 return found["scheduler"]
@@ -191,7 +193,17 @@ class ClusterQuestion:
         return replace(self.connection.user, username="", password="", impersonation=Impersonation())
 
 
-_OPTIONS = (
+def _kubeconfig(help: str) -> Option:
+    return click.option("--kubeconfig", "kubeconfig_file", type=FILE_PATH, help=help)
+
+
+def _namespace(help: str) -> Option:
+    return click.option(
+        *("-n", "--namespace", "given_namespace"), default="", metavar="NS", shell_complete=namespaces, help=help
+    )
+
+
+_FILE_OPTIONS = (
     click.option(
         "-f",
         "--filename",
@@ -201,32 +213,25 @@ _OPTIONS = (
         shell_complete=files,
         help="Manifests: files, folders, - for stdin.",
     ),
-    click.option(
-        "--kubeconfig",
-        "kubeconfig_file",
-        type=FILE_PATH,
-        help="Ask a live cluster; with -f too, the manifests are laid over it.",
-    ),
+    _kubeconfig("Ask a live cluster; with -f too, the manifests are laid over it."),
+    _namespace("The namespace of names that are given without one."),
+)
+_LIVE_OPTIONS = (
+    _kubeconfig("The cluster to show.  [default: $KUBECONFIG, else ~/.kube/config]"),
+    _namespace("Read pods and claims of this namespace only."),
+)
+_OPTIONS = (
     click.option(
         "--context",
         default="",
         metavar="NAME",
         shell_complete=contexts,
-        help="The context of the kubeconfig; its current one.",
-    ),
-    click.option(
-        "-n",
-        "--namespace",
-        "given_namespace",
-        default="",
-        metavar="NS",
-        shell_complete=namespaces,
-        help="Where none is written. The dashboard and top read pods and claims of it alone.",
+        help="The context of the kubeconfig.  [default: its current context]",
     ),
     click.option(
         "--scheduler-endpoint",
         metavar="URL",
-        help="Where the cluster's scheduler serves its debug pages; for a `tonnage up` cluster it is known.",
+        help="URL of the scheduler's debug pages; found by itself for a `tonnage up` cluster.",
     ),
     click.option(
         "--scheduler-ca",
@@ -246,20 +251,20 @@ _OPTIONS = (
 
 def cluster_options(command: F) -> F:
     """Add the options, passed to the command as `cluster: ClusterQuestion`; file arguments are named `more_files`."""
-    return _with_options(command, _OPTIONS)
+    return _with_options(command, (*_FILE_OPTIONS, *_OPTIONS), takes_files=True)
 
 
 def live_cluster_options(command: F) -> F:
     """Add the options of commands that follow a live cluster: all but -f."""
-    return _with_options(command, _OPTIONS[1:])
+    return _with_options(command, (*_LIVE_OPTIONS, *_OPTIONS), takes_files=False)
 
 
-def _with_options(command: F, shown: Sequence[Option]) -> F:
+def _with_options(command: F, shown: Sequence[Option], *, takes_files: bool) -> F:
     @wraps(command)
     def asked(**given: Any) -> Any:
         given.setdefault("files", ())
         given["files"] += given.pop("more_files", ())
-        cluster = from_flags(ClusterQuestion, given)
+        cluster = from_flags(ClusterQuestion, given, takes_files=takes_files)
         return command(cluster=cluster, **{name: given[name] for name in given.keys() - vars(cluster).keys()})
 
     return options(*shown)(asked)  # type: ignore[return-value]  # to click a command is its name and its options

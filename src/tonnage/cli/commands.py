@@ -55,6 +55,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
     },
     "Other": {
         "completion": "Print what makes a shell complete commands, flags and their values.",
+        "help": "Show the help of a command, or list all commands.",
         "version": "Print the version, the Python it runs on, and the Kubernetes release whose behaviour it follows.",
     },
 }
@@ -66,6 +67,7 @@ _MODULES: Final = {
     "doctor": "questions",
     "drain-preview": "questions",
     "fit": "questions",
+    "help": "about",
     "replay": "questions",
     "shadow": "questions",
     "status": "up",
@@ -125,7 +127,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tonnage explain --pod shop/db-0",
         "tonnage explain --pending",
         "tonnage explain --workload StatefulSet/shop/db -o json",
-        "tonnage explain -f examples/02-explain --pod default/db",
+        "tonnage explain -f examples/02-explain --pod shop/web-1",
     ),
     "fault": (
         "tonnage fault --data-dir cluster list",
@@ -146,6 +148,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tonnage fit -f examples/13-fit/cluster.yaml --template examples/13-fit/kafka.yaml",
         "tonnage fit --template examples/13-fit/kafka.yaml --max 100 -o json",
     ),
+    "help": ("tonnage help", "tonnage help explain", "tonnage help fault set"),
     "node": (
         "tonnage node --kubeconfig cluster/kubeconfig --node-name node-1 --root-dir nodes"
         " --csi-address unix:///run/csi/{node}.sock",
@@ -168,9 +171,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tonnage scheduler --kubeconfig cluster/kubeconfig --feature-gates StorageCapacityScoring=true",
     ),
     "shadow": ("tonnage shadow", "tonnage shadow --kubeconfig cluster/kubeconfig -o json > differences.json"),
-    "simulate": (
-        "tonnage simulate -f examples/15-simulate/cluster.yaml --scenario examples/15-simulate/scenarios/friday.yaml",
-    ),
+    "simulate": ("tonnage simulate -f examples/15-simulate --scenario examples/15-simulate/scenarios/friday.yaml",),
     "dashboard": (
         "tonnage dashboard --kubeconfig ~/.kube/config",
         "tonnage dashboard --kubeconfig cluster/kubeconfig --port 0",

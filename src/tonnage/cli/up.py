@@ -347,7 +347,7 @@ def demo(lists: bool, only: tuple[str, ...]) -> None:
     console.print()
     console.print(text(f"played in {time.monotonic() - started_at:.0f} s"))
     if failures:
-        echo(f"error: {len(failures)} of the claims above did not hold", err=True)
+        echo(f"error: {len(failures)} of the checks above failed", err=True)
         raise SystemExit(1)
     count = sum(len(each.stories) for each in suites)
     console.print(text(f"all {count} stories passed" if count > 1 else "1 story passed"))
@@ -365,7 +365,7 @@ async def _run_all(suites: Sequence[Suite], folder: Path, console: Console) -> l
 
 
 async def run_suite(suite: Suite, folder: Path, console: Console) -> list[str]:
-    """Run a suite on a new cluster. Returns the claims that did not hold."""
+    """Run a suite on a new cluster. Returns the checks that failed."""
     from tonnage.plane.cluster import Plane
     from tonnage.stories.story_runner import StoryRunner
     from tonnage.stories.suites import title_of

@@ -69,8 +69,8 @@ def test_a_claim_that_does_not_hold_is_shown_and_ends_the_demo_with_1(monkeypatc
     )
     done = CliRunner().invoke(demo)
     assert done.exit_code == 1
-    assert "✗ the earth is flat\n      it is round\n  ✗ and then the stage breaks\n  it did not hold" in done.stdout
-    assert done.stderr.endswith("error: 2 of the claims above did not hold\n")
+    assert "✗ the earth is flat\n      it is round\n  ✗ and then the stage breaks\n  failed" in done.stdout
+    assert done.stderr.endswith("error: 2 of the checks above failed\n")
 
 
 def test_the_stories_are_listed_with_a_line_each():

@@ -78,7 +78,7 @@ async def test_a_user_with_rights_in_one_namespace_sees_that_and_is_told_of_the_
             assert {*cluster.collections.of(PodRow)} == {"shop/db-0", "default/web"}
             told = cluster.collections.of(NoticeRow)
             assert [(topic, row.severity) for topic, row in told.items()] == [("scheduler", "info")]
-            assert told["scheduler"].text.startswith("the scheduler is not asked")
+            assert told["scheduler"].text.startswith("Not connected to the scheduler")
             state = await cluster.state(with_workloads=True)
             assert {each.key for each in state.objects} >= {"a", "shop/db-0", "default/web", "shop/data"}
             assert any("Not connected to the scheduler" in note for note in state.notes)

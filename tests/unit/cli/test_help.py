@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import shlex
 import subprocess
 import sys
@@ -110,6 +111,41 @@ def test_nothing_asked_is_answered_with_help(monkeypatch, capsys, words, begins)
     code, out, err = told(monkeypatch, capsys, *words)
     assert (code, err) == (0, "")
     assert out.startswith(begins)
+
+
+@pytest.mark.parametrize("words", [[], ["explain"], ["fault"], ["fault", "set"], ["help"]])
+def test_help_shows_what_the_flag_shows(monkeypatch, capsys, words):
+    shown = told(monkeypatch, capsys, "help", *words)
+    assert shown == told(monkeypatch, capsys, *words, "--help")
+    assert shown[0] == 0 and shown[1].startswith(" ".join(["Usage: tonnage", *words]))
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["explian"], "error: no such command 'explian'\nhint: did you mean 'explain'?\n"),
+        (["fault", "lst"], "error: no such command 'lst'\nhint: did you mean 'list'?\n"),
+        (
+            ["version", "json"],
+            "error: 'tonnage version' has no command 'json'\nhint: 'tonnage version --help' lists what there is\n",
+        ),
+    ],
+)
+def test_help_of_an_unknown_command_is_a_usage_error(monkeypatch, capsys, words, complaint):
+    assert told(monkeypatch, capsys, "help", *words) == (2, "", complaint)
+
+
+@pytest.mark.parametrize("name", ["dashboard", "top"])
+def test_commands_that_take_no_manifests_do_not_speak_of_them(monkeypatch, capsys, tmp_path, name):
+    shown = told(monkeypatch, capsys, name, "--help")[1]
+    assert not re.search(r"(^|[ ,])-f\b|manifest", shown)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    code, _, err = told(monkeypatch, capsys, name)
+    assert code == 2 and err.startswith("error: give a cluster with --kubeconfig; no kubeconfig")
 
 
 def test_as_a_plugin_of_kubectl_help_says_how_it_is_called(monkeypatch, capsys):

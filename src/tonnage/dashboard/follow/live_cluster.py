@@ -310,8 +310,8 @@ class LiveCluster(ShownCluster):
             text = f"namespace {self.namespace} alone is shown: pods and claims of others are not"
             found["namespace"] = NoticeRow(severity="info", text=text)
         if not self.asks_scheduler:
-            text = "the scheduler is not asked: what it keeps back, and pods on their way, are not shown"
-            found["scheduler"] = NoticeRow(severity="info", text=text, hint="--scheduler-endpoint names it")
+            text = "Not connected to the scheduler, so its reservations and pods on their way are not shown."
+            found["scheduler"] = NoticeRow(severity="info", text=text, hint="Add --scheduler-endpoint URL.")
         for topic in self._told - found.keys():
             self.collections.remove("notices", topic)
         for topic, notice in found.items():
