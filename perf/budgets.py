@@ -86,6 +86,10 @@ BUDGETS = (
     _at_most("scheduler-memory", "scheduler's memory, 5,000 nodes, 10,000 pods", 300, "MB", "scheduler_live"),
     _at_most("simulate-seconds", "simulate 5,000 nodes, 50,000 pods with a claim", 75, "s", "simulate"),
     _at_most("simulate-memory", "the same, memory", 1024, "MB", "simulate"),
+    _at_most(
+        "pending-few-kinds", "what waits: 2,000 hopeless pods on 5,000 nodes, told whole, CPU", 10, "s", "pending"
+    ),
+    _at_most("pending-unlike", "the same, all of different sizes", 10, "s", "pending"),
     _at_most("dashboard-drawn", "dashboard, 5,000 nodes, 20,000 claims, first drawn", 2, "s", "dashboard"),
     _at_most("dashboard-gap", "the same, ten changes a second, longest time without a frame", 200, "ms", "dashboard"),
     _at_most("dashboard-page-cpu", "the same, the page's CPU a change", 20, "ms", "dashboard"),

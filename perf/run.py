@@ -41,6 +41,7 @@ SCRIPTS = (
     ("chain_writes", ()),
     ("csinode_updates", ()),
     ("simulate", ()),
+    ("pending", ()),
     ("dashboard", ()),
 )
 """In the order they run; small programs first, so that one sees soon whether the machine is idle."""

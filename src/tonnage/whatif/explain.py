@@ -27,6 +27,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.configuration.plugin_catalogue import ExtensionPoint
 from tonnage.scheduling.configuration.profile import ResolvedProfile
+from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
@@ -272,6 +273,7 @@ class DecisionSequence:
             starts_at=state.clock.now(),
             memory=state.memory,
         )
+        self.replay.engine.queue.wakes = False  # pods are taken by name: thousands would be moved at every change
         self._vague = told_as_one_number(state.objects)
         for sentence in state.memory.differences(self.replay.engine) if state.memory is not None else ():
             self._say(sentence)
@@ -302,13 +304,13 @@ class DecisionSequence:
             self.replay.nominate(pod.key, found.preemption.node)
         return found
 
-    def quickly_decide(self, pod: Pod) -> tuple[str, str]:
-        """The same without an account: (where it goes, why nowhere)."""
+    def quickly_decide(self, pod: Pod) -> tuple[str, str, Diagnosis | None]:
+        """The same without an account: (where it goes, why nowhere, and why there on each node)."""
         attempt = self.replay.attempt(pod.key)
         if attempt.placement is not None:
-            return attempt.placement.node, ""
+            return attempt.placement.node, "", None
         diagnosis = attempt.decision.diagnosis if attempt.decision is not None else None
-        return "", diagnosis.message() if diagnosis is not None else attempt.status.message
+        return "", diagnosis.message() if diagnosis is not None else attempt.status.message, diagnosis
 
     def explain_tolerant(self, pod: Pod) -> Explanation:
         """What would be decided if no node were cordoned or tainted. Nothing is kept."""

@@ -397,7 +397,84 @@ def test_pods_alike_share_an_explanation_and_the_answer_is_that_of_asking_each()
         answer = question.answer()
         found.append((messages(answer), helps(answer)))
     assert found[0] == found[1]
-    assert len({id(each.explanation) for each in answer.pods}) == 2
+    assert len({id(each.explanation) for each in answer.pods}) == 1
+
+
+def test_pods_of_no_workload_that_are_alike_share_an_explanation_and_others_do_not():
+    sizes = ["100Gi", "100Gi", "120Gi", "100Gi"]
+    pods = [each for n, size in enumerate(sizes) for each in (claim(f"c{n}", size), pod_with(f"p{n}", f"c{n}"))]
+    answer = asked(node("a"), capacity(node="a", free="50Gi"), *pods)
+    first, second, other, last = (id(each.explanation) for each in answer.pods)
+    assert first == second == last != other
+    assert messages(answer) == ["4 pods wait for 420Gi of class fast"]
+
+
+def test_pods_that_differ_in_size_alone_share_once_explaining_each_is_dear(monkeypatch):
+    """The answer stays that of asking each: amounts are each pod's own, and a pool is large enough for all of them."""
+    sizes = (150, 120, 90, 124, 200, 160)
+    pods = [each for n, size in enumerate(sizes) for each in (claim(f"c{n}", f"{size}Gi"), pod_with(f"p{n}", f"c{n}"))]
+    objects = [node("a"), capacity(node="a", pools=["40Gi"]), node("b"), capacity(node="b", pools=["60Gi"]), *pods]
+    apart = asked(*objects)
+    monkeypatch.setattr("tonnage.whatif.pending.pending.MOST_EXPLAINED_NODES", 2)
+    together = asked(*objects)
+    assert len({id(each.explanation) for each in apart.pods}) == 6
+    assert len({id(each.explanation) for each in together.pods}) == 1
+    assert messages(together) == messages(apart) == ["6 pods wait for 844Gi of class fast"]
+    assert helps(together) == helps(apart)
+    assert (6, "one more pool of 844Gi of class fast on any of a, b") in helps(together)
+
+
+def test_pods_that_ask_for_different_amounts_of_cpu_keep_their_own_once_they_share(monkeypatch):
+    monkeypatch.setattr("tonnage.whatif.pending.pending.MOST_EXPLAINED_NODES", 1)
+    answer = asked(node("a", cpu="1"), *(pod(f"p{n}", cpu=f"{n + 2}") for n in range(3)))
+    assert messages(answer) == ["3 pods wait for 9 cpu"]
+    assert len({id(each.explanation) for each in answer.pods}) == 1
+
+
+def test_only_pods_that_a_change_concerns_are_tried_again(monkeypatch):
+    """A pod that its own node refuses is not asked again for the sake of room on another; whoever is near it is."""
+    here = {ZONE: "a"}
+    objects = [
+        *(node("a1", labels=here), capacity(node="a1", pools=["40Gi"])),
+        *(node("b1", labels={ZONE: "b"}), capacity(node="b1", pools=["40Gi"])),
+        *(claim("c0", "100Gi"), pod_with("p0", "c0", node_selector=here)),
+        *(claim("c1", "100Gi"), pod_with("p1", "c1", node_selector={ZONE: "b"})),
+    ]
+    found = asked(*objects)
+    monkeypatch.setattr("tonnage.whatif.pending.trials._Concerned.may_fit", lambda self, pod: True)
+    assert helps(found) == helps(asked(*objects))
+    assert (1, "one more pool of 100Gi of class fast on a1") in helps(found)
+
+
+def test_a_pod_that_needs_another_pod_beside_it_is_tried_whatever_the_change():
+    """What its plugin looks at is not one node: it gets in after the pod that a larger pool lets in."""
+    term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "kubernetes.io/hostname"}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    answer = asked(
+        *(node("a", labels={"kubernetes.io/hostname": "a"}), capacity(node="a", pools=["40Gi"])),
+        *(claim("c", "100Gi"), pod_with("db", "c", metadata={"labels": {"app": "db"}})),
+        codec.decode_doc(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "web", "namespace": "default", "uid": "web"},
+                "spec": {"affinity": affinity, "containers": [{"name": "c", "image": "i"}]},
+            }
+        ),
+    )
+    assert (2, "one more pool of 100Gi of class fast on a") in helps(answer)
+
+
+def test_a_change_for_many_pods_is_told_a_little_larger_than_the_least():
+    """60 pods of 100 to 106Gi, 55 of them on one node with 50Gi free: told to a 256th of what all 60 ask for."""
+    sizes = [100 + n % 7 for n in range(60)]
+    pods = [
+        each for n, size in enumerate(sizes) for each in (claim(f"c{n}", f"{size}Gi"), pod_with(f"p{n:02}", f"c{n}"))
+    ]
+    answer = asked(node("a", pods=55), capacity(node="a", free="50Gi"), *pods)
+    found = next(each for each in answer.helps if len(each.pods) == 55)
+    least = (sum(sizes[:55]) - 50) << 30
+    assert least <= found.size <= least + (sum(sizes) << 30) // 256 + (50 << 30)
 
 
 def test_a_pool_is_no_larger_than_what_finds_no_room_beside_the_rest():

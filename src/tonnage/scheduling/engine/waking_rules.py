@@ -56,7 +56,7 @@ class EngineWaking(WakingRules):
         known = self._plugins.get(profile)
         if known is None:
             return None
-        may_preempt = self._may_preempt(profile, pod)
+        may_preempt = self.may_preempt(profile, pod)
         # A pod that never preempts does not stand for one that may, once a pod of lower priority exists.
         signs: list[Hashable] = [pod.priority, self._preempts(profile, pod), may_preempt]
         for name in sorted(plugins | self._judging[profile] if may_preempt else plugins):
@@ -86,7 +86,7 @@ class EngineWaking(WakingRules):
         """True if some row is refused by none of the row-local plugins that refused the pod before."""
         if not row_count(rows):
             return False
-        resolvable = not self._may_preempt(profile, queued.info)
+        resolvable = not self.may_preempt(profile, queued.info)
         known, others = self._plugins[profile], sorted(queued.unschedulable_plugins - {plugin.name})
         cycle, passing = Cycle(queued.info, self._cluster), np.ones(row_count(rows), dtype=np.bool_)
         for each in (plugin, *(known.get(name) for name in others)):
@@ -133,7 +133,7 @@ class EngineWaking(WakingRules):
 
     # -- preemption ---------------------------------------------------------------------------------------------------
 
-    def _may_preempt(self, profile: str, pod: PodInfo) -> bool:
+    def may_preempt(self, profile: str, pod: PodInfo) -> bool:
         """True if preemption might make room for the pod."""
         return self._preempts(profile, pod) and pod.priority > self._lowest_priority()
 

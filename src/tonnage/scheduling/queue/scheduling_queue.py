@@ -97,6 +97,8 @@ class SchedulingQueue:
         rules: WakingRules | None = None,
     ) -> None:
         self.on_active = on_active
+        self.wakes = True
+        """False for callers that take every pod by `take_nowait`: events then move nothing."""
         self._on_queued = on_queued
         self._clock = clock
         self._max_unschedulable_s = max_unschedulable_s
@@ -294,6 +296,8 @@ class SchedulingQueue:
     ) -> None:
         """An event came: try the unschedulable pods it may help, and keep it for pods in flight. `pre_check` excludes
         pods that it cannot concern. A wildcard is for every pod."""
+        if not self.wakes:
+            return
         if event.is_wildcard or any(table.caring(event) for table in self._tables.values()):
             self._waking.wake(event, old, new, pre_check)
             self._in_flight.record(RecordedEvent(event, old, new, pre_check))

@@ -94,7 +94,7 @@ def compare_waiting(
     for each in decided:
         if each.cause.kind not in _NOT_TRIED:
             found.waiting += 1
-            sent_to, _ = theirs.quickly_decide(each.pod)
+            sent_to, *_ = theirs.quickly_decide(each.pod)
             why = _refused_there(judge, each.pod, sent_to) if sent_to else ""
             if why and thin.isdisjoint(_classes_of(judge, each.pod)):
                 found.refused.append((each.key, sent_to, why))

@@ -127,6 +127,26 @@ class ChangeProposals:
         """What all pods take, from what each of those that are alike does."""
         return sum(size * len(self._alike[number]) for number, size in by_number.items())
 
+    def _bytes_for_all(self, by_number: Mapping[int, int], class_name: str) -> int:
+        """The same of bytes of a class: pods that share an explanation may ask for different sizes."""
+        total = 0
+        for number, size in by_number.items():
+            sizes = [sum(self._sizes(each.pod, class_name)) for each in self._alike[number]]
+            total += size * sum(sizes) // sizes[0] if sizes[0] else size * len(sizes)
+        return total
+
+    def _sizes(self, pod: Pod, class_name: str) -> list[int]:
+        found = (self._claims[key] for key in _claim_keys(pod) if key in self._claims)
+        return [each.requested_size.value() for each in found if each.class_name == class_name and not each.is_bound]
+
+    def _common_unit(self, numbers: Iterable[int], class_name: str) -> int:
+        """What all sizes are a multiple of that pods ask for which share an explanation with one of another size."""
+        found = 0
+        for number in numbers:
+            first, *others = (self._sizes(each.pod, class_name) for each in self._alike[number])
+            found = gcd(found, *(size for sizes in others if sizes != first for size in sizes))
+        return found
+
     def _pods(self, numbers: Iterable[int]) -> int:
         return sum(len(self._alike[number]) for number in numbers)
 
@@ -276,10 +296,10 @@ class ChangeProposals:
             if by_class[capacity.storage_class_name] <= MOST_OF_A_KIND and key not in told:
                 sharing = sharing_pools(capacity, self._objects)
                 told.update(each.key for each in sharing)
-                of_all: Counter[int] = Counter()
-                for each in sharing:
-                    of_all.update(asked.get(each.key, {}))
-                yield self._pool_change(sharing, self._total(of_all), gcd(*(units[each.key] for each in sharing)))
+                places = [(asked.get(each.key, {}), each.storage_class_name) for each in sharing]
+                size = sum(self._bytes_for_all(*place) for place in places)
+                unit = gcd(*(units[each.key] for each in sharing), *(self._common_unit(*place) for place in places))
+                yield self._pool_change(sharing, size, unit)
 
     def _pool_change(self, sharing: Sequence[CSIStorageCapacity], size: int, unit: int) -> ClusterChange:
         topology = sharing[0].node_topology

@@ -5,8 +5,8 @@
     question.try_changes(step)     what might help, tried
     question.answer()              at any time: what is known so far
 
-To explain a pod node by node costs far more than the decision, so a pod of the same workload, with the same requests,
-claims and refusals as one before it, shares its explanation; for JSON, which tells all of each, nobody shares.
+To explain a pod node by node costs far more than the decision, so a pod that is like one before it shares its
+explanation (`likeness.py`); for JSON, which tells all of each, nobody shares.
 `summary` is what the dashboard's page shows of an answer: `PendingAnswer.document` is megabytes on a large cluster.
 """
 
@@ -34,6 +34,7 @@ from tonnage.whatif.page import FittedTable, TextPage, named
 from tonnage.whatif.pending import causes
 from tonnage.whatif.pending.causes import CauseOfPod, NodePlaces, PendingCause, cause_of
 from tonnage.whatif.pending.changes import ChangeProposals, Waiting
+from tonnage.whatif.pending.likeness import MOST_EXPLAINED_NODES, Likeness
 from tonnage.whatif.pending.trials import MOST_PAIRED, Help, Trials, merged
 from tonnage.whatif.sources import ClusterState
 
@@ -134,6 +135,7 @@ class PendingQuestion:
     _decided: list[PendingPod] = field(default_factory=list)
     _helps: list[Help] = field(default_factory=list)
     _alike: dict[Hashable, PendingPod] = field(default_factory=dict)
+    _explained_nodes: int = 0
     _is_whole: bool = False
 
     @property
@@ -152,11 +154,14 @@ class PendingQuestion:
         owners = _Owners(self.state)
         places = self._places()
         classes = {each.key: each.class_name for each in self.state.objects if isinstance(each, PersistentVolumeClaim)}
+        likeness = Likeness(self.sequence.replay.engine)
         for pod in self._waiting():
-            self._decided.append(self._decided_on(pod, owners.of(pod), classes, places))
+            self._decided.append(self._decided_on(pod, owners.of(pod), classes, places, likeness))
             step(1)
 
-    def _decided_on(self, pod: Pod, workload: str, classes: dict[Key, str], places: NodePlaces) -> PendingPod:
+    def _decided_on(
+        self, pod: Pod, workload: str, classes: dict[Key, str], places: NodePlaces, likeness: Likeness
+    ) -> PendingPod:
         state, node = state_of(pod, self.state.memory)
 
         def because(kind: str, about: str = "", **more: Any) -> PendingPod:
@@ -173,26 +178,29 @@ class PendingQuestion:
         if held_back := self.sequence.held_back(pod):
             return because(causes.GATED, held_back, explanation=self.sequence.decide(pod))
         if not self.explains_all:
-            sent_to, message = self.sequence.quickly_decide(pod)
+            sent_to, message, diagnosis = self.sequence.quickly_decide(pod)
             if sent_to:
                 return because(causes.FITS, node=sent_to)
-            alike = self._alike.get(known := self._likeness(pod, workload, message))
+            info = PodInfo(pod)
+            known = likeness.of(info, workload, message, diagnosis)
+            alike = next((self._alike[each] for each in known if each in self._alike), None)
             if alike is not None:
                 return PendingPod(pod, workload, state, alike.refusals, explanation=alike.explanation)
+            nearly = likeness.nearly(info, message, diagnosis)
+            alike = self._alike.get(nearly) if self._explained_nodes >= MOST_EXPLAINED_NODES else None
+            if alike is not None:
+                refusals = alike.refusals._replace(needs=likeness.needs(info, alike.refusals))
+                return PendingPod(pod, workload, state, refusals, explanation=alike.explanation)
         found = self.sequence.decide(pod)
         if found.node:
             return because(causes.FITS, node=found.node, explanation=found)
         cause = cause_of(PodInfo(pod), found, classes, places, lambda: self.sequence.explain_tolerant(pod))
         made = PendingPod(pod, workload, state, cause, explanation=found)
-        if not self.explains_all and workload and found.preemption is None:
-            self._alike[known] = made
+        self._explained_nodes += len(found.nodes)
+        if not self.explains_all and found.preemption is None:
+            self._alike.update(dict.fromkeys(known, made))
+            self._alike.setdefault(nearly, made)
         return made
-
-    def _likeness(self, pod: Pod, workload: str, message: str) -> Hashable:
-        info, claims = PodInfo(pod), self.sequence.replay.engine.cluster.storage.claims
-        mounted = [claims.get(key) for key in info.claim_keys]
-        sizes = [(each.class_name, str(each.requested), each.spec.volume_name) for each in mounted if each is not None]
-        return workload, message, info.ordered_requests, info.node_constraints, info.priority, tuple(sizes)
 
     def _places(self) -> NodePlaces:
         nodes = [each for each in self.state.objects if isinstance(each, Node)]
@@ -205,7 +213,7 @@ class PendingQuestion:
         """Try what might help the pods that wait; `step` is told of each try, and of 0 now and then within one."""
         tried = [each for each in self._decided if each.cause.kind not in _NEVER_TRIED]
         waiting = [Waiting(each.pod, each.explanation) for each in tried if each.explanation is not None]
-        trials = Trials(self.sequence, [each.key for each in waiting], step)
+        trials = Trials(self.sequence, waiting, step)
         for change in ChangeProposals(waiting, self.sequence.replay.objects).all():
             found = trials.tried(change)
             if found is not None:

@@ -3,6 +3,8 @@
 In a trial the pods that fit already stay where they were sent, the others are tried again in their order, and
 afterwards everything is as before. Where no single change helps a pod, what is in the way once the first is gone is
 tried beside it: two changes at once, of which each is needed.
+
+Pods by the thousand on nodes by the thousand: only whom a change concerns is tried (`_Concerned`).
 """
 
 from __future__ import annotations
@@ -12,7 +14,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import numpy as np
+
+from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
 from tonnage.objects.meta import Key, Object
+from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.engine.engine import Engine
+from tonnage.scheduling.engine.profiles import Assembled
+from tonnage.scheduling.engine.waking_rules import refused_rows
+from tonnage.scheduling.framework import Cycle, FilterPlugin
 from tonnage.whatif.explain import DecisionSequence
 from tonnage.whatif.knobs import least
 from tonnage.whatif.page import any_of, natural
@@ -25,6 +36,10 @@ MOST_FIRST: Final = 6
 MOST_SECOND: Final = 4
 """So many changes are tried first, and so many beside each: 24 decisions a pod."""
 MOST_REFINED: Final = 200
+"""For more pods than that a change keeps its size: each size tries them all."""
+MOST_EXACT: Final = 50
+_PARTS: Final = 256
+"""For more pods than that its size is told to a 256th of what all who could use it ask for: 8 sizes are tried."""
 PAIR: Final = 100
 """A pair is dearer than any single change."""
 
@@ -63,12 +78,16 @@ class Trials:
     """Tries changes on a sequence whose pods have been decided on."""
 
     def __init__(
-        self, sequence: DecisionSequence, waiting: Sequence[Key], step: Callable[[float], object] = lambda amount: None
+        self,
+        sequence: DecisionSequence,
+        waiting: Sequence[Waiting],
+        step: Callable[[float], object] = lambda amount: None,
     ) -> None:
         self._sequence = sequence
         self._replay = sequence.replay
-        self._waiting = waiting
+        self._waiting = [each.key for each in waiting]
         self._step = step
+        self._only_local = _refused_by_rows_alone(sequence.replay.engine, waiting)
 
     def tried(self, change: ClusterChange) -> Help | None:
         """What a change helps, at the smallest size that does it; None when it helps nobody."""
@@ -83,15 +102,17 @@ class Trials:
         return Help(change.told(size), tuple(placed), change.rank, (change.node,) if change.node else (), size)
 
     def _least_size(self, change: ClusterChange, placed: Mapping[Key, str]) -> int:
-        """The smallest that lets all of these in; for very many pods the first: each size tries them all."""
+        """The smallest that lets all of these in, the less exactly the more they are."""
         if change.size <= change.unit or len(placed) > MOST_REFINED:
             return change.size
-        keys = list(placed)
+        keys, unit = list(placed), change.unit
+        if len(keys) > MOST_EXACT:
+            unit *= max(change.size // unit // _PARTS, 1)
 
         def does(units: int) -> bool:
-            return len(self._placed(change, units * change.unit, keys)) == len(keys)
+            return len(self._placed(change, units * unit, keys, is_all_or_none=True)) == len(keys)
 
-        return (least(-(-change.size // change.unit), does) or 0) * change.unit or change.size
+        return (least(-(-change.size // unit), does) or 0) * unit or change.size
 
     def tried_in_pairs(self, each: Waiting) -> Help | None:
         """Two changes that let a pod in which no single one does: the first pair, of the cheapest kinds, that does."""
@@ -126,18 +147,27 @@ class Trials:
         told = f"{first.text(first.size)}, and {second.text(second.size)}"
         return Help(told, placed, PAIR + first.rank + second.rank)
 
-    def _placed(self, change: ClusterChange, size: int, keys: Sequence[Key]) -> dict[Key, str]:
-        """By pod of these that fits with the change, its node."""
+    def _placed(
+        self, change: ClusterChange, size: int, keys: Sequence[Key], *, is_all_or_none: bool = False
+    ) -> dict[Key, str]:
+        """By pod of these that fits with the change, its node; `is_all_or_none`, of pods that fit with more of it, ends
+        with the first that does not."""
         placed: dict[Key, str] = {}
-        with self._changed(change.objects(size), change.deleted):
+        objects = change.objects(size)
+        with self._changed(objects, change.deleted):
+            concerned = _Concerned(self._replay.engine, objects, change.deleted)
             try:
                 for key in keys:
                     self._step(0)  # a try of thousands of pods takes long: whoever asked may end it here
-                    if self._sequence.held_back(self._replay.pod(key)):
+                    pod = self._replay.pod(key)
+                    if self._sequence.held_back(pod):
                         continue
-                    attempt = self._replay.attempt(key)
-                    if attempt.placement is not None:
-                        placed[key] = attempt.placement.node
+                    if is_all_or_none or key not in self._only_local or concerned.may_fit(PodInfo(pod)):
+                        attempt = self._replay.attempt(key)
+                        if attempt.placement is not None:
+                            placed[key] = attempt.placement.node
+                    if is_all_or_none and key not in placed:
+                        break
             finally:
                 for key in reversed(placed):
                     self._replay.withdraw(key)
@@ -164,3 +194,59 @@ class Trials:
             for gone in deleted:
                 replay.apply(gone)
             replay.hold(holds)
+
+
+def _row_filters(profile: Assembled) -> list[FilterPlugin]:
+    return [each for each in profile.pipeline.filter if each.row_local]
+
+
+def _refused_by_rows_alone(engine: Engine, waiting: Sequence[Waiting]) -> frozenset[Key]:
+    """The pods that plugins refused which look at one node at a time: what happens elsewhere changes no such refusal,
+    and other pods that find a place only make a node fuller."""
+    local = {id(profile): {each.name for each in _row_filters(profile)} for profile in engine.profiles.values()}
+    refusers: dict[int, set[str]] = {}
+    found: set[Key] = set()
+    for each in waiting:
+        explanation = each.explanation
+        if id(explanation) not in refusers:
+            refusers[id(explanation)] = {answer.rejected_by for answer in explanation.nodes}
+        if not explanation.held_back and refusers[id(explanation)] <= local.get(id(engine.profile_of(each.pod)), set()):
+            found.add(each.key)
+    return frozenset(found)
+
+
+class _Concerned:
+    """Whom a change concerns that has been made: pods whose claims it changes, or that its nodes do not refuse."""
+
+    def __init__(self, engine: Engine, objects: Sequence[Object], deleted: Sequence[Object]) -> None:
+        self._engine = engine
+        kinds = Node | CSINode | CSIStorageCapacity | PersistentVolumeClaim
+        self._is_known = not deleted and all(isinstance(each, kinds) for each in objects)
+        self._claims = {each.key for each in objects if isinstance(each, PersistentVolumeClaim)}
+        cluster = engine.cluster
+        names = {each.name for each in objects if isinstance(each, Node | CSINode)}
+        for each in objects:
+            if isinstance(each, CSIStorageCapacity) and each.node_topology is not None:
+                matches = each.node_topology.matches
+                nodes = ((name, cluster.nodes[row]) for name, row in cluster.row_of.items())
+                names.update(name for name, node in nodes if node is not None and matches(node.metadata.labels))
+        rows = sorted(cluster.row_of[name] for name in names if name in cluster.row_of)
+        self._rows = np.array(rows, dtype=np.intp)
+        self._filters = {id(each): list(reversed(_row_filters(each))) for each in engine.profiles.values()}
+        """By profile; the one that refused the last pod comes first, as it mostly refuses the next."""
+
+    def may_fit(self, pod: PodInfo) -> bool:
+        """False only for a pod that is refused on each of the nodes that the change is about."""
+        if not self._is_known or not self._claims.isdisjoint(pod.claim_keys):
+            return True
+        profile = self._engine.profile_of(pod.pod)
+        if profile is None or not len(self._rows):
+            return profile is None
+        cycle, passing = Cycle(pod, self._engine.cluster), np.ones(len(self._rows), dtype=np.bool_)
+        filters = self._filters[id(profile)]
+        for number, each in enumerate(filters):
+            passing &= ~refused_rows(each, cycle, self._rows)
+            if not passing.any():
+                filters.insert(0, filters.pop(number))
+                return False
+        return True
