@@ -87,6 +87,8 @@ class Trials:
         self._replay = sequence.replay
         self._waiting = [each.key for each in waiting]
         self._step = step
+        self._in_effect: list[Object] = []
+        self._deleted: list[Object] = []
         self._only_local = _refused_by_rows_alone(sequence.replay.engine, waiting)
 
     def tried(self, change: ClusterChange) -> Help | None:
@@ -129,6 +131,8 @@ class Trials:
                 for second in ChangeProposals([left], self._replay.objects).of_cluster()[:MOST_SECOND]:
                     if second.rank == ANOTHER_NODE:
                         continue
+                    if each.key in self._only_local and not self._placed(second, second.size, [each.key]):
+                        continue  # others beside it only take room
                     placed = self._placed(second, second.size, self._waiting)
                     if each.key in placed:
                         break
@@ -153,9 +157,8 @@ class Trials:
         """By pod of these that fits with the change, its node; `is_all_or_none`, of pods that fit with more of it, ends
         with the first that does not."""
         placed: dict[Key, str] = {}
-        objects = change.objects(size)
-        with self._changed(objects, change.deleted):
-            concerned = _Concerned(self._replay.engine, objects, change.deleted)
+        with self._changed(change.objects(size), change.deleted):
+            concerned = _Concerned(self._replay.engine, self._in_effect, self._deleted)
             try:
                 for key in keys:
                     self._step(0)  # a try of thousands of pods takes long: whoever asked may end it here
@@ -177,6 +180,7 @@ class Trials:
     def _changed(self, objects: Sequence[Object], deleted: Sequence[Object]) -> Iterator[None]:
         replay = self._replay
         holds = replay.engine.held.holds()
+        in_effect, gone_before = len(self._in_effect), len(self._deleted)
         before = [(each, replay.objects.get(type(each).__name__, each.key)) for each in objects]
         try:
             for gone in deleted:
@@ -184,8 +188,11 @@ class Trials:
             for each in objects:
                 replay.apply(renewed(each))
             replay.hold(holds)
+            self._in_effect += objects
+            self._deleted += deleted
             yield
         finally:
+            del self._in_effect[in_effect:], self._deleted[gone_before:]
             for each, old in reversed(before):
                 if old is None:
                     replay.delete(type(each).__name__, each.namespace, each.name)
@@ -216,7 +223,7 @@ def _refused_by_rows_alone(engine: Engine, waiting: Sequence[Waiting]) -> frozen
 
 
 class _Concerned:
-    """Whom a change concerns that has been made: pods whose claims it changes, or that its nodes do not refuse."""
+    """Whom changes concern that are in effect: pods whose claims they change, or that their nodes do not refuse."""
 
     def __init__(self, engine: Engine, objects: Sequence[Object], deleted: Sequence[Object]) -> None:
         self._engine = engine
