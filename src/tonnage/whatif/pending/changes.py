@@ -93,6 +93,7 @@ class ChangeProposals:
         self._objects = list(objects)
         self._nodes = {each.name: each for each in self._objects if isinstance(each, Node)}
         self._claims = {each.key: each for each in self._objects if isinstance(each, PersistentVolumeClaim)}
+        self._pod_of = {each.key: each for each in self._objects if isinstance(each, Pod)}
         alike: dict[int, list[Waiting]] = defaultdict(list)
         for each in waiting:
             alike[id(each.explanation)].append(each)
@@ -132,7 +133,8 @@ class ChangeProposals:
         total = 0
         for number, size in by_number.items():
             sizes = [sum(self._sizes(each.pod, class_name)) for each in self._alike[number]]
-            total += size * sum(sizes) // sizes[0] if sizes[0] else size * len(sizes)
+            explained = sum(self._sizes(self._explained(number), class_name))
+            total += size * sum(sizes) // explained if explained else size * len(sizes)
         return total
 
     def _sizes(self, pod: Pod, class_name: str) -> list[int]:
@@ -143,9 +145,15 @@ class ChangeProposals:
         """What all sizes are a multiple of that pods ask for which share an explanation with one of another size."""
         found = 0
         for number in numbers:
-            first, *others = (self._sizes(each.pod, class_name) for each in self._alike[number])
-            found = gcd(found, *(size for sizes in others if sizes != first for size in sizes))
+            explained = self._sizes(self._explained(number), class_name)
+            others = (self._sizes(each.pod, class_name) for each in self._alike[number])
+            found = gcd(found, *(size for sizes in others if sizes != explained for size in sizes))
         return found
+
+    def _explained(self, number: int) -> Pod:
+        """The pod that the explanation is of; it may not be among those that are asked about."""
+        first = self._alike[number][0]
+        return self._pod_of.get(first.explanation.pod, first.pod)
 
     def _pods(self, numbers: Iterable[int]) -> int:
         return sum(len(self._alike[number]) for number in numbers)
