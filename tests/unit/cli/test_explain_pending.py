@@ -424,6 +424,17 @@ def test_pods_that_differ_in_size_alone_share_once_explaining_each_is_dear(monke
     assert (6, "one more pool of 844Gi of class fast on any of a, b") in helps(together)
 
 
+def test_a_pod_that_shares_another_ones_explanation_is_offered_a_pool_of_its_own_size(monkeypatch):
+    """The node takes one pod, so that the second is asked about alone; one pool does, and no pair is told."""
+    pods = [
+        each for n, size in enumerate((100, 300)) for each in (claim(f"c{n}", f"{size}Gi"), pod_with(f"p{n}", f"c{n}"))
+    ]
+    objects = [node("a", pods=1), capacity(node="a", pools=["40Gi"]), *pods]
+    apart = asked(*objects)
+    monkeypatch.setattr("tonnage.whatif.pending.pending.MOST_EXPLAINED_NODES", 1)
+    assert helps(asked(*objects)) == helps(apart)
+
+
 def test_pods_that_ask_for_different_amounts_of_cpu_keep_their_own_once_they_share(monkeypatch):
     monkeypatch.setattr("tonnage.whatif.pending.pending.MOST_EXPLAINED_NODES", 1)
     answer = asked(node("a", cpu="1"), *(pod(f"p{n}", cpu=f"{n + 2}") for n in range(3)))
