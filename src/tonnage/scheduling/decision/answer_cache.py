@@ -92,18 +92,19 @@ class AnswerCache:
             self._answers.clear()
         skipped = cycle.skip_filter | cycle.unshared
         judged_by = tuple([each for each in self._filters if each[0].name not in skipped])
-        answer = self._answers.get(cycle.signature)
+        signature = cycle.signature
+        answer = self._answers.get(signature)
         if answer is None or answer.judged_by != judged_by:
             answer = RowAnswers(cluster, self._count, judged_by)
             _judge(cycle, answer, cluster.all_rows)
-            self._answers[cycle.signature] = answer
+            self._answers[signature] = answer
             if len(self._answers) > REMEMBERED:
                 self._answers.popitem(last=False)
         elif answer.judged_at != cluster.changes.tick:
             if len(answer.passes) < cluster.capacity:
                 answer.grow(cluster.capacity)
             _judge(cycle, answer, cluster.changes.since(answer.judged_at, cluster.size))
-        self._answers.move_to_end(cycle.signature)
+        self._answers.move_to_end(signature)
         return answer
 
     def score(self, cycle: Cycle, answer: RowAnswers) -> None:

@@ -41,7 +41,6 @@ class Uses(NamedTuple):
     """The R resources that take part in a score, over k rows."""
 
     weights: Ints
-    """R x 1."""
     has: Ints
     """R x k: allocatable."""
     in_use: Ints
@@ -64,16 +63,17 @@ def uses(cycle: Cycle, resources: tuple[tuple[str, int], ...], rows: Rows, *, sc
             numbers.append(number)
             weights.append(weight)
             asked.append(amount)
-    in_use = cluster.requested[:, rows][numbers]
+    numbers_idx = np.array(numbers, dtype=np.intp)
+    in_use = cluster.requested[:, rows][numbers_idx]
     for place, number in enumerate(numbers):
         if scored and number < len(cluster.scored_usage):
             in_use[place] = cluster.scored_usage[number, rows]
     added = np.array(asked, dtype=np.int64).reshape(-1, 1)
-    is_large = cluster.counts_large or any(amount >= LARGE for amount in asked)
+    is_large = cluster.counts_large or max(asked, default=0) >= LARGE
     together = np.minimum(in_use, MOST - added) + added if is_large else in_use + added
     return Uses(
-        np.array(weights, dtype=np.int64).reshape(-1, 1),
-        cluster.allocatable[:, rows][numbers],
+        np.array(weights, dtype=np.int64),
+        cluster.allocatable[:, rows][numbers_idx],
         in_use,
         together,
         is_large,
@@ -226,15 +226,14 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
         if self._strategy == "RequestedToCapacityRatio":
             return self._ratio(found)
         part = np.maximum(has - use, 0) if self._strategy == "LeastAllocated" else np.minimum(use, has)
-        parts = percent(part, has, is_large=found.is_large) * found.weights
-        return _mean(parts.sum(axis=0), (found.weights * (has > 0)).sum(axis=0))
+        return _mean(found.weights @ percent(part, has, is_large=found.is_large), found.weights @ (has > 0))
 
     def _ratio(self, found: Uses) -> Ints:
         """The weighted mean of the shape's scores, rounded half away from zero; scores of 0 do not count."""
         use, has = found.together, found.has
         parts = along(self._shape, np.where(use > has, 100, percent(use, has, is_large=found.is_large)))
-        weighted = found.weights * ((has > 0) & (parts > 0))
-        total, weights = (parts * weighted).sum(axis=0), weighted.sum(axis=0)
+        counts = (has > 0) & (parts > 0)
+        total, weights = found.weights @ (parts * counts), found.weights @ counts
         return _mean(2 * total + weights, 2 * weights)
 
 

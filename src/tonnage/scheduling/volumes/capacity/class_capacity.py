@@ -96,7 +96,8 @@ class ClassCapacity:
         """By row, the number of the first object that holds the group, or `NOTHING`. `is_scored`: the object to score
         by instead (`CapacityPolicy.scores_best`)."""
         reading = self.reading(policy)
-        found: Numbers = np.full(row_count(rows), NOTHING, dtype=np.intp)
+        found: Numbers = np.empty(row_count(rows), dtype=np.intp)
+        found.fill(NOTHING)
         for level, layer in enumerate(self.layers):
             numbers = layer[rows]
             is_better = reading.says(question, sizes, numbers, own).astype(np.bool_)  # Grade.NONE is 0

@@ -177,11 +177,11 @@ class Reading:
         """The answers of these objects to a group (`sizes` descending); NONE for `NOTHING`. Ignores holds of `own`."""
         answers = self._answers(question, sizes)
         found = answers[numbers]
-        is_open = found == _UNKNOWN
-        if is_open.any():
+        unknown = numbers[found == _UNKNOWN]
+        if len(unknown):
             undecided, is_asked = self.search.undecided, np.zeros(len(answers), dtype=np.bool_)
-            is_asked[numbers[is_open]] = True
-            asked = np.flatnonzero(is_asked)
+            is_asked[unknown] = True
+            asked = is_asked.nonzero()[0]
             answers[asked] = self._verdicts(question, sizes, asked)
             found = answers[numbers]
             if self.search.undecided != undecided:  # a search with more steps may answer otherwise: do not keep
