@@ -93,10 +93,10 @@ def _volume(number: int, key: str, node: str, pool: int) -> VolumeRow:
 
 def put_node(cluster: ShownCluster, number: int, keys: list[list[str]], *, pods: int, cordoned: bool = False) -> None:
     """A node's row, and those of its two capacity objects."""
-    name, rows = f"node-{number}", cluster.collections.rows("volumes")
+    name, rows = f"node-{number}", cluster.collections.of(VolumeRow)
     pools = []
     for held in keys:
-        used = sum(rows[key].bytes for key in held)  # type: ignore[attr-defined]
+        used = sum(rows[key].bytes for key in held)
         pools.append(PoolRow(size=200 * GIB, free=200 * GIB - used, volumes=tuple(held)))
     slots = AttachSlots(driver="perf.example.com", used=sum(map(len, keys)), limit=16)
     row = NodeRow(
@@ -122,7 +122,7 @@ def put_node(cluster: ShownCluster, number: int, keys: list[list[str]], *, pods:
 
 async def change(cluster: ShownCluster, seconds: float) -> int:
     """Ten changes a second, each of a node with its pools, a claim and a capacity object; many of them in sight."""
-    rows = cluster.collections.rows("nodes")
+    rows = cluster.collections.of(NodeRow)
     count = int(seconds * CHANGES_PER_S)
     for step in range(count):
         number = step if step % 2 else (step * 613) % len(rows)
