@@ -14,9 +14,9 @@ from tonnage.cli.commands import EXAMPLES, GROUPS
 HEAD = """\
 # Commands and flags
 
-`tonnage COMMAND --help` says the same. Data goes to stdout, talk to stderr; what exit codes mean: [exit codes](exit-codes.md).
-An unknown command or flag is an error. Commands that read a cluster take `--kubeconfig`, else `$KUBECONFIG`, else the usual
-file, and `--context` and `--namespace` as kubectl does.
+`tonnage COMMAND --help` says the same. Answers go to stdout, notes to stderr; [exit codes](exit-codes.md) are listed apart.
+An unknown command or flag is an error. Commands that read a cluster use `--kubeconfig`, else `$KUBECONFIG`, else
+`~/.kube/config`, and take `--context` and `--namespace` as kubectl does.
 
 """
 
@@ -80,7 +80,7 @@ def _row(option: click.Option, context: click.Context) -> tuple[object, ...]:
     about = cell(option.help or "").replace("<", "&lt;")
     if option.required:
         about += " Required."
-    if option.multiple:
+    if option.multiple and "repeated" not in about:
         about += " May be repeated."
     if variable:
         about += f" Environment: `{variable}`."

@@ -16,7 +16,7 @@ from tonnage.cli.output import echo
 @click.command()
 @output_option("text", "json")
 def version(output: str) -> None:
-    """Print the version, the Python it runs on, and the Kubernetes release whose behaviour it follows."""
+    """Print the version, the Python version, and the Kubernetes release whose behaviour Tonnage follows."""
     if output == "json":
         found = {"tonnage": __version__, "kubernetes": KUBERNETES_VERSION, "python": platform.python_version()}
         echo(json.dumps(found, indent=2))
@@ -30,10 +30,10 @@ def version(output: str) -> None:
 @click.argument("shell", type=click.Choice(sorted(SHELLS)))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print what makes a shell complete commands, flags and their values.
+    """Print the script with which a shell completes commands, flags and values.
 
-    Pods, nodes, namespaces and workloads are asked from the cluster that the line names, or read from its -f files;
-    what cannot be told within a second is left out. `kubectl tonnage` completes by itself where kubectl does.
+    Names of pods, nodes, namespaces and workloads come from the cluster or the -f files on the command line; what takes
+    longer than a second is left out. `kubectl tonnage` completes wherever kubectl does, without this script.
     """
     click.echo(script(shell, ctx.find_root().command, "tonnage"), nl=False)  # our own words
 

@@ -49,67 +49,68 @@ def _mode(context: click.Context, parameter: click.Parameter, value: str) -> str
 
 
 @click.command()
-@click.option("--data-dir", type=FOLDER_PATH, required=True, help="Where everything is kept.")
+@click.option("--data-dir", type=FOLDER_PATH, required=True, help="Folder for everything that the server keeps.")
 @setting("--bind", str, "127.0.0.1", "Address to listen on.")
-@setting("--secure-port", PORT, 6443, "0 takes a free one.", into="port")
+@setting("--secure-port", PORT, 6443, "Port to listen on; 0 takes a free one.", into="port")
 @click.option(
     "--token-file",
     type=FILE_PATH,
-    help='Bearer tokens that are let in: token,user,uid,"group1,group2" a line, or a bare token, which is an '
-    "administrator's; without it the data folder keeps one of those.",
+    help='Bearer tokens to accept, a line each: token,user,uid,"group1,group2", or just a token, for an administrator.'
+    "  [default: one administrator's token, kept in the data folder]",
 )
 @click.option(
     "--client-ca-file",
     type=FILE_PATH,
-    help="Authorities whose client certificates are believed: CN is the user, O its groups. Default: DIR/pki/ca.crt.",
+    help="CAs of client certificates: CN is the user, O its groups. Default: DIR/pki/ca.crt.",
 )
 @setting(
     "--anonymous-auth",
     click.BOOL,
     False,
-    "Requests without credentials are system:anonymous's, instead of 401; health is open in any case.",
+    "Treat requests without credentials as user system:anonymous instead of answering 401; health pages are"
+    " always open.",
     is_flag=False,
     flag_value="true",
 )
-@setting("--service-account-issuer", str, DEFAULT_ISSUER, "Who the tokens of ServiceAccounts say they are from.")
+@setting("--service-account-issuer", str, DEFAULT_ISSUER, "Issuer of ServiceAccount tokens.")
 @click.option(
     "--api-audiences",
     default="",
     metavar="A,B",
-    help="Whom this server takes itself to be: for whom tokens must be. Default: the issuer.",
+    help="Audiences that a token must name one of. Default: the issuer.",
 )
 @setting(
     "--authorization-mode",
     str,
     RBAC_MODE,
-    "Who may do what: RBAC, or AlwaysAllow for everybody who is let in.",
+    "How requests are authorized: RBAC, or AlwaysAllow for every authenticated user.",
     callback=_mode,
     metavar="MODE",
 )
-@duration("--event-ttl", "1h", "How long events are kept.")
+@duration("--event-ttl", "1h", "How long to keep events.")
 @click.option(
     "--audit-log-path",
     metavar="FILE|-",
-    help="Write a line for every request there: who, what, and the answer's code (audit.k8s.io/v1). Off by default.",
+    help="Write a line for every request to this file: user, request, response code (audit.k8s.io/v1). Off by default.",
 )
 @setting(
     "--audit-log-maxsize",
     COUNTED,
     MAX_MEGABYTES,
-    "Megabytes after which that file is put aside and another begun; 0: never.",
+    "Start a new audit file after this many megabytes; 0: never.",
 )
-@setting("--audit-log-maxbackup", COUNTED, MAX_BACKUPS, "How many of those put aside are kept; 0: all.")
-@click.option("--check", is_flag=True, help="Verify the data folder, serve nothing; exit 1 if something is damaged.")
+@setting("--audit-log-maxbackup", COUNTED, MAX_BACKUPS, "How many old audit files to keep; 0: all.")
+@click.option("--check", is_flag=True, help="Check the data folder and exit: 1 if something is damaged.")
 @click.option(
     "--backup",
     type=FILE_PATH,
     metavar="FILE",
-    help="Write a consistent copy of the stored objects to a new FILE, also while a server runs; serve nothing.",
+    help="Write a consistent copy of the stored objects to a new FILE and exit; also works while a server runs.",
 )
 @feature_gates
 @logging_options
 def apiserver(data_dir: Path, check: bool, backup: Path | None, **flags: Any) -> None:
-    """Serve the Kubernetes API from one folder: kubectl, client-go and the Python client work on it.
+    """Serve the Kubernetes API from one folder: kubectl, client-go and the Python client work with it.
 
     Writes DIR/kubeconfig (admin, mode 0600) and prints "ready https://…" once it serves. SIGTERM and Ctrl-C stop it
     cleanly; kill -9 loses nothing that was acknowledged.

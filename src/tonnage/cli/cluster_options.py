@@ -213,11 +213,14 @@ _FILE_OPTIONS = (
         shell_complete=files,
         help="Manifests: files, folders, - for stdin.",
     ),
-    _kubeconfig("Ask a live cluster; with -f too, the manifests are laid over it."),
-    _namespace("The namespace of names that are given without one."),
+    _kubeconfig(
+        "Kubeconfig of a live cluster; with -f as well, the manifests are added to it or replace what it has. "
+        " [default: $KUBECONFIG, else ~/.kube/config]"
+    ),
+    _namespace("Namespace of objects that are named without one."),
 )
 _LIVE_OPTIONS = (
-    _kubeconfig("The cluster to show.  [default: $KUBECONFIG, else ~/.kube/config]"),
+    _kubeconfig("Kubeconfig of the cluster to show.  [default: $KUBECONFIG, else ~/.kube/config]"),
     _namespace("Read pods and claims of this namespace only."),
 )
 _OPTIONS = (
@@ -226,7 +229,7 @@ _OPTIONS = (
         default="",
         metavar="NAME",
         shell_complete=contexts,
-        help="The context of the kubeconfig.  [default: its current context]",
+        help="Context of the kubeconfig.  [default: its current context]",
     ),
     click.option(
         "--scheduler-endpoint",
@@ -244,7 +247,7 @@ _OPTIONS = (
         type=EXISTING_FILE,
         help="Bearer token for the scheduler's endpoint.  [default: the kubeconfig user's credentials]",
     ),
-    click.option("--config", "config_file", type=FILE_PATH, help="KubeSchedulerConfiguration."),
+    click.option("--config", "config_file", type=FILE_PATH, help="KubeSchedulerConfiguration file of the scheduler."),
     feature_gates,
 )
 

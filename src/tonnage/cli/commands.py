@@ -18,45 +18,45 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
     "Run a cluster": {
         "up": "Run a cluster: API server, controllers, scheduler, provisioner, nodes, and a CSI driver with pools on"
         " each.",
-        "status": "Show a running `tonnage up` cluster: its programs, its nodes, their pools, and what is made to go"
-        " wrong.",
-        "dashboard": "Serve a web page that shows a cluster's storage as it changes: pools, claims, who waits and why.",
-        "top": "Show a cluster's storage in a terminal as it changes: pools, claims, who waits and why, what happens.",
-        "fault": "Make things go wrong on request: the driver and the nodes of a cluster look here at each step.",
+        "status": "Show a running `tonnage up` cluster: its programs, nodes, pools and faults.",
+        "dashboard": "Serve a web page that shows a cluster's storage as it"
+        " changes: pools, claims, which pods wait and why.",
+        "top": "Show a cluster's storage in a terminal as it changes: pools, claims, which pods wait and why.",
+        "fault": "Set, list and clear faults of a `tonnage up` cluster, such as a full disk or a silent node.",
         "demo": "Play the enhancements' stories on fresh embedded clusters; exit 0 only if all of them pass.",
     },
     "Scheduling": {
         "scheduler": "Place pods on any Kubernetes cluster, beside its scheduler or instead of it.",
-        "explain": "Tell which node a pod goes to and why, or why none.",
-        "shadow": "Decide along with the scheduler of a live cluster, and say where the two differ and why.",
-        "doctor": "Tell what of a cluster Tonnage can use, what it would change, and what to set.",
+        "explain": "Show which node a pod goes to and why, or why no node fits.",
+        "shadow": "Decide beside a live cluster's scheduler, and report where the two differ and why.",
+        "doctor": "Check a cluster: what Tonnage can use, what is wrong, what would change, and what to set.",
     },
     "What if": {
-        "fit": "Tell how many more replicas of a workload fit, by node and zone.",
-        "drain-preview": "Tell what a drain of these nodes would do.",
-        "simulate": "Play a scenario on virtual time: who is placed, who waits, which volumes are refused, how full"
-        " disks become.",
-        "replay": "Decide about pods one after the other, with the scheduler's memory, on virtual time.",
+        "fit": "Count how many more replicas of a workload fit, by node and zone.",
+        "drain-preview": "Show what draining nodes would do: which pods move"
+        " where, which are stuck, which data is lost.",
+        "simulate": "Play a scenario on virtual time: which pods are placed or"
+        " wait, which volumes are refused, how full disks get.",
+        "replay": "Place pods one after the other as a running scheduler would, from files and on virtual time.",
     },
     "Storage and drivers": {
-        "provisioner": "Make, delete and expand the volumes of one CSI driver, and publish how much room it has.",
-        "pools": "Tell the pools of drivers that report one number, for as long as it runs.",
+        "provisioner": "Create, delete and expand the volumes of one CSI driver, and publish its free capacity.",
+        "pools": "Publish the pools of drivers that report only one number for a node.",
         "csi-driver": "Serve volumes from the pools of one or more nodes, over CSI.",
-        "csi-driver-quarantine": "Show what lies in a driver's pools without a record, or move it out of them.",
-        "driver-check": "Check a CSI driver against the contracts that KEP-5925 and KEP-4876 rest on.",
+        "csi-driver-quarantine": "Show contents of a driver's pools that have no record, or move them away.",
+        "driver-check": "Check that a CSI driver does what KEP-5925 and KEP-4876 require.",
     },
     "Other programs of a cluster": {
-        "apiserver": "Serve the Kubernetes API from one folder: kubectl, client-go and the Python client work on it.",
-        "controllers": "Bind claims, attach volumes, run workloads, watch over nodes, and clear away what is left"
-        " over.",
-        "node": "Be nodes: register them, keep their attach limits true, mount the volumes of their pods over CSI.",
-        "node-scaler": "Add nodes for pods that cannot be placed, and remove them when nobody needs them: for demo"
-        " clusters.",
+        "apiserver": "Serve the Kubernetes API from one folder: kubectl, client-go and the Python client work with it.",
+        "controllers": "Bind claims, attach volumes, run workloads, watch nodes, and delete what is left over.",
+        "node": "Run nodes: register them, keep their attach limits up to date, mount their pods' volumes over CSI.",
+        "node-scaler": "Add nodes for pods that cannot be placed, and remove"
+        " nodes that no pod needs (for demo clusters).",
     },
     "Other": {
-        "completion": "Print what makes a shell complete commands, flags and their values.",
+        "completion": "Print the script with which a shell completes commands, flags and values.",
         "help": "Show the help of a command, or list all commands.",
-        "version": "Print the version, the Python it runs on, and the Kubernetes release whose behaviour it follows.",
+        "version": "Print the version, the Python version, and the Kubernetes release whose behaviour Tonnage follows.",
     },
 }
 

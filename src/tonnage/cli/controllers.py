@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     "--controllers",
     str,
     "*",
-    "Which run: * is all, NAME this one, -NAME all but this one.",
+    "Controllers to run: * is all, NAME turns one on, -NAME turns one off.",
     into="wanted",
     metavar="*,-NAME",
 )
@@ -47,56 +47,61 @@ if TYPE_CHECKING:
     *("--csi-address", "csi_addresses"),
     multiple=True,
     metavar="unix:///…",
-    help="The socket of a CSI driver whose volumes are attached from here; may be repeated.",
+    help="Socket of a CSI driver whose volumes this program attaches; may be repeated.",
 )
 @duration("--timeout", "15s", "How long one call to a driver may take.")
-@duration("--node-monitor-period", "5s", "How often nodes are looked at.")
-@duration("--node-monitor-grace-period", "50s", "How long a node may be silent before it counts as lost.")
-@duration("--node-startup-grace-period", "1m0s", "The same for a node that has never posted its status.")
+@duration("--node-monitor-period", "5s", "How often to check nodes.")
+@duration("--node-monitor-grace-period", "50s", "How long a node may be silent before it is marked as lost.")
+@duration("--node-startup-grace-period", "1m0s", "How long a node that has never posted its status may be silent.")
 @setting(
     "--node-eviction-rate",
     click.FloatRange(min=0),
     0.1,
-    "Lost nodes a second whose pods are turned out, in a zone that is healthy.",
+    "Lost nodes a second from which pods are evicted, in a healthy zone.",
 )
 @setting(
     "--secondary-node-eviction-rate",
     click.FloatRange(min=0),
     0.01,
-    "The same in a zone that is not; none where the zone is small.",
+    "Lost nodes a second from which pods are evicted, in an unhealthy zone; 0 in a small zone.",
 )
-@setting("--large-cluster-size-threshold", COUNTED, 50, "A zone with more nodes is not small.")
+@setting("--large-cluster-size-threshold", COUNTED, 50, "A zone with at most this many nodes is small.")
 @setting(
     "--unhealthy-zone-threshold",
     click.FloatRange(0, 1),
     0.55,
-    "The part of a zone's nodes, three at least, that makes it unhealthy when they are lost.",
+    "Fraction of a zone's nodes (at least three) that must be lost for the zone to be unhealthy.",
 )
-@setting("--terminated-pod-gc-threshold", int, 12500, "Pods that have ended and may stay; 0 keeps all.")
+@setting("--terminated-pod-gc-threshold", int, 12500, "How many ended pods to keep; 0 keeps all.")
 @duration(
-    "--pod-gc-quarantine", "40s", "How long a node must be missing before its pods are deleted (ours: fixed elsewhere)."
+    "--pod-gc-quarantine",
+    "40s",
+    "How long a node must be missing before its pods are deleted. (Tonnage only; fixed in kube-controller-manager)",
 )
-@duration("--pvclaimbinder-sync-period", "15s", "How often claims and volumes are looked at when nothing changes.")
+@duration("--pvclaimbinder-sync-period", "15s", "How often to check claims and volumes when nothing changes.")
 @duration(
-    "--attach-detach-reconcile-sync-period", "1m0s", "How often attachments are compared with what is really attached."
+    "--attach-detach-reconcile-sync-period",
+    "1m0s",
+    "How often to compare VolumeAttachments with what is really attached.",
 )
-@switch("--disable-attach-detach-reconcile-sync", help="Never compare them on a period.")
+@switch("--disable-attach-detach-reconcile-sync", help="Do not compare VolumeAttachments with what is really attached.")
 @switch(
     "--disable-force-detach-on-timeout",
     help="Leave volumes of a lost node attached until it is declared out of service.",
 )
-@switch("--leader-elect", default=False, help="Act only while holding the lease.")
+@switch("--leader-elect", default=False, help="Work only while holding the lease, so that several copies can run.")
 @lease_time_options
 @lease_place_options(PROGRAM)
 @endpoint_options(port=10257)
-@switch("--profiling", default=True, help="Serve /debug/pprof/: stacks, for whoever may read it.")
+@switch("--profiling", default=True, help="Serve stacks and profiles at /debug/pprof/ to users who may read that path.")
 @feature_gates
 @logging_options
 def controllers(wanted: str, **flags: Any) -> None:
-    """Bind claims, attach volumes, run workloads, watch over nodes, and clear away what is left over.
+    """Bind claims, attach volumes, run workloads, watch nodes, and delete what is left over.
 
-    Flags have kube-controller-manager's names and defaults, but for --leader-elect: one copy runs here, and after a
-    crash it need not wait for its own lease. Prints "ready" once it follows the cluster; SIGTERM and Ctrl-C stop it.
+    Flags have kube-controller-manager's names and defaults, except that --leader-elect is off by default: one copy
+    runs, and after a crash it does not wait for its own lease. Prints "ready" once it follows the cluster; SIGTERM and
+    Ctrl-C stop it.
     """
     from tonnage.behaviour.nodes.node_lifecycle_plan import EvictionRates
     from tonnage.controllers.nodes.node_lifecycle import NodeLifecycleConfiguration

@@ -81,35 +81,36 @@ ENDPOINT: Final = Parsed("address", _endpoint)
     "--endpoint",
     type=ENDPOINT,
     required=True,
-    help="Where to listen: unix:///run/csi.sock. With one node and no --node-endpoint, for that node's calls too.",
+    help="Address to listen on, such as unix:///run/csi.sock; with one node and no --node-endpoint, also for that"
+    " node's calls.",
 )
-@click.option("--node-id", "nodes", multiple=True, required=True, help="A node of this driver. May be repeated.")
+@click.option("--node-id", "nodes", multiple=True, required=True, help="Node of this driver; may be repeated.")
 @click.option(
     "--node-endpoint",
     type=ENDPOINT,
-    help=f"Where to listen for the calls of each node: unix:///run/{PLACEHOLDER}/csi.sock.",
+    help=f"Address to listen on for the calls of each node, such as unix:///run/{PLACEHOLDER}/csi.sock.",
 )
 @pools_option
 @max_volumes_option
-@click.option("--state-dir", type=FOLDER_PATH, required=True, help="Where volumes and what is known of them are kept.")
-@setting("--driver-name", Parsed("name", _driver_name), DRIVER_NAME, "The driver's name.")
-@setting("--pool-policy", click.Choice(POLICIES), "best-fit", "Which pool a new volume goes to.")
+@click.option("--state-dir", type=FOLDER_PATH, required=True, help="Folder for volumes and their records.")
+@setting("--driver-name", Parsed("name", _driver_name), DRIVER_NAME, "Name of the driver.")
+@setting("--pool-policy", click.Choice(POLICIES), "best-fit", "How to pick the pool of a new volume.")
 @switch(
     "--report-pools",
     default=True,
-    help="Tell the free bytes of each pool (KEP-5925), or only their sum, as drivers did before.",
+    help="Report the free bytes of each pool (KEP-5925), or only their sum, as drivers did before.",
 )
 @click.option(
     "--one-number",
     type=click.Choice(["sum", "largest"]),
-    help="Tell this one number and nothing beside it, as drivers do that have several pools and no word for them.",
+    help="Report only this one number, as drivers do that have several pools but cannot report them.",
 )
 @click.option(
     *("--lvm-nodes", "lvm_namespace"),
     default="",
     metavar="NAMESPACE",
-    help="Keep LVMNode objects there, as OpenEBS LVM LocalPV does, with every pool as a volume group. Needs the API "
-    "server, and the kind's definition on it.",
+    help="Keep LVMNode objects in this namespace, as OpenEBS LVM LocalPV does, with every pool as a volume group."
+    " Needs the API server and the CustomResourceDefinition.",
 )
 @switch(
     "--rebuild",
@@ -117,17 +118,17 @@ ENDPOINT: Final = Parsed("address", _endpoint)
     "(KEP-5925). Needs the API server.",
 )
 @kubeconfig_option
-@click.option("--faults", "faults_file", type=FILE_PATH, help="Faults to play: `tonnage fault`.")
+@click.option("--faults", "faults_file", type=FILE_PATH, help="File of faults to play, written by `tonnage fault`.")
 @feature_gates
 @logging_options
 def csi_driver(endpoint: str, nodes: tuple[str, ...], node_endpoint: str | None, **flags: Any) -> None:
     """Serve volumes from the pools of one or more nodes, over CSI.
 
-    Volumes are folders and files below --state-dir, and need no privilege. Everything is kept through a kill. Prints
+    Volumes are folders and files below --state-dir, and need no privilege. Nothing is lost when it is killed. Prints
     "ready" once it listens and, with --rebuild, follows the cluster; SIGTERM and Ctrl-C stop it.
 
-    It has no feature gate of its own, and takes the list so that one serves a whole cluster: what an API server cannot
-    do, that says itself.
+    It has no feature gates of its own; it accepts --feature-gates so that all programs of a cluster can be given the
+    same list.
     """
     from tonnage.driver.driver import CsiDriverSettings
 
@@ -196,17 +197,17 @@ async def _serve(
     "--state-dir",
     type=FOLDER_PATH,
     required=True,
-    help="The state folder of a `tonnage csi-driver` that does not run; of a `tonnage up` cluster it is DIR/driver.",
+    help="State folder of a `tonnage csi-driver` that is not running; of a `tonnage up` cluster it is DIR/driver.",
 )
 @click.argument("names", nargs=-1, metavar="[NODE/pool-N/NAME]...")
-@click.option("--all", "everything", is_flag=True, help="Move everything that no record names.")
+@click.option("--all", "everything", is_flag=True, help="Move everything that has no record.")
 @output_option("table", "json")
 def csi_driver_quarantine(state_dir: Path, names: tuple[str, ...], everything: bool, output: str) -> None:
-    """Show what lies in a driver's pools without a record, or move it out of them.
+    """Show contents of a driver's pools that have no record, or move them away.
 
-    The driver keeps such contents and counts them as used, since they may be data. Named here, or with --all, they are
-    moved to STATE/.quarantine by the same path: nothing is deleted, and the pool has its room back. To take contents up
-    again, stop the driver, move them back and restore their record from a backup.
+    The driver keeps contents without a record and counts them as used, since they may be data. Contents named here, or
+    all with --all, are moved to STATE/.quarantine under the same path: nothing is deleted, and their space in the pool
+    is free again. To use such contents again, stop the driver, move them back and restore their record from a backup.
     """
     if names and everything:
         raise click.UsageError("name what to move, or say --all, not both")

@@ -39,28 +39,28 @@ if TYPE_CHECKING:
 @click.option(
     "--data-dir",
     type=FOLDER,
-    help="The folder of the cluster, if it is one of `tonnage up`.  [default: that of the kubeconfig]",
+    help="Folder of the cluster, if `tonnage up` runs it.  [default: the folder of the kubeconfig]",
 )
-@setting("--bind", str, "127.0.0.1", "Address to listen on; not loopback: with TLS.", into="bind_address")
-@setting("--port", PORT, 8080, "0 takes a free one.")
+@setting("--bind", str, "127.0.0.1", "Address to listen on; with TLS if it is not loopback.", into="bind_address")
+@setting("--port", PORT, 8080, "Port to listen on; 0 takes a free one.")
 @click.option(
     "--token-file",
     type=EXISTING_FILE,
-    help="The token that browsers show.  [default: a new one at each start]",
+    help="File with the token to log in with.  [default: a new token at each start]",
 )
 @click.option(
     *("--allowed-host", "allowed_hosts"),
     multiple=True,
     metavar="NAME",
-    help="A name by which browsers ask for it, besides its address.",
+    help="Host name under which browsers reach the dashboard, besides its address; others are refused.",
 )
-@click.option("--tls-cert-file", type=FILE, help="The certificate to serve with; read again when it changes.")
-@click.option("--tls-private-key-file", type=FILE, help="Its key.")
+@click.option("--tls-cert-file", type=FILE, help="Certificate to serve with (PEM); read again when it changes.")
+@click.option("--tls-private-key-file", type=FILE, help="Private key of --tls-cert-file (PEM).")
 @click.option(
     "--cert-dir",
     type=FOLDER,
-    help="Where the certificate is kept that is made without one; ca.crt in it is whom to trust.  "
-    "[default: made for each run]",
+    help="Folder for a self-signed certificate, when --tls-cert-file is not given; browsers trust ca.crt in it. "
+    " [default: a temporary folder]",
 )
 @logging_options
 def dashboard(
@@ -70,14 +70,14 @@ def dashboard(
     allowed_hosts: tuple[str, ...],
     **serving: Any,
 ) -> None:
-    """Serve a web page that shows a cluster's storage as it changes: pools, claims, who waits and why.
+    """Serve a web page that shows a cluster's storage as it changes: pools, claims, which pods wait and why.
 
-    Prints "ready http://…/#token=…": open that address; a token of --token-file is not printed. It reads with the
-    rights of the kubeconfig's user and no more, and writes nothing, but for faults of a `tonnage up` cluster that are
-    set from the page. Ctrl-C or SIGTERM stops it.
+    Prints "ready http://…/#token=…": open that address in a browser. A token from --token-file is not printed. It reads
+    the cluster with the rights of the kubeconfig's user and writes nothing to it; only the faults of a `tonnage up`
+    cluster can be set from the page. Ctrl-C or SIGTERM stops it.
 
-    On an address that is not loopback it is served with TLS: with your certificate, else with one that it signs itself,
-    whose fingerprint it tells.
+    On an address that is not loopback it uses TLS: with your certificate, else with a self-signed one whose fingerprint
+    it prints.
     """
     from tonnage.dashboard.questions.asking import Asking
     from tonnage.dashboard.server.program import DashboardSettings
@@ -149,11 +149,11 @@ def _with_tls(settings: DashboardSettings, serving: Flags, stack: AsyncExitStack
 @click.command()
 @live_cluster_options
 def top(cluster: ClusterQuestion) -> None:
-    """Show a cluster's storage in a terminal as it changes: pools, claims, who waits and why, what happens.
+    """Show a cluster's storage in a terminal as it changes: pools, claims, which pods wait and why.
 
-    What `tonnage dashboard` shows, for a terminal of 80 columns and more, also over ssh. It reads with the rights of
-    the kubeconfig's user and writes nothing. Keys are shown at the bottom; ? tells more of them, q leaves. NO_COLOR is
-    heeded, and a locale without UTF-8.
+    Shows what `tonnage dashboard` shows, also over ssh; best with 80 columns or more. It reads the cluster with the
+    rights of the kubeconfig's user and writes nothing. Keys are shown at the bottom; ? lists all of them, q quits.
+    NO_COLOR turns colours off; in a locale without UTF-8 it draws with ASCII.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise TonnageError(

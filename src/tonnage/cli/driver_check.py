@@ -60,57 +60,56 @@ PAIRS: Final = Parsed("KEY=VALUE,…", _pairs)
 
 
 @click.command("driver-check")
-@click.option("--csi-address", type=ENDPOINT, required=True, help="Where the driver's Controller service listens.")
+@click.option("--csi-address", type=ENDPOINT, required=True, help="Address of the driver's Controller service.")
 @click.option(
     *("--node-address", "node_addresses"),
     type=ENDPOINT,
     multiple=True,
-    help="Where a Node service listens that is not at --csi-address. Two of them let rebuilding be checked.",
+    help="Address of a Node service that is not at --csi-address; with two, rebuilding is checked as well.",
 )
-@click.option("--parameters", type=PAIRS, multiple=True, help="The parameters of the StorageClass.")
+@click.option("--parameters", type=PAIRS, multiple=True, help="Parameters of the StorageClass.")
 @click.option(
     *("--topology", "segments"),
     type=PAIRS,
     multiple=True,
     help="A topology segment to ask about, once for each.  [default: those of the nodes]",
 )
-@setting("--size", Parsed("size", _size), "1Gi", "How large volumes are made.", into="size_bytes")
+@setting("--size", Parsed("size", _size), "1Gi", "Size of the volumes to create.", into="size_bytes")
 @click.option(
     "--secrets-file",
     type=FILE_PATH,
     help="Secrets as YAML, as csi-sanity takes them: CreateVolumeSecret: {key: value}; or key: value for all calls.",
 )
 @click.option(
-    "--cordoned-node", default="", help="A node that the driver takes to be out of use: volumes have to leave it."
+    "--cordoned-node", default="", help="Node that the driver knows to be cordoned, so that volumes have to leave it."
 )
 @click.option(
     *("--attach/--no-attach", "with_attach"),
     default=True,
     show_default=True,
-    help="Check with ControllerPublishVolume, or as with attachRequired: false with NodeStageVolume.",
+    help="Attach volumes with ControllerPublishVolume, or, as with attachRequired: false, only stage them.",
 )
 @click.option(
     "--work-dir",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Where to make the folder that volumes are staged in; the driver has to see it.  [default: a temporary one]",
+    help="Folder in which to stage volumes; the driver must see it.  [default: a temporary one]",
 )
-@click.option("--fill", "fills", is_flag=True, help="Make volumes as large as whole pools, too, and fill a node.")
-@setting("--most-volumes", click.IntRange(1, 1000), 32, "How many volumes may be made to reach a node's attach limit.")
-@duration("--timeout", "15s", "For each call.")
-@setting("--settle-time", DURATION, "5s", "How long figures may take.", into="settle_s")
+@click.option("--fill", "fills", is_flag=True, help="Also create volumes as large as whole pools, and fill a node.")
+@setting("--most-volumes", click.IntRange(1, 1000), 32, "Most volumes to create to reach a node's attach limit.")
+@duration("--timeout", "15s", "Timeout of each call.")
+@setting("--settle-time", DURATION, "5s", "How long to wait for the driver's figures to change.", into="settle_s")
 @output_option("table", "json")
 def driver_check(
     csi_address: str, node_addresses: tuple[str, ...], timeout_s: float, output: str, **flags: Any
 ) -> None:
-    """Check a CSI driver against the contracts that KEP-5925 and KEP-4876 rest on.
+    """Check that a CSI driver does what KEP-5925 and KEP-4876 require.
 
-    Asks the driver over its socket, in the manner of csi-sanity: capacity with pools and what becomes of it, attach
-    limits, which codes a refusal has, and volumes that are rebuilt elsewhere. Volumes are made under names of their own
-    with a random part, and deleted again, also after Ctrl-C; no other volume is touched. Use a driver that nobody else
-    uses meanwhile, or figures may seem to be wrong.
+    Calls the driver over its socket, as csi-sanity does, and checks: capacity and pools, and how they change with
+    volumes; attach limits; the error codes of refusals; volumes that are rebuilt on another node. It creates volumes
+    with random names and deletes them again, also after Ctrl-C; no other volume is touched. Run it while nobody else
+    uses the driver, or its figures may look wrong.
 
-    Exit 0 when no contract is broken, 4 when one is, 1 when the driver cannot be spoken to, 2 when it was asked
-    wrongly.
+    Exit codes: 0 all checks passed, 4 a check failed, 1 the driver did not answer, 2 wrong usage.
     """
     from tonnage.driver_check.results import Results
     from tonnage.driver_check.settings import CheckSettings

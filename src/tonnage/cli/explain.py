@@ -49,9 +49,9 @@ _WHAT = "--pod NS/NAME, --workload KIND/NS/NAME or --pending"
     multiple=True,
     metavar="KIND/NS/NAME",
     shell_complete=workloads,
-    help="A workload whose pods, present and to come, are decided one after the other; may be repeated.",
+    help="A workload to explain: its pods, existing and future, are placed one after the other; may be repeated.",
 )
-@click.option("--pending", is_flag=True, help="Every pod that waits, grouped by cause, with what would help most.")
+@click.option("--pending", is_flag=True, help="Explain every pending pod, grouped by cause, with what would help most.")
 @exit_code_option("Exit 3 when something does not fit.")
 @output_option("table", "json")
 def explain(
@@ -62,15 +62,15 @@ def explain(
     exit_code: bool,
     output: str,
 ) -> None:
-    """Tell which node a pod goes to and why, or why none.
+    """Show which node a pod goes to and why, or why no node fits.
 
-    The cluster comes from manifests (-f, YAML or JSON, lists and `kubectl get -o yaml` included), from a live API
-    server (--kubeconfig), or from both: then the manifests are laid over it. A live cluster's scheduler is asked for
-    what only it knows: capacity that it keeps back, and pods on their way. Nothing is changed.
+    The cluster is a live one (--kubeconfig), manifests (-f: YAML or JSON, as `kubectl get -o yaml` writes), or a live
+    one with manifests added. A live cluster's scheduler is asked for what only it knows: the capacity it has reserved,
+    and pods that it has just placed. Nothing is changed.
 
     Pods that do not exist yet are explained by their workload: a StatefulSet, Deployment, ReplicaSet,
     ReplicationController, DaemonSet, Job or CronJob is expanded to the pods and claims that its controller would make.
-    With -f and neither --pod, --workload nor --pending, these are the workloads of the files.
+    With -f and none of --pod, --workload and --pending, the workloads of the files are explained.
 
     Exit 0 when there is an answer, whatever it is; with --exit-code, 3 when something does not fit.
     """

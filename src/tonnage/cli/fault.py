@@ -80,18 +80,18 @@ def _nodes_option(help: str) -> Option:
 
 
 @click.group(cls=SuggestingGroup, epilog=_kinds())
-@click.option("--data-dir", type=FOLDER_PATH, help="The folder of a `tonnage up` cluster.  [default: ~/.tonnage]")
-@click.option("--faults", "file", type=FILE_PATH, help="Or the file of faults itself.")
+@click.option("--data-dir", type=FOLDER_PATH, help="Folder of a `tonnage up` cluster.  [default: ~/.tonnage]")
+@click.option("--faults", "file", type=FILE_PATH, help="File of faults, instead of --data-dir.")
 @click.pass_context
 def fault(ctx: click.Context, data_dir: Path | None, file: Path | None) -> None:
-    """Make things go wrong on request: the driver and the nodes of a cluster look here at each step."""
+    """Set, list and clear faults of a `tonnage up` cluster, such as a full disk or a silent node."""
     ctx.obj = _Where(data_dir, file)
 
 
 @fault.command("set")
 @click.argument("kind", type=_Kind())
-@_nodes_option("A node it is for, and may be repeated; without one it is for all.")
-@click.option("--value", type=float, help="How much, for the kinds that ask.")
+@_nodes_option("Node on which it goes wrong; may be repeated.  [default: all nodes]")
+@click.option("--value", type=float, help="Amount, for the kinds that need one.")
 @click.pass_obj
 def set_fault(where: _Where, kind: str, nodes: tuple[str, ...], value: float | None) -> None:
     """Make KIND go wrong from now on, until it is cleared."""
@@ -111,7 +111,7 @@ def set_fault(where: _Where, kind: str, nodes: tuple[str, ...], value: float | N
 
 @fault.command()
 @click.argument("kind", type=_Kind(), required=False)
-@_nodes_option("Only what is for this node; may be repeated.")
+@_nodes_option("End only the faults of this node; may be repeated.")
 @click.pass_obj
 def clear(where: _Where, kind: str | None, nodes: tuple[str, ...]) -> None:
     """End the faults of KIND, or all of them."""

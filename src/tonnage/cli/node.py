@@ -57,39 +57,40 @@ LISTEN: Final = Parsed("address", _address)
 
 @click.command("node")
 @kubeconfig_option
-@click.option("--node-name", "names", multiple=True, required=True, help="A node to be; may be given many times.")
+@click.option("--node-name", "names", multiple=True, required=True, help="Name of a node to run; may be repeated.")
 @click.option(
     "--root-dir",
     type=FOLDER_PATH,
     required=True,
-    help="Where mounts are; each node has a folder of its name there, laid out as a kubelet's.",
+    help="Folder for mounts; each node has a folder of its name there, laid out like a kubelet's.",
 )
 @click.option(
     *("--csi-address", "csi_addresses"),
     multiple=True,
-    help="A driver's socket, with {node} for the node's name; may be given for several drivers. A driver is installed "
-    "while its socket is there.",
+    help="Socket of a CSI driver, with {node} for the node's name; may be repeated. A driver counts as installed"
+    " while its socket exists.",
 )
 @click.option(
     "--capacity",
     type=CAPACITY,
     default="",
     metavar="cpu=8,memory=32Gi,pods=110",
-    help="What each node offers; what is not named keeps its default.",
+    help="Capacity of each node; resources that are not named keep their default.",
 )
-@setting("--node-ip", str, "127.0.0.1", "The address of every node.")
+@setting("--node-ip", str, "127.0.0.1", "IP address of every node.")
 @setting(
     "--node-lease-duration-seconds",
     AT_LEAST_ONE,
     40,
-    "How long a node is believed to live without renewing its lease; it renews every quarter of that.",
+    "Duration of a node's lease; it is renewed four times in that time.",
     into="lease_duration_s",
 )
 @setting(
     "--attach-error-grace-seconds",
     NOT_NEGATIVE,
     ATTACH_ERROR_GRACE_S,
-    "How long an attach must have failed for want of slots before its pod fails (KEP-4876). The limit in CSINode "
+    "How long attaching must have failed because the node's attach limit is reached, before the pod fails"
+    " (KEP-4876). The limit in CSINode "
     "is corrected at once.",
     into="attach_error_grace_s",
 )
@@ -103,19 +104,20 @@ LISTEN: Final = Parsed("address", _address)
 @click.option(
     *("--faults", "faults_file"),
     type=FILE_PATH,
-    help="Faults to play, written by `tonnage fault`: node-stopped, node-slow, node-removed.",
+    help="File of faults to play, written by `tonnage fault`: node-stopped, node-slow, node-removed.",
 )
-@setting("--metrics-address", LISTEN, "0", "Where /metrics, /healthz and /readyz are served; 0 is nowhere.")
+@setting("--metrics-address", LISTEN, "0", "Address to serve /metrics, /healthz and /readyz on; 0 serves none.")
 @feature_gates
 @logging_options
 def node(
     kubeconfig_file: Path | None, faults_file: Path | None, metrics_address: tuple[str, int], **flags: Any
 ) -> None:
-    """Be nodes: register them, keep their attach limits true, mount the volumes of their pods over CSI.
+    """Run nodes: register them, keep their attach limits up to date, mount their pods' volumes over CSI.
 
-    Containers are not run: a pod whose volumes are mounted is Running until it is deleted, and one of a Job until its
-    annotations (tonnage.dev/run-seconds, tonnage.dev/exit-code) or plain commands say; else for a second. Prints
-    "ready" once every node is registered; SIGTERM and Ctrl-C stop it, and mounts stay for the next start.
+    Containers are not run: a pod whose volumes are mounted is Running until it is deleted. A Job's pod ends as its
+    annotations (tonnage.dev/run-seconds, tonnage.dev/exit-code) or a plain command such as `sleep 5` say, else after a
+    second. Prints "ready" once every node is registered; SIGTERM and Ctrl-C stop it, and mounts stay for the next
+    start.
     """
     from tonnage.node.settings import NodeSettings
 

@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     "--template",
     type=FILE_PATH,
     required=True,
-    help="A Node manifest; its name is the pool's, and nodes are named NAME-1, NAME-2 and so on. CSINode and "
-    "CSIStorageCapacity beside it say what a node's driver will publish.",
+    help="Manifest of a Node; new nodes are named NAME-1, NAME-2 and so on. CSINode and CSIStorageCapacity objects in"
+    " the file say what a node's driver will publish.",
 )
-@click.option("--max", "max_nodes", type=click.IntRange(0, MAX_NODES), required=True, help="Never more nodes.")
-@setting("--min", click.IntRange(0, MAX_NODES), 0, "Never fewer nodes.", into="min_nodes")
-@setting("--unneeded-seconds", NOT_NEGATIVE, 600.0, "How long a node is idle before it goes.", into="unneeded_s")
+@click.option("--max", "max_nodes", type=click.IntRange(0, MAX_NODES), required=True, help="Most nodes to have.")
+@setting("--min", click.IntRange(0, MAX_NODES), 0, "Fewest nodes to have.", into="min_nodes")
+@setting("--unneeded-seconds", NOT_NEGATIVE, 600.0, "How long a node is idle before it is removed.", into="unneeded_s")
 @setting("--provision-seconds", NOT_NEGATIVE, 5.0, "How long a node takes to appear.", into="provision_s")
-@setting("--ready-seconds", NOT_NEGATIVE, 5.0, "How long it is not ready after that.", into="ready_s")
+@setting("--ready-seconds", NOT_NEGATIVE, 5.0, "How long a new node is not ready.", into="ready_s")
 @logging_options
 def node_scaler(kubeconfig_file: Path | None, template: Path, **sizes: Any) -> None:
-    """Add nodes for pods that cannot be placed, and remove them when nobody needs them: for demo clusters.
+    """Add nodes for pods that cannot be placed, and remove nodes that no pod needs (for demo clusters).
 
-    There is no cloud behind it: a node is a Node object, made from the template and deleted again. Pods are nominated
-    to their node before it exists. Prints "ready" once it follows the cluster; SIGTERM and Ctrl-C stop it, and the
-    nodes it made stay.
+    No cloud is involved: a node is a Node object, created from the template and deleted again. Pods are nominated to
+    their node before it exists. Prints "ready" once it follows the cluster; SIGTERM and Ctrl-C stop it, and the nodes
+    that it created stay.
     """
     from tonnage.nodescaler.node_pool import NodePool
 

@@ -112,7 +112,9 @@ def from_flags(settings: Callable[..., T], flags: Flags, **more: Any) -> T:
 
 def output_option(*forms: str) -> Option:
     """The option -o; the first form is the default."""
-    return click.option("-o", "--output", type=click.Choice(forms), default=forms[0], show_default=True)
+    return click.option(
+        "-o", "--output", type=click.Choice(forms), default=forms[0], show_default=True, help="Form of the answer."
+    )
 
 
 class _GatesType(click.ParamType[str]):
@@ -153,10 +155,10 @@ def gates_option(parse: Callable[[str], Any], *, help: str) -> Option:
     )
 
 
-feature_gates: Final = gates_option(Gates.parse, help="Features to turn on or off; all of ours are on by default.")
+feature_gates: Final = gates_option(Gates.parse, help="Features to turn on or off; all of Tonnage's are on by default.")
 _LOGGING: Final = options(
-    setting("--logging-format", click.Choice(["text", "json"]), "text", "How log lines are written to stderr."),
-    click.option("-v", "--v", "verbosity", type=COUNTED, default=0, help="More log lines."),
+    setting("--logging-format", click.Choice(["text", "json"]), "text", "Format of log lines, which go to stderr."),
+    click.option("-v", "--v", "verbosity", type=COUNTED, default=0, help="Log level; more lines with a higher number."),
 )
 
 
@@ -178,14 +180,14 @@ pools_option: Final = click.option(
     type=POOLS,
     multiple=True,
     metavar="[NODE=]SIZES",
-    help="The pools of every node, or of one: 3x100Gi, or 100Gi,50Gi, or node-2=2x50Gi. May be repeated.",
+    help="Pools of every node, or of one: 3x100Gi, or 100Gi,50Gi, or node-2=2x50Gi; may be repeated.",
 )
 max_volumes_option: Final = click.option(
     "--max-volumes",
     type=COUNT,
     multiple=True,
     metavar="[NODE=]N",
-    help="How many volumes every node can take, or one; 0 is no limit. May be repeated.",
+    help="Attach limit of every node, or of one; 0 is no limit; may be repeated.",
 )
 
 

@@ -34,46 +34,77 @@ _SOURCES = (*(each.name for each in OF_DRIVERS), "nodes", "command")
 @click.command("pools", cls=GoCommand)
 @kubeconfig_option
 @click.option(
-    "--source", type=click.Choice(_SOURCES), help="Where the pools are told; may be left out where --driver says it."
+    "--source",
+    type=click.Choice(_SOURCES),
+    help="Where to read the pools from; not needed when --driver names a driver with a source of its own.",
 )
 @click.option(
     *("--driver", "drivers"),
     multiple=True,
     metavar="NAME",
     shell_complete=driver_names,
-    help="Whose classes: the provisioner of StorageClasses; may be repeated.  [default: the source's own]",
+    help="CSI driver whose StorageClasses get pools; may be repeated.  [default: the source's own driver]",
 )
-@click.option("--source-namespace", default="", help="Where the driver's objects are.  [default: any namespace]")
-@click.option("--annotation", default="", metavar="KEY", help="With --source nodes; {class} stands for a class's name.")
-@click.option("--label", default="", metavar="KEY", help="The same for a label, with _ between amounts.")
-@click.option("--command", default="", metavar="'PROGRAM ARGS'", help="With --source command: prints pools as JSON.")
-@duration("--interval", "30s", "How often it is run.")
-@duration("--command-timeout", "10s", "How long one run may take.")
 @click.option(
-    "--node-name", envvar="NODE_NAME", default="", show_envvar=True, help="The node that --command tells about."
+    "--source-namespace",
+    default="",
+    help="Namespace of the objects in which the driver publishes pools.  [default: any namespace]",
 )
-@setting("--keep-free", str, "0", "What of each pool is not told, for overhead.", metavar="1Gi|2%")
 @click.option(
-    "--pool-policy", type=click.Choice(POOL_POLICIES), help="How the driver chooses a pool.  [default: what is known]"
+    "--annotation",
+    default="",
+    metavar="KEY",
+    help="With --source nodes: annotation of nodes that holds the pools; {class} stands for the class's name.",
 )
-@switch("--set-pool-policy", default=True, help="Say so on the StorageClasses (tonnage.dev/pool-policy).")
+@click.option(
+    "--label",
+    default="",
+    metavar="KEY",
+    help="With --source nodes: label of nodes that holds the pools, with _ between amounts.",
+)
+@click.option(
+    "--command",
+    default="",
+    metavar="'PROGRAM ARGS'",
+    help="With --source command: a program that prints the node's pools as JSON.",
+)
+@duration("--interval", "30s", "How often to run --command.")
+@duration("--command-timeout", "10s", "How long one run of --command may take.")
+@click.option(
+    "--node-name",
+    envvar="NODE_NAME",
+    default="",
+    show_envvar=True,
+    help="Name of the node whose pools --command prints.",
+)
+@setting("--keep-free", str, "0", "Part of each pool to hold back for overhead: it is not published.", metavar="1Gi|2%")
+@click.option(
+    "--pool-policy",
+    type=click.Choice(POOL_POLICIES),
+    help="How the driver picks a pool.  [default: what is known of the driver]",
+)
+@switch(
+    "--set-pool-policy",
+    default=True,
+    help="Write the policy to the StorageClasses (annotation tonnage.dev/pool-policy).",
+)
 @switch(
     "--set-capacity-groups",
-    help="Say on StorageClasses which of them draw from the same disks (tonnage.dev/capacity-group).",
+    help="Mark StorageClasses that draw from the same disks (annotation tonnage.dev/capacity-group).",
 )
-@duration("--drop-after", "5m", "How long the pools of a source that has fallen silent are kept, marked.")
-@click.option("--remove", is_flag=True, help="Take away all that was written, and end.")
-@switch("--leader-elect", help="Act only while holding the lease.")
-@setting("--leader-elect-namespace", str, "kube-system", "Where the lease is.", envvar="NAMESPACE")
+@duration("--drop-after", "5m", "How long to keep pools, marked as old, after their source has stopped reporting.")
+@click.option("--remove", is_flag=True, help="Remove everything that this command wrote to the cluster, and exit.")
+@switch("--leader-elect", help="Work only while holding the lease, so that several copies can run.")
+@setting("--leader-elect-namespace", str, "kube-system", "Namespace of the lease.", envvar="NAMESPACE")
 @sidecar_options("leader-elect", retry_period="2s", qps=20.0, burst=40)
 @logging_options
 def pools(**flags: Any) -> None:
-    """Tell the pools of drivers that report one number, for as long as it runs.
+    """Publish the pools of drivers that report only one number for a node.
 
-    Reads what a driver with several pools on a node publishes elsewhere, and keeps it true as the annotation
-    tonnage.dev/available-capacities on the CSIStorageCapacity objects of its classes, beside what the driver's
-    provisioner writes. Prints "ready" once the cluster is known; SIGTERM and Ctrl-C stop it, and what it wrote stays:
-    --remove takes it away.
+    Reads the pools from where the driver publishes them, and keeps them in the annotation
+    tonnage.dev/available-capacities of the CSIStorageCapacity objects of the driver's classes; what the driver's
+    provisioner writes there stays as it is. Prints "ready" once it has read the cluster. SIGTERM and Ctrl-C stop it;
+    the annotations stay until --remove removes them.
     """
     source, settings, command = told_by(flags)
     asyncio.run(_run(flags, source, settings, command))

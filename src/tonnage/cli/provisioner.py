@@ -82,70 +82,94 @@ def _switched(name: str, said: str) -> bool:
 
 @click.command(cls=GoCommand)
 @kubeconfig_option
-@setting("--csi-address", str, "/run/csi/socket", "Address of the CSI driver socket.")
-@duration("--timeout", "10s", "Timeout for waiting for volume operation (creation, deletion, capacity queries).")
-@setting("--volume-name-prefix", str, "pvc", "What names of volumes begin with.")
+@setting("--csi-address", str, "/run/csi/socket", "Address of the CSI driver's socket.")
+@duration("--timeout", "10s", "Timeout of one call to the driver: create or delete a volume, ask for capacity.")
+@setting("--volume-name-prefix", str, "pvc", "Prefix of the names of new volumes.")
 @setting(
     "--volume-name-uuid-length",
     click.IntRange(min=-1),
     -1,
-    "How much of the claim's uid goes into a volume's name; -1 is all of it.",
+    "How many characters of the claim's uid go into a volume's name; -1 is all.",
 )
-@setting("--worker-threads", AT_LEAST_ONE, 100, "How many volumes are worked on at a time.")
-@setting("--cloning-protection-threads", AT_LEAST_ONE, 1, "The same for cloned claims.")
+@setting("--worker-threads", AT_LEAST_ONE, 100, "How many volumes to create or delete at a time.")
+@setting("--cloning-protection-threads", AT_LEAST_ONE, 1, "How many claims that are being cloned to handle at a time.")
 @duration(
-    "--retry-interval-start", "1s", "The pause after a failure; it doubles with each, up to --retry-interval-max."
+    "--retry-interval-start",
+    "1s",
+    "Pause after the first failure; it doubles with each further one, up to --retry-interval-max.",
 )
-@duration("--retry-interval-max", "5m", "The longest such pause.")
-@switch("--strict-topology", help="Tell CreateVolume of the selected node's place only.")
-@switch("--immediate-topology", default=True, help="Tell CreateVolume of all places when no node was selected.")
-@switch("--extra-create-metadata", help="Tell CreateVolume the names of claim and volume.")
-@click.option("--default-fstype", default="", help="The file system when the class names none.")
-@switch("--controller-publish-readonly", help="Volumes of claims that are ReadOnlyMany alone are read-only.")
+@duration("--retry-interval-max", "5m", "Longest pause after a failure.")
+@switch("--strict-topology", help="Pass only the selected node's topology to CreateVolume.")
 @switch(
-    "--prevent-volume-mode-conversion", default=True, help="A restored snapshot keeps its volume mode, unless allowed."
+    "--immediate-topology",
+    default=True,
+    help="Pass the topology of all nodes to CreateVolume when no node was selected.",
+)
+@switch("--extra-create-metadata", help="Pass the names of claim and volume to CreateVolume.")
+@click.option("--default-fstype", default="", help="File system of volumes whose class names none.")
+@switch(
+    "--controller-publish-readonly",
+    help="Make volumes read-only when their claim has ReadOnlyMany as its only access mode.",
+)
+@switch(
+    "--prevent-volume-mode-conversion",
+    default=True,
+    help="Refuse to restore a snapshot with another volume mode, unless the snapshot allows it.",
 )
 @switch(
     "--enable-expansion",
     default=True,
     help="Expand volumes too, as external-resizer does. (Tonnage only; not in external-provisioner)",
 )
-@switch("--enable-capacity", default=True, help="Publish CSIStorageCapacity objects; upstream's default is false.")
-@duration("--capacity-poll-interval", "1m", "How often it is asked.")
-@switch("--capacity-for-immediate-binding", help="Also for classes that do not wait for a consumer.")
+@switch(
+    "--enable-capacity",
+    default=True,
+    help="Publish CSIStorageCapacity objects (external-provisioner's default is false).",
+)
+@duration("--capacity-poll-interval", "1m", "How often to ask the driver for its capacity.")
+@switch("--capacity-for-immediate-binding", help="Publish capacity also for classes with volumeBindingMode Immediate.")
 @setting(
     "--capacity-ownerref-level",
     click.IntRange(min=-1),
     1,
-    "How far above the pod in $POD_NAME the owner of these objects is; -1, or no $POD_NAME: no owner.",
+    "Owner of capacity objects: 0 the pod $POD_NAME, 1 its controller, 2 the controller of that; -1, or without"
+    " $POD_NAME, none.",
 )
 @setting(
     "--capacity-namespace",
     str,
     "kube-system",
-    "Where they are. Ours; upstream has the variable only.",
+    "Namespace of capacity objects. (Tonnage only; external-provisioner has just the variable)",
     envvar="NAMESPACE",
     show_envvar=True,
 )
-@setting("--capacity-threads", AT_LEAST_ONE, 1, "How many at a time.")
-@setting("--kube-api-capacity-qps", NOT_NEGATIVE, 1.0, "How many of them are written a second; 0 is no limit.")
-@setting("--kube-api-capacity-burst", AT_LEAST_ONE, 5, "How many at once.")
-@switch("--node-deployment", help="One provisioner on each node, for the volumes of that node.")
-@click.option("--node-name", envvar="NODE_NAME", default="", show_envvar=True, help="The node, with --node-deployment.")
-@switch("--node-deployment-immediate-binding", default=True, help="Compete for claims that were sent to no node.")
-@duration("--node-deployment-base-delay", "20s", "The first wait before that.")
-@duration("--node-deployment-max-delay", "60s", "The longest.")
-@switch("--leader-election", help="Work only while holding the lease.")
-@click.option("--leader-election-namespace", default="", help="Where the lease is; else the pod's own namespace.")
-@sidecar_options("leader-election", retry_period="5s", qps=0.0, burst=10, note=" Upstream's default is 5.")
-@click.option("--metrics-address", default="", metavar="HOST:PORT", help="The older name of --http-endpoint.")
+@setting("--capacity-threads", AT_LEAST_ONE, 1, "How many capacity objects to update at a time.")
+@setting("--kube-api-capacity-qps", NOT_NEGATIVE, 1.0, "Most capacity objects to write a second; 0 is no limit.")
+@setting("--kube-api-capacity-burst", AT_LEAST_ONE, 5, "Most capacity objects to write at once.")
+@switch("--node-deployment", help="Run one provisioner on each node, for the volumes of that node.")
+@click.option(
+    "--node-name", envvar="NODE_NAME", default="", show_envvar=True, help="Name of this node, with --node-deployment."
+)
+@switch(
+    "--node-deployment-immediate-binding",
+    default=True,
+    help="With --node-deployment: compete for claims for which no node was selected.",
+)
+@duration("--node-deployment-base-delay", "20s", "Wait before competing for a claim; it doubles with each attempt.")
+@duration("--node-deployment-max-delay", "60s", "Longest wait before competing for a claim.")
+@switch("--leader-election", help="Work only while holding the lease, so that several copies can run.")
+@click.option(
+    "--leader-election-namespace", default="", help="Namespace of the lease.  [default: the pod's own namespace]"
+)
+@sidecar_options("leader-election", retry_period="5s", qps=0.0, burst=10, note=" external-provisioner's default is 5.")
+@click.option("--metrics-address", default="", metavar="HOST:PORT", help="Older name of --http-endpoint.")
 @gates_option(parse_gates, help="Features to turn on or off.")
 @logging_options
 def provisioner(**flags: Any) -> None:
-    """Make, delete and expand the volumes of one CSI driver, and publish how much room it has.
+    """Create, delete and expand the volumes of one CSI driver, and publish its free capacity.
 
     Runs beside any CSI driver and against any Kubernetes API server, with external-provisioner's flags. Prints "ready"
-    once the driver has answered and the cluster is known; SIGTERM and Ctrl-C stop it.
+    once the driver has answered and the cluster has been read; SIGTERM and Ctrl-C stop it.
     """
     say_all("warning", flags["gates"].ours.warnings)
     asyncio.run(_run(flags))

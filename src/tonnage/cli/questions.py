@@ -50,14 +50,13 @@ if TYPE_CHECKING:
 @click.argument("more_files", nargs=-1, metavar="[FILE]...", shell_complete=files)
 @output_option("table", "json", "html")
 def doctor(cluster: ClusterQuestion, output: str) -> None:
-    """Tell what of a cluster Tonnage can use, what it would change, and what to set.
+    """Check a cluster: what Tonnage can use, what is wrong, what would change, and what to set.
 
-    Looks at a live cluster (--kubeconfig), at a dump of one (-f, such as `kubectl get -o yaml` writes), or at a live
-    one with files laid over it: drivers, capacity objects, attach limits, classes, leftovers, permissions, and pods
-    that a switch would help or hurt. Every finding has a name, a severity and a remedy. Nothing is changed.
+    The cluster is a live one (--kubeconfig), a dump of one (-f, as `kubectl get -o yaml` writes), or a live one with
+    files added. doctor checks drivers, capacity objects, attach limits, classes, leftovers, permissions, and pods that
+    a switch to Tonnage would help or hurt. Every finding has a name, a severity and a remedy. Nothing is changed.
 
-    Exit 0 when nothing is worse than good to know, 4 when there are warnings, 5 when there are errors; 1 when it could
-    not look, 2 when it was asked wrongly.
+    Exit codes: 0 no warnings and no errors, 4 warnings, 5 errors, 1 the cluster could not be read, 2 wrong usage.
     """
     from tonnage.whatif.doctor.examination import examine, show, work_of
     from tonnage.whatif.doctor.facts import Facts
@@ -77,18 +76,22 @@ def doctor(cluster: ClusterQuestion, output: str) -> None:
 @click.command(name="drain-preview")
 @cluster_options
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...", shell_complete=node_values)
-@click.option("--one-by-one", is_flag=True, help="A rolling upgrade: each node comes back before the next is drained.")
+@click.option(
+    "--one-by-one", is_flag=True, help="Preview a rolling upgrade: each node comes back before the next is drained."
+)
 @exit_code_option("Exit 3 when a pod is stuck or lost.")
 @output_option("table", "json", "html")
 def drain_preview(
     cluster: ClusterQuestion, nodes: tuple[str, ...], one_by_one: bool, exit_code: bool, output: str
 ) -> None:
-    """Tell what a drain of these nodes would do.
+    """Show what draining nodes would do: which pods move where, which are stuck, which data is lost.
 
-    Who moves where, whose volume is rebuilt there or only reattached, who is stuck and why, which budgets block, whose
-    data stays behind or is lost, whether the cluster holds if one more node fails meanwhile; with --one-by-one also
-    the best order found. The drain is rehearsed on virtual time with the scheduler's own code; nothing is changed. Exit
-    0 when there is an answer, whatever it is; Ctrl-C ends it with what is known so far, exit 130.
+    The answer says of every pod where it goes and whether its volume is rebuilt there or only reattached, or why it is
+    stuck; which disruption budgets block; whose data stays behind or is lost; and whether the cluster still holds all
+    pods if one more node fails meanwhile. With --one-by-one it also gives the best order found. The drain is played on
+    virtual time with the scheduler's own code; nothing is changed.
+
+    Exit 0 when there is an answer, whatever it is; Ctrl-C prints what is known so far and exits with 130.
     """
     from tonnage.whatif.drain.preview import Preview, known_nodes, show
     from tonnage.whatif.drain.rehearsal import Scene
@@ -122,19 +125,24 @@ def drain_preview(
     "--workload",
     metavar="KIND/NS/NAME",
     shell_complete=workloads,
-    help="A workload of the cluster: StatefulSet/shop/db.",
+    help="A workload of the cluster, such as StatefulSet/shop/db.",
 )
-@click.option("--template", "template_file", type=FILE_PATH, help="A workload or a pod that is not there.")
-@setting("--max", click.IntRange(0), MOST, "Count no further.", into="most")
+@click.option(
+    "--template", "template_file", type=FILE_PATH, help="Manifest of a workload or pod that is not in the cluster."
+)
+@setting("--max", click.IntRange(0), MOST, "Stop counting at this many replicas.", into="most")
 @click.option(
     *("--node-template", "node_file"),
     type=FILE_PATH,
-    help="A Node, with its CSINode and its capacity objects; goes with --nodes-needed.",
+    help="Manifests of a Node, its CSINode and its CSIStorageCapacity objects; goes with --nodes-needed.",
 )
 @click.option(
-    "--nodes-needed", "wants_nodes", is_flag=True, help="How many such nodes the workload's own replicas ask for."
+    "--nodes-needed",
+    "wants_nodes",
+    is_flag=True,
+    help="Tell how many nodes like --node-template hold all the workload's replicas.",
 )
-@exit_code_option("Exit 3 when not all replicas that it asks for fit; if it asks for none, when not one more does.")
+@exit_code_option("Exit 3 when not all replicas of the workload fit; for a pod or 0 replicas, when not one more fits.")
 @output_option("table", "json", "html")
 def fit(
     cluster: ClusterQuestion,
@@ -146,13 +154,12 @@ def fit(
     exit_code: bool,
     output: str,
 ) -> None:
-    """Tell how many more replicas of a workload fit, by node and zone.
+    """Count how many more replicas of a workload fit, by node and zone.
 
-    Replicas are made as their controller would make them, with their claims, and placed one after the other by the
-    scheduler's own code, each after those before it run and the figures show their volumes, until one fits nowhere.
-    Where nobody knows which pool the driver takes, it is told how many fit for certain, and how many if it picks well.
-    Then what stops the next one is counted by reason, and the least that would let it in is found by trying. Nothing is
-    written to any cluster.
+    Replicas and their claims are made as the workload's controller would make them, and placed one after the other by
+    the scheduler's own code until one fits nowhere. Where the driver's choice of pool is not known, the answer says how
+    many fit for certain, and how many if the driver picks well. It then counts what stops the next replica, by reason,
+    and tries what the smallest change is that would make it fit. Nothing is written to any cluster.
     """
     from tonnage.whatif.fit.fitting import asked_template, asked_workload, fitted, node_template, show
     from tonnage.whatif.simulate.played_cluster import PlayedCluster
@@ -199,8 +206,8 @@ def _say_who_waits(state: ClusterState) -> None:
     "-f", "--filename", "files", multiple=True, metavar="FILE", help="Manifests: files, folders, - for stdin."
 )
 @click.argument("more_files", nargs=-1, metavar="[FILE]...", shell_complete=files)
-@click.option("--steps", "steps_file", required=True, type=FILE_PATH, help="What happens: a YAML list of steps.")
-@click.option("--config", "config_file", type=FILE_PATH, help="KubeSchedulerConfiguration.")
+@click.option("--steps", "steps_file", required=True, type=FILE_PATH, help="YAML list of the steps to take.")
+@click.option("--config", "config_file", type=FILE_PATH, help="KubeSchedulerConfiguration file of the scheduler.")
 @feature_gates
 @output_option("table", "json")
 def replay(
@@ -211,9 +218,9 @@ def replay(
     gates: Gates,
     output: str,
 ) -> None:
-    """Decide about pods one after the other, with the scheduler's memory, on virtual time.
+    """Place pods one after the other as a running scheduler would, from files and on virtual time.
 
-    The cluster comes from manifests (-f). A step is one of `schedule: ns/pod` (decide, reserve, assume),
+    The cluster is read from manifests (-f). A step is one of `schedule: ns/pod` (decide, reserve, assume),
     `apply: [objects]`, `delete: [{kind, namespace, name}]`, `fail_binding: ns/pod`, `advance: seconds` and
     `restart: true` (memory is lost, objects are kept). Exit 0 when there are answers, whatever they are.
     """
@@ -241,18 +248,20 @@ def replay(
 @click.option(
     *("--kubeconfig", "kubeconfig_file"),
     type=FILE_PATH,
-    help="The cluster to follow; else $KUBECONFIG, or the usual file.",
+    help="Kubeconfig of the cluster to follow.  [default: $KUBECONFIG, else ~/.kube/config]",
 )
-@click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig; its current one.")
-@click.option("--config", "config_file", type=FILE_PATH, help="KubeSchedulerConfiguration.")
-@click.option("--for", "for_s", type=DURATION, default=None, help="End after so long; else with Ctrl-C.")
+@click.option(
+    "--context", default="", metavar="NAME", help="Context of the kubeconfig.  [default: its current context]"
+)
+@click.option("--config", "config_file", type=FILE_PATH, help="KubeSchedulerConfiguration file of the scheduler.")
+@click.option("--for", "for_s", type=DURATION, default=None, help="Stop after this time.  [default: Ctrl-C stops it]")
 @click.option(
     "--stuck-after",
     "stuck_after_s",
     type=DURATION,
     default=STUCK_AFTER_S,
     show_default="2m",
-    help="A claim that has no volume so long after the decision counts as refused.",
+    help="How long after the decision a claim without a volume counts as refused.",
 )
 @feature_gates
 @output_option("table", "json")
@@ -265,13 +274,13 @@ def shadow(
     gates: Gates,
     output: str,
 ) -> None:
-    """Decide along with the scheduler of a live cluster, and say where the two differ and why.
+    """Decide beside a live cluster's scheduler, and report where the two differ and why.
 
-    For every pod that the cluster's scheduler places, Tonnage decides on the same state, just before; nodes that score
-    alike count as agreed. At the end it tells how often a pod was sent where its volumes could not be made, and how
-    often Tonnage would not have sent it there. What differs is told on stderr as it is found. Only reads are made:
-    nothing is written to the cluster, no event and no lease either. Ctrl-C is the usual end: the answer follows, and
-    the exit code is 0.
+    For every pod that the cluster's scheduler places, Tonnage decides on the state just before; nodes with equal scores
+    count as agreement. Differences are printed to stderr as they are found. The answer at the end says how often a pod
+    was sent to a node where its volumes could not be created, and how often Tonnage would not have sent it there.
+    Nothing is written to the cluster, not even an event or a lease. Stop it with Ctrl-C: the answer follows, and the
+    exit code is 0.
     """
     from tonnage.client.config import kubeconfig
     from tonnage.client.http import Client

@@ -228,20 +228,23 @@ def say_ready(what: str = "") -> None:
 kubeconfig_option: Final = click.option(
     *("--kubeconfig", "kubeconfig_file"),
     type=FILE,
-    help="How to reach the API server; else the pod's service account, $KUBECONFIG, or the usual place.",
+    help="Kubeconfig of the cluster.  [default: the pod's service account, else $KUBECONFIG, else ~/.kube/config]",
 )
 
 
 def sidecar_options(prefix: str, *, retry_period: str, qps: float, burst: int, note: str = "") -> Option:
     """Leader election, rate limits and HTTP endpoint of a sidecar. `note` is appended to the help of the qps flag."""
     return options(
-        duration(f"--{prefix}-lease-duration", "15s", "How long it lasts."),
-        duration(f"--{prefix}-renew-deadline", "10s", "When a leader gives up."),
-        duration(f"--{prefix}-retry-period", retry_period, "How often it is tried."),
-        setting("--kube-api-qps", NOT_NEGATIVE, qps, f"Requests a second; 0 leaves it to the server's fairness.{note}"),
-        setting("--kube-api-burst", AT_LEAST_ONE, burst, "The same at once."),
+        duration(f"--{prefix}-lease-duration", "15s", "How long the lease lasts."),
+        duration(f"--{prefix}-renew-deadline", "10s", "How long a leader tries to renew the lease before it gives up."),
+        duration(f"--{prefix}-retry-period", retry_period, "How often to try to get or renew the lease."),
+        setting("--kube-api-qps", NOT_NEGATIVE, qps, f"Most requests a second to the API server; 0 is no limit.{note}"),
+        setting("--kube-api-burst", AT_LEAST_ONE, burst, "Most requests to the API server at once."),
         click.option(
-            "--http-endpoint", default="", metavar="HOST:PORT", help="Where health and metrics are served, if at all."
+            "--http-endpoint",
+            default="",
+            metavar="HOST:PORT",
+            help="Address to serve health and metrics on.  [default: not served]",
         ),
     )
 

@@ -45,11 +45,17 @@ _YOUNG_OBJECTS = 20_000
 
 
 @click.command(cls=GoCommand)
-@click.option("--config", "config_file", type=FILE, help="KubeSchedulerConfiguration.")
+@click.option("--config", "config_file", type=FILE, help="KubeSchedulerConfiguration file of the scheduler.")
 @click.option("--kubeconfig", "kubeconfig_file", type=FILE, help="How to reach the API server.")
-@click.option("--master", default="", metavar="URL", help="The API server's address, instead of the kubeconfig's.")
-@click.option("--write-config-to", type=FILE, help="Write the configuration that is in force to this file, and end.")
-@switch("--leader-elect", default=None, help="Place pods only while holding the lease.  [default: true]")
+@click.option(
+    "--master", default="", metavar="URL", help="URL of the API server, instead of the one in the kubeconfig."
+)
+@click.option("--write-config-to", type=FILE, help="Write the configuration in force to this file, and exit.")
+@switch(
+    "--leader-elect",
+    default=None,
+    help="Place pods only while holding the lease, so that several schedulers can run.  [default: true]",
+)
 @lease_time_options
 @lease_place_options("kube-scheduler")
 @endpoint_options(port=10259)
@@ -58,13 +64,13 @@ _YOUNG_OBJECTS = 20_000
 @click.option(
     *("--record", "record_file"),
     type=FILE,
-    help="Write down what is seen and decided, for `tonnage simulate --recording`.",
+    help="Record the cluster's changes and every decision to this file, for `tonnage simulate --recording`.",
 )
-@setting("--record-limit", BYTES, "1Gi", "The recording ends at this size; the scheduler goes on.")
+@setting("--record-limit", BYTES, "1Gi", "Stop recording at this size; the scheduler goes on.")
 @click.option(
     *("--tracing-config-file", "tracing_file"),
     type=FILE,
-    help="TracingConfiguration: send traces of pods there. Needs `pip install tonnage[tracing]`.",
+    help="TracingConfiguration that says where to send traces of pods. Needs `pip install tonnage[tracing]`.",
 )
 @feature_gates
 @logging_options
@@ -74,7 +80,7 @@ def scheduler(**flags: Any) -> None:
 
     Without --config one profile named default-scheduler runs with kube-scheduler's default plugins. Without
     --kubeconfig the configuration's, $KUBECONFIG, or the pod's own service account is used. Flags have kube-scheduler's
-    names and forms; docs/guides/beside-kube-scheduler.md tells the few that differ.
+    names and forms; docs/guides/beside-kube-scheduler.md lists the few that differ.
     """
     from tonnage.scheduler.configuration_file import check_lease, foreign_plugins, load_configuration
     from tonnage.scheduling.configuration.written import text_of

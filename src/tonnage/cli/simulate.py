@@ -25,19 +25,24 @@ BASE = "default"
 
 @click.command()
 @cluster_options
-@click.option("--scenario", "scenario_file", type=FILE_PATH, help="What happens, and when.")
+@click.option("--scenario", "scenario_file", type=FILE_PATH, help="Scenario file: what happens and when.")
 @click.option(
     *("--recording", "recording_file"),
     type=FILE_PATH,
-    help="Instead: what a live scheduler wrote down by --record, decided again.",
+    help="Instead of --scenario: a recording of `tonnage scheduler --record`, whose decisions are made again.",
 )
-@setting("--seed", int, 0, "The same seed gives the same bytes.")
-@setting("--seeds", click.IntRange(1, 1000), 1, "So many seeds, from --seed on: the spread of each figure is told.")
+@setting("--seed", int, 0, "Seed of all random choices; the same seed gives the same answer.")
+@setting(
+    "--seeds",
+    click.IntRange(1, 1000),
+    1,
+    "How many seeds to play, from --seed on; the answer shows the spread of each figure.",
+)
 @click.option(
     *("--compare", "compared"),
     multiple=True,
     metavar="NAME=CONFIG",
-    help=f"Another run, by a KubeSchedulerConfiguration or one of {', '.join(PRESETS)}; may be repeated.",
+    help=f"A configuration to compare: a KubeSchedulerConfiguration file, or {', '.join(PRESETS)}; may be repeated.",
 )
 @output_option("table", "json", "html")
 def simulate(
@@ -49,14 +54,14 @@ def simulate(
     compared: tuple[str, ...],
     output: str,
 ) -> None:
-    """Play a scenario on virtual time: who is placed, who waits, which volumes are refused, how full disks become.
+    """Play a scenario on virtual time: which pods are placed or wait, which volumes are refused, how full disks get.
 
-    With --compare the same arrivals are played several ways side by side, and the first decision where any two part
-    is explained. One --compare is set beside the run by --config; of several, those alone are run, unless --config is
-    given. Nothing is written to a cluster.
+    With --compare the same arrivals are played with several configurations, and the first decision in which two of them
+    differ is explained. One --compare is compared with --config's run; several are compared with each other, and with
+    --config's run if --config is given. Nothing is written to a cluster.
 
-    With --recording what a live scheduler saw is decided again, decision by decision; --compare and --config then ask
-    other policies, at each recorded decision, what they would have done in that very state.
+    With --recording the decisions of a recorded scheduler are made again, one by one; --compare and --config say what
+    other configurations would have decided in the same state.
     """
     from tonnage.whatif.creation import Creation
     from tonnage.whatif.simulate.comparison import compare, show

@@ -61,12 +61,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option(
-    "--data-dir", type=FOLDER_PATH, default=default_folder, help="Where everything is kept.  [default: ~/.tonnage]"
+    "--data-dir",
+    type=FOLDER_PATH,
+    default=default_folder,
+    help="Folder for everything that the cluster keeps.  [default: ~/.tonnage]",
 )
 @click.option(
     "--nodes",
     type=click.IntRange(1, MAX_NODES),
-    help="How many nodes.  [default: as before, else as many as --pools names, else 3]",
+    help="Number of nodes.  [default: as before, else as many as --pools names, else 3]",
 )
 @click.option(
     "--pools",
@@ -85,56 +88,58 @@ if TYPE_CHECKING:
 @click.option(
     "--pool-policy",
     type=click.Choice(["best-fit", "most-free", "first-fit", "random"]),
-    help="How the driver picks a pool; its CSIDriver says so (tonnage.dev/pool-policy).  "
+    help="How the driver picks a pool; also written to its CSIDriver (annotation tonnage.dev/pool-policy).  "
     "[default: as before, else best-fit]",
 )
 @click.option(
     "--one-number",
     type=click.Choice(["pools", "sum", "largest"]),
-    help="Play a driver of today: it reports the sum of a node's pools, or the largest, and keeps the pools themselves "
-    "in LVMNode objects of namespace openebs (bring the definition by -f); `pools` reports them all.  "
+    help="Play a driver that cannot report pools: it reports the sum of a node's pools, or the largest, and keeps the"
+    " pools in LVMNode objects in namespace openebs (give their CustomResourceDefinition with -f). `pools`"
+    " reports all pools.  "
     "[default: as before, else pools]",
 )
 @click.option(
     "--classes",
     type=click.IntRange(1, MAX_CLASSES),
-    help="StorageClasses pools, pools-2, … that draw from the same pools and say so (tonnage.dev/capacity-group).  "
+    help="Number of StorageClasses pools, pools-2, … which all draw from the same pools (annotation"
+    " tonnage.dev/capacity-group).  "
     "[default: as before, else 1]",
 )
-@click.option("-f", "--filename", "files", multiple=True, help="Manifests to apply before the nodes come.")
+@click.option("-f", "--filename", "files", multiple=True, help="Manifests to apply before nodes start.")
 @setting("--bind", str, "127.0.0.1", "Address that the API server listens on.")
-@setting("--secure-port", PORT, 6443, "0 takes a free one.")
+@setting("--secure-port", PORT, 6443, "Port to listen on; 0 takes a free one.")
 @click.option(
     "--scheduler-config",
     type=EXISTING_FILE,
-    help="A KubeSchedulerConfiguration, for modes of reservation, profiles and weights.",
+    help="KubeSchedulerConfiguration: profiles, weights, how capacity is reserved.",
 )
-@duration("--event-ttl", "1h", "How long events are kept.")
+@duration("--event-ttl", "1h", "How long to keep events.")
 @setting(
     "--attach-error-grace-seconds",
     NOT_NEGATIVE,
     ATTACH_ERROR_GRACE_S,
-    "How long an attach must have failed for want of slots before its pod fails (KEP-4876).",
+    "How long attaching must have failed because the node's attach limit is reached, before the pod fails (KEP-4876).",
     into="attach_error_grace_s",
 )
 @click.option(
     "--audit-log-path",
     metavar="FILE",
     default="",
-    help="Write a line for every request to the API server there: who, what, and the answer's code. Off by default.",
+    help="Write a line for every request to the API server to this file: user, request, response code. Off by default.",
 )
 @setting(
     "--max-log-size",
     BYTES,
     "10Mi",
-    "A program's log is begun anew at this size; the one before it is kept.",
+    "Start a new log file at this size; the one before it is kept.",
     into="max_log_bytes",
 )
 @click.option("--dashboard", is_flag=True, help="Serve the dashboard as well, on loopback, and print its address.")
 @click.option(
     "--dashboard-port",
     type=PORT,
-    help="Where; 0 takes a free one.  [default: 8080, or a free one when that is taken]",
+    help="Port of the dashboard; 0 takes a free one.  [default: 8080, or a free one when that is taken]",
 )
 @feature_gates
 @logging_options
@@ -142,7 +147,7 @@ def up(files: tuple[str, ...], **flags: Any) -> None:
     """Run a cluster: API server, controllers, scheduler, provisioner, nodes, and a CSI driver with pools on each.
 
     Prints "ready https://…" once all nodes are Ready and their capacity is known. kubectl works with DIR/kubeconfig.
-    Its programs serve health, metrics and debug pages on free ports of loopback; DIR/endpoints.json and `tonnage
+    Its programs serve health, metrics and debug pages on free loopback ports; DIR/endpoints.json and `tonnage
     status --data-dir DIR` say where. With --dashboard a second line, "dashboard http://…/#token=…", is the address of
     a web page of the cluster; it stays the same from start to start while its port is free. Ctrl-C or SIGTERM stops it
     cleanly; the next start on the same folder goes on where it was.
@@ -225,16 +230,15 @@ def _next_steps(settings: PlaneSettings) -> Iterator[str]:
     "--data-dir",
     type=FOLDER_PATH,
     default=default_folder,
-    help="The folder of a `tonnage up` cluster.  [default: ~/.tonnage]",
+    help="Folder of a `tonnage up` cluster.  [default: ~/.tonnage]",
 )
 @output_option("table", "json")
 def status(data_dir: Path, output: str) -> None:
-    """Show a running `tonnage up` cluster: its programs, its nodes, their pools, and what is made to go wrong.
+    """Show a running `tonnage up` cluster: its programs, nodes, pools and faults.
 
-    Of programs also where they serve health, metrics and debug pages; of pools the free room, and contents that no
-    record names.
-    Where programs serve is also in DIR/endpoints.json. The dashboard's address has its token on a terminal and in JSON
-    alone. Fails when no cluster runs on the folder.
+    Programs are shown with the address of their health, metrics and debug pages (also in DIR/endpoints.json), pools
+    with their free space and with contents that have no record. The dashboard's address includes its token only on a
+    terminal and in JSON. Fails when no cluster runs in the folder.
     """
     from tonnage.plane.status import status_of
 
@@ -317,7 +321,7 @@ def _story_names(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     multiple=True,
     metavar="STORY",
     shell_complete=_story_names,
-    help="Play this story alone; may be repeated.  [default: all]",
+    help="Play only this story; may be repeated.  [default: all]",
 )
 def demo(lists: bool, only: tuple[str, ...]) -> None:
     """Play the enhancements' stories on fresh embedded clusters; exit 0 only if all of them pass."""

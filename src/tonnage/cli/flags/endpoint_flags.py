@@ -77,20 +77,27 @@ INSECURE_SUITES: Final = (
 
 def serving_options(*, port: int) -> Option:
     return options(
-        setting("--bind-address", str, "127.0.0.1", "Where health, metrics and debug are served."),
-        setting("--secure-port", PORT, port, "0 serves none."),
+        setting("--bind-address", str, "127.0.0.1", "Address to serve health, metrics and debug pages on."),
+        setting("--secure-port", PORT, port, "Port to serve health, metrics and debug pages on; 0 serves none."),
         click.option(
             "--cert-dir",
             type=FOLDER,
-            help="Where the serving certificate is kept; ca.crt in it is whom to trust.  [default: made for each run]",
+            help="Folder for a self-signed certificate, when --tls-cert-file is not given; clients trust ca.crt in"
+            " it.  [default: a temporary folder]",
         ),
-        click.option("--tls-cert-file", type=FILE, help="The certificate to serve with; read again when it changes."),
-        click.option("--tls-private-key-file", type=FILE, help="Its key."),
+        click.option("--tls-cert-file", type=FILE, help="Certificate to serve with (PEM); read again when it changes."),
+        click.option("--tls-private-key-file", type=FILE, help="Private key of --tls-cert-file (PEM)."),
         click.option(
-            "--tls-min-version", default="", metavar="VersionTLS12|VersionTLS13", help="The oldest TLS.  [default: 1.2]"
+            "--tls-min-version",
+            default="",
+            metavar="VersionTLS12|VersionTLS13",
+            help="Oldest TLS version to accept.  [default: VersionTLS12]",
         ),
-        texts("--tls-cipher-suites", help="Cipher suites of TLS 1.2, in Go's names.  [default: OpenSSL's]"),
-        switch("--permit-port-sharing", help="Others may listen on the same port (SO_REUSEPORT)."),
+        texts(
+            "--tls-cipher-suites",
+            help="Cipher suites to accept with TLS 1.2, by Go's names.  [default: OpenSSL's choice]",
+        ),
+        switch("--permit-port-sharing", help="Let other processes listen on the same port (SO_REUSEPORT)."),
         # Upstream's flags that are ignored or refused here.
         ignored("--permit-address-sharing", because="SO_REUSEADDR is always set"),
         ignored("--disable-http2-serving", because="HTTP/1.1 is spoken"),
@@ -184,17 +191,17 @@ def _hidden(ctx: click.Context, param: click.Parameter, value: str | None) -> No
 
 
 metric_options: Final = options(
-    texts("--disabled-metrics", help="Metrics that are not shown, by their whole names."),
+    texts("--disabled-metrics", help="Metrics to leave out, by their full names."),
     click.option(
         "--allow-metric-labels",
         multiple=True,
         metavar="METRIC,LABEL=A,B",
-        help="Values of a label that are shown; others become `unexpected`.",
+        help="Values to show for a metric's label; other values are shown as `unexpected`.",
     ),
     click.option(
         "--allow-metric-labels-manifest",
         type=FILE,
-        help="The same from a file, under allowListMapping.",
+        help="File with the same as --allow-metric-labels, under allowListMapping.",
     ),
     # We hide no metrics, so the flag is only checked.
     click.option("--show-hidden-metrics-for-version", default=None, callback=_hidden, expose_value=False, hidden=True),
@@ -251,40 +258,63 @@ def _manifest(path: Path) -> Mapping[str, str]:
 access_options: Final = options(
     switch(
         "--unauthenticated-on-loopback",
-        help="Leave metrics and debug open to everybody on this machine; --bind-address must be loopback."
+        help="Serve metrics and debug pages to every user of this machine without a token; --bind-address must be"
+        " loopback."
         " (Tonnage only; not in kube-scheduler)",
     ),
     click.option(
         "--authentication-kubeconfig",
         type=FILE,
-        help="Who is asked whose token it is (TokenReview).  [default: the program's own connection]",
+        help="Kubeconfig of the API server that checks bearer tokens (TokenReview).  [default: the program's own"
+        " connection]",
     ),
-    switch("--authentication-skip-lookup", help="Do not look for authorities of client certificates in the cluster."),
+    switch("--authentication-skip-lookup", help="Do not read the CA of client certificates from the cluster."),
     switch(
         "--authentication-tolerate-lookup-failure",
         default=True,
-        help="Go on without client certificates when that fails.",
+        help="If the CA of client certificates cannot be read from the cluster, go on without client certificates.",
     ),
-    setting("--authentication-token-webhook-cache-ttl", DURATION, "10s", "How long an answer about a token counts."),
+    setting(
+        "--authentication-token-webhook-cache-ttl", DURATION, "10s", "How long the answer about a token is cached."
+    ),
     click.option(
         "--authorization-kubeconfig",
         type=FILE,
-        help="Who is asked what somebody may (SubjectAccessReview).  [default: the program's own connection]",
+        help="Kubeconfig of the API server that checks permissions (SubjectAccessReview).  [default: the program's"
+        " own connection]",
     ),
-    texts("--authorization-always-allow-paths", default=OPEN_PATHS, help="What everybody may read; * ends a prefix."),
-    setting("--authorization-webhook-cache-authorized-ttl", DURATION, "10s", "How long a yes counts."),
-    setting("--authorization-webhook-cache-unauthorized-ttl", DURATION, "10s", "How long a no counts."),
-    click.option("--client-ca-file", type=FILE, help="The authority of client certificates.  [default: the cluster's]"),
+    texts(
+        "--authorization-always-allow-paths",
+        default=OPEN_PATHS,
+        help="Paths that need no permission; a * at the end matches any rest.",
+    ),
+    setting("--authorization-webhook-cache-authorized-ttl", DURATION, "10s", "How long an allowed request is cached."),
+    setting("--authorization-webhook-cache-unauthorized-ttl", DURATION, "10s", "How long a denied request is cached."),
+    click.option("--client-ca-file", type=FILE, help="CA of client certificates.  [default: the cluster's]"),
     click.option(
         "--requestheader-client-ca-file",
         type=FILE,
-        help="The authority of front proxies, which say in headers who asks.  [default: the cluster's]",
+        help="CA of front proxies, which name the user in headers.  [default: the cluster's]",
     ),
-    texts("--requestheader-allowed-names", help="Common names of front proxies.  [default: any]"),
-    texts("--requestheader-username-headers", default=("x-remote-user",), help="Where they name the user."),
-    texts("--requestheader-uid-headers", help="Where they name the user's uid."),
-    texts("--requestheader-group-headers", default=("x-remote-group",), help="Where they name groups."),
-    texts("--requestheader-extra-headers-prefix", default=("x-remote-extra-",), help="Where they say more."),
+    texts(
+        "--requestheader-allowed-names", help="Common names that a front proxy's certificate may have.  [default: any]"
+    ),
+    texts(
+        "--requestheader-username-headers",
+        default=("x-remote-user",),
+        help="Headers in which a front proxy names the user.",
+    ),
+    texts("--requestheader-uid-headers", help="Headers in which a front proxy names the user's uid."),
+    texts(
+        "--requestheader-group-headers",
+        default=("x-remote-group",),
+        help="Headers in which a front proxy names the user's groups.",
+    ),
+    texts(
+        "--requestheader-extra-headers-prefix",
+        default=("x-remote-extra-",),
+        help="Prefixes of headers in which a front proxy sends other facts about the user.",
+    ),
 )
 
 

@@ -126,7 +126,7 @@ def version_flag(program: str) -> Option:
         expose_value=False,
         callback=show,
         metavar="[=true|raw]",
-        help="Print the version and end.",
+        help="Print the version and exit.",
     )
 
 
@@ -169,8 +169,8 @@ lease_time_options: Final = options(
         click.option(f"--leader-elect-{name}", type=DURATION, default=None, help=f"{help}  [default: {default}]")
         for name, default, help in (
             ("lease-duration", "15s", "How long the lease lasts."),
-            ("renew-deadline", "10s", "When a leader that cannot renew it gives up."),
-            ("retry-period", "2s", "How often the lease is tried for."),
+            ("renew-deadline", "10s", "How long a leader tries to renew the lease before it gives up."),
+            ("retry-period", "2s", "How often to try to get or renew the lease."),
         )
     )
 )
@@ -185,15 +185,15 @@ def lease_place_options(name: str) -> Option:
             "--leader-elect-resource-lock",
             type=kind,
             default=None,
-            help="What kind of object it is.  [default: leases]",
+            help="Kind of object to use as the lock.  [default: leases]",
         ),
         click.option(
             "--leader-elect-resource-name",
             default=None,
-            help=f"Its name; who has the same waits for one another.  [default: {name}]",
+            help=f"Name of the lease; of the programs that use one name, one works at a time.  [default: {name}]",
         ),
         click.option(
-            "--leader-elect-resource-namespace", default=None, help="Where the lease is.  [default: kube-system]"
+            "--leader-elect-resource-namespace", default=None, help="Namespace of the lease.  [default: kube-system]"
         ),
     )
 

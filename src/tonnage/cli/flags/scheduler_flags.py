@@ -37,32 +37,36 @@ def _version(ctx: click.Context, param: click.Parameter, value: str | None) -> N
 
 
 kube_scheduler_options: Final = options(
-    switch("--profiling", default=None, help="Serve /debug/pprof/: stacks, for whoever may read it.  [default: true]"),
-    switch("--contention-profiling", default=None, help="Without effect: there is one thread.", hidden=True),
+    switch(
+        "--profiling",
+        default=None,
+        help="Serve stacks and profiles at /debug/pprof/ to users who may read that path.  [default: true]",
+    ),
+    switch("--contention-profiling", default=None, help="No effect: there is one thread.", hidden=True),
     click.option(
         "--kube-api-qps",
         type=float,
         default=None,
-        help="Requests a second; less than 0 is no limit.  [default: 1000; upstream: 50]",
+        help="Most requests a second to the API server; below 0 is no limit.  [default: 1000; kube-scheduler: 50]",
     ),
     click.option(
         "--kube-api-burst",
         type=COUNTED,
         default=None,
-        help="The same at once.  [default: 2000; upstream: 100]",
+        help="Most requests to the API server at once.  [default: 2000; kube-scheduler: 100]",
     ),
     click.option(
         "--kube-api-content-type",
         type=click.Choice(["application/vnd.kubernetes.protobuf", "application/json"]),
         default=None,
         hidden=True,
-        help="Without effect: JSON is spoken.",
+        help="No effect: requests are JSON.",
     ),
     setting(
         "--pod-max-in-unschedulable-pods-duration",
         DURATION,
         "5m0s",
-        "How long a pod waits for something to change before it is tried again all the same.",
+        "How long an unschedulable pod waits before it is tried again although nothing has changed.",
     ),
     # Upstream's flags that are ignored or refused here.
     click.option("--emulated-version", default=None, callback=_version, expose_value=False, hidden=True),
