@@ -121,7 +121,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "driver-check": (
         "tonnage driver-check --csi-address unix:///run/csi/csi.sock",
-        "tonnage driver-check --csi-address unix:///run/csi/csi.sock --parameters type=ssd --fill -o json",
+        "tonnage driver-check --csi-address unix:///run/csi/csi.sock --parameters pool-policy=best-fit --fill -o json",
     ),
     "explain": (
         "tonnage explain --pod shop/db-0",
