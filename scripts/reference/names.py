@@ -95,6 +95,18 @@ ANNOTATIONS = [
         "which pool the driver takes: `most-free`, `best-fit`, `first-fit`, `random`, `unknown` ([why](../decisions/020-how-a-driver-picks-pools.md))",
     ),
     Name(
+        "tonnage.dev/size-rules",
+        "StorageClass",
+        "an admin, `tonnage pools`",
+        "which sizes the driver makes: `step=1Mi,step=1Gi,above=1Gi`, `minimum=`, `block-minimum=`, `overhead=`, `extent=`, `strict` ([how](../concepts/pools.md))",
+    ),
+    Name(
+        "tonnage.dev/pool-ids",
+        "CSIStorageCapacity",
+        "`tonnage pools`",
+        "an id for each pool, in their order: pools of one id, driver and topology are one pool ([why](../decisions/010-capacity-groups.md))",
+    ),
+    Name(
         "tonnage.dev/volume-rebuilding",
         "CSIDriver",
         "an admin, a driver",

@@ -88,6 +88,17 @@ _SOURCES = (*(each.name for each in OF_DRIVERS), "nodes", "command")
     default=True,
     help="Write the policy to the StorageClasses (annotation tonnage.dev/pool-policy).",
 )
+@click.option(
+    "--size-rules",
+    default="",
+    metavar="RULES",
+    help="Which sizes the driver makes, as in tonnage.dev/size-rules.  [default: what is known of the driver]",
+)
+@switch(
+    "--set-size-rules",
+    default=True,
+    help="Write these rules to the StorageClasses (tonnage.dev/size-rules); a value that somebody else wrote stays.",
+)
 @switch(
     "--set-capacity-groups",
     help="Mark StorageClasses that draw from the same disks (annotation tonnage.dev/capacity-group).",
@@ -111,6 +122,7 @@ def pools(**flags: Any) -> None:
 
 
 def told_by(flags: Flags) -> tuple[PoolSource, PoolsSettings, Command | None]:
+    from tonnage.objects.size_rules import InvalidSizeRules, SizeRules
     from tonnage.pools.program import Command
     from tonnage.pools.settings import InvalidKeepFree, KeepFree, PoolsSettings
 
@@ -122,12 +134,18 @@ def told_by(flags: Flags) -> tuple[PoolSource, PoolsSettings, Command | None]:
         keep_free = KeepFree.parse(flags["keep_free"])
     except InvalidKeepFree as exc:
         raise click.BadParameter(exc.message, param_hint="--keep-free") from exc
+    try:
+        SizeRules.parse(flags["size_rules"])
+    except InvalidSizeRules as exc:
+        raise click.BadParameter(exc.message, param_hint="--size-rules") from exc
     settings = PoolsSettings(
         drivers=drivers,
         source_namespace=flags["source_namespace"],
         keep_free=keep_free,
         sets_policy=flags["set_pool_policy"],
         sets_groups=flags["set_capacity_groups"],
+        sets_sizes=flags["set_size_rules"],
+        size_rules=flags["size_rules"],
         policy=flags["pool_policy"] or "",
         drop_after_s=max(flags["drop_after_s"], 1.0),
     )

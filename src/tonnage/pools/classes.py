@@ -1,4 +1,4 @@
-"""Keeps the annotations of StorageClasses: their driver's policy, and with which classes they share disks.
+"""Keeps the annotations of StorageClasses: their driver's policy and sizes, and with which classes they share disks.
 
 They are applied without force: what an admin wrote stays, and is reported. Classes that share only some of their disks
 get the policy `unknown`: a promise for one class would be placed by the policy among the other's pools, and some of
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tonnage.errors import Conflict, Forbidden, NotFound
-from tonnage.objects.storage_v1 import CAPACITY_GROUP, POOL_POLICY, StorageClass
+from tonnage.objects.driver_size_rules import known_size_rules
+from tonnage.objects.storage_v1 import CAPACITY_GROUP, POOL_POLICY, SIZE_RULES, StorageClass
 from tonnage.pools.class_pools import PoolSource, Published
 from tonnage.pools.settings import PoolsSettings
 from tonnage.pools.wanted import OF_CLASSES, Sharing, groups_of, partly_shared
@@ -44,6 +45,9 @@ class ClassKeeper:
             policy = self._settings.policy or found[name].policy
             if self._settings.sets_policy and policy:
                 wanted[POOL_POLICY] = _UNKNOWN if name in partly else policy
+            rules = self._settings.size_rules or known_size_rules(storage_class, *source.drivers[:1])
+            if self._settings.sets_sizes and rules:
+                wanted[SIZE_RULES] = rules
             if self._settings.sets_groups and name in groups.group_of:
                 wanted[CAPACITY_GROUP] = groups.group_of[name]
             await self._apply(storage_class, wanted, source.only_node)
@@ -74,7 +78,9 @@ class ClassKeeper:
         except NotFound:
             return
         except Forbidden as exc:
-            problems = [f"may not be written: {exc.message}; allow it, or start with --no-set-pool-policy"]
+            problems = [
+                f"may not be written: {exc.message}; allow it, or start with --no-set-pool-policy --no-set-size-rules"
+            ]
         self._sent[storage_class.name] = sent
         self._problems.tell(thing, problems)
 

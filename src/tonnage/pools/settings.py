@@ -57,6 +57,9 @@ class PoolsSettings:
     keep_free: KeepFree = KeepFree()
     sets_policy: bool = True
     sets_groups: bool = False
+    sets_sizes: bool = True
+    size_rules: str = ""
+    """The sizes that the driver makes, if they are known better than by its name."""
     policy: str = ""
     """The driver's policy, if it is known better than the source tells."""
     drop_after_s: float = 300.0

@@ -27,6 +27,7 @@ from tonnage.objects.storage_v1 import (
     POOLS_OBSERVED_AT,
     POOLS_SOURCE,
     POOLS_STALE_SINCE,
+    SIZE_RULES,
     CSIStorageCapacity,
     StorageClass,
 )
@@ -36,7 +37,7 @@ from tonnage.quantity import Quantity
 
 OURS: Final = (AVAILABLE_CAPACITIES, POOLS_SOURCE, POOLS_OBSERVED_AT, POOLS_CHECKED_AT, POOLS_STALE_SINCE)
 """The annotations of a capacity object that this program keeps, all of them or none."""
-OF_CLASSES: Final = (POOL_POLICY, CAPACITY_GROUP)
+OF_CLASSES: Final = (POOL_POLICY, CAPACITY_GROUP, SIZE_RULES)
 MOST_LISTED: Final = 1000
 """Pools in one annotation; of more, the largest are listed, and the others are promised to nobody."""
 

@@ -17,6 +17,7 @@ from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED, SELECTED_N
 from tonnage.objects.storage_v1 import (
     CAPACITY_GROUP,
     POOL_POLICY,
+    SIZE_RULES,
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
@@ -39,12 +40,14 @@ def storage_class(
     topologies: Iterable[Mapping[str, Iterable[str]]] = (),
     group: str = "",
     pool_policy: str = "",
+    size_rules: str = "",
+    parameters: Mapping[str, str] | None = None,
 ) -> StorageClass:
     """A class. `topologies` are its allowed ones, as maps of label key to values.
 
-    Classes of one `group` share pools; `pool_policy` is how the driver chooses one.
+    Classes of one `group` share pools; `pool_policy` is how the driver chooses one, `size_rules` which sizes it makes.
     """
-    annotations = {CAPACITY_GROUP: group, POOL_POLICY: pool_policy}
+    annotations = {CAPACITY_GROUP: group, POOL_POLICY: pool_policy, SIZE_RULES: size_rules}
     terms = [
         {"matchLabelExpressions": [{"key": key, "values": list(values)} for key, values in term.items()]}
         for term in topologies
@@ -55,6 +58,7 @@ def storage_class(
             "kind": "StorageClass",
             "metadata": meta(name, annotations={key: value for key, value in annotations.items() if value}),
             "provisioner": provisioner,
+            "parameters": dict(parameters or {}),
             "volumeBindingMode": "WaitForFirstConsumer" if delayed else "Immediate",
             **({"allowedTopologies": terms} if terms else {}),
         },

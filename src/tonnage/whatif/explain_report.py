@@ -138,7 +138,7 @@ def _grouped(accounts: Iterable[tuple[str, NodeAccount]]) -> Iterable[_Group]:
 def _cells(each: ClaimAccount) -> tuple[str, ...]:
     """The cells of a claim's line except the capacity object, which differs from node to node."""
     supply = each.supply
-    pools = amounts(pool for pool in supply.room.pools if pool < UNBOUNDED)
+    pools = amounts(supply.room.shown_pools)
     if supply.room.claim_limit < UNBOUNDED:
         pools += f"{', ' if pools else ''}volumes up to {amount(supply.room.claim_limit)}"
     policy, slots = supply.pool_policy, f"{each.slots.used}/{each.slots.limit}" if each.slots is not None else ""
@@ -168,10 +168,11 @@ def _source(each: ClaimAccount) -> str:
 def _takes(each: ClaimAccount) -> str:
     if each.size is None:
         return ""
-    if each.miss is not None and each.kind in (DYNAMIC, REBUILD):
-        return amount(each.size)
-    pool = each.supply.room.pools[each.takes] if each.takes is not None else UNBOUNDED
-    return f"{amount(each.size)} of {amount(pool)}" if pool < UNBOUNDED else amount(each.size)
+    size = f"{amount(each.size)} ({each.sized})" if each.sized else amount(each.size)
+    if (each.miss is not None and each.kind in (DYNAMIC, REBUILD)) or each.takes is None:
+        return size
+    pool = each.supply.room.pools[each.takes]
+    return f"{size} of {amount(pool + each.supply.room.keeps)}" if pool < UNBOUNDED else size
 
 
 def _held(each: ClaimAccount) -> str:

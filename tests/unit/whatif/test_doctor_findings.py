@@ -226,6 +226,14 @@ TRUE_AND_NOT: Final[dict[str, tuple[Cluster, Cluster]]] = {
         cluster(*base(), claim("c", selected_node="gone")),
         cluster(*base(), claim("c", selected_node="n1")),
     ),
+    "size-rules-missing": (
+        cluster(*base(without="StorageClass"), storage_class(provisioner="topolvm.io")),
+        cluster(*base(without="StorageClass"), storage_class(provisioner="topolvm.io", size_rules="extent=4Mi")),
+    ),
+    "size-rules-unreadable": (
+        cluster(*base(without="StorageClass"), storage_class(size_rules="steps=1Gi")),
+        cluster(*base(without="StorageClass"), storage_class(size_rules="step=1Gi")),
+    ),
     "thin-provisioning": (  # written once, long before any volume
         cluster(
             *SUMS, *(x for n in NODES for x in (told("80Gi", n.name, written=100, born=100), used("20Gi", n.name, 50)))

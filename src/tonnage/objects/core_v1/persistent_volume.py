@@ -161,6 +161,10 @@ class PersistentVolumeClaimSpec(Record):
     data_source: TypedLocalObjectReference | None = None
     data_source_ref: TypedObjectReference | None = None
 
+    @property
+    def is_block(self) -> bool:
+        return self.volume_mode == "Block"
+
 
 class PersistentVolumeClaimCondition(Condition):
     last_probe_time: Time | None = None

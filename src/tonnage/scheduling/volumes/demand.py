@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
-from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.objects.size_rules import NO_RULES, driver_size, rules_of
+from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo, fingerprint
@@ -151,13 +152,23 @@ def counted_bytes(claim: PersistentVolumeClaim, storage: Storage, *, is_rebuild:
     is_published = of_class.waits_for_consumer or any(
         each.storage_class_name == of_class.name for each in storage.capacities.values()
     )
-    return size.value() if is_published or not is_rebuild else None
+    return size if is_published or not is_rebuild else None
 
 
-def size_to_make(claim: PersistentVolumeClaim, storage: Storage, *, is_rebuild: bool) -> Quantity | None:
-    """The size of the volume to create: the claim's request, or for a rebuild the size of the old volume."""
+def size_to_make(claim: PersistentVolumeClaim, storage: Storage, *, is_rebuild: bool) -> int | None:
+    """The bytes that a new volume takes: what the driver makes of the claim's request, or for a rebuild the size of the
+    old volume. None if the claim has no size."""
     volume = storage.volumes.get(claim.spec.volume_name) if is_rebuild else None
-    return volume.size if volume is not None and volume.size.value() else claim.requested
+    if volume is not None and (size := volume.size.value()):
+        return size
+    return driver_bytes(claim, storage.classes.get(claim.class_name)) if claim.requested is not None else None
+
+
+def driver_bytes(claim: PersistentVolumeClaim, storage_class: StorageClass | None) -> int:
+    """The bytes that the driver of a class takes for a claim's request; 0 without one."""
+    requested = claim.requested.value() if claim.requested is not None else 0
+    rules = rules_of(storage_class)
+    return requested if rules is NO_RULES else driver_size(rules, requested, is_block=claim.spec.is_block)
 
 
 class Provision(NamedTuple):

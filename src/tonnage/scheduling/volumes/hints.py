@@ -26,7 +26,7 @@ from typing import Any, Final
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, class_name_in, is_out_of_use
 from tonnage.objects.selectors import LabelSelector
-from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
+from tonnage.objects.storage_v1 import SIZE_RULES, CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import either
@@ -197,16 +197,16 @@ def _for_claims(matters: Callable[[Any, Any], bool]) -> Callable[[PodInfo, Clust
     return hint
 
 
-def _pool_policy(found: StorageClass | CSIDriver | None) -> str:
-    return found.pool_policy if found is not None else ""
+def _rules(found: StorageClass | CSIDriver | None) -> tuple[str, str]:
+    return (found.pool_policy, found.metadata.annotations.get(SIZE_RULES, "")) if found is not None else ("", "")
 
 
 after_group_change = _for_claims(lambda old, new: new is None or old.capacity_group != new.capacity_group)
 """A class joined or left a capacity group: holds on other classes' objects may no longer count. If a bound volume's
 class is deleted, the volume is no longer rebuilt; without affinity every node reaches it."""
-after_policy_change = _for_claims(lambda old, new: _pool_policy(old) != _pool_policy(new))
-"""Volumes of a class or driver go to other pools: a fit may become sure, or leave more room beside promises. Classes
-that share pools have one common policy, so the pods of all of them are woken."""
+after_policy_change = _for_claims(lambda old, new: _rules(old) != _rules(new))
+"""Volumes of a class or driver go to other pools or have other sizes: a fit may become sure, or leave more room beside
+promises. Classes that share pools have one common policy, so the pods of all of them are woken."""
 after_node_leaves = _for_claims(lambda old, new: new is None or is_out_of_use(old) != is_out_of_use(new))
 """A node goes out of use or comes back: its volumes may be rebuilt elsewhere, or stay."""
 after_rebuilding_changes = _for_claims(lambda old, new: rebuilds_volumes(new) != rebuilds_volumes(old))

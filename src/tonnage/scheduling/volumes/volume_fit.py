@@ -24,6 +24,7 @@ import numpy.typing as npt
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.node_selectors import TopologySelectorTerm
+from tonnage.objects.size_rules import rules_of
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster, in_topology
 from tonnage.scheduling.cluster.columns import Rows, row_count, row_numbers
@@ -37,7 +38,7 @@ from tonnage.scheduling.volumes.capacity.class_capacity import (
     room_of_members,
 )
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.capacity.pools import room_of, room_without_gate, scored_capacity
+from tonnage.scheduling.volumes.capacity.pools import Room, room_of, room_without_gate, scored_capacity
 from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, nothing_held
 from tonnage.scheduling.volumes.demand import ClaimGroup, Demand, Provision, VolumePlan, by_size, counted_bytes
 from tonnage.scheduling.volumes.packing.pool_fits import descending
@@ -85,15 +86,21 @@ def capacity_policy(
     cluster: Cluster, args: StorageCapacityArgs, holds: CapacityHolds | None, *, is_joint: bool
 ) -> CapacityPolicy:
     """How a profile reads capacity objects; without the gate (`is_joint`), like kube-scheduler 1.36."""
+
+    def kept(room: Room, capacity: CSIStorageCapacity) -> Room:
+        return room.kept_by(rules_of(cluster.storage.classes.get(capacity.storage_class_name)))
+
     if not is_joint:
-        return CapacityPolicy(room_without_gate, lambda each: scored_capacity(each, with_pools=False))
+        return CapacityPolicy(
+            lambda each: kept(room_without_gate(each), each), lambda each: scored_capacity(each, with_pools=False)
+        )
     if holds is not None:
         holds.tell_timeout(float(args.reservation_timeout_seconds))
         listener = cluster.index(CapacityIndex).held_differs
         if listener not in holds.on_change:
             holds.on_change.append(listener)
     return CapacityPolicy(
-        lambda joined: room_of_members(joined, lambda each: room_of(each, args.legacy_pools)),
+        lambda joined: room_of_members(joined, lambda each: kept(room_of(each, args.legacy_pools), each)),
         lambda joined: min(scored_capacity(each, with_pools=True) for each in members_of(joined)),
         nothing_held if holds is None else lambda joined, own: holds.held(members_of(joined), own),
         Grade.GUARANTEED if args.pool_fit is PoolFit.GUARANTEED else Grade.POSSIBLE,

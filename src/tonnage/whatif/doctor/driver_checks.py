@@ -11,10 +11,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from tonnage.objects.driver_size_rules import known_size_rules
+from tonnage.objects.size_rules import problem_with_size_rules
 from tonnage.objects.storage_v1 import (
     CAPACITY_GROUP,
     POOL_POLICIES,
     POOL_POLICY,
+    SIZE_RULES,
     CSIDriver,
     CSINode,
     StorageClass,
@@ -270,6 +273,7 @@ def class_findings(facts: Facts) -> Iterator[Finding]:
                 )
     yield from _groups(facts)
     yield from _policies(facts)
+    yield from _size_rules(facts)
 
 
 def _shared(facts: Facts, driver: str, classes: Sequence[StorageClass]) -> Iterator[Finding]:
@@ -373,6 +377,26 @@ def _policies(facts: Facts) -> Iterator[Finding]:
                 f"or whatever the driver does: {', '.join(POOL_POLICIES)}. A policy that is not the driver's makes "
                 f"fits look surer than they are, {WEAKER}",
                 driver=driver,
+            )
+
+
+def _size_rules(facts: Facts) -> Iterator[Finding]:
+    for name, each in sorted(facts.classes.items()):
+        known, command = known_size_rules(each), f"kubectl annotate storageclass {shlex.quote(name)} --overwrite"
+        if problem := problem_with_size_rules(each):
+            yield CATALOGUE["size-rules-unreadable"].about(
+                each,
+                f"{problem}: the rules are ignored as a whole, and claims count with the size they ask for",
+                f'{command} {SIZE_RULES}="{known or "step=1Mi,step=1Gi,above=1Gi"}", or what the driver does',
+                driver=each.provisioner,
+            )
+        elif known and SIZE_RULES not in each.metadata.annotations:
+            yield CATALOGUE["size-rules-missing"].about(
+                each,
+                f"driver {each.provisioner} makes other sizes than claims ask for, and the class does not say so: a "
+                "claim that just fits is sent to a node where its volume cannot be made",
+                f'run tonnage pools for the driver, or {command} {SIZE_RULES}="{known}"',
+                driver=each.provisioner,
             )
 
 

@@ -71,7 +71,8 @@ _NAMES: Final = {
         capacity-of-missing-class capacity-reaches-no-node capacity-says-nothing capacity-stale
         claim-of-missing-class class-without-driver classes-share-disks driver-unregistered immediate-binding
         kind-not-listed permission-advised pods-pending pods-would-become-pending pool-policy-unreadable pools-stale
-        rebuild-stuck rebuilding-needs-gate selected-node-gone thin-provisioning volumes-would-be-refused
+        rebuild-stuck rebuilding-needs-gate selected-node-gone size-rules-missing size-rules-unreadable
+        thin-provisioning volumes-would-be-refused
     """,
     Severity.INFO: """
         api-server-version attach-limit-not-refreshed attach-limit-unknown capacity-without-pools configuration

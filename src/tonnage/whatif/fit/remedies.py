@@ -27,6 +27,7 @@ from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PodInfo
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.volumes.capacity.pools import free_bytes
+from tonnage.scheduling.volumes.demand import driver_bytes
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.whatif.knobs import (
     CLAIM,
@@ -55,6 +56,8 @@ NODES_PAIRED: Final = 8
 MOST_KNOBS: Final = 12
 """What may be changed about one node; of more, the first. Twelve are 66 pairs."""
 SHOWN: Final = 8
+_A_BYTE_MORE: Final = 1
+"""A driver may want strictly more free than it takes (`strict` in `tonnage.dev/size-rules`)."""
 _ON_NODE: Final = " on {node}"
 _KNOB_OF: Final = {"NodeVolumeLimits": "slots", "VolumeBinding": "pool", "NodeResourcesFit": "resource"}
 """By the plugin that refused a node, the kind of change that may help by itself."""
@@ -228,7 +231,9 @@ class Remedies:
         if isinstance(csi_node, CSINode):
             yield from slots_knobs(csi_node)
         # Room for all that is promised and asked for: whatever the driver does with the promises, this is enough.
-        wanted = sum(claim.requested_size.value() for claim in self._of(PersistentVolumeClaim))
+        classes = {each.name: each for each in self._of(StorageClass)}
+        claims = self._of(PersistentVolumeClaim)
+        wanted = sum(driver_bytes(each, classes.get(each.class_name)) + _A_BYTE_MORE for each in claims)
         told: set[str] = set()
         for capacity in self.capacities_of(node.name) if self._classes else ():
             if capacity.key not in told:

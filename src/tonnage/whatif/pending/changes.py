@@ -28,6 +28,7 @@ from tonnage.objects.node_selectors import UNSCHEDULABLE, Taint, find_untolerate
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
+from tonnage.scheduling.volumes.demand import driver_bytes
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount, amount
 from tonnage.whatif.knobs import LABEL, claim_knob, class_knobs, state_knobs, turned
 from tonnage.whatif.node_copies import (
@@ -93,6 +94,7 @@ class ChangeProposals:
         self._objects = list(objects)
         self._nodes = {each.name: each for each in self._objects if isinstance(each, Node)}
         self._claims = {each.key: each for each in self._objects if isinstance(each, PersistentVolumeClaim)}
+        self._classes = {each.name: each for each in self._objects if isinstance(each, StorageClass)}
         self._pod_of = {each.key: each for each in self._objects if isinstance(each, Pod)}
         alike: dict[int, list[Waiting]] = defaultdict(list)
         for each in waiting:
@@ -139,7 +141,8 @@ class ChangeProposals:
 
     def _sizes(self, pod: Pod, class_name: str) -> list[int]:
         found = (self._claims[key] for key in _claim_keys(pod) if key in self._claims)
-        return [each.requested_size.value() for each in found if each.class_name == class_name and not each.is_bound]
+        of_class = self._classes.get(class_name)
+        return [driver_bytes(each, of_class) for each in found if each.class_name == class_name and not each.is_bound]
 
     def _common_unit(self, numbers: Iterable[int], class_name: str) -> int:
         """What all sizes are a multiple of that pods ask for which share an explanation with one of another size."""

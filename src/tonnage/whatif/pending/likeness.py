@@ -18,6 +18,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.waking_rules import EngineWaking
+from tonnage.scheduling.volumes.demand import driver_bytes
 from tonnage.whatif.pending import causes
 from tonnage.whatif.pending.causes import CauseOfPod
 
@@ -65,7 +66,7 @@ class Likeness:
         found: Counter[str] = Counter()
         for each in self._claims(pod):
             if each.class_name in like.needs and not each.spec.volume_name:
-                found[each.class_name] += each.requested_size.value()
+                found[each.class_name] += driver_bytes(each, self._engine.cluster.storage.classes.get(each.class_name))
         return dict(found)
 
     def _profile(self, pod: PodInfo) -> str:

@@ -60,7 +60,9 @@ def _sizes(storage: StorageModel, keys: Sequence[Key], held_bytes: int) -> dict[
     if len(keys) == 1:
         return {keys[0]: held_bytes}
     claims = (storage.objects.get(PersistentVolumeClaim, key) for key in keys)
-    return {claim.key: claim.requested.value() for claim in claims if claim is not None and claim.requested is not None}
+    return {
+        claim.key: storage.taken_bytes(claim) for claim in claims if claim is not None and claim.requested is not None
+    }
 
 
 def _document(storage: StorageModel, disk: Disk, promised: Mapping[Key, int]) -> dict[str, Any]:

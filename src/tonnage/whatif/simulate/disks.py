@@ -98,9 +98,11 @@ class Disk:
     def free_bytes(self) -> int:
         return sum(self.pools)
 
-    def take(self, volume: str, size_bytes: int, policy: PickPolicy, rng: random.Random) -> bool:
-        """Put a volume into a pool chosen by the policy; False when none has room."""
-        roomy = [number for number, free in enumerate(self.pools) if free >= size_bytes]
+    def take(
+        self, volume: str, size_bytes: int, policy: PickPolicy, rng: random.Random, *, kept_bytes: int = 0
+    ) -> bool:
+        """Put a volume into a pool chosen by the policy, which keeps so much free; False when none has room."""
+        roomy = [number for number, free in enumerate(self.pools) if free >= size_bytes + kept_bytes]
         if not roomy:
             return False
         if policy == "random":

@@ -142,8 +142,10 @@ class PlayedCluster:
     # -- the driver's choices -----------------------------------------------------------------------------------------
 
     def _pool_for(self, disk: Disk, claim: PersistentVolumeClaim, told: PickPolicy | None) -> int | None:
-        size = _bytes(claim)
-        if max(disk.pools, default=-1) < size:
+        storage = self.world.storage
+        size, kept = storage.taken_bytes(claim), storage.kept_bytes(claim.class_name)
+        pools = [pool - kept for pool in disk.pools]
+        if max(pools, default=-1) < size:
             return None
         asked = self._asked_of(disk)
         sizes = descending(asked.values()) or (size,)
@@ -152,18 +154,15 @@ class PlayedCluster:
                 self._ordered.add(disk)
                 disk.pools = self.choices.order_of(disk.pools, sizes)
                 disk.volumes = {name: (-1, size_bytes) for name, (_, size_bytes) in disk.volumes.items()}
-            return placed_by(PoolPolicy.FIRST_FIT, tuple(disk.pools), size)
+                pools = [pool - kept for pool in disk.pools]
+            return placed_by(PoolPolicy.FIRST_FIT, tuple(pools), size)
         if told in ("most-free", "best-fit"):
-            return placed_by(PoolPolicy(told), tuple(disk.pools), size)
+            return placed_by(PoolPolicy(told), tuple(pools), size)
         rest = [each for key, each in asked.items() if key != claim.key and self.world.volume_of(key) is None]
-        return self.choices.pool_for(disk.pools, (size, *descending(rest)), sizes)
+        return self.choices.pool_for(pools, (size, *descending(rest)), sizes)
 
     def _asked_of(self, disk: Disk) -> Mapping[Key, int]:
         """The sizes that the current replica's claims ask of a disk."""
         classes = self.world.storage.classes_of(disk)
         claims = self._replica.claims if self._replica is not None else ()
-        return {each.key: _bytes(each) for each in claims if each.class_name in classes}
-
-
-def _bytes(claim: PersistentVolumeClaim) -> int:
-    return claim.requested.value() if claim.requested is not None else 0
+        return {each.key: self.world.storage.taken_bytes(each) for each in claims if each.class_name in classes}

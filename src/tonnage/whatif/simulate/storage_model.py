@@ -21,8 +21,10 @@ from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE, VolumeNodeA
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.node_selectors import NodeSelector
 from tonnage.objects.selectors import LabelSelector
+from tonnage.objects.size_rules import rules_of
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.volumes.capacity.pools import pool_policy_of, rebuilds_volumes
+from tonnage.scheduling.volumes.demand import driver_bytes
 from tonnage.whatif.replay import renewed
 from tonnage.whatif.simulate.disks import (
     DEFAULT_PICK,
@@ -207,6 +209,14 @@ class StorageModel:
 
     # -- creating volumes ---------------------------------------------------------------------------------------------
 
+    def taken_bytes(self, claim: PersistentVolumeClaim) -> int:
+        """The bytes that the driver takes for a claim, by the size rules of its class."""
+        return driver_bytes(claim, self._classes.get(claim.class_name or ""))
+
+    def kept_bytes(self, class_name: str) -> int:
+        """Bytes that must stay free in the pool of a new volume: 1 if the driver wants strictly more."""
+        return int(rules_of(self._classes.get(class_name)).is_strict)
+
     def claim_changed(self, claim: PersistentVolumeClaim) -> None:
         """Create the volume of an unbound claim that is due, after the driver's latency."""
         storage_class = self._classes.get(claim.class_name or "")
@@ -223,7 +233,7 @@ class StorageModel:
         if claim is None or claim.uid != uid or claim.selected_node != node_name or claim.spec.volume_name:
             return
         class_name = claim.class_name or ""
-        driver, size_bytes = self._provisioner(class_name), claim.requested.value() if claim.requested else 0
+        driver, size_bytes = self._provisioner(class_name), self.taken_bytes(claim)
         node = self.objects.get(Node, node_name) if node_name else None
         disks = self.disks_for(class_name, node)
         if len(disks) > 1:
@@ -256,7 +266,8 @@ class StorageModel:
         class_name = claim.class_name or ""
         driver = self._provisioner(class_name)
         if self.choose is None:
-            return disk.take(name, size_bytes, self.pick_of(class_name, driver), self.rng)
+            pick, kept = self.pick_of(class_name, driver), self.kept_bytes(class_name)
+            return disk.take(name, size_bytes, pick, self.rng, kept_bytes=kept)
         number = self.choose(disk, claim, self._told_pick(class_name, driver))
         if number is not None:
             disk.put(name, number, size_bytes)

@@ -290,7 +290,8 @@ def room_of_members(capacity: CSIStorageCapacity, room_of: Callable[[CSIStorageC
     if not all(room.is_known for room in rooms):
         return NO_ROOM
     pools = tuple(min(each) for each in zip(*(room.pools for room in rooms), strict=False))
-    return Room(pools, min(room.claim_limit for room in rooms), min(room.free_bytes for room in rooms))
+    limit, free = min(room.claim_limit for room in rooms), min(room.free_bytes for room in rooms)
+    return Room(pools, limit, free, max(room.keeps for room in rooms))
 
 
 class JointCapacity(ClassCapacity):

@@ -22,6 +22,7 @@ from tonnage.keyed import Shelf
 from tonnage.objects.meta import Key
 from tonnage.objects.requirements import InvalidSelector
 from tonnage.objects.selectors import LabelSelector
+from tonnage.objects.size_rules import rules_of
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster, selected
 from tonnage.scheduling.cluster.columns import row_numbers
@@ -38,7 +39,7 @@ from tonnage.scheduling.volumes.capacity.pools import (
     common_policy,
     is_elsewhere,
     pool_policy_of,
-    warn_of_policy,
+    warn_of_rules,
 )
 from tonnage.scheduling.volumes.packing.pool_fits import SearchBudget
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
@@ -58,7 +59,7 @@ class CapacityIndex:
         """By `identity`."""
         self.groups = CapacityGroups(cluster.storage)
         """Which classes share their pools."""
-        self._warned: set[tuple[str, str, str]] = set()
+        self._warned: set[tuple[str, str]] = set()
         self.groups.on_change.append(self._policies_changed)
         self._joint: dict[str, JointCapacity] = {}
         """Joined objects of several classes of a group, by `joint_name`."""
@@ -69,9 +70,9 @@ class CapacityIndex:
             self._changed(None, each)
         cluster.storage.on_change(CSIStorageCapacity, self._changed)
         for driver in cluster.storage.drivers.values():
-            warn_of_policy(driver, self._warned)
+            warn_of_rules(driver, self._warned)
         for of_class in cluster.storage.classes.values():
-            warn_of_policy(of_class, self._warned)
+            warn_of_rules(of_class, self._warned)
         cluster.storage.on_change(StorageClass, self._rules_changed)
         cluster.storage.on_change(CSIDriver, self._rules_changed)
 
@@ -183,10 +184,20 @@ class CapacityIndex:
 
     def _rules_changed(self, old: StorageClass | CSIDriver | None, new: StorageClass | CSIDriver | None) -> None:
         if new is not None:
-            warn_of_policy(new, self._warned)
+            warn_of_rules(new, self._warned)
         changed = [name for name, each in self._classes.items() if each.pool_policy is not self.policy_of([name])]
         if changed:
             self._policies_changed(changed)
+        if isinstance(new, StorageClass) and rules_of(new) != rules_of(old if isinstance(old, StorageClass) else None):
+            self._sizes_changed(new.name)
+
+    def _sizes_changed(self, class_name: str) -> None:
+        """The size rules of a class changed: read its objects again, and judge its claims again."""
+        for entry in self.of(class_name).live():
+            self._classes[class_name].rewrite(entry)
+            for joint in self._joint.values():
+                joint.member_changed(entry.capacity)
+            self._cluster.note_rows(entry.rows)
 
     def _policies_changed(self, class_names: Collection[str]) -> None:
         """The pool policies of these classes changed: judge their objects again."""

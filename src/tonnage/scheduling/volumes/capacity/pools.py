@@ -25,11 +25,13 @@ from tonnage import logs
 from tonnage.keyed import Shelf
 from tonnage.objects.meta import Key
 from tonnage.objects.selectors import LabelSelector
+from tonnage.objects.size_rules import SizeRules, problem_with_size_rules
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
     CAPACITY_GROUP,
     POOL_POLICIES,
     POOL_POLICY,
+    SIZE_RULES,
     CSIDriver,
     CSIStorageCapacity,
     StorageClass,
@@ -54,10 +56,30 @@ class Room(NamedTuple):
     pools: tuple[int, ...]
     claim_limit: int = UNBOUNDED
     free_bytes: int = UNBOUNDED
+    keeps: int = 0
+    """Bytes that stay free in every pool, and that `pools` leaves out: 1 for a driver that wants strictly more."""
 
     @property
     def is_known(self) -> bool:
         return bool(self.pools)
+
+    @property
+    def shown_pools(self) -> tuple[int, ...]:
+        """The pools as their driver tells them; unlimited ones are left out."""
+        return tuple(pool + self.keeps for pool in self.pools if pool < UNBOUNDED)
+
+    def kept_by(self, rules: SizeRules) -> Room:
+        """This room if volumes must leave a byte free wherever they go (`strict`).
+
+        A volume fits if its pool has more free than it takes. Whatever the order, all fit if the sum is less than the
+        pool: the pool is one byte smaller.
+        """
+        if not rules.is_strict or not self.pools:
+            return self
+        if self.pools[0] >= UNBOUNDED:  # claims are judged one by one
+            limit, free = (each - (each < UNBOUNDED) for each in (self.claim_limit, self.free_bytes))
+            return Room(self.pools, limit, free, 1)
+        return Room(tuple(pool - 1 for pool in self.pools), self.claim_limit, self.free_bytes, 1)
 
     def claim_limit_beside(self, promised: Iterable[int]) -> int:
         """How large one claim may be on top of what is promised."""
@@ -314,16 +336,27 @@ def common_policy(policies: Iterable[PoolPolicy]) -> PoolPolicy:
     return found.pop() if len(found) == 1 else PoolPolicy.UNKNOWN
 
 
-def warn_of_policy(found: StorageClass | CSIDriver, warned: set[tuple[str, str, str]]) -> None:
-    """Warn once about an invalid annotation: it makes fits less certain than they are."""
-    told = (type(found).__name__, found.name, found.pool_policy)
-    if told in warned or not problem_with_policy(found):
-        return
-    warned.add(told)
-    _log.warning(
-        "A pool policy cannot be read and is taken for unknown",
-        object=f"{type(found).__name__} {found.name}",
-        field=f"metadata.annotations[{POOL_POLICY}]",
-        value=found.pool_policy,
-        remedy=f"write one of {', '.join(POOL_POLICIES)}",
-    )
+def warn_of_rules(found: StorageClass | CSIDriver, warned: set[tuple[str, str]]) -> None:
+    """Warn once about each invalid annotation of a class or driver: it makes fits less certain than they are."""
+    thing = f"{type(found).__name__} {found.name}"
+    policy = problem_with_policy(found)
+    if policy and (thing, policy) not in warned:
+        warned.add((thing, policy))
+        _log.warning(
+            "A pool policy cannot be read and is taken for unknown",
+            object=thing,
+            field=f"metadata.annotations[{POOL_POLICY}]",
+            value=found.pool_policy,
+            remedy=f"write one of {', '.join(POOL_POLICIES)}",
+        )
+    problem = problem_with_size_rules(found) if isinstance(found, StorageClass) else ""
+    if problem and (thing, problem) not in warned:
+        warned.add((thing, problem))
+        _log.warning(
+            "Size rules cannot be read and are ignored as a whole: claims count with the size they ask for",
+            object=thing,
+            field=f"metadata.annotations[{SIZE_RULES}]",
+            value=found.metadata.annotations.get(SIZE_RULES, ""),
+            error=problem,
+            remedy='write words such as "step=1Mi,step=1Gi,above=1Gi"',
+        )

@@ -107,18 +107,22 @@ def _not_searched(room: Room, sizes: Sizes, search: SearchBudget) -> Miss:
 def _lack(room: Room, sizes: Sizes, search: SearchBudget = UNLIMITED) -> Miss | None:
     """What the room lacks for these claims, ignoring holds; None if they fit."""
     largest, needed = room.pools[0], sizes[0] if sizes else 0
+    more = "more than " if room.keeps else ""  # the driver wants a byte more than it takes
     if needed > room.claim_limit:
         told = f"largest volume {amount(room.claim_limit)}, needs {amount(needed)}"
         return Miss(_LACKS, needed - room.claim_limit, told)
     if largest >= UNBOUNDED or fits_one(room.pools, sizes, search):
         return None
+    shown, pool_count = room.shown_pools, len(room.pools)
     if needed > largest:
-        return Miss(_LACKS, needed - largest, f"largest free pool {amount(largest)}, needs {amount(needed)}")
+        return Miss(_LACKS, needed - largest, f"largest free pool {amount(shown[0])}, needs {more}{amount(needed)}")
     free, together = sum(room.pools), sum(sizes)
     if together > free:
-        pools = f" in {len(room.pools)} pools" if len(room.pools) > 1 else ""
-        return Miss(_LACKS, together - free, f"{amount(free)} free{pools}, needs {amount(together)} together")
-    return Miss(_LACKS, 0, f"{amounts(sizes)} pack no way into {amounts(room.pools)}")
+        pools = f" in {pool_count} pools" if pool_count > 1 else ""
+        return Miss(
+            _LACKS, together - free, f"{amount(sum(shown))} free{pools}, needs {more}{amount(together)} together"
+        )
+    return Miss(_LACKS, 0, f"{amounts(sizes)} pack no way into {amounts(shown)}")
 
 
 def _if_bounded(capacity: CSIStorageCapacity, room: Room, sizes: Sizes) -> str:
@@ -235,10 +239,13 @@ class ClaimAccount:
     claim: Key
     kind: str
     size: int | None
+    """The bytes that are taken or asked for, by the class's size rules."""
     volume: str = ""
     supply: Supply = NO_SUPPLY
     miss: Miss | None = None
     slots: Slots | None = None
+    sized: str = ""
+    """Why the driver takes more than the claim asks for: 10200Mi asked, the driver rounds up to whole Gi."""
 
     @property
     def takes(self) -> int | None:
@@ -255,8 +262,9 @@ class ClaimAccount:
             "volume": self.volume,
             "capacity": supply.capacity.key if supply.capacity is not None else None,
             "capacityGroup": supply.group,
-            "pools": [amount(pool) for pool in room.pools if pool < UNBOUNDED],
+            "pools": [amount(pool) for pool in room.shown_pools],
             "size": amount(self.size) if self.size is not None else "",
+            "sized": self.sized,
             "maximumVolumeSize": amount(room.claim_limit) if room.claim_limit < UNBOUNDED else "",
             "takes": {"pool": self.takes} if is_packed else None,
             "grade": supply.grade,
@@ -327,7 +335,7 @@ def considered_objects(accounts: Mapping[str, object]) -> list[dict[str, Any]]:
         for claim in account.claims if isinstance(account, NodeAccount) else ():
             for supply, reason in _looked_at(claim):
                 key = supply.capacity.key if supply.capacity is not None else ""
-                pools = tuple(amount(pool) for pool in supply.room.pools if pool < UNBOUNDED)
+                pools = tuple(amount(pool) for pool in supply.room.shown_pools)
                 outcome = (claim.kind, key, claim.volume, pools, reason)
                 grades.setdefault(outcome, "" if reason else supply.grade)
                 claims[outcome][claim.claim] = nodes[outcome][node] = None

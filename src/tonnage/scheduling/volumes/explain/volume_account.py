@@ -16,6 +16,7 @@ import numpy as np
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
+from tonnage.objects.size_rules import problem_with_size_rules, rules_of, why_larger
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import in_topology
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
@@ -128,10 +129,20 @@ class VolumeAccount:
                 if supply.capacity is not None:
                     supply = replace(supply, capacity=member_of(supply.capacity, claim.class_name))
             kind = REBUILD if is_rebuild else DYNAMIC
-            asked = size_to_make(claim, self._storage, is_rebuild=is_rebuild)
-            yield ClaimAccount(
-                claim.key, kind, asked.value() if asked is not None else None, volume, supply, miss or supply.miss
-            )
+            size = size_to_make(claim, self._storage, is_rebuild=is_rebuild)
+            sized = "" if is_rebuild else self._sized(claim)
+            if miss is None and supply.miss is not None:
+                miss = replace(supply.miss, told=f"{supply.miss.told} ({sized})") if sized else supply.miss
+            yield ClaimAccount(claim.key, kind, size, volume, supply, miss, sized=sized)
+
+    def _sized(self, claim: PersistentVolumeClaim) -> str:
+        """Why the driver takes another size than the claim asks for, or why the rules of its class are ignored."""
+        of_class = self._storage.classes.get(claim.class_name)
+        if of_class is None or claim.requested is None:
+            return ""
+        told = why_larger(rules_of(of_class), claim.requested.value(), is_block=claim.spec.is_block)
+        problem = problem_with_size_rules(of_class)
+        return told or (problem and f"the size rules of class {of_class.name} are ignored: {problem}")
 
     def _not_here(self, claim: PersistentVolumeClaim, row: int) -> Miss | None:
         """Why a claim's volume cannot be created on this node whatever its room; None if it can."""

@@ -205,7 +205,7 @@ class Reservations(CapacityHolds):
         timeout_s: float | None = None,
     ) -> None:
         sizes = [size_to_make(each, self._storage, is_rebuild=each.is_bound) for each in claims]
-        taken_bytes = sum(each.value() for each in sizes if each is not None)
+        taken_bytes = sum(each for each in sizes if each is not None)
         by_uid = {each.uid: each for each in pods}
         self._look(ReservedObject(capacity, by_uid, tuple(claims), since, taken_bytes, asked_at, timeout_s=timeout_s))
 
@@ -387,7 +387,7 @@ class Reservations(CapacityHolds):
         is_missed = self._cluster.index(VolumePlaces).is_missed(asked.spec.volume_name, node_name)
         if progress is RebuildProgress.UNDER_WAY and is_missed:
             size, now = size_to_make(asked, self._storage, is_rebuild=True), self._index.object_of(held.key)
-            if size is not None and largest_volume(now or held.capacity) < size.value():
+            if size is not None and largest_volume(now or held.capacity) < size:
                 return RebuildProgress.ELSEWHERE
         return progress
 

@@ -1,0 +1,203 @@
+"""How many bytes a driver takes for a claim: the annotation `tonnage.dev/size-rules` of a StorageClass.
+
+    step=1Mi,step=1Gi,above=1Gi           whole Mi; larger than 1Gi: whole Gi
+    minimum=300Mi,block-minimum=8Mi       no volume is smaller; one with volumeMode Block by a minimum of its own
+    overhead=2%,overhead=4Mi              on top of the volume, for metadata: shares and amounts are added
+    extent=4Mi                            the pool gives whole extents, at the end of all
+    strict                                the pool must have more free than is taken: as much is not enough
+
+Words are separated by commas, semicolons or spaces. `above` belongs to the `step` before it; a size follows the step
+with the highest `above` that is smaller than the size. A value with an error is ignored as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final
+
+from tonnage.errors import TonnageError
+from tonnage.objects.storage_v1 import SIZE_RULES, StorageClass
+from tonnage.quantity import InvalidQuantity, Quantity
+
+_SEPARATORS: Final = re.compile(r"[\s,;]+")
+_PERCENT: Final = re.compile(r"\d{1,4}(\.\d{1,9})?%")
+_WORDS: Final = "step=, above=, minimum=, block-minimum=, overhead=, extent= and strict"
+
+
+class InvalidSizeRules(TonnageError):
+    """`word`: the part of the value that is wrong."""
+
+    def __init__(self, text: str, word: str, reason: str) -> None:
+        self.text, self.word = text, word
+        super().__init__(
+            f'{SIZE_RULES}="{text}": "{word}" {reason}', hint='write words such as "step=1Mi,step=1Gi,above=1Gi"'
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRules:
+    steps: tuple[tuple[int, int], ...] = ()
+    """(above, step) in bytes, ascending."""
+    minimum: int = 0
+    block_minimum: int | None = None
+    """None: as `minimum`."""
+    overhead_bytes: int = 0
+    overhead_share: Fraction = Fraction(0)
+    extent: int = 1
+    is_strict: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> SizeRules:
+        """Raises InvalidSizeRules."""
+        return _Reader(text).read()
+
+    def least(self, *, is_block: bool) -> int:
+        return self.block_minimum if is_block and self.block_minimum is not None else self.minimum
+
+    def step_of(self, size: int) -> int:
+        """The step that a size is rounded up to a multiple of; 1 for none."""
+        return next((step for above, step in reversed(self.steps) if size > above), 1)
+
+
+NO_RULES: Final = SizeRules()
+
+
+def driver_size(rules: SizeRules, requested_bytes: int, *, is_block: bool = False) -> int:
+    """The bytes that a pool loses when the driver makes a volume for this request.
+
+    volume = request or the minimum, rounded up to its step; taken = volume + overhead, rounded up to whole extents
+    """
+    return _rounded_up(_with_overhead(rules, volume_size(rules, requested_bytes, is_block=is_block)), rules.extent)
+
+
+def volume_size(rules: SizeRules, requested_bytes: int, *, is_block: bool = False) -> int:
+    """The size of the volume that the driver makes, without overhead."""
+    size = max(requested_bytes, rules.least(is_block=is_block))
+    return _rounded_up(size, rules.step_of(size))
+
+
+def why_larger(rules: SizeRules, requested_bytes: int, *, is_block: bool = False) -> str:
+    """Why the driver takes more than is requested, for people; empty if it does not."""
+    least = rules.least(is_block=is_block)
+    size, taken = max(requested_bytes, least), driver_size(rules, requested_bytes, is_block=is_block)
+    if taken == requested_bytes:
+        return ""
+    volume, reasons = volume_size(rules, requested_bytes, is_block=is_block), list[str]()
+    if least > requested_bytes:
+        reasons.append(f"makes no volume below {_amount(least)}")
+    if volume > size:
+        reasons.append(f"rounds up to {_whole(rules.step_of(size))}")
+    if rules.overhead_bytes or rules.overhead_share:
+        reasons.append("adds " + " and ".join(_overhead(rules)))
+    if taken > _with_overhead(rules, volume):
+        reasons.append(f"takes whole extents of {_amount(rules.extent)}")
+    return f"{_amount(requested_bytes)} asked, the driver {', '.join(reasons)}"
+
+
+def rules_of(storage_class: StorageClass | None) -> SizeRules:
+    """The rules of a class; none if its annotation is missing or invalid."""
+    text = storage_class.metadata.annotations.get(SIZE_RULES, "") if storage_class is not None else ""
+    return _known(text)[0] if text else NO_RULES
+
+
+def problem_with_size_rules(storage_class: StorageClass) -> str:
+    """Why the annotation of a class is invalid; empty if it is valid or missing."""
+    return _known(storage_class.metadata.annotations.get(SIZE_RULES, ""))[1]
+
+
+@lru_cache(maxsize=1024)
+def _known(text: str) -> tuple[SizeRules, str]:
+    try:
+        return SizeRules.parse(text), ""
+    except InvalidSizeRules as exc:
+        return NO_RULES, exc.message
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._amounts: dict[str, int] = {}
+        self._steps: list[tuple[int, int]] = []
+        self._share = Fraction(0)
+        self._is_strict = False
+
+    def read(self) -> SizeRules:
+        last = ""
+        for word in filter(None, _SEPARATORS.split(self._text)):
+            key, equals, value = word.partition("=")
+            if key == "strict" and not equals:
+                self._is_strict = True
+            elif key == "step":
+                self._steps.append((0, self._amount(word, value, least=1)))
+            elif key == "above":
+                if last != "step":
+                    raise self._wrong(word, "does not follow a step=: it says which sizes that step is for")
+                self._steps[-1] = (self._amount(word, value), self._steps[-1][1])
+            elif key == "overhead":
+                self._add_overhead(word, value)
+            elif key in ("minimum", "block-minimum", "extent"):
+                if key in self._amounts:
+                    raise self._wrong(word, f"is a second {key}=")
+                self._amounts[key] = self._amount(word, value, least=key == "extent")
+            else:
+                raise self._wrong(word, f"is not known; there are {_WORDS}")
+            last = key
+        steps = tuple(sorted(self._steps))
+        twice = next((above for (above, _), (other, _) in pairwise(steps) if above == other), None)
+        if twice is not None:
+            raise self._wrong("step", f"is given twice for sizes above {_amount(twice)}")
+        return SizeRules(
+            steps,
+            self._amounts.get("minimum", 0),
+            self._amounts.get("block-minimum"),
+            self._amounts.get("overhead", 0),
+            self._share,
+            self._amounts.get("extent", 1),
+            self._is_strict,
+        )
+
+    def _add_overhead(self, word: str, value: str) -> None:
+        if _PERCENT.fullmatch(value):
+            self._share += Fraction(value[:-1]) / 100
+        else:
+            self._amounts["overhead"] = self._amounts.get("overhead", 0) + self._amount(word, value)
+
+    def _amount(self, word: str, value: str, *, least: int = 0) -> int:
+        try:
+            found = Quantity.parse(value).value()
+        except InvalidQuantity as exc:
+            share = ' or a share such as "2%"' if word.startswith("overhead") else ""
+            raise self._wrong(word, f'has no amount such as "1Gi"{share}') from exc
+        if found < least:
+            raise self._wrong(word, "must be more than 0" if least else "must not be negative")
+        return found
+
+    def _wrong(self, word: str, reason: str) -> InvalidSizeRules:
+        return InvalidSizeRules(self._text, word, reason)
+
+
+def _with_overhead(rules: SizeRules, volume: int) -> int:
+    return volume + rules.overhead_bytes - int(-volume * rules.overhead_share // 1)  # a share is rounded up
+
+
+def _rounded_up(size: int, step: int) -> int:
+    return -(-size // step) * step
+
+
+def _amount(number: int) -> str:
+    return str(Quantity.from_bytes(number))
+
+
+def _whole(step: int) -> str:
+    """whole Gi; multiples of 4Mi"""
+    told = _amount(step)
+    return f"whole {told[1:]}" if re.fullmatch(r"1[KMGTPE]i", told) else f"multiples of {told}"
+
+
+def _overhead(rules: SizeRules) -> list[str]:
+    share = float(rules.overhead_share * 100)
+    return ([f"{share:g}%"] if share else []) + ([_amount(rules.overhead_bytes)] if rules.overhead_bytes else [])
