@@ -1,11 +1,12 @@
 """A cache of the answers of row-local plugins, by what they read of the pod (`Cycle.signature`).
 
 For an equal pod, only rows that changed since are asked again, usually the row that took the last pod. Scores are kept
-for rows that pass: `total` is `UNFIT` on all others, and the best row has the highest total.
+for rows that pass: a total is `UNFIT` on all others, and the best row has the highest total.
 """
 
 from __future__ import annotations
 
+import random
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, grown
+from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, grown, only_row
 from tonnage.scheduling.decision.diagnosis import NOBODY, Diagnosis, FilterResults
 from tonnage.scheduling.framework import Cycle, FilterPlugin, ScorePlugin
 
@@ -21,11 +22,43 @@ REMEMBERED = 128
 """Kinds of pods whose masks and scores are kept; a workload has few kinds of pods at a time."""
 UNFIT = -(1 << 62)
 """The total of a row that did not pass: below every sum of scores, even after scores are added to it."""
+_BLOCK = 1024
+"""Rows of a block."""
 
 Filters = tuple[tuple[FilterPlugin, int], ...]
 """Filters with their positions in the profile."""
 Scores = tuple[tuple[ScorePlugin, int], ...]
 """Score plugins with their weights."""
+
+
+class Totals:
+    """A total per row. Blocks of rows know their highest total, so that the best row is found without reading all."""
+
+    def __init__(self, rows: int) -> None:
+        self._blocks: Ints = np.full((-(-rows // _BLOCK), _BLOCK), UNFIT, dtype=np.int64)
+        self._most = [UNFIT] * len(self._blocks)
+        self._ties = [_BLOCK] * len(self._blocks)
+        """By block, how many rows have its highest total."""
+        self.by_row: Ints = self._blocks.reshape(-1)[:rows]
+
+    def write(self, rows: Rows, totals: Ints) -> None:
+        self.by_row[rows] = totals
+        row = only_row(rows)
+        for number in (row // _BLOCK,) if row >= 0 else range(len(self._blocks)):
+            block = self._blocks[number]
+            most = self._most[number] = block.max().item()
+            self._ties[number] = int(np.count_nonzero(block == most))
+
+    def draw(self, rng: random.Random) -> int:
+        """One of the rows with the highest total, by lot."""
+        most = max(self._most)
+        ties = [count if each == most else 0 for each, count in zip(self._most, self._ties, strict=True)]
+        place = rng.randrange(total) if (total := sum(ties)) > 1 else 0
+        number = 0
+        while place >= ties[number]:
+            place -= ties[number]
+            number += 1
+        return number * _BLOCK + int((self._blocks[number] == most).nonzero()[0][place])
 
 
 class RowAnswers:
@@ -34,8 +67,12 @@ class RowAnswers:
     def __init__(self, cluster: Cluster, filters: int, judged_by: Filters) -> None:
         self.judged_by = judged_by
         self.judged_at = -1
+        self.nodes_at = -1
+        """The last change of a node that the filters know."""
         self.results = FilterResults.none(cluster.capacity, filters)
         self.passes: Mask = np.zeros(cluster.capacity, dtype=np.bool_)
+        self.feasible: npt.NDArray[np.intp] | None = None
+        """The rows that pass, in order; None if they have changed."""
         self.count = 0
         """The number of rows that pass."""
         self.refusal: Diagnosis | None = None
@@ -43,21 +80,30 @@ class RowAnswers:
         self.refused_at = -1
         self.scored_by: Scores | None = None
         self.scored_at = -1
+        self.scored_nodes_at = -1
+        """The last change of a node that the scores know."""
         self.raw: dict[str, Ints] = {}
         """Scores before normalising, by plugin; a plugin that gave every row 0 is left out."""
-        self.total: Ints = np.full(cluster.capacity, UNFIT, dtype=np.int64)
+        self.totals = Totals(cluster.capacity)
         """The weighted sum of all scores that need no normalising; `UNFIT` where the row does not pass."""
 
     def grow(self, capacity: int) -> None:
         self.results.grow(capacity)
         self.passes = grown(self.passes, capacity)
-        known, self.total = self.total, np.full(capacity, UNFIT, dtype=np.int64)
-        self.total[: len(known)] = known
+        known, self.totals = self.totals.by_row, Totals(capacity)
+        self.totals.write(slice(0, len(known)), known)
         self.raw = {name: grown(scores, capacity) for name, scores in self.raw.items()}
 
-    def best_rows(self) -> npt.NDArray[np.intp]:
-        """The rows with the highest total, in order."""
-        return np.flatnonzero(self.total == self.total.max())
+    def feasible_rows(self, size: int) -> npt.NDArray[np.intp]:
+        """The rows that pass, in order."""
+        if self.feasible is None:
+            self.feasible = self.passes[:size].nonzero()[0]
+        return self.feasible
+
+    def forget_scores(self) -> None:
+        """Until all plugins have answered: one that raises is asked again."""
+        self.scored_by, self.raw = None, {}
+        self.totals = Totals(len(self.passes))
 
     def raw_scores(self, plugin: str) -> Ints | None:
         """A plugin's scores before normalising, valid where the row passes; None if every row got 0."""
@@ -113,31 +159,42 @@ class AnswerCache:
         skipped = cycle.skip_score | cycle.unshared
         scored_by = tuple([each for each in self._scores if each[0].name not in skipped])
         if answer.scored_by != scored_by:
-            answer.scored_by, answer.raw = None, {}  # until all have answered: a plugin that raises is asked again
-            answer.total.fill(UNFIT)
+            answer.forget_scores()
             rows: Rows = cluster.all_rows
             if answer.count < cluster.size // 2:
-                rows = np.flatnonzero(answer.passes[: cluster.size])
+                rows = answer.feasible_rows(cluster.size)
         elif answer.scored_at != cluster.changes.tick:
             rows = cluster.changes.since(answer.scored_at, cluster.size)
         else:
             return
-        answer.total[rows] = np.where(answer.passes[rows], _scored(cycle, scored_by, answer.raw, rows), UNFIT)
+        asked: Scores = scored_by
+        if answer.scored_nodes_at == cluster.node_changes.tick and (answer.totals.by_row[rows] != UNFIT).all():
+            # These rows have been scored, and no node has changed: what is kept in `raw` still holds.
+            asked = tuple([each for each in scored_by if not (each[0].node_only and each[0].normalizes)])
+        totals = _scored(cycle, asked, answer.raw, rows)
+        answer.totals.write(rows, np.where(answer.passes[rows], totals, UNFIT))
         answer.scored_by, answer.scored_at = scored_by, cluster.changes.tick
+        answer.scored_nodes_at = cluster.node_changes.tick
 
 
 def _judge(cycle: Cycle, answer: RowAnswers, rows: Rows) -> None:
-    """Run the filters on these rows, and store their results."""
+    """Run the filters on these rows, and store their results. Filters that read only the node are not asked again while
+    no node changes and the rows pass."""
     results, cluster = answer.results, cycle.cluster
+    is_same_node = answer.nodes_at == cluster.node_changes.tick and bool(answer.passes[rows].all())
     results.clear(rows)
     for plugin, position in answer.judged_by:
+        if is_same_node and plugin.node_only:
+            continue
         judgement = cycle.run("Filter", plugin, plugin.filter, cycle, rows)
         if judgement is not None:
             results.add(position, judgement, rows)
     passes = (results.first[rows] == NOBODY) & cluster.exists[rows]
-    answer.count += int(np.count_nonzero(passes)) - int(np.count_nonzero(answer.passes[rows]))
-    answer.passes[rows] = passes
-    answer.judged_at = cluster.changes.tick
+    before = answer.passes[rows]
+    if (passes != before).any():
+        answer.count += int(passes.sum()) - int(before.sum())
+        answer.passes[rows], answer.feasible = passes, None
+    answer.judged_at, answer.nodes_at = cluster.changes.tick, cluster.node_changes.tick
 
 
 def _scored(cycle: Cycle, plugins: Scores, raw: dict[str, Ints], rows: Rows) -> Ints | int:

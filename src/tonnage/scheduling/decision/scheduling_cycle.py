@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from tonnage import logs
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Ints, Mask, Rows
+from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.answer_cache import UNFIT, AnswerCache, RowAnswers
 from tonnage.scheduling.decision.diagnosis import NARROWED, NOBODY, Diagnosis
@@ -107,6 +107,7 @@ class Decider:
         self.filters = pipeline.filter
         self._rng = rng
         self._cache = AnswerCache(pipeline.filter, pipeline.score)
+        self._not_cached = [(place, plugin) for place, plugin in enumerate(pipeline.filter) if not plugin.row_local]
         self._names = tuple(plugin.name for plugin in pipeline.filter)
         self._noting = tuple(
             (position, plugin)
@@ -144,9 +145,10 @@ class Decider:
             return Decision(cycle, cluster.name(wanted), wanted, 1)
         answer = self._cache.answer_for(cycle)
         found, diagnosis = answer.count, None
+        filters = enumerate(self.filters) if cycle.unshared else self._not_cached
         asked = [
             (position, plugin)
-            for position, plugin in enumerate(self.filters)
+            for position, plugin in filters
             if _is_asked_anew(cycle, plugin) and plugin.name not in cycle.skip_filter
         ]
         if asked or narrowed or held or diagnose:
@@ -155,10 +157,11 @@ class Decider:
             found = int(np.count_nonzero(cycle.passing))
         else:
             cycle.passing = answer.passes[: cluster.size].copy()  # the cache's own array changes with the next pod
+            cycle.feasible = answer.feasible_rows(cluster.size)
         if not found:
             diagnosis = diagnosis or answer.refusal_for(cluster, self._names)
             return Decision(cycle, diagnosis=self._noted(cycle, diagnosis))
-        left_out = _left_out(cycle.passing, last, found) if last else ()
+        left_out = _left_out(cycle, cycle.passing, last, found) if last else ()
         preferred = found - len(left_out)
         if preferred == 1:
             row = int(cycle.passing.argmax())
@@ -297,7 +300,6 @@ class Decider:
         """
         cluster = cycle.cluster
         self._cache.score(cycle, answer)
-        total = answer.total[: cluster.size]
         # Nearly always every node passes, and nothing has to be gathered.
         rows: Rows = cluster.all_rows if found == cluster.size else cycle.feasible
         parts: list[tuple[ScorePlugin, int, Ints]] = []
@@ -312,35 +314,17 @@ class Decider:
                 continue
             if scores is not None:
                 parts.append((plugin, weight, scores))
-        if not parts and found == answer.count:
-            return self._drawn(cycle, answer.best_rows(), cluster.all_rows, total)
-        total = total[rows]
+        asked = [(plugin, plugin.prefers(cycle)) for plugin in self.pipeline.preferring]
+        wishes = [each for each in asked if each[1] is not Prefers.NOTHING]
+        if not (parts or wishes) and found == answer.count:
+            return answer.totals.draw(self._rng)
+        total = answer.totals.by_row[rows]
         for plugin, weight, scores in parts:
             total = total + weight * (plugin.normalize(cycle, scores) if plugin.normalizes else scores)
-        best = (total == total.max()).nonzero()[0]
-        return self._drawn(cycle, best if isinstance(rows, slice) else rows[best], rows, total)
-
-    def _drawn(self, cycle: Cycle, best: Sequence[int] | npt.NDArray[np.intp], rows: Rows, total: Ints) -> int:
-        """One of the rows with the best total: one that a plugin prefers, else by lot. A plugin that decides before
-        totals is asked about other rows only if none of the best has its best preference."""
-        for plugin in self.pipeline.preferring:
-            prefers = plugin.prefers(cycle)
-            if prefers is Prefers.NOTHING or (prefers is Prefers.AMONG_EQUALS and len(best) == 1):
-                continue
-            listed = np.array(best, dtype=np.intp)
-            preference = plugin.preference(cycle, listed)
-            if preference is None:
-                continue
-            if prefers is Prefers.BEFORE_SCORES and (most := preference.max()) < 0:
-                totals = np.full(cycle.cluster.size, UNFIT, dtype=np.int64)
-                totals[rows] = total
-                feasible = cycle.feasible
-                among_all = plugin.preference(cycle, feasible)
-                if among_all is not None and among_all.max() > most:
-                    preferred = feasible[among_all == among_all.max()]
-                    best = preferred[totals[preferred] == totals[preferred].max()]
-                    continue
-            best = listed[preference == preference.max()]
+        best = row_numbers(rows)[total == total.max()]
+        for wishing, prefers in wishes:
+            if prefers is Prefers.BEFORE_SCORES or len(best) > 1:
+                best = _preferred(cycle, wishing, prefers, best, rows, total)
         return int(best[0] if len(best) == 1 else best[self._rng.randrange(len(best))])
 
     def scores(self, cycle: Cycle) -> list[tuple[str, int, Ints]]:
@@ -382,13 +366,33 @@ def _by_row(cluster: Cluster, nominated: Iterable[tuple[str, PodInfo]], pod: Pod
     return held
 
 
-def _left_out(passing: Mask, last: Iterable[int], found: int) -> tuple[int, ...]:
+def _left_out(cycle: Cycle, passing: Mask, last: Iterable[int], found: int) -> tuple[int, ...]:
     """Remove rows that should be chosen last, if other rows pass. Returns the removed rows."""
     rows = tuple(row for row in last if passing[row])
     if len(rows) == found:
         return ()
     passing[list(rows)] = False
+    cycle.feasible = np.flatnonzero(passing)
     return rows
+
+
+def _preferred(
+    cycle: Cycle, plugin: Preference, prefers: Prefers, best: npt.NDArray[np.intp], rows: Rows, total: Ints
+) -> npt.NDArray[np.intp]:
+    """The rows that a plugin prefers among those with the best total. A plugin that decides before totals is asked
+    about other rows only if none of the best has its best preference."""
+    preference = plugin.preference(cycle, best)
+    if preference is None:
+        return best
+    if prefers is Prefers.BEFORE_SCORES and (most := preference.max()) < 0:
+        among_all = plugin.preference(cycle, cycle.feasible)
+        if among_all is not None and among_all.max() > most:
+            totals = np.full(cycle.cluster.size, UNFIT, dtype=np.int64)
+            totals[rows] = total
+            best = cycle.feasible[among_all == among_all.max()]
+            preference = totals[best]
+    preferred: npt.NDArray[np.intp] = best[preference == preference.max()]
+    return preferred
 
 
 def _failure(point: str, plugin: Plugin, status: Status) -> Status:

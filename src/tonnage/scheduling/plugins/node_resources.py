@@ -6,15 +6,27 @@ part; ephemeral storage always does.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial, reduce
+from math import sqrt
+from operator import add
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
-from tonnage.scheduling.cluster.columns import LARGE, MOST, HostPorts, Ints, Mask, Rows, among, only_row, row_count
+from tonnage.scheduling.cluster.columns import (
+    LARGE,
+    HostPorts,
+    Ints,
+    Mask,
+    Rows,
+    among,
+    only_row,
+    row_count,
+    row_numbers,
+)
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, NATIVE, PODS, PodInfo, amounts, is_extended, requests_of
 from tonnage.scheduling.configuration.plugin_args_rules import Shape, along
 from tonnage.scheduling.decision.nominated_room import SumsAsked, SumsFilter
@@ -36,56 +48,50 @@ from tonnage.scheduling.framework import (
 from tonnage.scheduling.judgement import MAX_REASONS, OTHER_REASONS
 from tonnage.scheduling.plugins.pod_and_node import reach_of_row
 
-
-class Uses(NamedTuple):
-    """The R resources that take part in a score, over k rows."""
-
-    weights: Ints
-    has: Ints
-    """R x k: allocatable."""
-    in_use: Ints
-    """R x k."""
-    together: Ints
-    """R x k: in use, with the pod; cut at 64 bits."""
-    is_large: bool
-    """True if products of these may exceed 64 bits."""
+Use = tuple[int, Any, Any, Any]
+"""A resource that takes part in a score: its weight, what a node has, and what is in use without and with the pod, at
+most all. These are integers for one row, or arrays over rows."""
 
 
-def uses(cycle: Cycle, resources: tuple[tuple[str, int], ...], rows: Rows, *, scored: bool) -> Uses:
-    """Allocatable, use and demand of each resource, in order. `scored`: CPU and memory as scores count them."""
+def scored(
+    cycle: Cycle,
+    resources: tuple[tuple[str, int], ...],
+    rows: Rows,
+    formula: Callable[[Sequence[Use]], Any],
+    *,
+    with_assumed: bool,
+) -> Ints:
+    """The score by a formula, of the resources that take part. `with_assumed`: CPU and memory as scores count them.
+
+    A formula has operators that integers and arrays share. A single row gets integers, which is faster; so does every
+    row if products may exceed 64 bits.
+    """
     cluster = cycle.cluster
-    amounts = cycle.pod.scored_amounts if scored else cycle.pod.requests
-    numbers, weights, asked = [], [], []
+    amounts = cycle.pod.scored_amounts if with_assumed else cycle.pod.requests
+    columns = []
     for name, weight in resources:
-        amount = amounts.get(name, 0)
-        number = cluster.resources.find(name)
-        if number is not None and (amount or name in NATIVE):  # otherwise no node has ever had it
-            numbers.append(number)
-            weights.append(weight)
-            asked.append(amount)
-    numbers_idx = np.array(numbers, dtype=np.intp)
-    in_use = cluster.requested[:, rows][numbers_idx]
-    for place, number in enumerate(numbers):
-        if scored and number < len(cluster.scored_usage):
-            in_use[place] = cluster.scored_usage[number, rows]
-    added = np.array(asked, dtype=np.int64).reshape(-1, 1)
-    is_large = cluster.counts_large or max(asked, default=0) >= LARGE
-    together = np.minimum(in_use, MOST - added) + added if is_large else in_use + added
-    return Uses(
-        np.array(weights, dtype=np.int64),
-        cluster.allocatable[:, rows][numbers_idx],
-        in_use,
-        together,
-        is_large,
-    )
+        asked, number = amounts.get(name, 0), cluster.resources.find(name)
+        if number is not None and (asked or name in NATIVE):  # otherwise no node has ever had it
+            is_assumed = with_assumed and number < len(cluster.scored_usage)
+            in_use = cluster.scored_usage if is_assumed else cluster.requested
+            columns.append((weight, cluster.allocatable[number], in_use[number], asked))
+    if (row := only_row(rows)) >= 0:
+        numbers = [row]
+    elif cluster.counts_large or any(asked >= LARGE for *_, asked in columns):
+        numbers = row_numbers(rows).tolist()
+    else:
+        found = formula([_use(weight, has[rows], in_use[rows], asked) for weight, has, in_use, asked in columns])
+        return found if np.ndim(found) else np.full(row_count(rows), found, dtype=np.int64)
+    by_row = [
+        formula([_use(weight, has.item(row), in_use.item(row), asked) for weight, has, in_use, asked in columns])
+        for row in numbers
+    ]
+    return np.array(by_row, dtype=np.int64)
 
 
-def percent(part: Ints, whole: Ints, *, is_large: bool) -> Ints:
-    """100 * part // whole; 0 where `whole` is 0."""
-    if is_large:
-        exact = part.astype(object) * 100 // np.where(whole == 0, 1, whole).astype(object)
-        return np.where(whole == 0, 0, exact).astype(np.int64)
-    return _mean(100 * part, whole)
+def _use(weight: int, has: Any, in_use: Any, asked: int) -> Use:
+    use = in_use + asked
+    return weight, has, in_use - (in_use > has) * (in_use - has), use - (use > has) * (use - has)
 
 
 DEFAULT_RESOURCES = ((CPU, 1), (MEMORY, 1))
@@ -117,6 +123,11 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
         ignored_groups: frozenset[str] = frozenset(),
     ) -> None:
         self._strategy = strategy
+        self._formulas: dict[str, Callable[[Sequence[Use]], Any]] = {
+            "LeastAllocated": partial(self._allocated, least=True),
+            "MostAllocated": partial(self._allocated, least=False),
+            "RequestedToCapacityRatio": self._ratio,
+        }
         self._resources = resources
         self._shape = shape
         self._ignored = ignored
@@ -221,20 +232,31 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
         return is_extended(name) and (name in self._ignored or name.partition("/")[0] in self._ignored_groups)
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        found = uses(cycle, self._resources, rows, scored=True)
-        has, use = found.has, found.together
-        if self._strategy == "RequestedToCapacityRatio":
-            return self._ratio(found)
-        part = np.maximum(has - use, 0) if self._strategy == "LeastAllocated" else np.minimum(use, has)
-        return _mean(found.weights @ percent(part, has, is_large=found.is_large), found.weights @ (has > 0))
+        return scored(cycle, self._resources, rows, self._formulas[self._strategy], with_assumed=True)
 
-    def _ratio(self, found: Uses) -> Ints:
+    def _allocated(self, found: Sequence[Use], *, least: bool) -> Any:
+        """The weighted mean, rounded down; 0 where no resource takes part."""
+        total: Any = 0
+        weights: Any = 0
+        for weight, has, _, use in found:
+            total = total + weight * _percent(has - use if least else use, has)
+            weights = weights + weight * (has > 0)
+        return total // (weights + (weights == 0))
+
+    def _ratio(self, found: Sequence[Use]) -> Any:
         """The weighted mean of the shape's scores, rounded half away from zero; scores of 0 do not count."""
-        use, has = found.together, found.has
-        parts = along(self._shape, np.where(use > has, 100, percent(use, has, is_large=found.is_large)))
-        counts = (has > 0) & (parts > 0)
-        total, weights = found.weights @ (parts * counts), found.weights @ counts
-        return _mean(2 * total + weights, 2 * weights)
+        total: Any = 0
+        weights: Any = 0
+        for weight, has, _, use in found:
+            part = along(self._shape, np.asarray(_percent(use, has)))
+            counts = (has > 0) & (part > 0)
+            total, weights = total + weight * part * counts, weights + weight * counts
+        return (2 * total + weights) // (2 * weights + (weights == 0))
+
+
+def _percent(part: Any, whole: Any) -> Any:
+    """100 * part // whole; 0 where `whole` is 0."""
+    return 100 * part // (whole + (whole == 0))
 
 
 def reasons_for(asked: Sequence[tuple[str, int]]) -> tuple[str, ...]:
@@ -252,12 +274,6 @@ def _has_room(cluster: Cluster, asked: list[tuple[str, int]], row: int) -> bool:
         if number is None or has.item(number, row) - taken.item(number, row) < amount:
             return False
     return True
-
-
-def _mean(total: Ints, weights: Ints) -> Ints:
-    """The quotient rounded down. Where no resource takes part, both are 0, and so is the mean."""
-    found: Ints = total // np.maximum(weights, 1)
-    return found
 
 
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
@@ -283,34 +299,43 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         return SKIP
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        found = uses(cycle, self._resources, rows, scored=False)
-        before, after = _evenness(found.in_use, found.has), _evenness(found.together, found.has)
-        # Fractions of 0 to 1 deviate by at most 0.5: this is never negative, so rounding down truncates.
-        score: Ints = MAX_SCORE // 2 + (MAX_SCORE // 2 + after - before) // 2
-        return score
+        return scored(cycle, self._resources, rows, _balance, with_assumed=False)
 
 
-def _evenness(use: Ints, has: Ints) -> Ints:
-    """100 for a row whose resources are equally used, less the more they differ; both are R x k."""
-    found: Ints = ((1 - _deviation(use, has)) * MAX_SCORE).astype(np.int64)
-    return found
+def _balance(found: Sequence[Use]) -> Any:
+    evenness: Callable[[Any], Any] = _evenness_at if not found or isinstance(found[0][1], int) else _evenness
+    before, after = (evenness([(use[place], use[1]) for use in found]) for place in (2, 3))
+    # Fractions of 0 to 1 deviate by at most 0.5: this is never negative, so rounding down truncates.
+    return MAX_SCORE // 2 + (MAX_SCORE // 2 + after - before) // 2
 
 
-def _deviation(use: Ints, has: Ints) -> npt.NDArray[np.float64]:
-    """The standard deviation over the resources of a row: half the distance of two, 0 for fewer. Sums run in the order
-    of the resources, like Go's: the last bit can decide a whole point."""
-    if len(has) < 2:
-        return np.zeros(has.shape[1])
-    if len(has) == 2 and has.all():  # nearly every profile and cluster
-        distance: npt.NDArray[np.float64] = np.minimum(use[0] / has[0], 1.0) - np.minimum(use[1] / has[1], 1.0)
-        return np.abs(distance) / 2
+def _evenness_at(uses: Sequence[tuple[int, int]]) -> int:
+    """100 if the resources of one row, given by (use, whole), are equally used, less the more they differ: by their
+    standard deviation, which is half the distance of two. Sums run in the order of the resources, like Go's: the last
+    bit can decide a whole point."""
+    fractions = [float(use) / float(has) for use, has in uses if has]
+    deviation = 0.0
+    if len(fractions) == 2:
+        deviation = abs(fractions[0] - fractions[1]) / 2
+    elif len(fractions) > 2:
+        mean = reduce(add, fractions) / len(fractions)
+        deviation = sqrt(reduce(add, [(each - mean) ** 2 for each in fractions]) / len(fractions))
+    return int((1 - deviation) * MAX_SCORE)
+
+
+def _evenness(uses: Sequence[tuple[Ints, Ints]]) -> Ints:
+    """`_evenness_at` of many rows."""
+    use, has = np.array(uses).swapaxes(0, 1)
+    fractions = np.divide(use, has, out=np.zeros(has.shape), where=has > 0)
     counts = np.count_nonzero(has, axis=0)
     some = np.maximum(counts, 1)
-    fractions = np.minimum(np.divide(use, has, out=np.zeros(use.shape), where=has > 0), 1.0)
     mean = fractions.cumsum(axis=0)[-1] / some
     squares = np.where(has > 0, (fractions - mean) ** 2, 0.0).cumsum(axis=0)[-1]
-    *_, second, largest = np.sort(fractions, axis=0)  # a missing resource counts as 0
-    return np.where(counts == 2, (largest - second) / 2, np.where(counts > 2, np.sqrt(squares / some), 0.0))
+    ordered = np.sort(fractions, axis=0)  # a missing resource counts as 0
+    of_two = (ordered[-1] - ordered[-2]) / 2 if len(uses) > 1 else np.zeros(len(counts))
+    deviation = np.where(counts > 2, np.sqrt(squares / some), np.where(counts == 2, of_two, 0.0))
+    evenness: Ints = ((1 - deviation) * MAX_SCORE).astype(np.int64)
+    return evenness
 
 
 class NodePorts(PreFilterPlugin, FilterPlugin):

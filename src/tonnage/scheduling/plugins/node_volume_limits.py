@@ -18,7 +18,7 @@ from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
-from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, row_count
+from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, only_row, row_count
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint, for_mounted_claims
@@ -136,8 +136,10 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         brought: _Brought | str = cycle.state[self.name]
         if isinstance(brought, str):
             return refuse(np.ones(row_count(rows), dtype=np.bool_), brought, unresolvable=True)
-        bits = _exceeded(cycle.cluster, brought, rows).astype(np.int64)
-        limits = brought.view.limits
+        exceeded = _exceeded(cycle.cluster, brought, rows)
+        if not brought.needed and not exceeded.any():
+            return None
+        bits, limits = exceeded.astype(np.int64), brought.view.limits
         # Reported instead of a full node: the first missing driver.
         for place, (driver, where_counted) in reversed(list(enumerate(brought.needed, start=1))):
             is_missing = ~limits.installed(driver)[rows]
@@ -205,7 +207,12 @@ def _limited(csi_node: CSINode) -> set[str]:
 
 def _exceeded(cluster: Cluster, brought: _Brought, rows: Rows) -> Mask:
     """A mask over `rows`: True where some driver's volumes would exceed the limit."""
-    view = brought.view
+    view, row = brought.view, only_row(rows)
+    if row >= 0 and not brought.mounted:
+        is_over = [
+            view.used(name).item(row) + more > view.limits.limits(name).item(row) for name, more in brought.counts
+        ]
+        return np.array([any(is_over)])
     exceeded: Mask = np.zeros(row_count(rows), dtype=np.bool_)
     for driver, count in brought.counts:
         used, limits = view.used(driver)[rows], view.limits.limits(driver)[rows]

@@ -73,6 +73,8 @@ class ProvisioningDemand(NamedTuple):
     topologies: tuple[tuple[TopologySelectorTerm, ...], ...]
     is_hopeless: bool
     """True if the class of a claim does not create volumes."""
+    has_nodes: bool
+    """True if a node was selected for a claim."""
     order: tuple[tuple[str, int, tuple[TopologySelectorTerm, ...]], ...] = ()
     """Without the gate: class, position and topologies of each claim. The first claim that fails gives the reason."""
 
@@ -140,9 +142,9 @@ class VolumeFit:
         units: dict[Hashable, tuple[list[str], list[int]]] = {}
         places: list[int] = []
         order: list[tuple[str, int, tuple[TopologySelectorTerm, ...]]] = []
-        is_hopeless = False
+        is_hopeless = has_nodes = False
         for number, claim in enumerate(claims):
-            name = claim.class_name
+            name, has_nodes = claim.class_name, has_nodes or bool(claim.selected_node)
             of_class = storage.classes.get(name)
             allowed = of_class.allowed_topologies if of_class is not None else ()
             if of_class is None or of_class.provisioner in ("", NO_PROVISIONER):
@@ -160,9 +162,12 @@ class VolumeFit:
                 places.append(list(units).index(key))
             if not self.is_joint:
                 order.append((name, places[-1], allowed))
-        made = [ClaimGroup(joint_name(of), descending(sizes), self.index.policy_of(of)) for of, sizes in units.values()]
+        made = []
+        for names, sizes in units.values():
+            name = joint_name(names)
+            made.append(ClaimGroup(name, descending(sizes), self.index.of(name).pool_policy))
         return ProvisioningDemand(
-            tuple(claims), tuple(places), tuple(made), tuple(topologies), is_hopeless, tuple(order)
+            tuple(claims), tuple(places), tuple(made), tuple(topologies), is_hopeless, has_nodes, tuple(order)
         )
 
     def all_provisioned(self, demand: Demand) -> ProvisioningDemand:
@@ -193,10 +198,10 @@ class VolumeFit:
             return self._one_by_one(provisioning, rows)
         bits: Bits = np.zeros(row_count(rows), dtype=np.int64)
         for place, unit in enumerate(provisioning.units):
-            own = self.own_claims(provisioning, place)
-            undecided = self.index.search.undecided
+            own, undecided = self.own_claims(provisioning, place), self.index.search.undecided
             fits = self.index.of(unit.class_name).fits(self.policy, unit.sizes, rows, own)
-            bits[~fits] = _SPACE
+            if not fits.all():
+                bits[~fits] = _SPACE
             if self.index.search.undecided != undecided:
                 self._tell_undecided(unit, own, rows, np.flatnonzero(~fits), bits)
         for terms in provisioning.topologies:
@@ -321,7 +326,7 @@ class VolumeFit:
 
     def own_claims(self, provisioning: ProvisioningDemand, unit: int) -> tuple[Key, ...]:
         """Claims whose own holds are ignored, because a node was selected for one of them."""
-        if self.holds is None or not any(claim.selected_node for claim in provisioning.claims):
+        if self.holds is None or not provisioning.has_nodes:
             return ()
         of_unit = [claim for claim, at in zip(provisioning.claims, provisioning.places, strict=True) if at == unit]
         return tuple(self.holds.own_claims(provisioning.claims, of_unit))

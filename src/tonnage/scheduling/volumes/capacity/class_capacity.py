@@ -21,7 +21,7 @@ import numpy.typing as npt
 from tonnage.objects.meta import Key, StampedMeta
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Mask, Rows, row_count
+from tonnage.scheduling.cluster.columns import Mask, Rows, only_row, row_count
 from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room, Topology, canonical
 from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Numbers, Question, Reading
 from tonnage.scheduling.volumes.packing.pool_fits import UNLIMITED, SearchBudget, Sizes
@@ -95,6 +95,9 @@ class ClassCapacity:
     ) -> Numbers:
         """By row, the number of the first object that holds the group, or `NOTHING`. `is_scored`: the object to score
         by instead (`CapacityPolicy.scores_best`)."""
+        row = only_row(rows)
+        if row >= 0 and question is Question.FITS:
+            return np.array([self.choice_at(policy, sizes, row, own, is_scored=is_scored)], dtype=np.intp)
         reading = self.reading(policy)
         found: Numbers = np.empty(row_count(rows), dtype=np.intp)
         found.fill(NOTHING)
@@ -126,12 +129,14 @@ class ClassCapacity:
             found.append(number)
         return found
 
-    def choice_at(self, policy: CapacityPolicy, sizes: Sizes, row: int, own: Collection[Key] = ()) -> int:
+    def choice_at(
+        self, policy: CapacityPolicy, sizes: Sizes, row: int, own: Collection[Key] = (), *, is_scored: bool = False
+    ) -> int:
         """`choices` for one row, without arrays."""
-        for number in self.numbers_at(row):
-            if self.fits_at(policy, sizes, number, own):
-                return number
-        return NOTHING
+        fitting = (number for number in self.numbers_at(row) if self.fits_at(policy, sizes, number, own))
+        if is_scored and policy.scores_best and len(self.layers) > 1:
+            return max(fitting, key=self.reading(policy).scored_by_object(own).item, default=NOTHING)
+        return next(fitting, NOTHING)
 
     def fits_at(self, policy: CapacityPolicy, sizes: Sizes, number: int, own: Collection[Key] = ()) -> bool:
         """True if one object holds the group."""

@@ -135,9 +135,9 @@ class ServerTime:
             (known - created_at).total_seconds(), (self._clock.now() - created_at - most_apart).total_seconds(), 0
         )
 
-    def _changed(self, _: Object | None, new: Object | None) -> None:
-        if new is None:
-            return
+    def _changed(self, old: Object | None, new: Object | None) -> None:
+        if new is None or (old is not None and old.metadata.resource_version == new.metadata.resource_version != ""):
+            return  # an assumed object has no new stamps
         stamps = [new.metadata.creation_timestamp]
         if isinstance(new.metadata, StampedMeta) and new.metadata.updated_at is not None:
             self._has_managed_fields = True

@@ -193,7 +193,6 @@ class PromiseBook(CapacityHolds):
     def _open(self, claim: PersistentVolumeClaim, since: datetime, *, is_rebuild: bool = False) -> Promise:
         """Open the promise of a claim that has none."""
         promise = Promise(claim, since, Decided(self._figures.tick), is_rebuild=is_rebuild)
-        self._file(promise)
         self._note_asked(promise)
         name = self._volume_of.get(claim.uid, "") if not is_rebuild else ""
         volume = self._storage.volumes.get(name) if name else None
