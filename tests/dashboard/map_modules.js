@@ -13,6 +13,7 @@
     return {
       rows: layout.rows.map(row => [row.kind, row.names.join(), row.top, row.height]),
       height: layout.height,
+      places: Object.fromEntries([...layout.placeOf].map(([name, place]) => [name, [place.lane, place.top]])),
       seen: [seen(layout, 0, 30), seen(layout, 95, 145), seen(layout, 5000, 6000)],
       moves: [move("a2", "ArrowRight"), move("a2", "ArrowDown"), move("a3", "ArrowDown"), move("c2", "ArrowUp"),
               move("a1", "ArrowLeft"), move("", "Home"), move("a1", "End")],
@@ -39,12 +40,19 @@
       one: short(barsOf({pools: [pool]}, here)),
       two: short(barsOf({pools: [pool, {size: 50, free: 50}]}, here)),
       outside: short(barsOf({}, here)),
+      several: short(barsOf({}, {...here, told: [["ns/c", {storageClass: "x", pools: [40, 9], reserved: [entry]}]]})),
       landed: short(barsOf({name: "n1", pools: [{...pool, arriving: ["s/in"]}, {size: 50, free: 50}]}, {...here, told: told.map(([key, each]) => [key, {...each, reserved: [{...entry, claims: ["s/in"], bytes: 7}]}])})),
       objects: short(barsOf({pools: [pool, {size: 50, free: 50}]}, {...here, claims: ["s/a", "s/b"], coming: [], told: object})),
       object: short(barsOf({pools: [pool]}, {...here, claims: ["s/a", "s/b"], coming: [], told: object})),
       group: short(barsOf({pools: [pool, {size: 50, free: 50}]}, {...here, claims: [], coming: [], told: ["x", "y"].map(name => [`ns/${name}`, {storageClass: name, pools: [40], reserved: [entry]}])})).at(-1),
       slivers: withoutSlivers(many, 2).segments.map(each => [each.kind, each.count ?? 1, each.bytes]),
     };
+  },
+
+  // Full lines and steps for the largest of some bars, as reports count them.
+  scales: async amounts => {
+    const {scaleFor} = await import("/js/map/scale.js");
+    return amounts.map(scaleFor).map(({full, step}) => [full, step]);
   },
 
   // Random messages, applied one after the other: what is kept up to date is what is worked out anew.
@@ -121,7 +129,7 @@
       byName: order({}), trouble: order({sort: "trouble"}), fullest: order({group: "none", sort: "fullness"}),
       cordoned: order({isCordonedOnly: true}), troubled: order({isTroubleOnly: true}), class: order({storageClass: "fast"}),
       pod: found("WEB-1"), volume: found("pvc-7"), ofClass: found("fast"), node: found("n-10"), none: found("  "),
-      letters: given.map(each => each.letter), ninth: [given[8].colour, given[8].pattern],
+      ninth: [given[8].colour, given[8].pattern],
       bytes: [bytes(0), bytes(1023), bytes(1536), bytes(1024 ** 4 - 1), bytes(5 * 1024 ** 3)],
     };
   },

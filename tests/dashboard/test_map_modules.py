@@ -21,19 +21,21 @@ async def found_by(window: Window, name: str, *given: object) -> Any:
 
 async def test_layout_bars_arrangement_and_facts(window: Window):
     found = await found_by(window, "layout")
-    # header 30 + 10, shared 50 + 10, a row of 40 + 10, a row of 20 + 10; a collapsed group has its header alone.
+    # header 30 + 10, shared 50 + 10, nodes of 20 and 40; a3 goes below a1 (100 + 20 + 10), beside the rest of a2; then
+    # 150 + 30 + 10 and 190 + 30 + 10: a collapsed group has its header alone.
     assert found["rows"] == [
         ["header", "", 0, 30],
         ["shared", "", 40, 50],
         ["nodes", "a1,a2", 100, 40],
-        ["nodes", "a3", 150, 20],
-        ["header", "", 180, 30],
-        ["header", "", 220, 30],
-        ["nodes", "c1,c2", 260, 20],
+        ["nodes", "a3", 130, 20],
+        ["header", "", 160, 30],
+        ["header", "", 200, 30],
+        ["nodes", "c1,c2", 240, 20],
     ]
-    assert found["height"] == 280
-    assert found["seen"] == [[0, 1], [2, 3], [7, 7]]
-    assert found["moves"] == ["a3", "a3", "c1", "a3", None, "a1", "c2"]
+    assert found["height"] == 260
+    assert found["places"] == {"a1": [0, 100], "a2": [1, 100], "a3": [0, 130], "c1": [0, 240], "c2": [1, 240]}
+    assert found["seen"] == [[0, 1], [2, 4], [7, 7]]
+    assert found["moves"] == ["a3", "c2", "c1", "a2", None, "a1", "c2"]
     assert found["columns"] == [{"perRow": 3, "width": 30}, {"perRow": 1, "width": 10}]
 
     found = await found_by(window, "bars")
@@ -44,9 +46,10 @@ async def test_layout_bars_arrangement_and_facts(window: Window):
     ]
     assert found["two"][0] == ["pool", 100, in_pool]
     assert [each[:2] for each in found["two"][2][2]] == ghosts, "nobody tells in which of two pools"
-    claims, free = found["outside"]
-    assert claims == ["claims", 50, in_pool[:2]]
-    assert free[:2] == ["free", 40] and [each[:2] for each in free[2]] == ghosts
+    (whole,) = found["outside"]  # one number for the class: 30 + 20 of claims, and 40 free behind them
+    assert whole[:2] == ["free", 90] and whole[2][:2] == in_pool[:2]
+    assert [each[:2] for each in whole[2][2:]] == ghosts
+    assert [bar[:2] for bar in found["several"]] == [["claims", 50], ["free", 40], ["free", 9], ["kept", 22]]
     assert found["object"][0][2][-1] == ["kept", "", 60, 40], "mode Object keeps all that is free"
     assert [bar[2][-1] for bar in found["objects"]] == [["kept", "", 60, 40], ["kept", "", 0, 50]], "of each pool"
     assert found["group"][2] == [["kept", "", 0, 10]], "objects of one group tell the same promise"
@@ -67,7 +70,6 @@ async def test_layout_bars_arrangement_and_facts(window: Window):
     assert found["ofClass"] == [["n-0"], ["shop/cart", "shop/late"], ["shop/late"]]
     assert found["node"] == [["n-10"], [], []]
     assert found["none"] is None
-    assert found["letters"] == ["F", "FL", "FA", "–", "A", "A2", "A3", "A4", "A5"]
     assert found["ninth"] == [0, 1]
     assert found["bytes"] == ["0", "1023 bytes", "1.5Ki", "1023Gi", "5Gi"]
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tonnage.cli import cli
-from tonnage.whatif.html.capacity_map import MOST_ROWS, capacity_map, widest_bytes
+from tonnage.whatif.html.capacity_map import MOST_ROWS, capacity_map, scales_of
 
 GI = 1024**3
 
@@ -113,7 +113,8 @@ def test_the_map_has_a_box_for_each_pool_and_a_lane_for_what_is_in_none_that_is_
 
 
 def test_blocks_do_not_leave_their_pool(disks):
-    drawn = capacity_map("m", "Map", disks, scale_bytes=4 * widest_bytes(disks))
+    wider = {name: [4 * each for each in ticks] for name, ticks in scales_of(disks).items()}
+    drawn = capacity_map("m", "Map", disks, scales=wider)
     boxes = [
         (kind, float(x), float(x) + float(width))
         for x, width, kind in re.findall(r'<rect x="(\S+)" y="\S+" width="(\S+)" height="\S+" class="([^"]+)"', drawn)

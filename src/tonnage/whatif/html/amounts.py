@@ -57,7 +57,10 @@ def number_ticks(highest: float, *, whole: bool = False) -> list[float]:
 
 
 def byte_ticks(highest: float) -> list[float]:
-    unit = 1024.0 ** min(len(_UNITS) - 1, int(math.log(highest, 1024))) if highest >= 1 else 1.0
+    """From 0 in round steps of a binary unit; the last one is the scale of bars: a full line that holds `highest`."""
+    unit = 1.0
+    while unit * 1024 <= highest and unit < 1024.0 ** (len(_UNITS) - 1):
+        unit *= 1024
     return [tick * unit for tick in number_ticks(highest / unit, whole=unit == 1.0)]
 
 

@@ -1,10 +1,11 @@
-"""The capacity map: a row per disk, its pools side by side, every claim a block in its pool, to one scale.
+"""The capacity map: a row per disk, its pools side by side, every claim a block in its pool, to scale.
 
     node-1  nvme  │▓▓ db-0 ▓▓│░░ db-1 ░░│     │  │▓▓▓▓▓▓▓▓▓▓▓│ │        solid: volumes; hatched: promised, not made yet
                   └── a pool ─────────────────┘  └─ a pool ─────┘
 
-Volumes and promises without a known pool have a lane of their own before the pools. `disks` are as `whatif/simulate`
-writes them.
+Disks of one storage class have one scale (`scales_of`), with a ruler that tells it; small fast disks are no slivers
+beside large slow ones. Volumes and promises without a known pool have a lane of their own before the pools. `disks` are
+as `whatif/simulate` writes them.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tonnage.whatif.html.amounts import bytes_text, count_text
+from tonnage.whatif.html.amounts import byte_ticks, bytes_text, count_text
 from tonnage.whatif.html.charts import WIDTH, Table, coordinate, figure, svg
 from tonnage.whatif.html.page import Html, element, joined, paragraph
 
 Disk = Mapping[str, Any]
+Scales = Mapping[str, Sequence[float]]
+"""By storage class: round amounts of bytes from 0 to a full line."""
 
 MOST_ROWS: Final = 120
 """Limit of drawn disks; the table has all of them."""
 _LABEL_WIDTH, _ROW, _BAR, _TOP, _CHAR = 150, 30, 22, 34, 6.6
+_RULER_ROW: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +44,32 @@ class _Lane:
 
 
 def capacity_map(
-    name: str, title: str, disks: Sequence[Disk], *, marked: Collection[str] = (), note: str = "", scale_bytes: int = 0
+    name: str,
+    title: str,
+    disks: Sequence[Disk],
+    *,
+    marked: Collection[str] = (),
+    note: str = "",
+    scales: Scales | None = None,
 ) -> Html:
-    """Draw disks. `marked` claims are highlighted. Maps to be compared share one `scale_bytes`."""
+    """Draw disks. `marked` claims are highlighted. Maps to be compared share their `scales`."""
     if not disks:
         empty = "No capacity object tells of any disk, so there is nothing to draw."
         return figure(name, title, note, paragraph(empty, "empty"))
     drawn = disks[:MOST_ROWS]
-    widest = max(scale_bytes, widest_bytes(drawn), 1)
+    scales = scales if scales is not None else scales_of(drawn)
     lanes_most = max(len(_lanes(disk)) for disk in drawn)
     gap = 5.0 if lanes_most <= 12 else 60.0 / lanes_most
-    per_byte = (WIDTH - _LABEL_WIDTH - 10 - gap * lanes_most) / widest
-    rows = [_row(disk, _TOP + _ROW * number, per_byte, gap, marked, name) for number, disk in enumerate(drawn)]
+    full_px = WIDTH - _LABEL_WIDTH - 10 - gap * lanes_most
+    rulers = _rulers(scales, [_class_of(disk) for disk in drawn], full_px)
+    top = _TOP + _RULER_ROW * len(rulers)
+    rows = []
+    for number, disk in enumerate(drawn):
+        per_byte = full_px / scales[_class_of(disk)][-1]
+        rows.append(_row(disk, top + _ROW * number, per_byte, gap, marked, name))
     has_marked = any(block["claim"] in marked for disk in drawn for block in disk["volumes"])
-    head = joined(_patterns(name), _legend(name, has_marked))
-    height = _TOP + _ROW * len(rows) + 4
+    head = joined(_patterns(name), _legend(name, has_marked), *rulers)
+    height = top + _ROW * len(rows) + 4
     drawing = svg(name, title, _words(disks, len(drawn)), joined(head, *rows), height=height)
     if len(disks) > len(drawn):
         note = f"{note} The first {len(drawn):,} of {len(disks):,} disks are drawn; the table has all.".strip()
@@ -63,8 +78,40 @@ def capacity_map(
     return figure(name, title, note, drawing, _table(disks))
 
 
-def widest_bytes(disks: Sequence[Disk]) -> int:
-    return max((sum(lane.size_bytes for lane in _lanes(disk)) for disk in disks), default=0)
+def scales_of(*maps: Sequence[Disk]) -> Scales:
+    """The scale of each storage class on all of these maps. Classes that share a disk share its scale."""
+    together: dict[str, set[str]] = {}
+    for disk in (disk for disks in maps for disk in disks):
+        classes = set(disk["classes"]) or {""}
+        for each in tuple(classes):
+            classes |= together.get(each, set())
+        together.update(dict.fromkeys(classes, classes))
+    widest: dict[str, int] = {}
+    for disk in (disk for disks in maps for disk in disks):
+        size_bytes = sum(lane.size_bytes for lane in _lanes(disk))
+        for each in together[_class_of(disk)]:
+            widest[each] = max(widest.get(each, 0), size_bytes)
+    return {each: byte_ticks(size_bytes) for each, size_bytes in sorted(widest.items())}
+
+
+def _class_of(disk: Disk) -> str:
+    """The class that a disk's scale is found by."""
+    return disk["classes"][0] if disk["classes"] else ""
+
+
+def _rulers(scales: Scales, classes: Sequence[str], full_px: float) -> list[Html]:
+    """A line for each scale: as long as one step of it is on the map, with what that is in bytes."""
+    rows: dict[tuple[float, ...], list[str]] = {}
+    for each in dict.fromkeys(classes):
+        rows.setdefault(tuple(scales[each]), []).append(each)
+    found = []
+    for number, (ticks, names) in enumerate(rows.items()):
+        y, end = _TOP + _RULER_ROW * number, _LABEL_WIDTH + full_px * ticks[1] / ticks[-1]
+        line = element("path", d=f"M{_LABEL_WIDTH} {y}v6H{coordinate(end)}v-6", class_="ruler")
+        of = f" of {', '.join(filter(None, names))}" if len(rows) > 1 and any(names) else ""
+        said = f"{bytes_text(ticks[1])}{of}; a full line is {bytes_text(ticks[-1])}"
+        found.append(element("g", line, element("text", said, x=coordinate(end + 8), y=y + 8, class_="key")))
+    return found
 
 
 def _lanes(disk: Disk) -> list[_Lane]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tonnage.whatif.html.amounts import byte_ticks, bytes_text, count_text, number_text
-from tonnage.whatif.html.capacity_map import capacity_map, widest_bytes
+from tonnage.whatif.html.capacity_map import capacity_map, scales_of
 from tonnage.whatif.html.charts import Axis, bar_chart, table
 from tonnage.whatif.html.page import Html, HtmlPage, paragraph
 
@@ -67,11 +67,11 @@ def _maps(answer: Answer) -> list[Html]:
         for volume in each["volumes"]
         if volume["action"] == "rebuild"
     }
-    scale = max(widest_bytes(before), widest_bytes(after))
+    scales = scales_of(before, after)
     note = "Volumes that are rebuilt stand out in both."
     return [
-        capacity_map("disks-before", "Before", before, marked=moved, note=note, scale_bytes=scale),
-        capacity_map("disks-after", "After", after, marked=moved, scale_bytes=scale),
+        capacity_map("disks-before", "Before", before, marked=moved, note=note, scales=scales),
+        capacity_map("disks-after", "After", after, marked=moved, scales=scales),
     ]
 
 

@@ -13,7 +13,7 @@ from tonnage.whatif.html.amounts import (
     time_text,
     time_ticks,
 )
-from tonnage.whatif.html.capacity_map import capacity_map, widest_bytes
+from tonnage.whatif.html.capacity_map import capacity_map, scales_of
 from tonnage.whatif.html.charts import WHOLE, Axis, Series, Table, bar_chart, details, line_chart, table
 from tonnage.whatif.html.page import Html, HtmlPage, element, paragraph
 
@@ -157,14 +157,14 @@ def _parting(difference: Mapping[str, Any]) -> Html:
 
 
 def _maps(runs: Runs) -> list[Html]:
-    scale = max((widest_bytes(run["disks"]) for run in runs.values()), default=0)
+    scales = scales_of(*(run["disks"] for run in runs.values()))
     several = len(runs) > 1
     return [
         capacity_map(
             f"disks-{number}",
             f"Disks at the end: {name}" if several else "Disks at the end",
             run["disks"],
-            scale_bytes=scale,
+            scales=scales,
         )
         for number, (name, run) in enumerate(runs.items(), 1)
     ]

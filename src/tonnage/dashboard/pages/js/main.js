@@ -1,14 +1,16 @@
 // The page put together: login, the stream of changes into the state, and one view at a time, chosen by the fragment.
 //
-//   #/map   #/pending   #/flow   #/pod/NAMESPACE/NAME   #/what-if   #/replay   #/faults
+//   #/map   #/pending   #/flow   #/pod/NAMESPACE/NAME   #/tables   #/what-if   #/replay   #/faults
 //
 // A view is a module in views/ with `title` and `open(main, context, ...rest)`, which shows it in `main` and gives back a
-// function that closes it. `context` is {state, about, go}. `titleOf(...rest)` is what a window is called that shows one
-// thing, such as a pod.
+// function that closes it, or {close, goTo}: `goTo(query, ...rest)` shows another address of the same view. `context` is
+// {state, about, go, query, tell}: `query` is what stands behind `?` in the address, and `tell(rest, choices, {isNew})` lets
+// the address say what is shown now. `titleOf(...rest)` is what a window is called that shows one thing, such as a pod.
 
+import {addressOf, parsed} from "./address.js";
 import {ask, follow, givenToken, login, loginWith, Refusal} from "./api.js";
 import {el, keyed, replace, set} from "./dom.js";
-import {keepPlaces} from "./places.js";
+import {keepPlaces, writeAddress} from "./places.js";
 import {State} from "./state.js";
 
 const views = import("./views.js"); // while they come, the state is on its way
@@ -18,6 +20,7 @@ let VIEWS = {};
 let about = {};
 let isIn = false; // logged in: a view is shown
 let close = () => {};
+let current = {name: ""}; // the view that is shown: {name, goTo}
 
 function go(where) {
   location.hash = `#/${where}`;
@@ -26,26 +29,35 @@ function go(where) {
 /** The view that the address names, and what it is about; the map for an address that names none. */
 function whereTo() {
   try {
-    const [name, ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+    const {parts: [name, ...rest], query} = parsed(location.hash);
     // A browser would take "." and ".." out of the paths that are asked for: nothing has such a name.
-    if (Object.hasOwn(VIEWS, name) && !rest.some(each => each === "." || each === "..")) return [name, rest];
+    if (Object.hasOwn(VIEWS, name) && !rest.some(each => each === "." || each === "..")) return [name, rest, query];
   } catch (error) {
     if (!(error instanceof URIError)) throw error; // somebody's address, broken off within an escape
   }
-  return ["map", []];
+  return ["map", [], new URLSearchParams()];
 }
 
+/** Show what the address names; true when it is the view that is shown already. */
 function show() {
-  const [name, rest] = whereTo();
+  const [name, rest, query] = whereTo();
   const view = VIEWS[name];
+  if (current.name === name && current.goTo) {
+    current.goTo(query, ...rest);
+    return true;
+  }
   const hadFocus = main.contains(document.activeElement);
   close();
   replace(main);
   document.title = `${(rest.length && view.titleOf?.(...rest)) || view.title} · Tonnage`;
-  close = view.open(main, {state, about, go}, ...rest) ?? (() => {});
+  const tell = (about, choices, {isNew = true} = {}) => writeAddress(addressOf(name, about, choices), {isNew});
+  const opened = view.open(main, {state, about, go, query, tell}, ...rest) ?? (() => {});
+  close = opened.close ?? opened;
+  current = {name, goTo: opened.goTo};
   showNavigation(name);
   // What had the focus is gone with its view: the keyboard goes on in the new one, not at the top of the page.
   if (hadFocus && document.activeElement === document.body) main.focus({preventScroll: true});
+  return false;
 }
 
 const links = el("ul", {});
@@ -140,6 +152,7 @@ async function start() {
     isIn = false;
     close();
     close = () => {};
+    current = {name: ""};
     start();
   });
   try {
@@ -178,6 +191,7 @@ state.onChange(changed => changed.notices && showNotices());
 keepPlaces(main, () => {
   // The printed address, pasted where a page of ours is open already: it is taken as if it had been opened anew.
   if (givenToken() !== null) location.reload();
-  else if (isIn) show();
+  else if (isIn) return show();
+  return false;
 });
 start();

@@ -6,20 +6,41 @@
 
 const LOOK_MS = 2000;
 
+const places = new Map();
+let current = 0; // the entry of the history that is shown
+let listOfMain = () => null;
+
 /** Call `show` when the address is another, and keep the places of views that are shown in `main`. */
 export function keepPlaces(main, show) {
-  const places = new Map();
-  let current = numbered();
   let stop = () => {};
+  listOfMain = () => listOf(main);
+  current = numbered();
   history.scrollRestoration = "manual";
   window.addEventListener("hashchange", () => {
     stop();
-    places.set(current, {page: scrollY, list: listOf(main)?.scrollTop ?? 0});
+    keepPlace();
     const isBack = typeof history.state?.place === "number";
     current = numbered();
-    show();
+    const isSame = show();
+    if (isSame && !isBack) return; // it is the view that is shown already: it knows where to scroll
     stop = lookFor(main, (isBack && places.get(current)) || {page: 0, list: 0});
   });
+}
+
+/** Let the address say what is shown: in a new entry of the history, or instead of the one that there is. */
+export function writeAddress(fragment, {isNew}) {
+  if (fragment === location.hash) return;
+  if (isNew) {
+    keepPlace();
+    history.pushState(null, "", fragment);
+    current = numbered();
+  } else {
+    history.replaceState(history.state, "", fragment);
+  }
+}
+
+function keepPlace() {
+  places.set(current, {page: scrollY, list: listOfMain()?.scrollTop ?? 0});
 }
 
 /** The number of the history's entry that is shown; a new entry gets one. */

@@ -25,8 +25,8 @@ export class Arrows {
     const {range, layout} = grid;
     const moves = [...(marks?.moves ?? []), ...facts.moving.values()];
     const isSeen = name => {
-      const row = layout.rows[layout.placeOf.get(name)?.row];
-      return row && row.top + row.height > range.top && row.top < range.bottom;
+      const place = layout.placeOf.get(name);
+      return place && place.top + place.height > range.top && place.top < range.bottom;
     };
     const both = moves.filter(move => isSeen(move.from) && isSeen(move.to));
     const seen = both.length <= MOST ? both : both.filter(move => this.isLookedAt(move)).slice(0, MOST);
@@ -50,9 +50,8 @@ export class Arrows {
 
   middle(name) {
     const {grid, level} = this.map;
-    const {row: index, column} = grid.layout.placeOf.get(name);
-    const row = grid.layout.rows[index];
+    const {lane, top, height} = grid.layout.placeOf.get(name);
     const width = level === "cells" ? 20 : grid.columnWidth + 8;
-    return {x: column * width + width / 2, y: row.top + row.height / 2};
+    return {x: lane * width + width / 2, y: top + height / 2};
   }
 }

@@ -1,9 +1,9 @@
 // What is drawn of one node, as numbers: bars, and segments in them from byte to byte. Pure; drawn by paint.js and tile.js.
 //
-// A bar is {kind, label, size, free, segments, stale, toldAt}:
+// A bar is {kind, label, of, size, free, segments, stale, toldAt}:
 //   pool     a pool seen from inside: claims, what else is in it, what is kept back, and free room
-//   claims   the node's claims side by side, where nobody tells in which pool they lie
-//   free     free room as a capacity object tells it: only that is known of the pool
+//   claims   the node's claims of a class side by side, where nobody tells in which of several pools they lie
+//   free     free room as a capacity object tells it; behind the claims of its class, where it tells one number
 //   kept     room that is kept back or on its way, where nobody tells of which pool
 //
 // A segment is {kind, from, bytes, key?, entry?, count?}; `from` is where it begins, in bytes:
@@ -12,7 +12,10 @@
 //   other     bytes that no claim names             kept      kept back for a pod: `entry` says for whom and since when
 //   small     `count` claims too small to be drawn one by one
 //
-// `size` is the scale: a pool's size, or more where more is written down than it has.
+// `size` is a pool's size, or more where more is written down than it has. `of` says by which scale the bar is drawn
+// (scale.js): its class, or POOLS.
+
+import {POOLS} from "./scale.js";
 
 /** Bars of a node. `volumes` is the state's map; `told` are the capacity objects of this node alone, [key, row]. */
 export function barsOf(row, {claims, coming, told, volumes}) {
@@ -40,11 +43,17 @@ export function barsOf(row, {claims, coming, told, volumes}) {
     if (bytes > 0 && (entry.mode !== "Object" || !some.length)) home({kind: "kept", bytes, entry}, some);
   }
   if (homeless.length) {
-    const bar = {kind: "kept", label: "pool unknown", size: 0, free: null, segments: []};
+    const of = row.pools?.length ? POOLS : classOf(homeless[0], told, volumes);
+    const bar = {kind: "kept", label: "pool unknown", of, size: 0, free: null, segments: []};
     for (const segment of homeless) put(bar, segment);
     bars.push(bar);
   }
   return bars;
+}
+
+function classOf(segment, told, volumes) {
+  if (segment.key !== undefined) return volumes.get(segment.key)?.storageClass ?? "";
+  return told.find(([key]) => key === segment.entry.capacity)?.[1].storageClass ?? "";
 }
 
 /** Bytes of what is kept back that are not drawn as a claim's block already: what lies in its pool takes no more room,
@@ -134,7 +143,7 @@ function insideBars(row, claims, volumes, told, unlisted) {
     const free = pool.free ?? 0;
     const total = pool.size ?? 0;
     const label = row.pools.length > 1 ? `pool ${index}` : "pool";
-    const bar = {kind: "pool", label, size: total, total, free, segments: [], stale, toldAt};
+    const bar = {kind: "pool", label, of: POOLS, size: total, total, free, segments: [], stale, toldAt};
     let named = 0;
     for (const key of inOrder(listed[index], volumes)) {
       const block = blockOf(key, volumes, row.name);
@@ -149,22 +158,30 @@ function insideBars(row, claims, volumes, told, unlisted) {
   });
 }
 
+/** Bars class by class. Where a class has one number on the node, its claims and its free room are one bar: they make up
+ * the pool. */
 function outsideBars(claims, told, volumes) {
-  const bars = [];
   const here = inOrder(claims, volumes).filter(key => volumes.get(key).state !== "making");
-  if (here.length) {
-    const bar = {kind: "claims", label: "claims", size: 0, free: null, segments: []};
-    for (const key of here) put(bar, blockOf(key, volumes));
-    bars.push(bar);
-  }
-  for (const [key, each] of told) {
-    const pools = each.pools ?? [];
-    pools.forEach((free, index) => {
-      const label = pools.length > 1 ? `${each.storageClass} ${index}` : each.storageClass;
-      bars.push({kind: "free", label, size: free, free, segments: [], capacity: key, stale: each.stale ?? "", toldAt: each.toldAt});
-    });
-  }
-  return bars;
+  const nameOf = key => volumes.get(key).storageClass ?? "";
+  const names = [...new Set([...here.map(nameOf), ...told.map(([, each]) => each.storageClass)])].sort();
+  return names.flatMap(name => {
+    const blocks = here.filter(key => nameOf(key) === name).map(key => blockOf(key, volumes));
+    const free = told.filter(([, each]) => each.storageClass === name).flatMap(freeBars);
+    const claimed = {kind: "claims", label: `${name || "no class"}: claims`, of: name, size: 0, free: null, segments: []};
+    const [into, rest] = free.length === 1 ? [free[0], []] : [claimed, free];
+    const room = into.size;
+    for (const block of blocks) put(into, block);
+    if (into !== claimed) into.size = into.total = room + blocks.reduce((sum, block) => sum + block.bytes, 0);
+    return blocks.length || into !== claimed ? [into, ...rest] : rest;
+  });
+}
+
+function freeBars([key, row]) {
+  const pools = row.pools ?? [];
+  return pools.map((free, index) => {
+    const label = pools.length > 1 ? `${row.storageClass} ${index}` : row.storageClass;
+    return {kind: "free", label, of: row.storageClass, size: free, free, segments: [], capacity: key, stale: row.stale ?? "", toldAt: row.toldAt};
+  });
 }
 
 /** Claims by class and key, so that a block keeps its place while others come and go. */
@@ -194,7 +211,9 @@ export function withoutSlivers(bar, least) {
   return {...bar, segments: segments.map(each => (alone(each) ? bar.segments.find(one => one.key === each.keys[0]) : each))};
 }
 
-/** The longest of some bars, in bytes: they are drawn to one scale. */
-export function scaleOf(bars) {
-  return bars.reduce((most, bar) => Math.max(most, bar.size), 0) || 1;
+const MOST_BARS = 12;
+
+/** The bars that a node draws, and those that it only counts. */
+export function cutBars(bars) {
+  return bars.length <= MOST_BARS ? {drawn: bars, more: []} : {drawn: bars.slice(0, MOST_BARS - 1), more: bars.slice(MOST_BARS - 1)};
 }

@@ -9,6 +9,8 @@
 //     isLive: true,           whether its nodes and pods are those of the cluster that is shown: details lead to their pages
 //     onNode: name => …,      instead of opening details: what a click or Enter on a node does, its claims included
 //     marks: {…},             what is to be seen in a plan or a step of a replay, see `mark`
+//     beside: otherState,     a State on another map that this one is compared with: both have the scales of both
+//     onChoose: choices => …, onOpen: shown => …    what the reader chose, or opened: {kind, key}, null when it was closed
 //   });
 //   map.show(otherState)      another State in the same place: choices, collapsed groups and scroll position stay
 //   map.mark({claims: Map(key → word), nodes: Map(name → word), moves: [{key, from, to}]})   outlined blocks and nodes with
@@ -35,9 +37,11 @@ import {LEVELS, LEVEL_ORDER, levelFor} from "./levels.js";
 import {Loose} from "./loose.js";
 import {coloursNow} from "./paint.js";
 import {Panel} from "./panel.js";
+import {POOLS, scaleKey, scalesOf} from "./scale.js";
 import {heightOf} from "./tile.js";
 
 const MOST_CHANGES = 2000; // from here on all is worked out anew
+const NO_SCALE = {full: 1, step: 1, classes: []};
 const SORT_AGAIN_MS = 1000; // nodes that trade places while one looks at them are not calm
 
 /** Draw a map into a container; see above. */
@@ -81,6 +85,7 @@ export class CapacityMap {
     this.state = state;
     this.facts = new Facts(state);
     this.learnt = "";
+    this.scales = new Map();
     this.pending = {};
     this.unfollow = state.onChange(changed => this.note(changed));
     this.arrange();
@@ -123,7 +128,7 @@ export class CapacityMap {
     if (touched.isAll) this.learnt = "";
     if (touched.isAll) this.panel.refresh();
     else this.panel.refresh(touched, changed);
-    if (touched.isArranged || this.isResorted(touched)) this.arrange();
+    if (touched.isArranged || this.isResorted(touched) || this.isRescaled()) this.arrange();
     else if (touched.isLoose && this.arrangeLoose()) this.lay();
     else if (!this.isLaid || this.isHeightChanged(touched.nodes)) this.lay();
     else this.grid.draw(touched);
@@ -147,6 +152,31 @@ export class CapacityMap {
     return false;
   }
 
+  /** Whether bars may have other scales; looked at once in a while. */
+  isRescaled() {
+    if (this.level === "cells") return false;
+    if (performance.now() - this.scaledAt >= SORT_AGAIN_MS) return this.rescale();
+    this.scaling ??= setTimeout(() => {
+      this.scaling = null;
+      if (this.rescale()) this.arrange();
+    }, SORT_AGAIN_MS);
+    return false;
+  }
+
+  /** Work out the scales anew; whether one is another now. */
+  rescale() {
+    const before = JSON.stringify([...this.scales]);
+    const states = [this.state, ...(this.options.beside ? [this.options.beside] : [])];
+    this.scales = scalesOf(states, [...this.loose.byGroup.values()].flat(), this.scales);
+    this.scaledAt = performance.now();
+    return JSON.stringify([...this.scales]) !== before;
+  }
+
+  /** By which scale a bar is drawn. */
+  scaleOf(bar) {
+    return this.scales.get(bar.of === POOLS ? POOLS : scaleKey(this.state, bar.of)) ?? NO_SCALE;
+  }
+
   /** Arrange what is on no one node; whether the rows of shared capacity have other heights now. */
   arrangeLoose() {
     const before = this.groups.map(group => group.sharedHeight).join();
@@ -160,7 +190,7 @@ export class CapacityMap {
       const fact = this.facts.of(name);
       const place = this.grid.layout.placeOf.get(name);
       if (!fact || !place || this.level === "cells") continue;
-      if (heightOf(fact, this.level) > this.grid.layout.rows[place.row].height || this.heights.get(name) !== heightOf(fact, this.level)) return true;
+      if (place.height !== heightOf(fact, this.level)) return true;
     }
     return false;
   }
@@ -172,6 +202,7 @@ export class CapacityMap {
     this.found = searched(this.facts, this.choices.search ?? "");
     this.groups = arranged(this.facts, this.choices);
     this.arrangeLoose();
+    if (this.level !== "cells") this.rescale();
     this.groupOfNode = new Map();
     for (const group of this.groups) {
       for (const name of group.names) this.groupOfNode.set(name, group.key);
@@ -188,18 +219,15 @@ export class CapacityMap {
     const {least, gap, header} = LEVELS[this.level];
     const most = this.level === "cells" ? Infinity : Math.max(1, ...this.groups.map(group => (group.isCollapsed ? 0 : group.names.length)));
     const columns = columnsOf(width, Math.min(least, width), gap, most);
-    this.heights = new Map();
-    const heightFor = name => {
-      const height = heightOf(this.facts.of(name), this.level);
-      this.heights.set(name, height);
-      return height;
-    };
+    const heightFor = name => heightOf(this.facts.of(name), this.level);
     const sizes = {perRow: columns.perRow, heightOf: this.level === "cells" ? () => least : heightFor, headerHeight: header, gap};
     const layout = layOut(this.groups, sizes);
     this.laidWidth = width;
     this.isLaid = true;
     this.element.dataset.level = this.level;
     this.grid.lay(layout, columns.width);
+    this.controls?.showScales();
+    this.element.style.setProperty("--controls", `${this.stickyHeight()}px`);
   }
 
   relay() {
@@ -227,6 +255,7 @@ export class CapacityMap {
         this.learnColours();
         return this.colours.of(key, volumes.get(key) ?? {});
       },
+      scaleOf: bar => this.scaleOf(bar),
       found: this.found,
       marks: this.marks,
       volumes,
@@ -244,9 +273,11 @@ export class CapacityMap {
   /** Change choices and remember them. */
   choose(choices) {
     Object.assign(this.choices, choices);
+    if (this.controls && this.controls.search.value !== this.choices.search) this.controls.search.value = this.choices.search;
     remember(this.options.storageKey, this.choices);
     this.arrange();
     this.panel.refresh();
+    this.options.onChoose?.(this.choices);
   }
 
   /** Zoom in (1) or out (-1). The cursor's node stays in sight. */
@@ -292,7 +323,8 @@ export class CapacityMap {
     this.sizes.disconnect();
     cancelAnimationFrame(this.frame);
     clearTimeout(this.later);
-    this.panel.close();
+    clearTimeout(this.scaling);
+    this.panel.close({isTold: false});
     this.grid.close();
     replace(this.container);
   }

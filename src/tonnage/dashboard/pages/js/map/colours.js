@@ -1,4 +1,4 @@
-// Which colour, letter and pattern a claim's block has: by its class or by its namespace. Never the colour alone.
+// Which colour and pattern a claim's block has: by its class or by its namespace. Its tooltip and the details say it in words.
 //
 // There are eight colours that colour-blind people tell apart; the ninth name has the first colour again with a pattern.
 // What a name was given it keeps as long as the page is open, so that nothing changes its colour under one's eyes.
@@ -25,13 +25,13 @@ export class Colours {
     let found = given.get(name);
     if (found === undefined) {
       const index = given.size;
-      found = {index, colour: index % COLOURS, pattern: Math.floor(index / COLOURS) % PATTERNS, letter: letterOf(name, given), name};
+      found = {index, colour: index % COLOURS, pattern: Math.floor(index / COLOURS) % PATTERNS, name};
       given.set(name, found);
     }
     return found;
   }
 
-  /** {colour: 0..7, pattern: 0..2, letter, name} of a volume's row. */
+  /** {colour: 0..7, pattern: 0..2, name} of a volume's row. */
   of(key, row) {
     return this.give(this.by, this.nameOf(key, row));
   }
@@ -45,12 +45,4 @@ export class Colours {
 export function namespaceOf(key, row) {
   const claim = row.claim ?? "";
   return claim.slice(0, Math.max(0, claim.indexOf("/")));
-}
-
-/** One letter for a name, or two when others have it: "fast" → F, "flash" → FL. */
-function letterOf(name, given) {
-  const taken = new Set([...given.values()].map(each => each.letter));
-  const letters = name.replace(/[^A-Za-z0-9]/g, "").toUpperCase();
-  const candidates = [letters[0], letters.slice(0, 2), ...[...letters.slice(1)].map(each => letters[0] + each)];
-  return candidates.find(each => each && !taken.has(each)) ?? (letters.slice(0, 2) || "–");
 }

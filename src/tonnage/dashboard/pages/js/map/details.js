@@ -4,12 +4,12 @@ import {el} from "../dom.js";
 import {ago, bytes, clockTime, count, percent} from "../format.js";
 import {entriesOf} from "./bars.js";
 import {slotsElement} from "./tile.js";
-import {keptLines, stateWords} from "./words.js";
+import {keptLines, scaleName, stateWords} from "./words.js";
 
 const MOST = 200;
 
 /** A node: its state, pools with figures, slots, what is kept back for whom, and its claims. */
-export function nodeDetails(fact, state, bars, {isLive = true} = {}) {
+export function nodeDetails(fact, state, bars, scaleOf, {isLive = true} = {}) {
   const {row} = fact;
   const entries = entriesOf(fact.told);
   return [
@@ -23,13 +23,22 @@ export function nodeDetails(fact, state, bars, {isLive = true} = {}) {
     row.gone || !isLive ? null : drainLink(row.name),
     signList(fact.signs),
     row.taints?.length ? el("p", {class: "quiet"}, "Taints: ", el("bdi", {}, row.taints.join(", "))) : null,
-    section("Pools", bars, fact.told.filter(([, each]) => each.stale).map(([, each]) => el("p", {class: "trouble"}, "stale: ", el("bdi", {}, each.stale)))),
+    section("Pools", bars, scaleWords(fact.bars, scaleOf), fact.told.filter(([, each]) => each.stale).map(([, each]) => el("p", {class: "trouble"}, "stale: ", el("bdi", {}, each.stale)))),
     fact.told.length ? section("Capacity objects", table(["class", "free", "largest volume", "told"], fact.told.map(capacityCells))) : null,
     entries.length ? section("Kept back", el("ul", {class: "kept-list"}, entries.map(entry => keptItem(entry, isLive)))) : null,
     row.slots?.length ? section("Attach slots", row.slots.map(slotsElement)) : null,
     claimList("On their way here", fact.coming, state),
     claimList("Claims", fact.claims, state),
   ];
+}
+
+/** "A full line is 500Gi of fast, 4Ti of bulk; a mark every 100Gi, 1Ti." */
+function scaleWords(bars, scaleOf) {
+  const scales = [...new Set(bars.map(scaleOf))];
+  if (!scales.length) return null;
+  const of = scale => (scales.length > 1 ? ` of ${scaleName(scale)}` : "");
+  const words = scales.map(scale => `${bytes(scale.full)}${of(scale)}, with a mark every ${bytes(scale.step)}`);
+  return el("p", {class: "quiet scale-words"}, "A full line is ", el("bdi", {}, words.join("; ")), ", on every node.");
 }
 
 function drainLink(name) {
@@ -46,7 +55,7 @@ function signList(signs) {
 
 function capacityCells([, row]) {
   const free = (row.pools ?? []).map(bytes).join(", ") || "unknown";
-  return [row.storageClass, free, row.largest === undefined ? "" : bytes(row.largest), clockTime(row.toldAt)];
+  return [el("bdi", {class: "name"}, row.storageClass), el("span", {class: "words"}, free), row.largest === undefined ? "" : bytes(row.largest), clockTime(row.toldAt)];
 }
 
 /** For whom, since when and why; the pod is a link. */
@@ -109,8 +118,8 @@ function opener(kind, key) {
 function claimList(words, keys, state) {
   if (!keys.length) return null;
   const rows = keys.map(key => [key, state.volumes.get(key)]).sort((a, b) => (b[1].bytes ?? 0) - (a[1].bytes ?? 0));
-  const shownState = row => (row.state === "bound" ? "bound" : stateWords(row));
-  const cells = ([key, row]) => [opener("claim", key), bytes(row.bytes ?? 0), row.storageClass ?? "", shownState(row)];
+  const shownState = row => (row.state === "bound" ? "bound" : el("span", {class: "words"}, stateWords(row)));
+  const cells = ([key, row]) => [opener("claim", key), bytes(row.bytes ?? 0), el("bdi", {class: "name"}, row.storageClass ?? ""), shownState(row)];
   const body = rows.slice(0, MOST).map(cells);
   const more = rows.length > MOST ? el("p", {class: "quiet"}, `and ${rows.length - MOST} smaller ones`) : null;
   return section(`${words} (${rows.length})`, table(["claim", "size", "class", "state"], body), more);

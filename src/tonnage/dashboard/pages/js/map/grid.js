@@ -111,7 +111,6 @@ export class Grid {
   }
 
   fillTiles(element, row, look) {
-    element.style.setProperty("grid-template-columns", `repeat(${this.layout.perRow}, minmax(0, 1fr))`);
     const columnLook = {...look, width: this.columnWidth};
     keyed(
       element,
@@ -121,10 +120,14 @@ export class Grid {
       (cell, name) => {
         const fact = this.map.facts.of(name);
         if (fact) updateCell(cell, fact, this.map.level, columnLook);
+        const {lane, column, top, height} = this.layout.placeOf.get(name);
+        cell.style.setProperty("transform", `translate(${lane * (this.columnWidth + LEVELS[this.map.level].gap)}px, ${top - row.top}px)`);
+        cell.style.setProperty("width", `${this.columnWidth}px`);
+        cell.style.setProperty("height", `${height}px`);
+        set(cell, "aria-colindex", column + 1);
         set(cell, "tabindex", name === this.cursor ? 0 : -1);
       },
     );
-    row.names.forEach((name, column) => set(element.children[column], "aria-colindex", column + 1));
   }
 
   /** Cells on a canvas. The row that the keyboard is in has an element a node too; others say in one sentence what they show. */
@@ -178,9 +181,9 @@ export class Grid {
     const touched = new Set([this.cursor, name]);
     this.cursor = name;
     const row = this.layout.rows[place.row];
-    const top = this.element.getBoundingClientRect().top + row.top;
-    const [least, most] = [this.map.stickyHeight() + 8, innerHeight - row.height - 8];
-    if (top < least || top > most) window.scrollBy({top: top - (innerHeight - row.height) / 3});
+    const top = this.element.getBoundingClientRect().top + place.top;
+    const [least, most] = [this.map.stickyHeight() + 8, innerHeight - place.height - 8];
+    if (top < least || top > most) window.scrollBy({top: top - (innerHeight - place.height) / 3});
     this.draw({nodes: touched});
     if (isFocused) {
       // The row is drawn at once: what has the cursor must be there to take the focus.

@@ -65,6 +65,6 @@ function groupWords(group, facts) {
   }
   const words = [count(group.names.length, "node"), count(claims, "claim")];
   if (size > 0) words.push(`${percent((size - free) / size)} full`, `${bytes(free)} free`);
-  if (troubled) words.push(`${troubled} in trouble`);
-  return words.join(" · ");
+  // What is wrong comes first: a narrow screen cuts the end.
+  return [troubled ? el("b", {class: "trouble"}, `${troubled} in trouble`) : null, troubled ? " · " : "", words.join(" · ")];
 }

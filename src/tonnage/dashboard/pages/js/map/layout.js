@@ -2,10 +2,12 @@
 //
 //   const layout = layOut(groups, {perRow: 6, heightOf: fact => 64, …});
 //   const [first, end] = seen(layout, top, bottom);      // of layout.rows, by binary search
-//   layout.placeOf.get("node-1")                         // {row, column}
+//   layout.placeOf.get("node-1")                         // {row, column, lane, top, height}
 //
-// A row is {kind: "header" | "shared" | "nodes", group, names, top, height, index}. Rows of nodes are as high as the highest node
-// in them; a group's rows follow each other, and a group that is collapsed has its header alone.
+// A row is {kind: "header" | "shared" | "nodes", group, names, top, height, reach, index}. Each node of a group goes below the
+// lane (the column on the screen) that ends first, so that nothing stays empty beside a high one; nodes of one height come
+// to lie in rows. A row of nodes is what is made and taken away together: `perRow` nodes that follow each other, from
+// `top` on. No row up to it ends below `reach`. A group that is collapsed has its header alone.
 
 /** How many columns of at least `least` pixels fit, and how wide they are then: no more columns than `most` nodes fill. */
 export function columnsOf(width, least, gap, most = Infinity) {
@@ -18,29 +20,40 @@ export function layOut(groups, {perRow, heightOf, headerHeight, gap}) {
   const rows = [];
   const placeOf = new Map();
   let top = 0;
-  const add = (kind, group, names, height) => {
-    rows.push({kind, group: group.key, names, top, height, index: rows.length, id: `${kind} ${group.key} ${names[0] ?? ""}`});
+  let reach = 0;
+  const add = (kind, group, names, start, end) => {
+    reach = Math.max(reach, end);
+    rows.push({kind, group: group.key, names, top: start, height: end - start, reach, index: rows.length, id: `${kind} ${group.key} ${names[0] ?? ""}`});
+  };
+  const addWhole = (kind, group, height) => {
+    add(kind, group, [], top, top + height);
     top += height + gap;
   };
   for (const group of groups) {
-    if (headerHeight && !group.isBare) add("header", group, [], headerHeight);
+    if (headerHeight && !group.isBare) addWhole("header", group, headerHeight);
     if (group.isCollapsed) continue;
-    if (group.sharedHeight) add("shared", group, [], group.sharedHeight);
+    if (group.sharedHeight) addWhole("shared", group, group.sharedHeight);
+    const ends = Array(perRow).fill(top); // where each lane goes on
     for (let start = 0; start < group.names.length; start += perRow) {
       const names = group.names.slice(start, start + perRow);
-      let height = 0;
-      for (const name of names) height = Math.max(height, heightOf(name));
-      names.forEach((name, column) => placeOf.set(name, {row: rows.length, column}));
-      add("nodes", group, names, height);
+      const places = names.map((name, column) => {
+        const lane = ends.indexOf(Math.min(...ends));
+        const place = {row: rows.length, column, lane, top: ends[lane], height: heightOf(name)};
+        ends[lane] += place.height + gap;
+        placeOf.set(name, place);
+        return place;
+      });
+      add("nodes", group, names, places[0].top, Math.max(...places.map(place => place.top + place.height)));
     }
+    top = Math.max(...ends);
   }
-  return {rows, placeOf, height: Math.max(0, top - gap), perRow};
+  return {rows, placeOf, height: reach, perRow};
 }
 
 /** Which rows are between two heights: [first, end), `end` not among them. */
 export function seen(layout, top, bottom) {
   const {rows} = layout;
-  const first = search(rows.length, index => rows[index].top + rows[index].height > top);
+  const first = search(rows.length, index => rows[index].reach > top);
   const end = search(rows.length, index => rows[index].top >= bottom);
   return [first, Math.max(first, end)];
 }
@@ -68,6 +81,26 @@ export function neighbour(layout, name, key) {
   if (key === "ArrowRight") return nodeRows[at].names[place.column + 1] ?? nodeRows[at + 1]?.names[0];
   if (key === "ArrowLeft") return nodeRows[at].names[place.column - 1] ?? nodeRows[at - 1]?.names.at(-1);
   const steps = {ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10}[key] ?? 0;
-  const row = nodeRows[Math.min(nodeRows.length - 1, Math.max(0, at + steps))];
-  return row.names[Math.min(place.column, row.names.length - 1)];
+  let found = name;
+  for (let step = 0; step < Math.abs(steps); step += 1) found = beside(layout, nodeRows, found, Math.sign(steps)) ?? found;
+  return found;
+}
+
+/** The node below (1) or above (-1) another: the next in its lane, or else the nearest lane that goes on. */
+function beside(layout, nodeRows, name, step) {
+  const from = layout.placeOf.get(name);
+  const start = nodeRows.findIndex(row => row.index === from.row);
+  let best;
+  // The next in a lane is at most some rows away: a lane with high nodes has fewer of them.
+  for (let at = start; at >= 0 && at < nodeRows.length && Math.abs(at - start) <= 6; at += step) {
+    for (const each of nodeRows[at].names) {
+      const place = layout.placeOf.get(each);
+      const away = step > 0 ? place.top - (from.top + from.height) : from.top - (place.top + place.height);
+      if (away < 0) continue;
+      const worth = Math.abs(place.lane - from.lane) * 1e4 + away;
+      if (best === undefined || worth < best.worth) best = {worth, name: each};
+    }
+    if (best !== undefined && best.worth < 1e4) break;
+  }
+  return best?.name;
 }

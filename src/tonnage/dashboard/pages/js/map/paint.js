@@ -1,8 +1,9 @@
 // Drawing on canvases: cells of the overview, and the bars of a tile. The same numbers as everywhere (bars.js), and no
 // element a block: thousands of them stay cheap.
 
-import {scaleOf, withoutSlivers} from "./bars.js";
+import {cutBars, withoutSlivers} from "./bars.js";
 import {isFull} from "./signs.js";
+import {moreWords, nameOn} from "./words.js";
 
 const TOKENS = [
   ...["ink", "paper", "raised", "line", "quiet", "accent", "bad", "free"],
@@ -88,29 +89,35 @@ export function barHeights(bars) {
   return bars <= 2 ? [13, 16] : bars <= 4 ? [10, 12] : [6, 7];
 }
 
-/** How many bars a tile draws, and how high it is for them. */
+const MORE_PX = 13; // for the words that tell how many are not drawn
+
+/** How high a tile's bars are, with its attach slots. */
 export function barsHeight(fact) {
-  const bars = Math.min(8, Math.max(1, fact.bars.length));
-  return bars * barHeights(bars)[1] + (fact.row.slots?.length ? 7 : 0);
+  const {drawn, more} = cutBars(fact.bars);
+  const bars = Math.max(1, drawn.length);
+  return bars * barHeights(bars)[1] + (more.length ? MORE_PX : 0) + (fact.row.slots?.length ? 7 : 0);
 }
 
 /**
  * The bars of a tile and its attach slots. What lies where is given back, for tooltips: [{x, y, width, height, bar,
  * segment}].
  */
-export function paintBars(context, fact, {width, colours, colourOf, isFound, isMarked}) {
-  const bars = fact.bars.slice(0, 8);
-  const scale = scaleOf(bars);
-  const [high, step] = barHeights(bars.length);
+export function paintBars(context, fact, {width, colours, colourOf, scaleOf, isFound, isMarked}) {
+  const {drawn, more} = cutBars(fact.bars);
+  const [high, step] = barHeights(drawn.length);
   const areas = [];
-  bars.forEach((bar, index) => {
+  drawn.forEach((bar, index) => {
     const y = index * step;
-    const across = Math.max(2, (bar.size / scale) * width);
+    const scale = scaleOf(bar);
+    const pxOf = amount => (amount / scale.full) * width;
+    context.fillStyle = colours.line; // the marks of the scale, where the bar does not cover them
+    for (let at = scale.step; at <= scale.full * 1.0001; at += scale.step) context.fillRect(Math.min(width - 1, Math.round(pxOf(at))), y + high - 3, 1, 3);
+    const across = Math.min(width, Math.max(2, pxOf(bar.size)));
     context.fillStyle = bar.kind === "claims" || bar.kind === "kept" ? colours.paper : colours.free;
     context.fillRect(0, y, across, high);
     areas.push({x: 0, y, width: across, height: high, bar});
-    for (const segment of withoutSlivers(bar, (2.5 * scale) / width).segments) {
-      const [x, wide] = [(segment.from / scale) * width, Math.max(1, (segment.bytes / scale) * width)];
+    for (const segment of withoutSlivers(bar, (2.5 * scale.full) / width).segments) {
+      const [x, wide] = [pxOf(segment.from), Math.max(1, pxOf(segment.bytes))];
       paintSegment(context, segment, {x, y, wide, high, colours, colourOf, isFound: isFound(segment.key), isMarked: isMarked(segment.key)});
       areas.push({x, y, width: wide, height: high, bar, segment});
     }
@@ -120,7 +127,16 @@ export function paintBars(context, fact, {width, colours, colourOf, isFound, isM
     context.strokeRect(0.5, y + 0.5, across - 1, high - 1);
     context.setLineDash([]);
   });
-  paintSlots(context, fact.row.slots ?? [], Math.max(1, bars.length) * step, width, colours);
+  let y = Math.max(1, drawn.length) * step;
+  if (more.length) {
+    context.fillStyle = colours.quiet;
+    context.font = "10px system-ui, sans-serif";
+    context.textAlign = "left";
+    context.textBaseline = "middle";
+    context.fillText(moreWords(more), 0, y + MORE_PX / 2 - 1, width);
+    y += MORE_PX;
+  }
+  paintSlots(context, fact.row.slots ?? [], y, width, colours);
   return areas;
 }
 
@@ -147,14 +163,19 @@ function paintSegment(context, segment, {x, y, wide, high, colours, colourOf, is
     context.strokeRect(x + 1, y + 1, Math.max(1, wide - 3), high - 2);
     context.setLineDash([]);
   }
-  if (wide >= 12 && high >= 10) {
-    const sign = kind === "leaving" ? "→" : kind === "coming" ? "←" : given.letter;
-    context.fillStyle = isGhost ? colours.ink : given.colour === 0 ? "#fff" : "#000";
-    context.font = "600 9px system-ui, sans-serif";
-    context.textAlign = "center";
-    context.textBaseline = "middle";
-    context.fillText(sign, x + (wide - 1) / 2, y + high / 2 + 0.5, wide - 2);
-  }
+  if (wide < 12 || high < 10) return;
+  const arrow = {leaving: "→", coming: "←"}[kind] ?? "";
+  const words = wide >= 26 ? nameOn(segment) : arrow;
+  context.save();
+  context.beginPath();
+  context.rect(x, y, wide - 2, high);
+  context.clip();
+  context.fillStyle = isGhost ? colours.ink : given.colour === 0 ? "#fff" : "#000";
+  context.font = "600 9px system-ui, sans-serif";
+  context.textAlign = "left";
+  context.textBaseline = "middle";
+  context.fillText(words, x + 2, y + high / 2 + 0.5);
+  context.restore();
 }
 
 function hatch(context, x, y, width, height, colour, step) {

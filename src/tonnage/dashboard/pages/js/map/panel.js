@@ -1,4 +1,4 @@
-// Details of one node or one claim, beside the map. Opened by click or Enter, closed by Escape; the focus goes back then.
+// Details of one node or one claim, over the map, which stays as it is. Opened by click or Enter, closed by Escape; the focus goes back then.
 
 import {el, replace} from "../dom.js";
 import {claimDetails, nodeDetails} from "./details.js";
@@ -21,8 +21,8 @@ export class Panel {
     document.addEventListener("keydown", onEscape, {signal: map.asks.signal});
   }
 
-  /** Show a node or a claim; the focus goes to the panel, and back when it is closed. */
-  open(kind, key) {
+  /** Show a node or a claim; the focus goes to the panel, and back when it is closed. `isTold`: the map's owner hears of it. */
+  open(kind, key, {isTold = true} = {}) {
     if (this.element.hidden) this.before = document.activeElement;
     this.shown = {kind, key};
     this.element.hidden = false;
@@ -30,6 +30,7 @@ export class Panel {
     this.body.keyedChildren = undefined;
     this.refresh();
     this.title.focus({preventScroll: true});
+    if (isTold) this.map.options.onOpen?.(this.shown);
   }
 
   /** Show it as it is now, when what it shows was touched. */
@@ -48,8 +49,9 @@ export class Panel {
     const row = kind === "claim" ? state.volumes.get(key) : undefined;
     if (fact) {
       const bars = el("div", {class: "detail-bars"});
+      bars.classList.toggle("is-compact", fact.bars.length > 4);
       showBars(bars, fact.bars, this.map.look());
-      replace(this.body, nodeDetails(fact, state, bars, this.map.options));
+      replace(this.body, nodeDetails(fact, state, bars, bar => this.map.scaleOf(bar), this.map.options));
     } else if (row) {
       replace(this.body, claimDetails(key, row, state, this.map.options));
     } else {
@@ -72,10 +74,11 @@ export class Panel {
     this.close();
   }
 
-  close() {
+  close({isTold = true} = {}) {
     if (this.element.hidden) return;
     this.element.hidden = true;
     this.shown = null;
+    if (isTold) this.map.options.onOpen?.(null);
     const cell = this.before?.isConnected && this.before !== document.body ? this.before : this.map.grid.cellOf(this.map.grid.cursor);
     cell?.focus({preventScroll: true});
   }

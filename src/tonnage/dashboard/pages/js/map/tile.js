@@ -3,19 +3,30 @@
 
 import {el, keyed, replace, set} from "../dom.js";
 import {bytes, count, percent} from "../format.js";
-import {scaleOf, withoutSlivers} from "./bars.js";
+import {cutBars, withoutSlivers} from "./bars.js";
 import {barsHeight, paintBars, sized} from "./paint.js";
 import {isFull} from "./signs.js";
-import {barWords, nodeLabel, segmentLines} from "./words.js";
+import {barWords, moreWords, nameOn, nodeLabel, segmentLines} from "./words.js";
 
 const NAME_HEIGHT = 22;
 const PADDING = 14;
-const MOST_BARS = 8;
+const MORE_HEIGHT = 20;
 
 /** How high a node is drawn at a level. Rows that are not drawn are laid out by this. */
 export function heightOf(fact, level) {
   if (level === "tiles") return NAME_HEIGHT + barsHeight(fact) + PADDING;
-  return 2 * NAME_HEIGHT + Math.min(MOST_BARS, Math.max(1, fact.bars.length)) * 42 + (fact.row.slots?.length ?? 0) * 22 + PADDING;
+  const {drawn, more} = cutBars(fact.bars);
+  return 2 * NAME_HEIGHT + Math.max(1, drawn.length) * (isCompact(drawn) ? 28 : 42) + (more.length ? MORE_HEIGHT : 0) + (fact.row.slots?.length ?? 0) * 22 + PADDING;
+}
+
+/** Many bars are drawn lower, so that a node with ten pools is not ten times as high as its neighbours. */
+function isCompact(drawn) {
+  return drawn.length > 3;
+}
+
+/** How long a full bar is in a cell of this width. */
+export function barWidth(columnWidth) {
+  return Math.max(20, Math.floor(columnWidth - PADDING));
 }
 
 /** A cell for one node, empty yet. */
@@ -28,7 +39,7 @@ export function makeCell(level) {
   return cell;
 }
 
-/** Show a node in its cell. `look` is how the map shows things now: {colours, colourOf, found, marks, width, volumes}. */
+/** Show a node in its cell. `look` is how the map shows things now: {colours, colourOf, scaleOf, found, marks, width, volumes}. */
 export function updateCell(cell, fact, level, look) {
   const mark = look.marks?.nodes?.get(fact.name) ?? "";
   cell.dataset.node = fact.name;
@@ -45,11 +56,12 @@ export function updateCell(cell, fact, level, look) {
   showSigns(cell.querySelector(".cell-signs"), fact, level, mark);
   if (level === "tiles") {
     const canvas = cell.querySelector("canvas");
-    const width = Math.max(20, Math.floor(look.width - PADDING));
+    const width = barWidth(look.width);
     cell.areas = paintBars(sized(canvas, width, barsHeight(fact)), fact, {
       width,
       colours: look.colours,
       colourOf: look.colourOf,
+      scaleOf: look.scaleOf,
       isFound: key => Boolean(look.found?.claims.has(key)),
       isMarked: key => Boolean(look.marks?.claims?.has(key)),
     });
@@ -81,15 +93,16 @@ function showDetail(cell, fact, look) {
     count(fact.row.pods ?? 0, "pod"),
   ];
   replace(cell.querySelector(".cell-sums"), sums.filter(Boolean).join(" · "));
-  const bars = fact.bars.slice(0, MOST_BARS);
-  showBars(cell.querySelector(".detail-bars"), bars, look);
-  replace(cell.querySelector(".slots"), (fact.row.slots ?? []).map(slotsElement));
+  const {drawn, more} = cutBars(fact.bars);
+  const bars = cell.querySelector(".detail-bars");
+  bars.classList.toggle("is-compact", isCompact(drawn));
+  showBars(bars, drawn, look);
+  replace(cell.querySelector(".slots"), more.length ? el("div", {class: "more-bars"}, moreWords(more)) : null, (fact.row.slots ?? []).map(slotsElement));
 }
 
-/** Bars with a block an element, to one scale. Also in the panel, and for capacity that nodes share. */
+/** Bars with a block an element, each by the scale of its class. Also in the panel, and for capacity that nodes share. */
 export function showBars(parent, bars, look) {
-  const scale = scaleOf(bars);
-  const items = bars.map((bar, index) => ({...withoutSlivers(bar, scale / 160), key: `${index} ${bar.kind}`}));
+  const items = bars.map((bar, index) => ({...withoutSlivers(bar, look.scaleOf(bar).full / 160), key: `${index} ${bar.kind}`}));
   keyed(
     parent,
     items,
@@ -100,7 +113,9 @@ export function showBars(parent, bars, look) {
       replace(label, el("bdi", {}, barWords(bar)), bar.stale && el("b", {class: "stale-word"}, " stale"));
       track.dataset.kind = bar.kind;
       track.classList.toggle("is-stale", Boolean(bar.stale));
-      track.style.setProperty("width", `${(100 * bar.size) / scale}%`);
+      const {full, step} = look.scaleOf(bar);
+      element.style.setProperty("--step", `${(100 * step) / full}%`);
+      track.style.setProperty("width", `${Math.min(100, (100 * bar.size) / full)}%`);
       track.bar = bar;
       showSegments(track, bar, look);
     },
@@ -125,7 +140,7 @@ function showSegments(track, bar, look) {
       block.style.setProperty("width", `${(100 * segment.bytes) / bar.size}%`);
       block.classList.toggle("is-found", Boolean(look.found?.claims.has(segment.key)));
       block.classList.toggle("is-marked", Boolean(look.marks?.claims?.has(segment.key)));
-      const text = nameOn(segment, given);
+      const text = nameOn(segment);
       const name = block.firstChild;
       if (name.textContent !== text) name.textContent = text;
     },
@@ -136,15 +151,6 @@ function segmentId(segment) {
   if (segment.key !== undefined) return `${segment.kind} ${segment.key}`;
   if (segment.kind === "kept") return `kept ${segment.entry.capacity ?? ""} ${segment.entry.pod} ${(segment.entry.claims ?? []).join()}`;
   return `${segment.kind} ${segment.keys?.[0] ?? ""}`;
-}
-
-/** What stands on a block, as far as there is room: the letter first, so that it is read even on a narrow one. */
-function nameOn(segment, given) {
-  if (segment.kind === "kept") return `◇ ${segment.entry.pod}`;
-  if (segment.kind === "other") return "other";
-  if (segment.kind === "small") return `${segment.count} small`;
-  const arrow = segment.kind === "leaving" ? "→ " : segment.kind === "coming" ? "← " : "";
-  return `${arrow}${given.letter} ${segment.key.slice(segment.key.indexOf("/") + 1)}`;
 }
 
 /** Attach slots of one driver: as many ticks as there are slots, and the figures. */

@@ -92,11 +92,31 @@ export function reachWords(row) {
 export function barWords(bar) {
   if (bar.kind === "pool" && !bar.total) return `${bar.label}: its driver does not serve the node any more`;
   if (bar.kind === "pool") return `${bar.label}: ${bytes(bar.free)} of ${bytes(bar.total)} free`;
-  if (bar.kind === "free") return `${bar.label}: ${bytes(bar.free)} free`;
+  if (bar.kind === "free") return `${bar.label}: ${bytes(bar.free)}${bar.total > bar.free ? ` of ${bytes(bar.total)}` : ""} free`;
   return `${bar.label}: ${bytes(bar.size)}`;
+}
+
+/** Bars that are not drawn: "2 more pools, 120Gi free". */
+export function moreWords(bars) {
+  const free = bars.reduce((sum, bar) => sum + (bar.free ?? 0), 0);
+  return `${count(bars.length, "more pool", "more pools")}, ${bytes(free)} free`;
+}
+
+/** What a scale is of: its classes, or the pools of a driver that shows them. */
+export function scaleName(scale) {
+  return scale.classes.join(", ") || "no class";
 }
 
 /** A bar, line by line. */
 export function barLines(bar) {
   return [barWords(bar), bar.toldAt ? `told ${ago(bar.toldAt)} ago` : "", bar.stale ? `stale: ${bar.stale}` : ""].filter(Boolean);
+}
+
+/** What stands on a block, as far as there is room. */
+export function nameOn(segment) {
+  if (segment.kind === "kept") return `◇ ${segment.entry.pod}`;
+  if (segment.kind === "other") return "other";
+  if (segment.kind === "small") return `${segment.count} small`;
+  const arrow = segment.kind === "leaving" ? "→ " : segment.kind === "coming" ? "← " : "";
+  return `${arrow}${segment.key.slice(segment.key.indexOf("/") + 1)}`;
 }

@@ -1,5 +1,6 @@
 // Flow: decisions, reservations, bindings, provisioning, attachments and rebuilds as they happen, one lane a pod, the one
-// with the newest step on top. Lanes stay where they are while somebody points at them, and all of them while paused.
+// with the newest step on top. Lanes stay where they are while somebody points at them, and all of them while paused. Which
+// lanes are shown stands in the address: ?search=TEXT&namespace=NAME&workload=KIND/NAMESPACE/NAME&step=KIND&moving=yes.
 
 import {calmOrder} from "../calm_order.js";
 import {el, replace} from "../dom.js";
@@ -12,17 +13,18 @@ import {windowed} from "../windowed.js";
 export const title = "Flow";
 
 const ROW = 66;
-const chosen = {namespace: "", workload: "", kind: "", word: "", moving: false}; // kept for when one comes back
+let chosen = choicesOf(new URLSearchParams()); // kept for when one comes back
 
-/** Show the flow in `main`; the function that is given back closes it. */
-export function open(main, {state}) {
+/** Show the flow in `main`; gives back how it is closed, and how it shows another address. */
+export function open(main, {state, query, tell}) {
+  if (query.size) chosen = choicesOf(query);
   const told = el("p", {class: "flow-told", role: "status"});
   const pause = el("button", {type: "button", "aria-pressed": "false"}, "Pause");
   const namespaces = select("Namespace", "all namespaces");
   const workloads = select("Workload", "all workloads");
   const kinds = select("Kind of step", "all steps");
-  const search = el("input", {type: "search", placeholder: "pod, node or text", "aria-label": "Show lanes with this in them", value: chosen.word});
-  const moving = el("input", {type: "checkbox", checked: chosen.moving});
+  const search = el("input", {type: "search", placeholder: "pod, node or text", "aria-label": "Show lanes with this in them"});
+  const moving = el("input", {type: "checkbox"});
   const empty = el("p", {class: "quiet"});
   const list = windowed({label: "Lanes of pods", rowHeight: ROW, most: 1000, keyOf: ({key}) => key, make: makeLane, update: updateLane});
   const view = el(
@@ -66,6 +68,13 @@ export function open(main, {state}) {
 
   const choose = (name, read) => event => {
     chosen[name] = read(event.target);
+    tell([], queryOf(chosen), {isNew: name !== "word"});
+    draw();
+  };
+  const showChosen = () => {
+    search.value = chosen.word;
+    moving.checked = chosen.moving;
+    for (const field of [namespaces, workloads, kinds]) delete field.dataset.offered;
     draw();
   };
   namespaces.addEventListener("change", choose("namespace", field => field.value));
@@ -79,16 +88,32 @@ export function open(main, {state}) {
     pause.textContent = paused ? "Go on" : "Pause";
     draw();
   });
-  draw();
+  tell([], queryOf(chosen), {isNew: false});
+  showChosen();
   const stopFollowing = state.onChange(changed => {
     if ((changed.lanes || changed.pods) && !paused) drawSoon();
   });
   const stopAges = keepAges(view);
-  return () => {
-    stopFollowing();
-    stopAges();
-    list.close();
+  return {
+    close: () => {
+      stopFollowing();
+      stopAges();
+      list.close();
+    },
+    goTo: asked => {
+      chosen = choicesOf(asked);
+      showChosen();
+    },
   };
+}
+
+function choicesOf(query) {
+  const of = name => query.get(name) ?? "";
+  return {namespace: of("namespace"), workload: of("workload"), kind: of("step"), word: of("search"), moving: of("moving") === "yes"};
+}
+
+function queryOf({namespace, workload, kind, word, moving}) {
+  return {search: word, namespace, workload, step: kind, moving: moving ? "yes" : ""};
 }
 
 /** Every lane with its pod's workload, the one with the newest step first. */

@@ -18,7 +18,7 @@ const MOST_HELPS = 8;
 const CONCERNED = ["pods", "nodes", "capacities", "volumes", "classes"];
 
 /** Show what waits in `main`; the function that is given back closes it. */
-export function open(main, {state}) {
+export function open(main, {state, query, tell}) {
   const headline = el("p", {class: "pending-headline", role: "status"}, "Working out what waits and why…");
   const moment = el("p", {class: "answer-moment"});
   const notes = notesList();
@@ -54,7 +54,11 @@ export function open(main, {state}) {
     showHelps(helps, answer);
   };
   const calm = calmOrder(groups, draw);
-  search.addEventListener("input", draw);
+  search.value = query.get("search") ?? "";
+  search.addEventListener("input", () => {
+    tell([], {search: search.value}, {isNew: false});
+    draw();
+  });
   const stopAsking = keepAsking(state, {
     path: "/api/v1/pending",
     isAbout: changed => CONCERNED.some(name => changed[name]),

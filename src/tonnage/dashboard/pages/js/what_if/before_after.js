@@ -43,7 +43,7 @@ export class BeforeAfter {
     replace(this.places, columns.map(each => each.column));
     // Maps measure their place: they are drawn once it is on the page.
     for (const {which, place, state} of columns) {
-      this.maps.push(drawMap(place, state, {storageKey: "what-if", label: `${this.label}: ${WAYS[which].toLowerCase()}`, hasControls: wanted.length === 1, marks: which === "after" ? marks : leaving}));
+      this.maps.push(drawMap(place, state, {storageKey: "what-if", label: `${this.label}: ${WAYS[which].toLowerCase()}`, hasControls: wanted.length === 1, beside: which === "after" ? before : after, marks: which === "after" ? marks : leaving}));
     }
   }
 
