@@ -44,10 +44,11 @@ class Totals:
     def write(self, rows: Rows, totals: Ints) -> None:
         self.by_row[rows] = totals
         row = only_row(rows)
-        for number in (row // _BLOCK,) if row >= 0 else range(len(self._blocks)):
-            block = self._blocks[number]
-            most = self._most[number] = block.max().item()
-            self._ties[number] = int(np.count_nonzero(block == most))
+        first, last = (row // _BLOCK, row // _BLOCK + 1) if row >= 0 else (0, len(self._blocks))
+        blocks = self._blocks[first:last]
+        most = blocks.max(axis=1)
+        self._most[first:last] = most.tolist()
+        self._ties[first:last] = np.count_nonzero(blocks == most[:, None], axis=1).tolist()
 
     def draw(self, rng: random.Random) -> int:
         """One of the rows with the highest total, by lot."""
@@ -84,7 +85,7 @@ class RowAnswers:
         """The last change of a node that the scores know."""
         self.raw: dict[str, Ints] = {}
         """Scores before normalising, by plugin; a plugin that gave every row 0 is left out."""
-        self.totals = Totals(cluster.capacity)
+        self.totals = Totals(0)
         """The weighted sum of all scores that need no normalising; `UNFIT` where the row does not pass."""
 
     def grow(self, capacity: int) -> None:

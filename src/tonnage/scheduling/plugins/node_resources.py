@@ -80,18 +80,14 @@ def scored(
     elif cluster.counts_large or any(asked >= LARGE for *_, asked in columns):
         numbers = row_numbers(rows).tolist()
     else:
-        found = formula([_use(weight, has[rows], in_use[rows], asked) for weight, has, in_use, asked in columns])
+        found = formula([_use(each, each[1][rows], each[2][rows], np.minimum) for each in columns])
         return found if np.ndim(found) else np.full(row_count(rows), found, dtype=np.int64)
-    by_row = [
-        formula([_use(weight, has.item(row), in_use.item(row), asked) for weight, has, in_use, asked in columns])
-        for row in numbers
-    ]
+    by_row = [formula([_use(each, each[1].item(row), each[2].item(row), min) for each in columns]) for row in numbers]
     return np.array(by_row, dtype=np.int64)
 
 
-def _use(weight: int, has: Any, in_use: Any, asked: int) -> Use:
-    use = in_use + asked
-    return weight, has, in_use - (in_use > has) * (in_use - has), use - (use > has) * (use - has)
+def _use(column: tuple[int, Ints, Ints, int], has: Any, in_use: Any, least: Callable[[Any, Any], Any]) -> Use:
+    return column[0], has, least(in_use, has), least(in_use + column[3], has)
 
 
 DEFAULT_RESOURCES = ((CPU, 1), (MEMORY, 1))
@@ -325,6 +321,9 @@ def _evenness_at(uses: Sequence[tuple[int, int]]) -> int:
 
 def _evenness(uses: Sequence[tuple[Ints, Ints]]) -> Ints:
     """`_evenness_at` of many rows."""
+    if len(uses) == 2 and all(has.all() for _, has in uses):  # nearly every profile and cluster
+        first, second = (use / has for use, has in uses)
+        return ((1 - np.abs(first - second) / 2) * MAX_SCORE).astype(np.int64)
     use, has = np.array(uses).swapaxes(0, 1)
     fractions = np.divide(use, has, out=np.zeros(has.shape), where=has > 0)
     counts = np.count_nonzero(has, axis=0)
