@@ -168,8 +168,8 @@ def told_as_one_number(objects: Iterable[Object]) -> frozenset[str]:
 def only_as_good(class_names: Iterable[str]) -> str:
     """What is to be said of an answer about claims of such classes."""
     return (
-        f"the free room of class {' and '.join(sorted(class_names))} is told as single numbers: where its driver has"
-        " several pools, this answer is only as good as that; `tonnage pools` writes the pools beside them"
+        f"the free room of class {' and '.join(sorted(class_names))} is reported as one number: if its driver has "
+        "several pools on a node, volumes may fit worse than this answer says; `tonnage pools` can publish the pools"
     )
 
 

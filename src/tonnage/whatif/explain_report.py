@@ -6,7 +6,7 @@
       NODE    TOTAL  Fit  Balanced  Spread×2
     * node-3    571   91        95       185
       node-1    560   90        90       180
-    alike on all of them: Taints×3 300
+    the same on all of them: Taints×3 300
 
     REFUSED  BY                WHY               NODES
           2  NodeResourcesFit  Insufficient cpu  node-5, node-6
@@ -307,7 +307,7 @@ def _footnotes(
         yield f"{_OTHERS}: {', '.join(_short(name, weights) for name in rest)}"
     if alike:
         told = ", ".join(f"{_short(name, weights)} {best.scores[name]}" for name in alike)
-        yield f"alike on all of them: {told}"
+        yield f"the same on all of them: {told}"
     ties = sum(each.total == best.total for each in nodes)
     if ties > 1:
         yield f"{ties:,} nodes share the best total; the choice is by lot, and the same for the same input"

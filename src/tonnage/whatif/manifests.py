@@ -263,7 +263,7 @@ def _take(
     before = found.by_key.pop(key, None)
     if before is not None:
         place = replace(before.origin, object="")
-        found.warnings.append(f"{manifest.origin} stands in {place} too; the later one counts")
+        found.warnings.append(f"{manifest.origin} stands in {place} too; the later one is used")
     found.by_key[key] = manifest
 
 

@@ -147,7 +147,9 @@ class TextPage:
         self.write(text(""))
 
     def say(self, line: Text, indent: int = 0) -> None:
-        """Write a paragraph; `indent` applies to all its lines."""
+        """Write a paragraph; `indent` and the spaces at its start apply to all its lines."""
+        if spaces := len(line.plain) - len(line.plain.lstrip(" ")):
+            line, indent = line[spaces:], indent + spaces
         for part in _broken(line, self.width - indent):
             self.write(text(" " * indent) + part)
 
@@ -174,7 +176,7 @@ def _longest_word(cell: Text) -> int:
 
 
 def _broken(line: Text, width: int) -> list[Text]:
-    """Wrap a line at spaces only; leading spaces stay."""
+    """Wrap a line at spaces only."""
     if line.cell_len <= width:
         return [line]
     parts: list[Text] = []

@@ -101,7 +101,7 @@ def _state_of(found: manifests.Manifests, made: Sequence[Object], source: str) -
     workloads = [each for each in made if isinstance(each, NOT_READ_BY_DECISIONS)]
     notes = []
     if found.passed_over:
-        notes.append(f"passed over what decisions do not look at: {found.passed_over_counts}")
+        notes.append(f"ignored, since scheduling does not read them: {found.passed_over_counts}")
     origins = {
         (type(each).__name__, each.key): manifest.origin
         for each, manifest in zip(made, found.by_key.values(), strict=True)

@@ -90,7 +90,7 @@ def test_ctrl_c_ends_it_with_what_is_known(monkeypatch: pytest.MonkeyPatch):
     assert result.exit_code == 130 and found["partial"] is True and found["survivesOneMore"]["holds"] is None
     assert [each["pod"] for each in found["moves"]] == ["mill/db-0", "mill/web-6fc8d-x7k2p"]
     table = ask("mill-1")
-    assert table.exit_code == 130 and "partial: it was interrupted" in table.stdout
+    assert table.exit_code == 130 and "interrupted: this is what is known so far" in table.stdout
 
 
 PRESSED = """

@@ -146,13 +146,13 @@ def test_other_pods_take_their_room():
 def test_kinds_that_are_passed_over_are_counted():
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
     assert answer(node("a"), pod("web"), deployment)[1] == (
-        "note: passed over what decisions do not look at: 1 Deployment\n"
+        "note: ignored, since scheduling does not read them: 1 Deployment\n"
     )
 
 
 def test_warnings_are_said():
     assert answer(node("a"), node("a", cpu="2"), pod("web"))[1] == (
-        "warning: x.yaml, document 2 (Node a) stands in x.yaml, document 1 too; the later one counts\n"
+        "warning: x.yaml, document 2 (Node a) stands in x.yaml, document 1 too; the later one is used\n"
     )
 
 

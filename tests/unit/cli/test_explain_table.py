@@ -49,7 +49,7 @@ def test_the_answer_comes_first_then_who_fits_then_who_does_not():
         "  NODE    TOTAL  Fit  Spread×2\n"
         "* node-3    590   90       200\n"
         "  node-1    485   85       100\n"
-        "alike on all of them: Taints×3 300\n"
+        "the same on all of them: Taints×3 300\n"
         "\n"
         "REFUSED  BY                WHY                               NODES\n"
         "      2  NodeResourcesFit  Insufficient cpu                  node-5, node-4\n"
@@ -97,7 +97,7 @@ def test_ties_are_told():
         "* b       480   80",
         "  a       480   80",
         "  c       470   70",
-        "alike on all of them: Spread×2 100, Taints×3 300",
+        "the same on all of them: Spread×2 100, Taints×3 300",
         "2 nodes share the best total; the choice is by lot, and the same for the same input",
     ]
 

@@ -109,7 +109,7 @@ def test_figures_that_do_not_follow_are_stale_while_others_of_the_driver_follow(
     # Alone it may be a driver that provisions thinly.
     assert row(cluster).stale == ""
     cluster.put(capacity("fast", "b", "100Gi", metadata=written(-100)), *made_on("b", -200))
-    assert row(cluster).stale.startswith("it was last written before pv-a was made there at 2026-01-01T11:56:40Z")
+    assert row(cluster).stale.startswith("it was last updated before pv-a was created there at 2026-01-01T11:56:40Z")
     assert row(cluster, "fast-b").stale == ""
     cluster.put(capacity("fast", "a", "90Gi", metadata=written(-1)))
     assert row(cluster).stale == ""

@@ -85,7 +85,7 @@ def test_a_healthy_cluster_has_nothing_above_info():
 def test_a_driver_is_summed_up():
     told = one("driver-summary", *healthy()).message
     assert told == (
-        "on 3 of 3 nodes; capacity per node; pools are listed (up to 2); thin or thick: not to be told; "
+        "on 3 of 3 nodes; capacity per node; pools are listed (up to 2); thin or thick: not known; "
         "does not rebuild volumes; attach limit 8; refreshed every 60 s"
     )
 
@@ -443,7 +443,7 @@ def test_a_placement_that_the_driver_refuses_is_told_though_tonnage_has_a_better
         *(claim("c", "90Gi"), claim("d", "60Gi"), pod_with("db", "c", "d", cpu="1")),
     ]
     assert one("volumes-would-be-refused", *objects).message.startswith("kube-scheduler would send 1 pod to n1")
-    assert "none of them by kube-scheduler's rules too" in one("pods-would-stop-pending", *objects).message
+    assert "none of them also by kube-scheduler" in one("pods-would-stop-pending", *objects).message
 
 
 def test_a_thin_driver_is_not_said_to_refuse_what_its_figures_do_not_hold():

@@ -95,7 +95,7 @@ def test_a_volume_of_a_zone_stays_behind_only_if_the_whole_zone_is_drained():
     cluster = (storage_class(), driver(capacity=False), *nodes, *data, member("db-0", "a", "data"))
     assert told(*cluster, nodes=["a"])["dataLeftBehind"] == []
     (left,) = told(*cluster, nodes=["a", "b"])["dataLeftBehind"]
-    assert left["node"] == "a,b" and left["what"].endswith("reached from drained nodes alone")
+    assert left["node"] == "a,b" and left["what"].endswith("reached from drained nodes only")
 
 
 def test_a_claim_that_two_pods_share_is_rebuilt_once():

@@ -303,7 +303,7 @@ def test_figures_that_are_single_numbers_are_said_to_be():
     vague = CLUSTER.replace("availableCapacities: [100Gi, 100Gi]\n", "").replace("availableCapacities: [100Gi]\n", "")
     found = answer(vague + DB, "--workload", "sts/shop/db")
     (note,) = found["notes"]
-    assert note.startswith("the free room of class fast is told as single numbers") and "tonnage pools" in note
+    assert note.startswith("the free room of class fast is reported as one number") and "tonnage pools" in note
     assert found["grades"]["count"] == "possible"
     assert answer(CLUSTER + DB, "--workload", "sts/shop/db")["notes"] == []
 

@@ -133,7 +133,7 @@ def test_of_two_objects_with_one_name_the_later_counts():
     found = read(["a.yaml", "x.yaml"])
     assert found.by_key["pods", "shop", "web"].doc["spec"]["containers"][0]["image"] == "j"
     assert found.warnings == [
-        "x.yaml, document 2 (Pod shop/web) stands in a.yaml, document 1 too; the later one counts"
+        "x.yaml, document 2 (Pod shop/web) stands in a.yaml, document 1 too; the later one is used"
     ]
 
 

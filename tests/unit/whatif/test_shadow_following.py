@@ -59,7 +59,7 @@ async def synced(*refused: type) -> list[str]:
 def test_kinds_that_may_not_be_read_count_as_none_and_are_noted() -> None:
     notes = asyncio.run(synced(CSIStorageCapacity, Event))
     assert len(notes) == 4, "events are followed by two reasons, and read by decisions"
-    assert notes[0].startswith("csistoragecapacities.storage.k8s.io objects cannot be followed and count as none: ")
+    assert notes[0].startswith("csistoragecapacities.storage.k8s.io objects cannot be watched and are ignored: ")
 
 
 def test_without_pods_there_is_nothing_to_follow() -> None:

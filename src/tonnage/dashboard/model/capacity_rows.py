@@ -114,8 +114,8 @@ def lagging(missing: Sequence[PersistentVolume]) -> str:
     when = f" at {rfc3339(made_at)}" if made_at is not None else ""
     many = f"{first.name} and {len(missing) - 1} more volumes were" if len(missing) > 1 else f"{first.name} was"
     return (
-        f"it was last written before {many} made there{when}, while other figures of the driver follow: the scheduler "
-        "believes it but for what it promised itself (mode Ledger)"
+        f"it was last updated before {many} created there{when}, while other figures of the driver were: the scheduler "
+        "uses it, minus what it has promised itself since (mode Ledger)"
     )
 
 

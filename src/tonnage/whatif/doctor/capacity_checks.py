@@ -271,8 +271,8 @@ def _of_one(facts: Facts, capacity: CSIStorageCapacity) -> Iterator[Finding]:
     if not driver and facts.knows(StorageClass):
         yield CATALOGUE["capacity-of-missing-class"].about(
             capacity,
-            f"it is for StorageClass {capacity.storage_class_name}, which is not there",
-            "delete it; a provisioner that still runs makes those it needs anew",
+            f"it is for StorageClass {capacity.storage_class_name}, which does not exist",
+            "delete it; a running provisioner creates the objects that it needs",
         )
     if topology is None:
         yield CATALOGUE["capacity-nil-topology"].about(
@@ -286,13 +286,14 @@ def _of_one(facts: Facts, capacity: CSIStorageCapacity) -> Iterator[Finding]:
         yield CATALOGUE["capacity-reaches-no-node"].about(
             capacity,
             f"its nodeTopology ({topology}) selects none of the {len(facts.nodes)} nodes",
-            "if those nodes are gone, delete it; otherwise give the nodes these labels (the driver's node plugin does)",
+            "if those nodes are gone, delete it; otherwise add these labels to the nodes (the driver's node"
+            " plugin does that)",
             driver=driver,
         )
     if problem := problem_with_annotated_pools(capacity):
         yield CATALOGUE["pools-unreadable"].about(
             capacity,
-            f"its annotation with pools is passed over: {problem}",
+            f"its annotation with pools is ignored: {problem}",
             'write quantities with commas between them, such as "100Gi,100Gi"',
             driver=driver,
         )
@@ -300,8 +301,8 @@ def _of_one(facts: Facts, capacity: CSIStorageCapacity) -> Iterator[Finding]:
         yield CATALOGUE["pools-stale"].about(
             capacity,
             f"the source of its pools, {capacity.metadata.annotations[POOLS_SOURCE]}, has been silent since {since}: "
-            "they may be old, and are going to be taken away",
-            "see that the driver runs on the node, and look at the log of tonnage pools",
+            "they may be old, and will be removed",
+            "check that the driver runs on the node, and read the log of `tonnage pools`",
             driver=driver,
         )
     elif capacity.is_unchecked_since(facts.now - _CHECKED_WITHIN):
@@ -311,14 +312,14 @@ def _of_one(facts: Facts, capacity: CSIStorageCapacity) -> Iterator[Finding]:
             f"since {capacity.metadata.annotations[POOLS_CHECKED_AT]}: what was made since is counted, and what was "
             "deleted is not seen",
             "see that tonnage pools runs; if it is not to, take its pools away with tonnage pools --remove, "
-            f"{WEAKER}: several claims of a pod are then judged by a sum",
+            f"{WEAKER}: several claims of a pod are then checked against the sum only",
             driver=driver,
         )
     elif free_bytes(capacity) is None:
         yield CATALOGUE["capacity-says-nothing"].about(
             capacity,
             "it has neither capacity, maximumVolumeSize nor pools: nothing fits into it",
-            "have the driver answer GetCapacity, and look at the log of its provisioner",
+            "make the driver answer GetCapacity, and read the log of its provisioner",
             driver=driver,
         )
 
@@ -345,7 +346,7 @@ def _missing_nodes(facts: Facts, driver: str) -> Iterator[Finding]:
                 found,
                 f"{driver} is on {len(wanted)} nodes, and no capacity object of the class reaches {named(missing)}: "
                 "no new volume of it is made there",
-                "look at the provisioner there; if these nodes have no storage, leave them out by allowedTopologies",
+                "check the provisioner there; if these nodes have no storage, exclude them with allowedTopologies",
                 driver=driver,
             )
 
@@ -355,19 +356,20 @@ def _following(told: DriverFigures) -> Iterator[Finding]:
         unseen = told.unseen(each)
         yield CATALOGUE["capacity-stale"].about(
             each,
-            f"it was last written before {_volumes(unseen)} made, and it, or others of the driver, followed before",
-            "look at the provisioner that publishes for these nodes; until then Tonnage counts what it promised "
-            "itself (reservation: Ledger)",
+            f"it was last updated before {_volumes(unseen)} created, although it, or another object of the"
+            f" driver, used to be updated with each volume",
+            "check the provisioner that publishes capacity for these nodes; meanwhile Tonnage counts what it has"
+            " promised itself (reservation: Ledger)",
             driver=told.driver,
         )
     if told.provisioning is Provisioning.THIN:
         known = told.facts.drivers.get(told.driver)
         yield CATALOGUE["thin-provisioning"].about(
             known or f"CSIDriver {told.driver}",
-            f"its figures do not follow the volumes that are made ({told.evidence}): it provisions thinly, and more "
-            "can be promised than there is, or its provisioner no longer publishes",
-            "see that its provisioner runs; of a thin driver leave room by hand (quotas), "
-            "for no scheduler sees how full its disks will be",
+            f"its figures do not change when volumes are created ({told.evidence}): either it provisions thinly,"
+            f" and more can be promised than there is, or its provisioner no longer publishes",
+            "check that its provisioner runs; with a thin driver set quotas: no scheduler can see how full its"
+            " disks will be",
             driver=told.driver,
         )
 
@@ -389,7 +391,7 @@ def _sums(told: DriverFigures) -> Iterator[Finding]:
         detail = f" ({example.key}: {free} in all, {example.maximum_volume_size} the largest volume)"
     yield CATALOGUE["capacity-without-pools"].about(
         told.facts.drivers.get(told.driver) or f"CSIDriver {told.driver}",
-        f"it tells sums instead of pools{detail}: several claims of a pod are judged by their sum alone",
+        f"it reports sums instead of pools{detail}: several claims of a pod are checked against the sum only",
         _remedy_for_sums(told.driver),
         driver=told.driver,
     )
@@ -398,8 +400,8 @@ def _sums(told: DriverFigures) -> Iterator[Finding]:
 def _remedy_for_sums(driver: str) -> str:
     source = SOURCES_OF_POOLS.get(driver)
     if source is not None:
-        return f"run tonnage pools --source {source}: it reads the pools where this driver tells them"
+        return f"run tonnage pools --source {source}: it reads the pools where this driver publishes them"
     return (
-        "where the driver has several disks a node, publish them: availableCapacities, or the annotation "
-        "tonnage.dev/available-capacities, which tonnage pools keeps (--source nodes or command)"
+        "if the driver has several disks on a node, publish them: in availableCapacities, or in the annotation "
+        "tonnage.dev/available-capacities, which `tonnage pools` writes (--source nodes or command)"
     )

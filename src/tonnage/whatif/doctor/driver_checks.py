@@ -75,7 +75,7 @@ def _summary(facts: Facts, driver: CSIDriver, figures: DriverFigures) -> str:
     told.append(_LAYOUTS[figures.layout] if figures.objects else "publishes no capacity")
     if figures.objects:
         told.append(f"pools are listed (up to {figures.most_pools})" if figures.most_pools else "no pools are listed")
-        told.append({"unknown": "thin or thick: not to be told"}.get(figures.provisioning, figures.provisioning.value))
+        told.append({"unknown": "thin or thick: not known"}.get(figures.provisioning, figures.provisioning.value))
     told.append("rebuilds volumes elsewhere" if rebuilds_volumes(driver) else "does not rebuild volumes")
     counts = [limit for limit in _limits(facts, driver.name).values() if limit is not None]
     if counts:
@@ -97,7 +97,7 @@ def _registration(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
     if not there:
         yield CATALOGUE["driver-unregistered"].about(
             driver,
-            "no CSINode has it: no node can mount its volumes",
+            "no CSINode lists it: no node can mount its volumes",
             "start its node plugin, or delete the CSIDriver if the driver was removed",
         )
     elif missing:
@@ -117,7 +117,8 @@ def _rebuilding(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
     if is_off and rebuilds_volumes(driver):
         yield CATALOGUE["rebuilding-needs-gate"].about(
             driver,
-            "it rebuilds volumes, and the API server lets no volume's node affinity change: none can leave its node",
+            "it can rebuild volumes, but the API server does not let a volume's node affinity change: no volume"
+            " can leave its node",
             "start the API server with --feature-gates=MutablePVNodeAffinity=true",
         )
 
@@ -128,7 +129,7 @@ def _capacity(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
     if objects and not driver.spec.storage_capacity:
         yield CATALOGUE["capacity-not-checked"].about(
             driver,
-            f"there are {len(objects)} capacity objects of it, and storageCapacity is false: nobody looks at them",
+            f"there are {len(objects)} capacity objects of it, but storageCapacity is false, so schedulers ignore them",
             f"kubectl patch csidriver {shlex.quote(driver.name)} --type merge "
             '-p \'{"spec":{"storageCapacity":true}}\'',
         )
@@ -157,10 +158,10 @@ def _without_driver(facts: Facts) -> Iterator[Finding]:
         if each.name not in of_csi and (each.name in of_others or name in _NOT_CSI):
             yield CATALOGUE["provisioner-not-csi"].about(
                 each,
-                f"its provisioner {name} is no CSI driver: it tells no free space and no attach limit, so that nothing "
-                "is checked or promised for its claims; of directories on a disk not even the size is enforced",
-                "nothing has to be done; where volumes must fit, use a class of a CSI driver that publishes capacity "
-                "(of local disks TopoLVM or OpenEBS LVM, say)",
+                f"its provisioner {name} is no CSI driver: it reports neither free space nor an attach limit, so"
+                f" nothing is checked or promised for its claims; for plain directories not even the size is enforced",
+                "nothing to do; where volumes must fit, use a class of a CSI driver that publishes capacity "
+                "(for local disks, TopoLVM or OpenEBS LVM)",
                 driver=name,
             )
         else:
@@ -198,23 +199,24 @@ def _told(driver: CSIDriver, limits: dict[str, int | None]) -> Iterator[Finding]
         if driver.spec.attach_required:
             yield CATALOGUE["attach-limit-unknown"].about(
                 driver,
-                "it attaches volumes and tells no limit on any node: as many as are asked for are sent to each",
-                "if its nodes have a limit, have the driver answer max_volumes_per_node in NodeGetInfo",
+                "it attaches volumes but reports no attach limit on any node: any number of its volumes may be"
+                " sent to a node",
+                "if its nodes have a limit, make the driver answer max_volumes_per_node in NodeGetInfo",
                 driver=driver.name,
             )
         return
     if silent:
         yield CATALOGUE["attach-limit-on-some-nodes"].about(
             driver,
-            f"it tells a limit on {len(limits) - len(silent)} nodes and none on {named(silent)}: "
-            "those take as many volumes as are asked for",
-            "restart its node plugin there, and see that it answers max_volumes_per_node",
+            f"it reports an attach limit on {len(limits) - len(silent)} nodes and none on {named(silent)}: "
+            "any number of its volumes may be sent there",
+            "restart its node plugin there, and check that it answers max_volumes_per_node",
         )
     if limits and driver.spec.node_allocatable_update_period_seconds is None:
         patch = '{"spec":{"nodeAllocatableUpdatePeriodSeconds":60}}'
         yield CATALOGUE["attach-limit-not-refreshed"].about(
             driver,
-            "its attach limits are told once, when a node starts, and not corrected after that",
+            "its attach limits are read once, when a node starts, and not updated after that",
             f"kubectl patch csidriver {shlex.quote(driver.name)} --type merge -p '{patch}' (KEP-4876)",
         )
 
@@ -223,16 +225,16 @@ def _on_node(driver: str, node: str, limit: int | None, attached: int) -> Iterat
     if limit == 0:
         yield CATALOGUE["attach-limit-zero"].about(
             f"CSINode {node}",
-            f"{driver} may attach no volume there: every pod with one is refused",
-            "if the node has slots, restart the driver's node plugin there; "
-            "nodeAllocatableUpdatePeriodSeconds keeps it true",
+            f"{driver} has attach limit 0 there: every pod with one of its volumes is refused",
+            "if the node can attach volumes, restart the driver's node plugin there;"
+            " nodeAllocatableUpdatePeriodSeconds keeps the limit up to date",
             driver=driver,
         )
     elif limit is not None and attached > limit:
         yield CATALOGUE["attach-limit-exceeded"].about(
             f"CSINode {node}",
-            f"{attached} volumes of {driver} are attached there, and it allows {limit}",
-            "no more pods with such volumes are sent there; move some away, or have the driver tell the right limit",
+            f"{attached} volumes of {driver} are attached there, but its limit is {limit}",
+            "no more pods with such volumes are sent there; move some away, or make the driver report the right limit",
             driver=driver,
         )
 
@@ -246,7 +248,8 @@ def _refused(facts: Facts) -> Iterator[Finding]:
             yield CATALOGUE["attach-refused"].about(
                 each,
                 f"{volume} cannot be attached to {each.spec.node_name}: {why}",
-                "look at the driver's controller; if the node lacks slots, its CSINode tells too many",
+                "check the driver's controller; if the node's attach limit is reached, its CSINode reports too"
+                " high a limit",
                 driver=each.spec.attacher,
             )
 
@@ -265,9 +268,10 @@ def class_findings(facts: Facts) -> Iterator[Finding]:
             if not each.waits_for_consumer and _is_local(facts, driver):
                 yield CATALOGUE["immediate-binding"].about(
                     each,
-                    f"volumes of {driver} are confined to nodes, and this class has them made before a pod is placed: "
-                    "on any node, whether the pod fits there or not",
-                    "make a class like it with volumeBindingMode: WaitForFirstConsumer, and use that (the field cannot "
+                    f"volumes of {driver} can be used on some nodes only, but this class creates them before the"
+                    f" pod is placed: on any node, even one where the pod does not fit",
+                    "create a class like it with volumeBindingMode: WaitForFirstConsumer, and use that (the"
+                    " field cannot "
                     "be changed)",
                     driver=driver,
                 )
@@ -299,9 +303,9 @@ def _shared(facts: Facts, driver: str, classes: Sequence[StorageClass]) -> Itera
         places = len(set.intersection(*({*told[name]} for name in names)))
         yield CATALOGUE["classes-share-disks"].about(
             f"StorageClass {', '.join(names)}",
-            f"these classes of {driver} tell the same figures for "
+            f"these classes of {driver} report the same figures for "
             + (f"all {places} topologies" if places > 1 else "the one topology they share")
-            + ": they seem to draw from the same disks, and what is promised of one is not counted in the others",
+            + ": they seem to share disks, but what is promised in one class is not counted in the others",
             f"if they do: kubectl annotate storageclass {' '.join(map(shlex.quote, lacking))} "
             f"--overwrite {CAPACITY_GROUP}={shlex.quote(group)}",
             driver=driver,

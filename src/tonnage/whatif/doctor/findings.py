@@ -23,7 +23,7 @@ class Severity(StrEnum):
     INFO = "info"
 
 
-NOTHING: Final = "nothing has to be done"
+NOTHING: Final = "nothing to do"
 WEAKER: Final = "which weakens the promise that volumes fit"
 """Accompanies every remedy that weakens checks."""
 WORST_FIRST: Final = (Severity.ERROR, Severity.WARNING, Severity.INFO)

@@ -42,13 +42,13 @@ def _left_behind(facts: Facts, volume: PersistentVolume) -> Iterator[Finding]:
         yield CATALOGUE["volume-awaits-rebuild"].about(
             volume,
             f"the nodes of this volume {whose} are gone; {driver} makes it anew where its pod goes",
-            "nothing has to be done; a pod that waits for it needs a node with room for it",
+            "nothing to do; a pod that waits for it needs a node with room for it",
             driver=driver,
         )
         return
     yield CATALOGUE["volume-left-behind"].about(
         volume,
-        f"no node is left that can reach this volume {whose}: its data is where the node was, and its pods wait",
+        f"no node is left that can reach this volume {whose}: its data is on the node that is gone, and its pods wait",
         "bring the node back under its old name and labels; if the data may be lost, delete claim and volume",
         driver=driver,
     )
@@ -62,15 +62,15 @@ def _of_claim(facts: Facts, claim: PersistentVolumeClaim) -> Iterator[Finding]:
         if is_gone and not claim.spec.volume_name:
             yield CATALOGUE["selected-node-gone"].about(
                 claim,
-                f"its volume is to be made on {selected}, which is gone: nobody makes it",
+                f"its volume is to be created on {selected}, which is gone, so nothing creates it",
                 f"kubectl annotate pvc -n {shlex.quote(claim.namespace)} {shlex.quote(claim.name)} {SELECTED_NODE}- "
-                "(its pod is then placed anew)",
+                "(its pod is then placed again)",
                 driver=driver,
             )
         if claim.class_name and not driver and facts.knows(StorageClass) and not claim.spec.volume_name:
             yield CATALOGUE["claim-of-missing-class"].about(
                 claim,
-                f"it asks for StorageClass {claim.class_name}, which is not there",
+                f"it asks for StorageClass {claim.class_name}, which does not exist",
                 "make the class, or delete the claim and make it with another storageClassName",
             )
         return
@@ -108,7 +108,7 @@ def _nominations(facts: Facts) -> Iterator[Finding]:
             yield CATALOGUE["nomination-of-missing-node"].about(
                 pod,
                 f"status.nominatedNodeName is {expected}, and there is no such node",
-                "nothing has to be done: who proposed it (a cluster autoscaler) may still bring it, "
+                "nothing to do: who proposed it (a cluster autoscaler) may still bring it, "
                 "and others are tried meanwhile",
             )
 
@@ -132,6 +132,6 @@ def _remedy(group: PendingGroup) -> str:
             "of one that runs"
         )
     if not group.helps:
-        return "`tonnage explain --pending` shows every node; no single change that was tried lets them in"
+        return "`tonnage explain --pending` shows the details; no single change that was tried makes them fit"
     best = group.helps[0]
     return f"{best.change}: that would let {group.whom_helps(best)} in"

@@ -75,10 +75,10 @@ def _reservation(publishing: Mapping[str, DriverFigures]) -> tuple[Reservation, 
     slow = [name for name, each in publishing.items() if each.stale or each.provisioning is Provisioning.THIN]
     if slow:
         return Reservation.LEDGER, (
-            f"figures of {named(slow)} lag behind; what was promised is counted in bytes until they show it, "
-            "and Object would keep whole objects back that long"
+            f"figures of {named(slow)} lag behind; promised bytes are counted until the figures show them; Object"
+            f" would hold back whole capacity objects that long"
         )
-    return Reservation.LEDGER, "promised bytes are counted until the figures show them; nobody waits for a refresh"
+    return Reservation.LEDGER, "promised bytes are counted until the figures show them; no pod waits for a refresh"
 
 
 def _why_bounded(publishing: Mapping[str, DriverFigures]) -> str:
@@ -97,13 +97,13 @@ def _why_bounded(publishing: Mapping[str, DriverFigures]) -> str:
             f"{named(several)} tells a sum larger than its largest volume: both bind, and Strict would turn pods away "
             "that run today"
         )
-    return f"{named(list(sums))} tells one figure an object: Strict and Bounded read it alike"
+    return f"{named(list(sums))} reports one number in each object: Strict and Bounded then mean the same"
 
 
 def _why_preferred(facts: Facts, publishing: Mapping[str, DriverFigures]) -> str:
     picking = {name for name, each in publishing.items() if each.most_pools > 1}
     if not picking:
-        return "no object lists several pools: where volumes go is no matter of choice"
+        return "no object lists several pools, so the driver has no choice"
     pods = sorted(_pods_with_several_claims(facts, picking))
     if not pods:
         return "no pod has several claims of a class whose driver picks among pools"

@@ -250,13 +250,13 @@ def server_findings(facts: Facts) -> Iterator[Finding]:
     for kind, why in facts.unlisted.items():
         yield CATALOGUE["kind-not-listed"].about(
             kind,
-            f"objects of this kind count as none: {why}",
+            f"objects of this kind cannot be read and are ignored: {why}",
             f'allow "list" and "watch" of {kind} objects to the user of this kubeconfig',
         )
 
 
 def _version(server: ServerFacts, about: str) -> Iterator[Finding]:
-    yield CATALOGUE["api-server-version"].about(about, f"it is Kubernetes {server.version}", "nothing has to be done")
+    yield CATALOGUE["api-server-version"].about(about, f"it is Kubernetes {server.version}", "nothing to do")
     if (0, 0) < (server.major, server.minor) < _OLDEST:
         yield CATALOGUE["api-server-too-old"].about(
             about,
@@ -270,7 +270,7 @@ def _gates(server: ServerFacts, about: str) -> Finding:
     for name, sign in sorted(server.gates.items()):
         by_state.setdefault(sign.is_on, []).append(name)
     told = "; ".join(f"{_WORDS[state]}: {', '.join(names)}" for state, names in sorted(by_state.items(), reverse=True))
-    remedy = "nothing has to be done: what the server drops, Tonnage keeps in annotations"
+    remedy = "nothing to do: what the server drops, Tonnage keeps in annotations"
     if server.is_on("MutablePVNodeAffinity") is not FactAnswer.YES:
         remedy += "; volumes are rebuilt elsewhere only with MutablePVNodeAffinity=true on the API server"
     return CATALOGUE["feature-gates"].about(about, told, remedy)
@@ -284,9 +284,9 @@ def _beyond(server: ServerFacts, about: str) -> Finding:
     if "StorageCapacityScoring" in beyond:
         told += "; StorageCapacityScoring ranks nodes by their free storage, so that pods go to other nodes than before"
     off = ",".join(f"{gate}=false" for gate in beyond)
-    remedy = f"nothing has to be done; to place pods as before: tonnage scheduler --feature-gates {off}"
+    remedy = f"nothing to do; to place pods as before: tonnage scheduler --feature-gates {off}"
     if "CSIStorageCapacityV2" in beyond:
-        remedy += f", {WEAKER}: pools are not looked at, and what was promised is not kept back"
+        remedy += f", {WEAKER}: pools are ignored, and what was promised is not held back"
     return CATALOGUE["gates-beyond-kube-scheduler"].about(about, told, remedy)
 
 
@@ -315,7 +315,7 @@ def access_findings(facts: Facts) -> Iterator[Finding]:
     if unknown:
         yield CATALOGUE["permission-unknown"].about(
             f"Server {facts.source}",
-            f"of {len(unknown)} of {len(facts.access)} permissions it is not known whether the scheduler has them "
+            f"it is not known whether the scheduler has {len(unknown)} of {len(facts.access)} permissions "
             f"({named([f'{each.permission.verb} {each.permission.qualified}' for each in unknown])}): {unknown[0].why}",
             "install the scheduler's account and roles (deploy/ has them), and let this user create "
             "subjectaccessreviews.authorization.k8s.io (the role tonnage-reader does); or ask with the scheduler's own "

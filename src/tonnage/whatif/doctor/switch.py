@@ -176,31 +176,31 @@ def switch_findings(found: SwitchComparison) -> Iterable[Finding]:
         count = len(found.stops_waiting)
         yield CATALOGUE["pods-would-stop-pending"].about(
             f"Pod {named(found.stops_waiting)}",
-            f"{count} of {_pods(found.waiting)} that wait would be placed by Tonnage, "
-            f"{found.either if found.either else 'none'} of them by kube-scheduler's rules too",
+            f"{count} of {found.waiting} pending pods would be placed by Tonnage, "
+            f"{found.either if found.either else 'none'} of them also by kube-scheduler",
             "set their spec.schedulerName to Tonnage's, or let Tonnage be the scheduler"
             if found.either < count
-            else "see that the scheduler they ask for runs; if they came just now, wait",
+            else "check that the scheduler they ask for runs; if they were created just now, wait",
         )
     for node, keys in _together((key, node) for key, node, _ in found.refused).items():
         why = next(why for key, _, why in found.refused if key == keys[0])
         yield CATALOGUE["volumes-would-be-refused"].about(
             f"Pod {named(keys)}",
             f"kube-scheduler would send {_pods(len(keys))} to {node}, where the driver would refuse volumes: {why}",
-            "give the room that is missing; Tonnage sends them elsewhere, or lets them wait until there is room",
+            "add the missing capacity; Tonnage would send them to another node, or let them wait until there is room",
         )
     for why, keys in _together((*found.becomes_pending, *found.only_theirs)).items():
         yield CATALOGUE["pods-would-become-pending"].about(
             f"Pod {named(keys)}",
             f"kube-scheduler would place {_pods(len(keys))}, and Tonnage would not: {why}",
-            "give the room that is missing before the switch; `tonnage explain --pod` shows each node",
+            "add the missing capacity before the switch; `tonnage explain --pod` shows each node",
         )
     if found.moves:
         yield CATALOGUE["pods-would-move"].about(
             f"Pod {named(found.moves)}",
             f"{_pods(len(found.moves))} would not be let in where {'it runs' if len(found.moves) == 1 else 'they run'} "
             "if made anew, but elsewhere",
-            "nothing has to be done: pods that run are left alone",
+            "nothing to do: pods that run are left alone",
         )
 
 

@@ -26,8 +26,8 @@ from tonnage.whatif.simulate.node_events import stays
 from tonnage.whatif.simulate.world import World
 
 EMPTY_DIR: Final = "emptyDir"
-DELETED: Final = "nobody manages it: it is deleted and does not come back, and kubectl drain asks for --force"
-PREEMPTED: Final = "preempted by a pod that had to move; nobody manages it: it does not come back"
+DELETED: Final = "it is a bare pod, which is deleted and not created again; kubectl drain needs --force"
+PREEMPTED: Final = "preempted by a pod that had to move; it is a bare pod, which is not created again"
 
 
 class VolumeMove(msgspec.Struct, frozen=True, rename={"size_bytes": "bytes"}):
@@ -240,7 +240,7 @@ def _of_volume(
         each.ephemeral and each.claim_name(pod.name) == owner.name for pod in pods for each in pod.spec.volumes
     ):
         return  # it ends with its pod
-    what = kind_of(volume) if len(homes) == 1 else f"{kind_of(volume)}, reached from drained nodes alone"
+    what = kind_of(volume) if len(homes) == 1 else f"{kind_of(volume)}, reached from drained nodes only"
     keys = tuple(sorted(each.key for each in pods))
     yield DataLeftBehind(",".join(sorted(homes)), what, volume.name, claim or None, volume.size.value(), keys)
 

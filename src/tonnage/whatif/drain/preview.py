@@ -293,7 +293,7 @@ def _headline(preview: Preview) -> Iterable[Text]:
     outcome, how = preview.outcome, ", one after the other" if preview.is_one_by_one else ""
     yield assembled("draining ", (named(preview.nodes), "bold"), how)
     if preview.is_partial:
-        yield text("partial: it was interrupted, and this is what is known so far", style="bold yellow")
+        yield text("interrupted: this is what is known so far", style="bold yellow")
     if not preview.is_drained:
         return
     told = [count_text(len(outcome.moves), "pod moves", "pods move")]
@@ -303,10 +303,10 @@ def _headline(preview: Preview) -> Iterable[Text]:
         told.append(f"{len(outcome.lost)} {'is' if len(outcome.lost) == 1 else 'are'} lost")
     told.append(f"{size(outcome.bytes_rebuilt)} rebuilt" if outcome.bytes_rebuilt else "nothing is rebuilt")
     if outcome.holds:
-        yield assembled(("it holds", "bold green"), f": {', '.join(told)}, nobody is stuck")
+        yield assembled(("every pod finds a node", "bold green"), f": {', '.join(told)}")
     else:
-        stuck = count_text(len(outcome.stuck), "pod is", "pods are")
-        yield assembled(("it does not hold", "bold red"), f": {stuck} stuck; {', '.join(told)}")
+        stuck = count_text(len(outcome.stuck), "pod is stuck", "pods are stuck")
+        yield assembled((stuck, "bold red"), f"; {', '.join(told)}")
 
 
 def _pods(
@@ -336,7 +336,9 @@ def _target(move: Move) -> str:
 
 
 def _why(stuck: Stuck) -> str:
-    return f"{stuck.message}; it runs again when {stuck.step} is back" if stuck.comes_back else stuck.message
+    return (
+        f"{stuck.message.rstrip('.')}; it runs again when {stuck.step} is back" if stuck.comes_back else stuck.message
+    )
 
 
 def _table(
@@ -355,7 +357,7 @@ def _notes(outcome: DrainOutcome) -> Iterable[Text]:
         yield assembled((each.pod, "bold"), f" on {each.source}: {each.message}")
     if outcome.lost_data:
         ends = [f"{each.pod} ({each.what} {each.volume})" for each in outcome.lost_data]
-        yield text(f"data that ends with its pod: {named(ends)}", style="yellow")
+        yield text(f"data that is lost with its pod: {named(ends)}", style="yellow")
     if outcome.daemons:
         pods = [pod for pod, _ in outcome.daemons]
         told = "1 pod stays on its node" if len(pods) == 1 else f"{len(pods):,} pods stay on their nodes"
@@ -364,7 +366,7 @@ def _notes(outcome: DrainOutcome) -> Iterable[Text]:
         waiting = count_text(len(outcome.waiting_before), "pod had", "pods had")
         yield text(f"{waiting} no node before: {named(outcome.waiting_before)}", style="dim")
     if flags := outcome.flags():
-        yield text(f"kubectl drain asks for {' '.join(flags)}", style="dim")
+        yield text(f"kubectl drain needs {' '.join(flags)}", style="dim")
 
 
 def _order(preview: Preview) -> Iterable[Text]:
@@ -373,7 +375,7 @@ def _order(preview: Preview) -> Iterable[Text]:
         return
     tried = f"{count_text(found.tried, 'order')} tried" + ("" if found.is_complete else ", not all")
     if found.cost == preview.outcome.cost:
-        yield text(f"the order is as good as any that was found ({tried})")
+        yield text(f"no better order was found ({tried})")
         return
     stuck, size_bytes = found.cost
     best = (" ".join(found.best), "bold green")
@@ -384,12 +386,12 @@ def _one_more(preview: Preview) -> Iterable[Text]:
     found = preview.one_more
     tried = f"{count_text(found.tried, 'failure')} tried" + (f", {found.not_tried:,} not" if found.not_tried else "")
     if found.failures:
-        yield assembled(("if one more node fails meanwhile it does not hold", "bold red"), f" ({tried}):")
+        yield assembled(("if one more node fails meanwhile, pods are stuck", "bold red"), f" ({tried}):")
         for each in found.failures[:MAX_ROWS]:
             when = f" while {named(each.drained)} is drained" if preview.is_one_by_one else ""
             pods = [pod.pod for pod in each.stuck]
             yield text(f"  without {each.node}{when}: {named(pods)} stuck: {each.stuck[0].message}")
     elif found.is_complete and found.tried:
-        yield assembled(("it holds if any one more node fails meanwhile", "green"), f" ({tried})")
+        yield assembled(("if any one more node fails meanwhile, every pod still finds a node", "green"), f" ({tried})")
     elif found.tried:
-        yield text(f"it holds if one of the nodes with the most pods fails meanwhile ({tried})")
+        yield text(f"if one of the nodes with the most pods fails meanwhile, every pod still finds a node ({tried})")

@@ -70,13 +70,13 @@ class Lineages(Watcher):
         if last is None:
             before = world.controllers.waits_for(pod)
             if before:
-                return None, f"its StatefulSet makes it again when {before} runs, and that one does not"
-            return None, "nobody has made another in its place"
+                return None, f"its StatefulSet creates it again when {before} runs, and that one does not"
+            return None, "nothing has created another one in its place"
         if not last.spec.node_name:
             return last, world.scheduler.why.get(last.uid, "") or "the scheduler has not tried to place it"
         if last.status.phase == "Running":
             return last, ""
-        return last, f"it was sent to {last.spec.node_name} and does not run there: its volumes do not come"
+        return last, f"it was sent to {last.spec.node_name} and does not run there: its volumes are not created"
 
 
 LONGEST_S: Final = 30 * 24 * 3600.0

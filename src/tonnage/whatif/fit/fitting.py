@@ -310,7 +310,7 @@ def show(answer: FitAnswer, page: TextPage) -> None:
         page.table(FittedTable(("NODES", "WHAT STOPS THE NEXT ONE"), "1w", stops))
     if answer.remedies:
         page.blank()
-        page.say(text("The least that would let it in:"))
+        page.say(text("The smallest changes that would make it fit:"))
         for each in answer.shown_remedies():
             page.say(text(each.text), indent=2)
     if answer.note:

@@ -23,7 +23,7 @@ def drain_page(answer: Answer) -> HtmlPage:
     stuck = len(answer["stuck"])
     page.figure("stuck", number_text(stuck), "bad" if stuck else "good")
     page.figure("rebuilt", bytes_text(_rebuilt(answer)["total"]))
-    page.figure("holds", _yes(answer["holds"]), _tone(answer["holds"]))
+    page.figure("every pod finds a node", _yes(answer["holds"]), _tone(answer["holds"]))
     one_more = answer.get("survivesOneMore", {})
     page.figure("if one more node fails", _yes(one_more.get("holds")), _tone(one_more.get("holds")))
     page.section("disks", "Before and after", *_maps(answer))
@@ -38,12 +38,12 @@ def drain_page(answer: Answer) -> HtmlPage:
 
 def _lead(answer: Answer) -> str:
     if answer["holds"] is None:
-        return "Whether the cluster holds is not known yet."
+        return "It is not known yet whether every pod finds a node."
     if answer["holds"]:
         moves = count_text(len(answer["moves"]), "pod")
-        return f"The cluster holds: {moves} {'finds' if len(answer['moves']) == 1 else 'find'} another node."
+        return f"Every pod finds a node: {moves} {'moves' if len(answer['moves']) == 1 else 'move'}."
     stuck = count_text(len(answer["stuck"]), "pod")
-    return f"The cluster does not hold: {stuck} {'has' if len(answer['stuck']) == 1 else 'have'} nowhere to go."
+    return f"{stuck} {'has' if len(answer['stuck']) == 1 else 'have'} nowhere to go."
 
 
 def _yes(holds: bool | None) -> str:
@@ -124,7 +124,7 @@ def _data(answer: Answer) -> list[Html]:
     pods = [(each["pod"], each["from"], each["message"]) for each in answer.get("lost", ())]
     return [
         *table(("What stays", "On", "Claim", "Bytes", "Used by"), "wnn1w", behind),
-        *table(("Pod", "Volume", "What", "Bytes"), "nww1", lost, "Data that ends with its pod"),
+        *table(("Pod", "Volume", "What", "Bytes"), "nww1", lost, "Data that is lost with its pod"),
         *table(("Pod", "On", "Why"), "nnw", pods, "Pods that nobody makes again"),
     ]
 
@@ -164,5 +164,5 @@ def _one_more(answer: Answer) -> list[Html]:
         for each in found["failures"]
     ]
     if not rows and found["holds"]:
-        parts.append(paragraph("The cluster holds whichever of them fails."))
+        parts.append(paragraph("Every pod still finds a node, whichever of them fails."))
     return parts + table(("Node that fails", "While drained", "Stuck", "Pods"), "nw1w", rows)

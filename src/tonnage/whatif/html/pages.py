@@ -139,7 +139,7 @@ def fit_page(answer: Answer) -> HtmlPage:
     page.section("preempting", "Who has to go", *table(("Replica", "Node", "Preempts"), "nnw", preempting))
     refused = [(number_text(each["nodes"]), each["reason"]) for each in stops]
     page.section("stops", "What stops the next one", *table(("Nodes", "Reason"), "1w", refused))
-    page.section("remedies", "The least that would let it in", *_remedies(answer["wouldHelp"]))
+    page.section("remedies", "The smallest changes that would make it fit", *_remedies(answer["wouldHelp"]))
     return page
 
 

@@ -98,7 +98,7 @@ class Following:
                     continue
                 if is_needed:
                     raise failure
-                self._note(f"{informer.name} objects cannot be followed and count as none: {failure.message}")
+                self._note(f"{informer.name} objects cannot be watched and are ignored: {failure.message}")
                 await informer.stop()
                 self._informers.remove((informer, is_needed))
             if self._clock.monotonic() - began_at > _SYNC_TIMEOUT_S:

@@ -208,7 +208,7 @@ class Refusal:
         if not self.is_avoided:
             return "would have sent it there too"
         if not self.verdict.ours:
-            return "would have let it wait"
+            return "would have left it pending"
         return f"would have sent it to {self.verdict.ours}"
 
     def document(self) -> dict[str, Any]:
@@ -308,7 +308,12 @@ def show(tally: Tally, until: datetime, page: TextPage) -> None:
     if tally.by_scoring:
         page.say(text(_by_scoring(tally)))
     if tally.unseen:
-        page.say(text(f"{count_text(tally.unseen, 'pod')} got a node, and not all that led to it was seen; not judged"))
+        page.say(
+            text(
+                f"{count_text(tally.unseen, 'pod')} got a node but cannot be judged: not everything before that"
+                f" was seen"
+            )
+        )
     if tally.differences:
         page.blank()
         show_differences(tally, page, ("THEIRS", "OURS"), _JSON)
@@ -316,7 +321,7 @@ def show(tally: Tally, until: datetime, page: TextPage) -> None:
     page.say(text(_refused(tally), style="bold red" if tally.refused else ""))
     if tally.unjudged:
         told = count_text(len(tally.unjudged), "more volume")
-        page.say(text(f"{told} could not be made after a decision that was not judged"))
+        page.say(text(f"{told} could not be created after a decision that was not judged"))
     if tally.refusals:
         page.blank()
         _refusals(tally, page)
@@ -340,7 +345,7 @@ def _by_scoring(tally: Tally) -> str:
 
 def _refused(tally: Tally) -> str:
     if not tally.refused:
-        return "No pod was seen to be sent where its volumes could not be made"
+        return "No pod was seen that was sent to a node where its volumes could not be created"
     sent = f"The other scheduler sent {count_text(tally.refused, 'pod')} where {count_text(tally.volumes, 'volume')}"
     sent += " could not be made"
     if not tally.avoided:

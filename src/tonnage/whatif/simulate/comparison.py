@@ -32,9 +32,9 @@ BEST_NODES: Final = 3
 SPREAD: Final = {
     "placed": "placed",
     "waiting": "waiting",
-    "refusedVolumes": "volumes refused",
-    "p50": "time to running, p50",
-    "p99": "time to running, p99",
+    "refusedVolumes": "refused volumes",
+    "p50": "time to Running, p50",
+    "p99": "time to Running, p99",
     "bytesRebuilt": "rebuilt",
 }
 """The figures that are reported over several seeds."""
@@ -277,22 +277,45 @@ def sparkline(values: Sequence[float], highest: float | None = None) -> str:
 
 
 def _print_figures(documents: Mapping[str, Document], page: TextPage) -> None:
-    page.table(_beside(documents, _figures(list(documents.values()))))
+    runs = list(documents.values())
+    lines = {
+        label: [text(sparkline(each, top), style="cyan") for each in series] for label, top, series in _series(runs)
+    }
+    table = _beside(documents, _figures(runs, lines))
+    if table.natural_width <= page.width:
+        page.table(table)
+        return
+    page.table(_beside(documents, _figures(runs, {})))
+    page.blank()
+    beside = [
+        (label, printable(name), line)
+        for label, drawn in lines.items()
+        for name, line in zip(documents, drawn, strict=True)
+    ]
+    page.table(FittedTable(("OVER TIME", "RUN", ""), "nnn", beside))
 
 
-def _figures(runs: Sequence[Document]) -> Iterable[Row]:
+def _series(runs: Sequence[Document]) -> Iterable[tuple[str, float, list[list[float]]]]:
+    """What is drawn over time: its name, the value of a full bar, and the values of each run."""
+
+    def values(field: str) -> list[list[float]]:
+        return [[float(each[field]) for each in run["samples"]] for run in runs]
+
+    if any(run["samples"][-1]["totalBytes"] for run in runs if run["samples"]):
+        yield "utilisation", 1.0, values("utilisation")
+    if any(run["disks"] for run in runs):
+        yield "fragmentation", 1.0, values("fragmentation")
+    highest = max((each for run in values("waiting") for each in run), default=0)
+    if highest:
+        yield "waiting, over time", highest, values("waiting")
+
+
+def _figures(runs: Sequence[Document], lines: Mapping[str, Sequence[Text]]) -> Iterable[Row]:
     """A row for each figure, with a cell for each run; some are left out where no run has any."""
 
     def counts(label: str, field: str) -> Row:
         is_good = field == "placed"
         return label, *(text(f"{run[field]:,}", style="" if is_good or not run[field] else "yellow") for run in runs)
-
-    def over_time(run: Document, field: str, highest: float) -> Text:
-        return text(sparkline([float(each[field]) for each in run["samples"]], highest), style="cyan")
-
-    def shares(field: str) -> Row:
-        told = [(f"{run['samples'][-1][field]:.0%} " if run["samples"] else "-", run) for run in runs]
-        return field, *(text(last) + over_time(run, field, 1.0) for last, run in told)
 
     yield counts("placed", "placed")
     yield counts("waiting", "waiting")
@@ -305,13 +328,14 @@ def _figures(runs: Sequence[Document]) -> Iterable[Row]:
         times = [run["timeToRunning"][part] for run in runs]
         yield f"time to Running, {part}", *("-" if each is None else format_duration(each) for each in times)
     yield "rebuilt", *(amount(run["bytesRebuilt"]) if run["bytesRebuilt"] else "0" for run in runs)
-    if any(run["samples"][-1]["totalBytes"] for run in runs if run["samples"]):
-        yield shares("utilisation")
-    if any(run["disks"] for run in runs):
-        yield shares("fragmentation")
-    highest = max((each["waiting"] for run in runs for each in run["samples"]), default=0)
-    if highest:
-        yield "waiting, over time", *(over_time(run, "waiting", highest) for run in runs)
+    for label, top, series in _series(runs):
+        last = [f"{values[-1]:.0%}" if values else "-" for values in series] if top == 1.0 else [""] * len(runs)
+        drawn = lines.get(label) or [text("")] * len(runs)
+        if any(last) or lines:
+            yield (
+                label,
+                *(text(" ").join(filter(None, (text(value), line))) for value, line in zip(last, drawn, strict=True)),
+            )
 
 
 def _print_waiting(documents: Mapping[str, Document], page: TextPage) -> None:
@@ -351,7 +375,7 @@ def _print_differences(differences: Sequence[Document], page: TextPage) -> None:
     if not differences:
         return
     page.blank()
-    page.say(text("WHERE THEY PART", style="bold"))
+    page.say(text("WHERE THEY DIFFER", style="bold"))
     for each in differences:
         one, other = each["between"]
         parting = each["parting"]

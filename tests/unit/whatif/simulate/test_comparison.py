@@ -118,7 +118,7 @@ def test_the_table_has_one_column_a_run_and_says_where_they_part(four_runs: Any)
     assert head.split() == ["kube-scheduler", "kep", "default", "guaranteed"]
     placed = next(line for line in lines if line.startswith("placed"))
     assert placed.split()[1:] == [str(each.document["placed"]) for each in four_runs.results.values()]
-    assert "WHERE THEY PART" in lines
+    assert "WHERE THEY DIFFER" in lines
     assert not any(line != line.rstrip() for line in lines)
     assert "\x1b" not in written(four_runs)
 

@@ -110,7 +110,7 @@ function legend(columns, differ, alike, first, weights) {
   if (rest.length) {
     const sign = el("span", {class: "total-part swatch-part", "aria-hidden": "true"});
     sign.dataset.part = "rest";
-    const told = alike.length ? `alike on all of them: ${alike.map(plugin => `${name(plugin)} ${first.scores[plugin]}`).join(", ")}` : "others";
+    const told = alike.length ? `the same on all of them: ${alike.map(plugin => `${name(plugin)} ${first.scores[plugin]}`).join(", ")}` : "others";
     items.push(el("li", {class: "alike"}, sign, told));
   }
   const list = el("ul", {class: "score-legend", "aria-label": "What the totals are made of"});

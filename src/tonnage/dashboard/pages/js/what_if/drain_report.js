@@ -13,8 +13,8 @@ export function verdict(answer) {
   if (answer.lost.length) told.push(`${answer.lost.length} ${answer.lost.length === 1 ? "is" : "are"} lost`);
   const {total} = answer.bytesRebuilt;
   told.push(total ? `${bytes(total)} rebuilt` : "nothing is rebuilt");
-  if (answer.holds) return `it holds: ${told.join(", ")}, nobody is stuck`;
-  return `it does not hold: ${count(answer.stuck.length, "pod is", "pods are")} stuck; ${told.join(", ")}`;
+  if (answer.holds) return `every pod finds a node: ${told.join(", ")}`;
+  return `${count(answer.stuck.length, "pod is", "pods are")} stuck; ${told.join(", ")}`;
 }
 
 /** The whole answer as elements. */
@@ -81,10 +81,10 @@ export function names(list, most = 5) {
 
 function notes(answer) {
   const found = answer.lost.slice(0, 50).map(each => [name(each.pod), " on ", name(each.from), `: ${each.message}`]);
-  if (answer.dataLost.length) found.push(["Data that ends with its pod: ", names(answer.dataLost.map(each => `${each.pod} (${each.what} ${each.volume})`))]);
+  if (answer.dataLost.length) found.push(["Data that is lost with its pod: ", names(answer.dataLost.map(each => `${each.pod} (${each.what} ${each.volume})`))]);
   if (answer.daemons.length) found.push([answer.daemons.length === 1 ? "1 pod stays on its node: " : `${answer.daemons.length} pods stay on their nodes: `, names(answer.daemons.map(each => each.pod))]);
   if (answer.waitingBefore.length) found.push([`${count(answer.waitingBefore.length, "pod had", "pods had")} no node before: `, names(answer.waitingBefore)]);
-  if (answer.kubectlFlags.length) found.push(["kubectl drain asks for ", el("code", {}, answer.kubectlFlags.join(" "))]);
+  if (answer.kubectlFlags.length) found.push(["kubectl drain needs ", el("code", {}, answer.kubectlFlags.join(" "))]);
   if (answer.order && answer.drained.length > 1) found.push(order(answer));
   found.push(...oneMore(answer));
   return found;
@@ -92,7 +92,7 @@ function notes(answer) {
 
 function order({order: found, stuck, bytesRebuilt}) {
   const tried = `${count(found.tried, "order")} tried${found.complete ? "" : ", not all"}`;
-  if (found.stuck === stuck.length && found.bytesRebuilt === bytesRebuilt.total) return `The order is as good as any that was found (${tried}).`;
+  if (found.stuck === stuck.length && found.bytesRebuilt === bytesRebuilt.total) return `No better order was found (${tried}).`;
   return ["A better order: ", el("b", {}, names(found.best, 50)), `, ${found.stuck} stuck and ${bytes(found.bytesRebuilt)} rebuilt (${tried}).`];
 }
 
@@ -100,9 +100,9 @@ function oneMore({survivesOneMore: found, oneByOne}) {
   const tried = `${count(found.tried, "failure")} tried${found.notTried ? `, ${found.notTried} not` : ""}`;
   if (found.failures.length) {
     return [
-      [el("b", {class: "bad"}, "If one more node fails meanwhile it does not hold"), ` (${tried}):`, el("ul", {}, found.failures.slice(0, 50).map(each => el("li", {}, "without ", name(each.node), oneByOne ? [" while ", names(each.during), " is drained"] : null, ": ", names(each.stuck.map(one => one.pod)), ` stuck: ${each.stuck[0]?.message ?? ""}`)))],
+      [el("b", {class: "bad"}, "If one more node fails meanwhile, pods are stuck"), ` (${tried}):`, el("ul", {}, found.failures.slice(0, 50).map(each => el("li", {}, "without ", name(each.node), oneByOne ? [" while ", names(each.during), " is drained"] : null, ": ", names(each.stuck.map(one => one.pod)), ` stuck: ${each.stuck[0]?.message ?? ""}`)))],
     ];
   }
-  if (found.complete && found.tried) return [[el("b", {class: "good"}, "It holds if any one more node fails meanwhile"), ` (${tried}).`]];
-  return found.tried ? [`It holds if one of the nodes with the most pods fails meanwhile (${tried}).`] : [];
+  if (found.complete && found.tried) return [[el("b", {class: "good"}, "If any one more node fails meanwhile, every pod still finds a node"), ` (${tried}).`]];
+  return found.tried ? [`If one of the nodes with the most pods fails meanwhile, every pod still finds a node (${tried}).`] : [];
 }
