@@ -103,7 +103,7 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "behaviour": (("workloads", "volumes", "nodes"),),
     "driver": (
-        ("errors", "node_pools"),
+        ("errors", "node_pools", "volume_affinity"),
         ("state",),
         ("injected_faults",),
         ("core",),

@@ -121,7 +121,7 @@ EVENTS = [
     Event("RemovingNode", "Normal", _NODE, "controllers", "it is gone"),
     Event("NodeNotReady", "Normal or Warning", f"{_NODE}, {_POD}", "controllers", "it has not renewed its lease in time; its pods are not ready"),
     Event("TaintManagerEviction", "Normal", _POD, "controllers", "it is deleted because of a taint, or no longer has to be"),
-    Event("AffinityUnset", "Normal", f"{_VOLUME}, {_CLAIM}", "csi-driver", "its node is cordoned or gone: it may be rebuilt elsewhere (KEP-5925)"),
+    Event("AffinityUnset", "Normal", f"{_VOLUME}, {_CLAIM}", "csi-driver", "its node is cordoned or gone, or its pod has another volume elsewhere: it may be rebuilt elsewhere (KEP-5925)"),
     Event("AffinitySet", "Normal", f"{_VOLUME}, {_CLAIM}", "csi-driver", "it is on a node again"),
     Event("AffinityImmutable", "Warning", f"{_VOLUME}, {_CLAIM}", "csi-driver", "the server does not let its node affinity change (KEP-5381): it cannot be rebuilt"),
     Event("VolumeRebuilt", "Normal", f"{_VOLUME}, {_CLAIM}", "csi-driver", "its contents are on the new node"),

@@ -1,30 +1,19 @@
 """`RebuildController` keeps the driver's half of KEP-5925's contract: volumes of a node out of use may move.
 
-It watches Nodes, this driver's PersistentVolumes and their claims. `change_for` decides a volume's node affinity; the
-controller writes it, one volume at a time, with events on the volume and its claim:
+It watches Nodes, this driver's PersistentVolumes, their claims and the pods that use them. `volume_affinity.py` decides
+a volume's node affinity; the controller writes it, one volume at a time, with events on the volume and its claim:
 
     cordon node-1 ──► AffinityUnset ──► a pod elsewhere ──► publish or stage on node-2 ──► VolumeRebuilt ──► AffinitySet
           └─ uncordon ──► AffinitySet, unless a pod is already placed elsewhere
 
-A pod that still runs on the node keeps its volume: the driver refuses to move a volume in use on a live node. State is
-reconciled without a history, so one rule serves every moment:
-
-    the volume's home      a pod that uses it was placed elsewhere      node affinity
-    ─────────────────      ──────────────────────────────────────      ─────────────
-    is out of use          whether or not                               none: any node may take the volume over
-    takes pods             yes, and none that stays is at home          none, until it is rebuilt there
-    takes pods             no, or another that stays is at home,        the home
-                           or it was sent where there is no room
-
-The home is the node with the contents; without an affinity the annotation tonnage.dev/volume-home, written in the same
-patch, names it. The second row is the race of a node that is soon uncordoned: the pod placed elsewhere would wait for
-ever, so the volume follows it.
+A pod that still runs on the node keeps its volume: the driver refuses to move a volume in use on a live node. The home
+is the node with the contents; without an affinity the annotation tonnage.dev/volume-home, written in the same patch,
+names it. Pods without room on their node are remembered in memory: after a restart, the next attempt to attach tells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Final, Self
 
 from tonnage import logs
@@ -34,83 +23,13 @@ from tonnage.client.informers import Informers
 from tonnage.client.reconciler import Reconciler
 from tonnage.client.recorder import EventType, Recorder
 from tonnage.clock import Clock
-from tonnage.driver import TOPOLOGY_KEY
 from tonnage.driver.core import RebuildHooks
 from tonnage.driver.driver import Driver
+from tonnage.driver.volume_affinity import AffinityChange, VolumeUser, change_for
 from tonnage.errors import Invalid
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, is_out_of_use
-from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME
 from tonnage.objects.core_v1.volume import ObjectReference
-from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
-
-
-@dataclass(frozen=True, slots=True)
-class AffinityChange:
-    """A change to write, its reason, and the event's note. `affinity` None removes it, `home` None the annotation."""
-
-    affinity: Doc | None
-    home: str | None
-    reason: str
-    note: str
-
-    @property
-    def patch(self) -> Doc:
-        return {"metadata": {"annotations": {VOLUME_HOME: self.home}}, "spec": {"nodeAffinity": self.affinity}}
-
-
-def change_for(
-    volume: PersistentVolume, home: str, node: Node | None, placed_elsewhere: str = ""
-) -> AffinityChange | None:
-    """The change for a volume on `home`, whose Node may be gone; None if nothing has to change."""
-    required = volume.spec.node_affinity.required
-    why_free = _why_free(home, node, placed_elsewhere)
-    if node is None or why_free:
-        if required is None and volume.home == home:
-            return None
-        return AffinityChange(None, home, "AffinityUnset", f"{why_free}; the volume may be rebuilt elsewhere")
-    # The topology label counts also before the node has registered.
-    if required is not None and required.matches(node.name, {**node.metadata.labels, TOPOLOGY_KEY: node.name}):
-        return None
-    return AffinityChange(
-        confined_to(home), None, "AffinitySet", f'The volume is on node "{home}", and pods that use it go there'
-    )
-
-
-def _why_free(home: str, node: Node | None, placed_elsewhere: str) -> str:
-    """Why the volume is not confined to its home; empty if it is."""
-    if node is None:
-        return f'Node "{home}" is gone'
-    if node.spec.unschedulable:
-        return f'Node "{home}" is unschedulable'
-    if is_out_of_use(node):
-        return f'Node "{home}" is out of service'
-    if placed_elsewhere:
-        return f'Pod "{placed_elsewhere}" was placed elsewhere while node "{home}" was out of use'
-    return ""
-
-
-def confined_to(node: str) -> Doc:
-    """The affinity of a volume that can only be used on this node, as a provisioner writes it from our topology."""
-    requirement = {"key": TOPOLOGY_KEY, "operator": "In", "values": [node]}
-    return {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}
-
-
-def pod_elsewhere(pods: Iterable[Pod], claim_name: str, home: str, without_room: Container[str] = ()) -> str:
-    """The name of a pod that uses this claim of its namespace and is placed on another node than `home`; else empty.
-
-    Also empty if a pod that uses it stays at home. A pod on a node `without_room` for the volume does not count.
-    """
-    users = [
-        pod
-        for pod in pods
-        if not pod.is_terminal and any(each.claim_name(pod.name) == claim_name for each in pod.spec.volumes)
-    ]
-    if any(pod.spec.node_name == home and not pod.metadata.is_terminating for pod in users):
-        return ""
-    sent = (pod for pod in users if pod.spec.node_name not in ("", home) and pod.spec.node_name not in without_room)
-    return next((pod.name for pod in sent), "")
-
 
 PROGRAM: Final = "tonnage-csi-driver"
 """Our name for the API server: field manager, and reporter of events."""
@@ -139,14 +58,18 @@ class RebuildController:
         self._nodes = self.informers.of(Node)
         self._volumes = self.informers.of(PersistentVolume)
         self._claims = self.informers.of(PersistentVolumeClaim)
+        self._pods = self.informers.of(Pod)
         self._of_handle = Indexer(self._volumes, lambda volume: filter(None, (self._handle(volume),)))
+        self._pods_of_claim = Indexer(self._pods, lambda pod: (f"{pod.namespace}/{name}" for name in pod.claim_names()))
         self._settling_since_s: dict[Key, float] = {}
-        self._without_room: dict[str, set[str]] = {}  # by handle: nodes that had no room for the volume
+        self._without_room: set[str] = set()  # uids of pods whose node had no room for one of their volumes
         self._refused: set[str] = set()  # by uid: the event on a volume's refusal is sent once
         self._work = Reconciler("rebuilding", self._reconcile, clock=clock)
         self._volumes.add_handlers(on_delete=self._forget)
         self._work.follow(self._volumes)
-        self._work.follow(self._claims, lambda claim: (claim.spec.volume_name,) if claim.spec.volume_name else ())
+        self._work.follow(self._claims, self._volumes_beside)
+        self._work.follow(self._pods, self._volumes_of, changed_by=_place_and_end)
+        self._pods.add_handlers(on_delete=lambda pod: self._without_room.discard(pod.uid))
         self._nodes.add_handlers(on_add=self._look_at, on_update=self._node_changed, on_delete=self._look_at)
 
     @property
@@ -191,8 +114,6 @@ class RebuildController:
     def _forget(self, volume: PersistentVolume) -> None:
         self._settling_since_s.pop(volume.key, None)
         self._refused.discard(volume.uid)
-        if not self._of_handle(self._handle(volume)):
-            self._without_room.pop(self._handle(volume), None)
 
     def _node_changed(self, old: Node, new: Node) -> None:
         if is_out_of_use(old) != is_out_of_use(new):
@@ -203,17 +124,47 @@ class RebuildController:
             for volume in self._of_handle(handle):
                 self._work.add(volume.key)
 
+    def _users(self, volume: PersistentVolume) -> list[Pod]:
+        """The pods that use a volume and have not ended."""
+        owner = volume.spec.claim_ref
+        claim = self._claims.get(owner.key) if owner is not None else None
+        if claim is None or claim.spec.volume_name not in ("", volume.name):
+            return []
+        return [pod for pod in self._pods_of_claim(claim.key) if not pod.is_terminal]
+
+    def _volumes_of(self, pod: Pod) -> Iterator[Key]:
+        for name in pod.claim_names():
+            claim = self._claims.get(f"{pod.namespace}/{name}")
+            if claim is not None and claim.spec.volume_name:
+                yield claim.spec.volume_name
+
+    def _volumes_beside(self, claim: PersistentVolumeClaim) -> Iterator[Key]:
+        """A claim's volume, and the other volumes of the pods that use it."""
+        if claim.spec.volume_name:
+            yield claim.spec.volume_name
+        for pod in self._pods_of_claim(claim.key):
+            yield from self._volumes_of(pod)
+
     def _no_room_on(self, volume_id: str, to_node: str) -> None:
         for volume in self._of_handle(volume_id):
-            self._without_room.setdefault(volume_id, set()).add(to_node)
-            self._work.add(volume.key)
+            self._without_room |= self._uids_on(volume, to_node)
+            self._look_at_users(volume)
 
     def _moved(self, volume_id: str, from_node: str, to_node: str) -> None:
-        self._without_room.pop(volume_id, None)
         for volume in self._of_handle(volume_id):
             note = f'The volume was rebuilt on node "{to_node}"; it was on node "{from_node}"'
             self._tell(volume, "Normal", "VolumeRebuilt", note)
+            self._without_room -= self._uids_on(volume, to_node)
             self._work.add(volume.key)
+            self._look_at_users(volume)
+
+    def _uids_on(self, volume: PersistentVolume, node: str) -> set[str]:
+        return {pod.uid for pod in self._users(volume) if pod.spec.node_name == node}
+
+    def _look_at_users(self, volume: PersistentVolume) -> None:
+        for pod in self._users(volume):
+            for key in self._volumes_of(pod):
+                self._work.add(key)
 
     # -- one volume ---------------------------------------------------------------------------------------------------
 
@@ -225,43 +176,39 @@ class RebuildController:
         home = self._driver.node_of(handle)
         if home is None:
             return None
-        placed, again_s = await self._placed_elsewhere(volume, home)
-        if again_s is not None:
-            return again_s
-        change = change_for(volume, home, self._nodes.get(home), placed)
-        if change is not None:
-            return await self._write(volume, change)
-        return _SETTLE_S if placed else None
+        change = change_for(volume, home, self._nodes.get(home), [self._as_user(pod) for pod in self._users(volume)])
+        if change is not None and change.affinity is not None:
+            left_s = await self._settling_s(volume, home)
+            if left_s > 0:
+                return left_s
+        self._settling_since_s.pop(key, None)
+        return None if change is None else await self._write(volume, change)
 
-    async def _placed_elsewhere(self, volume: PersistentVolume, home: str) -> tuple[str, float | None]:
-        """The pod placed elsewhere with this volume, if any; or the seconds after which that will be known.
+    def _as_user(self, pod: Pod) -> VolumeUser:
+        volumes = filter(None, map(self._volumes.get, self._volumes_of(pod)))
+        homes = filter(None, (self._driver.node_of(self._handle(volume)) for volume in volumes))
+        return VolumeUser(pod, frozenset(homes), pod.uid in self._without_room)
+
+    async def _settling_s(self, volume: PersistentVolume, home: str) -> float:
+        """For how many more seconds a free volume is not confined: its pod may be about to be bound elsewhere.
 
         The scheduler writes the selected node into the claim before it binds the pod. Our watch of claims may be behind
         the watch of nodes, so the claim is read before a volume is confined to its home.
         """
-        claim = None
-        if volume.spec.node_affinity.required is None and not is_out_of_use(self._nodes.get(home)):
-            claim = await self._claim_elsewhere(volume, home)
-        if claim is None:
-            self._settling_since_s.pop(volume.key, None)
-            return "", None
+        if volume.spec.node_affinity.required is not None or not await self._is_selected_elsewhere(volume, home):
+            return 0.0
         now_s = self._clock.monotonic()
-        left_s = self._settling_since_s.setdefault(volume.key, now_s) + _SETTLE_S - now_s
-        if left_s > 0:
-            return "", left_s
-        pods = await self._client.list(Pod, namespace=claim.namespace)
-        without_room = self._without_room.get(self._handle(volume), ())
-        return pod_elsewhere(pods.items, claim.name, home, without_room), None
+        return self._settling_since_s.setdefault(volume.key, now_s) + _SETTLE_S - now_s
 
-    async def _claim_elsewhere(self, volume: PersistentVolume, home: str) -> PersistentVolumeClaim | None:
-        """The volume's claim if another node than its home is selected; asks the server unless the cache says so."""
+    async def _is_selected_elsewhere(self, volume: PersistentVolume, home: str) -> bool:
+        """True if the claim selects another node than the home; asks the server unless the cache says so."""
         owner = volume.spec.claim_ref
         if owner is None:
-            return None
+            return False
         claim = self._claims.get(owner.key)
         if claim is None or claim.selected_node in ("", home):
             claim = await self._client.find(PersistentVolumeClaim, owner.key)
-        return claim if claim is not None and claim.selected_node not in ("", home) else None
+        return claim is not None and claim.selected_node not in ("", home)
 
     async def _write(self, volume: PersistentVolume, change: AffinityChange) -> float | None:
         patch = change.patch
@@ -280,7 +227,6 @@ class RebuildController:
                 self._tell(volume, "Warning", "AffinityImmutable", note)
             return _REFUSED_S
         self._refused.discard(volume.uid)
-        self._without_room.pop(self._handle(volume), None)
         _log.info(change.reason, volume=volume.name, note=change.note)
         self._tell(volume, "Normal", change.reason, change.note)
         return None
@@ -307,3 +253,7 @@ _ACTIONS: Final = {
     "AffinityImmutable": "UnsetNodeAffinity",
     "VolumeRebuilt": "RebuildVolume",
 }
+
+
+def _place_and_end(pod: Pod) -> tuple[str, bool, bool]:
+    return pod.spec.node_name, pod.is_terminal, pod.metadata.is_terminating

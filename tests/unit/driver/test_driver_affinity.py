@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.driver.rebuilding import AffinityChange, change_for, confined_to, pod_elsewhere
+from tonnage.driver.volume_affinity import AffinityChange, VolumeUser, change_for, confined_to
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node, PersistentVolume, is_out_of_use
 from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME
-from tonnage.testing.builders import Doc, node, pod
+from tonnage.testing.builders import Doc, node
 from tonnage.testing.storage_builders import pod_with, volume
 
 KEY = "topology.tonnage.dev/node"
@@ -66,11 +66,59 @@ def test_a_volume_that_was_rebuilt_is_confined_to_its_new_home() -> None:
     assert change_for(ON_1, "node-1", HOME) is None
 
 
+ELSEWHERE = VolumeUser(pod_with("db-0", "data", on="node-2"))
+GOING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+
 def test_a_pod_that_was_placed_elsewhere_keeps_the_volume_free_for_it() -> None:
-    assert change_for(FREE, "node-1", HOME, "db-0") is None
-    assert change_for(ON_1, "node-1", HOME, "db-0") == unset(
-        'Pod "db-0" was placed elsewhere while node "node-1" was out of use'
-    )
+    assert change_for(FREE, "node-1", HOME, [ELSEWHERE]) is None
+    assert change_for(FREE, "node-1", HOME, [VolumeUser(pod_with("db-0", "data"))]) == SET
+
+
+def test_a_pod_that_names_another_node_does_not_free_a_volume_that_is_confined_to_its_home() -> None:
+    assert change_for(ON_1, "node-1", HOME, [ELSEWHERE]) is None
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["the one at home first", "the other first"])
+def test_a_pod_at_home_keeps_its_volume_though_another_was_sent_elsewhere(order: int) -> None:
+    """The home went, a pod that shares the claim was sent elsewhere, and the home is back with its pod."""
+    at_home = VolumeUser(pod_with("db-1", "data", on="node-1"))
+    assert change_for(FREE, "node-1", HOME, [at_home, ELSEWHERE][::order]) == SET
+    # The volume follows when the one at home goes.
+    going = VolumeUser(pod_with("db-1", "data", on="node-1", metadata=GOING))
+    assert change_for(FREE, "node-1", HOME, [going, ELSEWHERE][::order]) is None
+
+
+def refused(**metadata: str) -> VolumeUser:
+    return VolumeUser(pod_with("db-0", "data", on="node-2", metadata=metadata), is_refused=True)
+
+
+@pytest.mark.parametrize("home", [HOME, CORDONED, OUT_OF_SERVICE, None], ids=["takes pods", "cordoned", "dead", "gone"])
+def test_a_volume_is_confined_to_its_home_while_a_pod_waits_where_there_is_no_room(home: Node | None) -> None:
+    """So that the pod's kubelet fails it; its successor, which is not refused yet, is placed anew."""
+    assert change_for(FREE, "node-1", home, [refused()]) == SET
+    assert change_for(ON_1, "node-1", home, [refused()]) is None
+    freed = change_for(ON_1, "node-1", home, [VolumeUser(pod_with("db-0", "data"))])
+    assert (freed is None) == (home is HOME)
+
+
+def test_a_refused_pod_that_goes_keeps_nothing() -> None:
+    assert change_for(FREE, "node-1", CORDONED, [refused(**GOING)]) is None
+    assert change_for(FREE, "node-1", HOME, [refused(**GOING)]) == SET
+
+
+def test_volumes_of_a_pod_that_are_on_two_nodes_are_confined_to_neither() -> None:
+    """One was rebuilt, the other refused, and the pod was replaced: some node may have room for both."""
+    apart = VolumeUser(pod_with("db-0", "data", "log"), frozenset({"node-1", "node-2"}))
+    freed = unset('Pod "db-0" also uses a volume on node "node-2"')
+    assert change_for(ON_1, "node-1", HOME, [apart]) == freed
+    assert change_for(FREE, "node-1", HOME, [apart]) is None
+    # While a pod has the volume at home, it stays there.
+    at_home = VolumeUser(pod_with("db-1", "data", on="node-1"))
+    assert change_for(FREE, "node-1", HOME, [apart, at_home]) == SET
+    # Once they are together, they are confined again.
+    together = VolumeUser(pod_with("db-0", "data", "log"), frozenset({"node-1"}))
+    assert change_for(FREE, "node-1", HOME, [together]) == SET
 
 
 def test_a_node_that_has_not_registered_yet_counts_as_labelled() -> None:
@@ -102,40 +150,6 @@ def test_what_was_written_needs_no_further_change(affinity: Doc | None, home: st
     # In the end it is confined to its home exactly if the home takes pods.
     final = affinity if change is None else change.affinity
     assert final == (None if is_out_of_use(found) else confined_to(home))
-
-
-def test_a_pod_is_elsewhere_if_it_uses_the_claim_is_placed_and_is_not_over() -> None:
-    elsewhere = pod_with("db-0", "data", on="node-2")
-    assert pod_elsewhere([elsewhere], "data", "node-1") == "db-0"
-    assert pod_elsewhere([elsewhere], "data", "node-2") == ""
-    assert pod_elsewhere([elsewhere], "other", "node-1") == ""
-    assert pod_elsewhere([pod_with("db-0", "data")], "data", "node-1") == ""
-    assert pod_elsewhere([pod_with("db-0", "data", on="node-2", status={"phase": "Failed"})], "data", "node-1") == ""
-
-
-@pytest.mark.parametrize("order", [1, -1], ids=["the one at home first", "the other first"])
-def test_a_pod_at_home_keeps_its_volume_though_another_was_sent_elsewhere(order: int) -> None:
-    """The home went, a pod that shares the claim was sent elsewhere, and the home is back with its pod."""
-    at_home, elsewhere = pod_with("db-0", "data", on="node-1"), pod_with("db-1", "data", on="node-2")
-    assert pod_elsewhere([at_home, elsewhere][::order], "data", "node-1") == ""
-    # The volume follows when the one at home goes, or has ended.
-    going = pod_with("db-0", "data", on="node-1", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
-    assert pod_elsewhere([going, elsewhere][::order], "data", "node-1") == "db-1"
-    ended = pod_with("db-0", "data", on="node-1", status={"phase": "Failed"})
-    assert pod_elsewhere([ended, elsewhere][::order], "data", "node-1") == "db-1"
-    assert pod_elsewhere([pod_with("db-0", "other", on="node-1"), elsewhere][::order], "data", "node-1") == "db-1"
-
-
-def test_a_volume_does_not_follow_a_pod_to_a_node_without_room_for_it() -> None:
-    sent = [pod_with("db-0", "data", on="node-2"), pod_with("db-1", "data", on="node-3")]
-    assert pod_elsewhere(sent, "data", "node-1", {"node-2"}) == "db-1"
-    assert pod_elsewhere(sent, "data", "node-1", {"node-2", "node-3"}) == ""
-
-
-def test_a_claim_that_was_made_for_its_pod_is_known_by_its_name() -> None:
-    scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
-    owner = pod("job", on="node-2", spec={"volumes": [scratch]})
-    assert pod_elsewhere([owner], "job-scratch", "node-1") == "job"
 
 
 def test_an_affinity_reads_as_a_provisioner_writes_it_from_the_topology() -> None:

@@ -1,14 +1,16 @@
 """The promise as a property: no volume is sent to a node that cannot hold it, whatever happens to the cluster.
 
 A live scheduling loop runs on virtual time against a server in memory, beside a driver that keeps KEP-5925's contract:
-it makes volumes where claims are sent, frees those of a cordoned node from it, and rebuilds them where their pods go
-next. Nodes are drained and come back, pods share claims, come and go, figures are published late, the driver refuses
-now and then, and the scheduler is restarted in the middle. One pool a node, so that room is a matter of bytes alone:
+it makes volumes where claims are sent, frees those of a cordoned node from it (`driver/volume_affinity.py` is its
+rule), and rebuilds them where their pods go next. Nodes are drained and come back, pods share claims, come and go,
+figures are published late, the driver refuses now and then, and the scheduler is restarted in the middle. One pool a
+node, so that room is a matter of bytes alone:
 
 - Whatever the scheduler sends to a node, made anew or rebuilt, the node has the bytes for (mode Ledger).
 - Pods that share a ReadWriteOnce claim end up on one node.
 - At rest no pod waits that the scheduler would place, or one that knows only the API, where the driver has the room;
   with every node back, nothing is held.
+- A pod whose volumes are there, and for which some node has the room, has all its volumes on its node in the end.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ import pytest
 from scheduler_volume_rig import SchedulerRig
 
 from tonnage.clock import VirtualClock
+from tonnage.driver import TOPOLOGY_KEY
+from tonnage.driver.volume_affinity import VolumeUser, change_for
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIStorageCapacity, VolumeAttachment
 from tonnage.scheduling.engine.attempt import EngineSettings
@@ -56,12 +60,14 @@ class PromisedCluster:
         self.reservation = reservation
         self.driver = Driver()
         self.numbers = iter(range(10_000))
+        self.refused: set[tuple[str, str]] = set()
+        """Uids of pods, with the volumes that the driver refuses them on their node: it says that there is no room."""
         self.broken: list[str] = []
         """Times that a node was sent a volume it had no room for."""
         self.at_rest: list[str] = []
-        """Pods that waited for nothing when all had come to rest, some nodes still cordoned."""
+        """Pods that waited for nothing, or where they have no room, at rest with some nodes still cordoned."""
         self.rig = SchedulerRig(
-            storage_class(), driver(rebuilding=True), *(node(name) for name in NODES),
+            storage_class(), driver(rebuilding=True), *(node(name, labels={TOPOLOGY_KEY: name}) for name in NODES),
             *(capacity("fast", name, f"{POOL_GI}Gi", pools=[f"{POOL_GI}Gi"]) for name in NODES),
             reservation=reservation, settings=NO_FLUSH,
         )  # fmt: skip
@@ -83,7 +89,7 @@ class PromisedCluster:
     def pod_comes(self) -> None:
         name = f"pod-{next(self.numbers)}"
         claims = []
-        for number in range(self.rng.randint(1, 2)):
+        for number in range(self.rng.randint(1, 3)):
             claims.append(f"{name}-{number}")
             self.rig.add(claim(claims[-1], f"{self.rng.choice((10, 20, 30, 50, 80))}Gi"))
         self.rig.add(pod_with(name, *claims))
@@ -123,11 +129,15 @@ class PromisedCluster:
             return
         self.rig.change(Node, name, {"spec": {"unschedulable": True}})
         for pod in self.of(Pod):
-            if pod.spec.node_name == name:  # its controller makes another, with the same claims
-                self.delete_pod(pod)
-                uid = f"{pod.name}-{next(self.numbers)}"
-                self.rig.add(pod_with(pod.name, *pod.claim_names(), metadata={"uid": uid}))
+            if pod.spec.node_name == name:
+                self.replace_pod(pod)
         self.affinities()
+
+    def replace_pod(self, pod: Pod) -> None:
+        """A pod goes, and its controller makes another with the same claims."""
+        self.delete_pod(pod)
+        uid = f"{pod.name}-{next(self.numbers)}"
+        self.rig.add(pod_with(pod.name, *pod.claim_names(), metadata={"uid": uid}))
 
     def comes_back(self) -> None:
         self.rig.change(Node, self.rng.choice(NODES), {"spec": {"unschedulable": False}})
@@ -136,17 +146,33 @@ class PromisedCluster:
     # -- the driver ---------------------------------------------------------------------------------------------------
 
     def affinities(self) -> None:
-        """Every volume is confined to its home, unless that is cordoned or a pod of it was placed elsewhere."""
+        """Every volume gets the affinity that the driver's rule gives it."""
         for each in self.of(PersistentVolume):
             home, _ = self.driver.volumes[each.name]
-            users = self.pods_of(each.spec.claim_ref.key)
-            elsewhere = any(pod.spec.node_name not in ("", home) for pod in users)
-            wanted = "" if self.is_cordoned(home) or elsewhere else home
-            terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [wanted]}]}]
-            affinity = {"required": {"nodeSelectorTerms": terms}} if wanted else None
-            is_set = each.spec.node_affinity.required is not None
-            if is_set != bool(wanted) or wanted:
-                self.rig.change(PersistentVolume, each.name, {"spec": {"nodeAffinity": affinity}})
+            found = self.rig.objects[Node, home]
+            assert isinstance(found, Node)
+            users = [
+                VolumeUser(pod, frozenset(self.homes(pod)), any(uid == pod.uid for uid, _ in self.refused))
+                for pod in self.pods_of(each.spec.claim_ref.key)
+            ]
+            change = change_for(each, home, found, users)
+            if change is not None:
+                self.rig.change(PersistentVolume, each.name, change.patch)
+
+    def homes(self, pod: Pod) -> list[str]:
+        """The nodes of a pod's volumes, of those that are there."""
+        names = (f"pv-{name}" for name in pod.claim_names())
+        return [self.driver.volumes[name][0] for name in names if name in self.driver.volumes]
+
+    def fails(self) -> None:
+        """Kubelets fail pods that wait for volumes confined to other nodes (KEP-5381)."""
+        self.affinities()
+        for pod in self.of(Pod):
+            where = pod.spec.node_name
+            volumes = [self.rig.objects[PersistentVolume, f"pv-{name}"] for name in pod.claim_names()] if where else []
+            if set(self.homes(pod)) != {where} and any(not _admits(each, where) for each in volumes):
+                self.replace_pod(pod)
+        self.affinities()
 
     def provisions(self) -> None:
         sent = [each for each in self.of(PersistentVolumeClaim) if each.selected_node and not each.is_bound]
@@ -181,13 +207,15 @@ class PromisedCluster:
     def attach(self, pod: Pod, volume_name: str, where: str) -> None:
         home, size = self.driver.volumes[volume_name]
         others = {each.spec.node_name for each in self.of(Pod) if f"default/{volume_name[3:]}" in _keys(each)}
-        if home == where or others - {"", where}:
+        if home == where or others - {"", where} or (pod.uid, volume_name) in self.refused:
             return
         if self.driver.free(where) < size:
             self.broken.append(f"{volume_name} of {size}Gi rebuilt on {where}, which has {self.driver.free(where)}Gi")
         elif self.rng.random() < 0.8:
             self.driver.volumes[volume_name] = (where, size)
             return
+        if self.driver.free(where) < size or self.rng.random() < 0.5:
+            self.refused.add((pod.uid, volume_name))
         name = f"attach-{volume_name}-{where}"
         if (VolumeAttachment, name) not in self.rig.objects:  # refused, with room or without
             refused = attachment(name, volume_name, where, attached=False)
@@ -207,7 +235,7 @@ class PromisedCluster:
     async def run(self) -> None:
         doings = (
             (self.pod_comes, 6), (self.pod_shares, 1), (self.pod_goes, 2), (self.drain, 2), (self.comes_back, 2),
-            (self.provisions, 8), (self.attaches, 5), (self.publishes, 4),
+            (self.provisions, 8), (self.attaches, 5), (self.publishes, 4), (self.fails, 2),
         )  # fmt: skip
         steps, weights = zip(*doings, strict=True)
         for start in range(0, STEPS, 20):
@@ -222,7 +250,7 @@ class PromisedCluster:
             if start + 20 < STEPS and self.reservation == "Ledger":
                 self.restart()
         await self.rest()
-        self.at_rest = list(self.waiting())
+        self.at_rest = [*self.waiting(), *(told for told in self.stuck() if " on no node" not in told)]
         for name in NODES:
             self.rig.change(Node, name, {"spec": {"unschedulable": False}})
         self.affinities()
@@ -244,6 +272,7 @@ class PromisedCluster:
                 for _ in range(4):
                     self.provisions()
                 self.attaches()
+                self.fails()
                 for name in NODES:
                     self.publishes(name)
                 await self.rig.settle(15.0)
@@ -266,6 +295,16 @@ class PromisedCluster:
                 fits = [each.name for each in by_api.nodes if each.feasible and self.has_room(each.name, pod)]
                 yield from (f"{pod.name} would go to {name}" for name in fits)
 
+    def stuck(self) -> Iterable[str]:
+        """Pods whose volumes are there, that some node has room for, and that do not have them on their node."""
+        for pod in self.of(Pod):
+            homes = self.homes(pod)
+            if len(homes) < len(pod.claim_names()) or set(homes) == {pod.spec.node_name}:
+                continue
+            fits = [name for name in NODES if not self.is_cordoned(name) and self.has_room(name, pod)]
+            if fits:
+                yield f"{pod.name} on {pod.spec.node_name or 'no node'}, its volumes on {homes}, would fit {fits}"
+
     def has_room(self, where: str, pod: Pod) -> bool:
         """Whether the driver could make all of a pod's volumes on a node that are not there."""
         needed = 0
@@ -273,6 +312,11 @@ class PromisedCluster:
             home, size = self.driver.volumes.get(f"pv-{name}", ("", self.rig.claim(name).requested_size.value() >> 30))
             needed += size if home != where else 0
         return needed <= self.driver.free(where)
+
+
+def _admits(found: object, where: str) -> bool:
+    assert isinstance(found, PersistentVolume)
+    return found.spec.node_affinity.admits(where, {TOPOLOGY_KEY: where, "kubernetes.io/hostname": where})
 
 
 def _keys(pod: Pod) -> set[str]:
@@ -302,6 +346,7 @@ def check(seed: int, reservation: str) -> None:
         assert len(nodes) < 2, f"{each.key} is used on {nodes}"
     assert world.at_rest == []
     assert list(world.waiting()) == []
+    assert list(world.stuck()) == []
     # With every node back each volume says where it is; until then what is on its way stays held.
     if not world.broken:
         assert world.rig.pages.reservations() == []
