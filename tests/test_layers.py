@@ -113,11 +113,12 @@ INNER_ROWS: dict[str, Rows] = {
         ("serving",),
     ),
     "driver_check": (
-        ("results",),
+        ("results", "inferences"),
         ("contracts",),
         ("settings",),
         ("conversation",),
         ("checks",),
+        ("measuring",),
         ("examination",),
     ),
     "provisioner": (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
+import shlex
 import shutil
 import signal
 import sys
@@ -95,7 +96,16 @@ PAIRS: Final = Parsed("KEY=VALUE,…", _pairs)
     help="Folder in which to stage volumes; the driver must see it.  [default: a temporary one]",
 )
 @click.option("--fill", "fills", is_flag=True, help="Also create volumes as large as whole pools, and fill a node.")
-@setting("--most-volumes", click.IntRange(1, 1000), 32, "Most volumes to create to reach a node's attach limit.")
+@click.option(
+    *("--measure", "measures"),
+    is_flag=True,
+    help="Measure how the driver picks pools and rounds sizes, and print the annotations to set. With --fill, larger"
+    " volumes are created where small ones do not tell.",
+)
+@setting(
+    *("--most-volumes", click.IntRange(1, 1000), 32),
+    "Most volumes to create at a time, to reach a node's attach limit or to see how pools are picked.",
+)
 @duration("--timeout", "15s", "Timeout of each call.")
 @setting("--settle-time", DURATION, "5s", "How long to wait for the driver's figures to change.", into="settle_s")
 @output_option("table", "json")
@@ -201,3 +211,19 @@ def _show(document: dict[str, Any], page: TextPage) -> None:
     for each in broken:
         page.say(assembled((each["name"], "bold red"), f"  {each['contract']}"), indent=2)
         page.say(assembled(("→ ", "bold red"), each["remedy"]), indent=4)
+    if document["measured"]:
+        _show_measured(document["measured"], page)
+
+
+def _show_measured(measured: list[dict[str, str]], page: TextPage) -> None:
+    page.blank()
+    page.say(text("MEASURED", style="bold"))
+    for each in measured:
+        value = each["value"] or "nothing to set"
+        page.say(assembled((each["annotation"], "bold"), f": {value}"), indent=2)
+        page.say(text(each["message"]), indent=4)
+    found = " ".join(f"{each['annotation']}={shlex.quote(each['value'])}" for each in measured if each["value"])
+    if found:
+        page.blank()
+        page.say(text("Set on each StorageClass of this driver with these parameters:"))
+        page.say(text(f"kubectl annotate storageclass NAME {found}"), indent=2)

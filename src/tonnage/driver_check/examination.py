@@ -20,6 +20,7 @@ from tonnage.csi.errors import Code, CsiError
 from tonnage.driver_check.checks import check_capacity, check_limits, check_rebuilding, check_volumes
 from tonnage.driver_check.contracts import CallRefused, NodeInfo
 from tonnage.driver_check.conversation import CheckedNode, Conversation, tried
+from tonnage.driver_check.measuring import measure
 from tonnage.driver_check.results import CATALOGUE, PASSED, Results, failed
 from tonnage.driver_check.settings import CheckSettings
 
@@ -59,6 +60,9 @@ async def examine(
             for name, check in PARTS.items():
                 say(f"checking {name}")
                 await check(talk, results)
+            if settings.measures:
+                say("measuring how pools are picked and sizes rounded")
+                await measure(talk, results)
         finally:
             say("undoing what was made")
             results.left_behind = await talk.undo_all()

@@ -60,6 +60,15 @@ def skipped(reason: str) -> CheckVerdict:
 _WORST_LAST = (CheckOutcome.SKIPPED, CheckOutcome.PASSED, CheckOutcome.FAILED)
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """An annotation for the driver's StorageClasses. `value` is empty if it could not be told; `told` says why."""
+
+    annotation: str
+    value: str
+    told: str
+
+
 @dataclass(slots=True)
 class Results:
     """Verdicts by check. Of several verdicts on one check, as for several nodes, the worst counts."""
@@ -68,6 +77,7 @@ class Results:
     version: str = ""
     verdicts: dict[str, CheckVerdict] = field(default_factory=dict)
     left_behind: list[str] = field(default_factory=list)
+    measured: list[Measured] = field(default_factory=list)
 
     def tell(self, name: str, verdict: CheckVerdict) -> None:
         if name not in CATALOGUE:
@@ -112,4 +122,7 @@ class Results:
             "skipped": len(checks) - self.count(CheckOutcome.PASSED) - self.count(CheckOutcome.FAILED),
             "checks": checks,
             "leftBehind": self.left_behind,
+            "measured": [
+                {"annotation": each.annotation, "value": each.value, "message": each.told} for each in self.measured
+            ],
         }

@@ -41,6 +41,7 @@ class CheckSettings:
     with_attach: bool = True
     """Whether ControllerPublishVolume is used; without it NodeStageVolume takes a slot and moves a volume."""
     fills: bool = False
+    measures: bool = False
     most_volumes: int = 32
     settle_s: float = 5.0
 
