@@ -82,9 +82,10 @@ INNER_ROWS: dict[str, Rows] = {
         ("server",),
     ),
     "documents": (
-        ("go_text", "schema", "strategy", "validation"),
-        ("admit", "api_errors", "deletion", "scale"),
-        ("access", "patches", "pod_admission", "protobuf", "quota"),
+        ("go_text", "schema"),
+        ("validation",),
+        ("admit", "api_errors", "scale", "strategy"),
+        ("access", "deletion", "patches", "pod_admission", "protobuf", "quota"),
         ("apply", "pod_subresources"),
         ("custom",),
         ("kinds",),

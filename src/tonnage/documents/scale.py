@@ -11,15 +11,16 @@ from typing import Any
 import msgspec
 
 from tonnage.documents.go_text import plain
+from tonnage.documents.validation.declared import Declared
 from tonnage.errors import BadRequest, Cause, InternalError
 from tonnage.objects.document import Doc, copy, dig
 from tonnage.objects.field_errors import Errors, invalid, invalid_object
-from tonnage.objects.field_rules import check, nonnegative
 from tonnage.objects.resources import Resource
 from tonnage.objects.selectors import LabelSelector
 
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 _MAX = (1 << 31) - 1
+_SPEC = Declared("autoscaling.ScaleSpec")
 
 
 def scale_of(doc: Doc, resource: Resource) -> Doc:
@@ -47,7 +48,7 @@ def scale_document(doc: Doc, wanted: int, present: int, selector: str) -> Doc:
 
 def apply_scale(doc: Doc, scale: Doc) -> Doc:
     """A copy of the workload with a Scale's replicas. Raises Invalid for a negative number."""
-    if errors := check(scale, "", {"spec.replicas": nonnegative}):
+    if errors := _SPEC(scale.get("spec", {}), "spec"):
         raise invalid_object("autoscaling", "Scale", doc["metadata"]["name"], errors)
     scaled: Doc = copy(doc)
     scaled["spec"]["replicas"] = scale.get("spec", {}).get("replicas", 0)

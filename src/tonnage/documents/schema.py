@@ -20,6 +20,17 @@ keys; `group.T` a type of another file (types of meta need no prefix). `~` start
     default=V                 a key's value when absent
     always                    a Go object has the field even if the document does not
 
+Then come the rules for values (`documents/validation/declared.py`). A type's errors come in the order of its lines. A
+sentence in quotes after a colon replaces the rule's own: `required:"can not be empty"`.
+
+    required  nonempty        must be there and not empty; must not be empty if it is there
+    optional  strict          an empty value is legal; an absent one is judged as its zero
+    enum=A,B  format=f,g      one of these words; a name, address or path of these forms
+    minimum=0  range=1..9     a number, or every number of a list
+    maxBytes=63  maxItems=20  unique             the length of a text or a list; no item of a list twice
+    valid                     the rules of its type hold for it, or for every item of a list
+    immutable                 never changes
+
 `@4` is the field's number in protobuf, `@2.10` if JSON inlines it from the message in field 2. A field without a number
 is ours alone, or apiVersion and kind, which travel in the envelope (metadata of a kind is always 1). Go writes zeros
 (`""`, 0, false) into messages whether they were set or not, and leaves most of them out of JSON. `@4?` marks a scalar
@@ -79,6 +90,15 @@ class MapOf:
     is_atomic: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class FieldRule:
+    """One rule of a field's line: `minimum=0` has the word `minimum` and the argument `0`; `told` is its sentence."""
+
+    word: str
+    argument: str
+    told: str
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
     name: str
@@ -99,6 +119,8 @@ class Field:
     """Field numbers in protobuf, from the struct's message inwards; empty for a field that is not in the message."""
     keeps_zero: bool = False
     """A scalar's zero value differs from its absence."""
+    rules: tuple[FieldRule, ...] = ()
+    """What a value must be, in the order of the errors."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -134,6 +156,12 @@ FILES = {(group, "v1"): f"{group.partition('.')[0] or 'core'}_v1" for group in _
 def schema_of(group: str, version: str, name: str) -> Struct:
     """The struct of a kind, or of any named type, of one group and version. Raises KeyError if there is none."""
     return _all()[FILES[group, version]][name]
+
+
+def type_named(name: str) -> Struct:
+    """A type by its name as schema files write it: `core.PodSpec`."""
+    scope, _, name = name.partition(".")
+    return _all()[f"{scope}_v1"][name]
 
 
 class ShapedResource(Resource):
@@ -201,7 +229,8 @@ def load(texts: dict[str, str]) -> dict[str, dict[str, Struct]]:
         for number, line in body:
             head, _, description = line.partition("~")
             try:
-                parsed = _field(head.split(), description.strip(), loaded[stem], scopes)
+                words = _WORD.findall(head) if '"' in head else head.split()
+                parsed = _field(words, description.strip(), loaded[stem], scopes)
             except (KeyError, IndexError) as exc:
                 raise SchemaError(f"{stem}.schema:{number}: cannot read {line.strip()!r}: {exc} is not known") from exc
             struct.fields[parsed.name] = parsed
@@ -215,13 +244,17 @@ _HEAD = {
 }
 _WORDS = frozenset({"map", "set", "merge", "retainKeys", "replace", "atomic", "granular", "default", "always"})
 _NUMBER = re.compile(r"@[1-9][0-9]*(\.[1-9][0-9]*)*[?-]?")
+_WORD = re.compile(r'[^\s"]+(?:"[^"]*")?')
+_OPTION = re.compile(r'(\w+)(?:=([^:]*))?(?::"([^"]*)")?')
+_RULES = frozenset(
+    {"required", "nonempty", "optional", "strict", "enum", "format", "minimum", "range", "maxBytes", "maxItems"}
+    | {"unique", "valid", "immutable"}
+)
 
 
 def _field(words: list[str], description: str, local: dict[str, Struct], scopes: dict[str, dict[str, Struct]]) -> Field:
     name, text, options = words[0], words[1], words[2:]
-    for option in options:
-        if option.partition("=")[0] not in _WORDS and not _NUMBER.fullmatch(option):
-            raise KeyError(option)
+    others = [o for o in options if o.partition("=")[0] not in _WORDS and not _NUMBER.fullmatch(o)]
     default = next((o.removeprefix("default=") for o in options if o.startswith("default=")), None)
     number = next((o for o in options if o.startswith("@")), "")
     return Field(
@@ -237,7 +270,15 @@ def _field(words: list[str], description: str, local: dict[str, Struct], scopes:
         description=description,
         wire=tuple(int(part) for part in number.strip("@?-").split(".") if part),
         keeps_zero=not number.endswith("-") if name.endswith("!") else number.endswith("?"),
+        rules=tuple(map(_rule, others)),
     )
+
+
+def _rule(option: str) -> FieldRule:
+    found = _OPTION.fullmatch(option)
+    if found is None or found[1] not in _RULES:
+        raise KeyError(option)
+    return FieldRule(found[1], found[2] or "", found[3] or "")
 
 
 def _type(text: str, options: list[str], local: dict[str, Struct], scopes: dict[str, dict[str, Struct]]) -> Type:

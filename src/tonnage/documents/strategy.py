@@ -1,8 +1,9 @@
 """The rules that differ from kind to kind, as one class with sensible defaults.
 
 The verbs are generic: they read, call the strategy of the kind at fixed points, and write. A kind subclasses
-`Strategy`, with data in class attributes (`defaults`, `rules`, `fixed`, …) and the rest in methods. Methods work on
-whole documents and do no I/O; the clock is for the rare rule that records a time.
+`Strategy`, with data in class attributes (`defaults`, `gated`, …) and the rest in methods; the rules of single fields
+stand in the kind's lines of its schema. Methods work on whole documents and do no I/O; the clock is for the rare rule
+that records a time.
 
 The order of a create is upstream's: decode, `default`, `drop_disabled_fields`, `prepare_create`, `validate`. Of an
 update: decode, `default`, `drop_disabled_fields`, `prepare_update`, `validate_update`. A write through `/status` runs
@@ -13,14 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import cached_property
 from typing import ClassVar
 
 from tonnage.clock import Clock, SystemClock
+from tonnage.documents.schema import schema_of_resource
+from tonnage.documents.validation.declared import Declared
 from tonnage.gates import Gates
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.field_errors import Errors
-from tonnage.objects.field_rules import Rules, check, unchanged_fields
+from tonnage.objects.field_rules import unchanged_fields
 from tonnage.objects.resources import Resource
 
 
@@ -35,10 +39,6 @@ class Strategy:
 
     defaults: ClassVar[Doc] = {}
     """Values for missing fields, filled in part by part."""
-    rules: ClassVar[Rules] = {}
-    """The rules for the fields of a legal object."""
-    fixed: ClassVar[tuple[str, ...]] = ()
-    """Fields that never change, as dotted paths."""
     gated: ClassVar[Mapping[str, str]] = {}
     """Fields of spec -> the gate without which they are dropped, unless the old object has them."""
     new_status: ClassVar[Doc | None] = None
@@ -68,6 +68,11 @@ class Strategy:
         self.gates = gates
         self.clock = clock or SystemClock()
 
+    @cached_property
+    def declared(self) -> Declared:
+        """The rules in the lines of this kind."""
+        return Declared(schema_of_resource(self.resource))
+
     def default(self, doc: Doc) -> None:
         """Fill in, in place, the defaults that upstream sets whenever it decodes this kind."""
         fill(doc, self.defaults)
@@ -87,7 +92,7 @@ class Strategy:
 
     def validate(self, doc: Doc) -> Errors:
         """The errors of a new object, metadata apart (the create verb has validated it)."""
-        return check(doc, "", self.rules)
+        return self.declared(doc, "")
 
     def prepare_update(self, new: Doc, old: Doc) -> None:
         """Take from `old` the fields that a plain update may not change."""
@@ -95,8 +100,11 @@ class Strategy:
             keep(new, old, "status")
 
     def validate_update(self, new: Doc, old: Doc, /) -> Errors:
-        """The errors of a change; by default the new object's errors, and changed `fixed` fields."""
-        return self.validate(new) + unchanged_fields(new, old, *self.fixed)
+        """The errors of a change; by default the new object's errors, and changed immutable fields."""
+        return self.validate(new) + self.validate_immutable(new, old)
+
+    def validate_immutable(self, new: Doc, old: Doc) -> Errors:
+        return unchanged_fields(new, old, *self.declared.immutable)
 
     def spec_changed(self, new: Doc, old: Doc) -> bool:
         """True if this update increments metadata.generation."""

@@ -58,10 +58,10 @@ def check(doc: Doc, path: str, rules: Rules) -> Errors:
     errors: Errors = []
     for field, rule in rules.items():
         value = dig(doc, *field.split(".")) if "." in field else doc.get(field)
-        if value is None:
-            if not isinstance(rule, Asked):
-                continue
-            value = rule.zero
+        if isinstance(rule, Asked):
+            value, rule = rule.zero if value is None else value, rule.rule
+        elif value is None:
+            continue
         errors += rule(value, f"{path}.{field}" if path else field)
     return errors
 

@@ -146,7 +146,7 @@ def _packages() -> dict[str, tuple[str, str]]:
 def _definition(struct: Struct, dialect: Dialect) -> Doc:
     made: Doc = {"description": struct.description} if struct.description else {}
     made["type"] = "object"
-    if required := [field.name for field in struct.fields.values() if field.required]:
+    if required := sorted(field.name for field in struct.fields.values() if field.required):
         made["required"] = required
     made["properties"] = {name: _property(field, dialect) for name, field in sorted(struct.fields.items())}
     if struct.is_kind:

@@ -16,13 +16,15 @@ from tonnage.documents.custom import definition_rules
 from tonnage.documents.custom.schema_rules import walk_schema
 from tonnage.documents.custom.validation import known_format
 from tonnage.documents.strategy import Generation, Strategy, fill
+from tonnage.documents.validation.declared import Declared
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig, same
 from tonnage.objects.field_errors import Errors, forbidden, invalid, required, unsupported
-from tonnage.objects.field_rules import Rules, check, each, if_set, needed, one_of, unchanged_fields
+from tonnage.objects.field_rules import Rules, check, each, if_set, needed, unchanged_fields
 
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 APPROVED = "api-approved.kubernetes.io"
+_SPEC = Declared("apiextensions.CustomResourceDefinitionSpec")
 
 
 class CustomResourceDefinitionStrategy(Strategy):
@@ -211,7 +213,7 @@ def _spec_errors(spec: Doc, old: Doc | None = None) -> Errors:
         errors.append(invalid("spec.group", group, ",".join(wrong)))
     elif "." not in group:
         errors.append(invalid("spec.group", group, "should be a domain with at least one dot"))
-    errors += check(spec, "spec", {"scope": needed(one_of("Cluster", "Namespaced"))})
+    errors += _SPEC(spec, "spec")
 
     versions: list[Doc] = spec.get("versions") or []
     for index, version in enumerate(versions):

@@ -7,13 +7,15 @@ from collections.abc import Iterator, Set
 from functools import partial
 
 from tonnage.documents.strategy import Generation, Strategy, fill
+from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, Wrong, forbidden, go_value, invalid, required
-from tonnage.objects.field_rules import check, each, one_of, parse_ip, sentences, validate_cidr
+from tonnage.objects.field_rules import check, each, parse_ip, sentences, validate_cidr
 
 _RULES = (("ingress", "from"), ("egress", "to"))
+_SPEC, _PORT = Declared("networking.NetworkPolicySpec"), Declared("networking.NetworkPolicyPort")
 _STRICT_SUBSET = "must be a strict subset of `cidr`"
 
 
@@ -43,7 +45,7 @@ class NetworkPolicyStrategy(Strategy):
         types = spec.get("policyTypes", [])
         if len(types) > 2:
             return [*errors, invalid("spec.policyTypes", types, "may not specify more than two policyTypes")]
-        return errors + each(one_of("Ingress", "Egress"))(types, "spec.policyTypes")
+        return errors + _SPEC(spec, "spec")
 
     validate_update = validate
 
@@ -68,7 +70,7 @@ def _ranges(spec: Doc) -> Iterator[tuple[str, str]]:
 
 
 def _validate_port(port: Doc, at: str) -> Wrong:
-    yield from check(port, at, {"protocol": one_of("TCP", "UDP", "SCTP")})
+    yield from _PORT(port, at)
     number, end = port.get("port"), port.get("endPort")
     if number is None:
         if end is not None:

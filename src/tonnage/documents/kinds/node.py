@@ -10,19 +10,20 @@ import ipaddress
 import re
 from typing import ClassVar
 
-from tonnage.documents.kinds.pods.pod_placement import TAINT_EFFECT
 from tonnage.documents.strategy import Strategy, fill
+from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.resources import NOT_POSITIVE, round_amounts, validate_resource_quantity
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, go_value, invalid
-from tonnage.objects.field_rules import check, each, is_dual_stack, needed, unique, validate_cidr, validate_label_name
+from tonnage.objects.field_rules import each, is_dual_stack, unique, validate_cidr, validate_label_name
 
 _SYSTEM_INFO = (
     *("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion"),
     *("kubeProxyVersion", "operatingSystem", "architecture"),
 )
+_TAINT = Declared("core.Taint")
 _FEATURE_MAX_BYTES = 253
 _FEATURE = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
 
@@ -127,7 +128,7 @@ def _validate_taints(taints: list[Doc]) -> Wrong:
         yield from validate_label_name(key, f"{path}.key")
         if told := names.label_value(value):
             yield invalid(f"{path}.value", value, ";".join(told))
-        yield from check(taint, path, {"effect": needed(TAINT_EFFECT)})
+        yield from _TAINT(taint, path)
         if is_repeated((key, effect), ""):
             yield duplicate(path, internal("Taint", taint), "taints must be unique by key and effect pair")
 

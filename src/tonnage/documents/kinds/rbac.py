@@ -7,14 +7,16 @@ from functools import partial
 from typing import ClassVar
 
 from tonnage.documents.strategy import Strategy
+from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, invalid, required, unsupported
-from tonnage.objects.field_rules import Asked, Rules, check, each, named, needed, one_of, sentences
+from tonnage.objects.field_rules import each, one_of, sentences
 from tonnage.objects.resources import RBAC
 
+_ROLE_REF, _RULE = Declared("rbac.RoleRef"), Declared("rbac.PolicyRule")
 _SUBJECTS = ("ServiceAccount", "User", "Group")
 _SELECTORS = "aggregationRule.clusterRoleSelectors"
 
@@ -58,14 +60,12 @@ class RoleBindingStrategy(_RbacStrategy):
 
     def validate(self, doc: Doc) -> Errors:
         """A ClusterRoleBinding cannot bind a Role."""
-        is_namespaced = self.resource.namespaced
-        reference: Rules = {
-            "roleRef.apiGroup": Asked(one_of(RBAC)),
-            "roleRef.kind": Asked(one_of(*(("Role", "ClusterRole") if is_namespaced else ("ClusterRole",)))),
-            "roleRef.name": needed(named(names.path_segment)),
-            "subjects": each(partial(_validate_subject, is_namespaced=is_namespaced)),
-        }
-        return check(doc, "", reference)
+        is_namespaced, reference = self.resource.namespaced, doc.get("roleRef", {})
+        kinds = one_of("Role", "ClusterRole") if is_namespaced else one_of("ClusterRole")
+        errors = _ROLE_REF(reference, "roleRef", "apiGroup") + kinds(reference.get("kind", ""), "roleRef.kind")
+        errors += _ROLE_REF(reference, "roleRef", "name")
+        subject = partial(_validate_subject, is_namespaced=is_namespaced)
+        return errors + each(subject)(doc.get("subjects", ()), "subjects")
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         errors = self.validate(new)
@@ -94,7 +94,7 @@ def _validate_aggregation(doc: Doc, *, allow_invalid_values: bool = False) -> Er
 
 
 def _validate_rule(rule: Doc, path: str, *, is_namespaced: bool) -> Errors:
-    errors = check(rule, path, {"verbs": needed(told="verbs must contain at least one value")})
+    errors = _RULE(rule, path, "verbs")
     if urls := rule.get("nonResourceURLs"):
         at = f"{path}.nonResourceURLs"
         if is_namespaced:
@@ -102,13 +102,7 @@ def _validate_rule(rule: Doc, path: str, *, is_namespaced: bool) -> Errors:
         if any(rule.get(field) for field in ("apiGroups", "resources", "resourceNames")):
             errors.append(invalid(at, urls, "rules cannot apply to both regular resources and non-resource URLs"))
         return errors
-    return errors + check(rule, path, _RESOURCE_RULE)
-
-
-_RESOURCE_RULE: Rules = {
-    "apiGroups": needed(told="resource rules must supply at least one api group"),
-    "resources": needed(told="resource rules must supply at least one resource"),
-}
+    return errors + _RULE(rule, path, "apiGroups", "resources")
 
 
 def _validate_subject(subject: Doc, path: str, *, is_namespaced: bool) -> Errors:

@@ -8,10 +8,9 @@ from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation.metadata import validate_labels
 from tonnage.documents.validation.resources import round_amounts, validate_resource_requirements
 from tonnage.errors import Forbidden
-from tonnage.objects import names
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import Errors, duplicate
-from tonnage.objects.field_rules import check, immutable, named, needed, unique
+from tonnage.objects.field_rules import immutable, unique
 from tonnage.objects.resources import BY_PLURAL
 from tonnage.quantity import Quantity
 
@@ -24,7 +23,7 @@ class RuntimeClassStrategy(Strategy):
         round_amounts(doc.get("overhead", {}), "podFixed")
 
     def validate(self, doc: Doc) -> Errors:
-        errors = check(doc, "", {"handler": needed(named(names.dns_label))})
+        errors = super().validate(doc)
         if "overhead" in doc:
             errors += validate_resource_requirements({"limits": doc["overhead"].get("podFixed", {})}, "overhead")
         scheduling = doc.get("scheduling", {})

@@ -11,6 +11,7 @@ import re
 from typing import ClassVar
 
 from tonnage.documents.strategy import Generation, Strategy, keep
+from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import field_rules
 from tonnage.objects.document import Doc, dig
@@ -26,9 +27,6 @@ class PriorityClassStrategy(Strategy):
 
     generation = Generation.COUNTED
     defaults: ClassVar[Doc] = {"value": 0, "preemptionPolicy": "PreemptLowerPriority"}
-    rules: ClassVar[field_rules.Rules] = {
-        "preemptionPolicy": field_rules.needed(field_rules.one_of("PreemptLowerPriority", "Never"))
-    }
 
     def validate(self, doc: Doc) -> Errors:
         errors: Errors = []
@@ -45,7 +43,7 @@ class PriorityClassStrategy(Strategy):
         """Only description and globalDefault may change; the name is not validated again."""
         is_same = new.get("value", 0) == old.get("value", 0)
         errors = [] if is_same else [forbidden("value", "may not be changed in an update.")]
-        return errors + field_rules.unchanged_fields(new, old, "preemptionPolicy")
+        return errors + self.validate_immutable(new, old)
 
     def spec_changed(self, new: Doc, old: Doc) -> bool:
         """Its generation is always 1, because its meaning cannot change."""
@@ -67,10 +65,6 @@ class LeaseStrategy(Strategy):
     unconditional_update = False
     create_on_update = True
     defaults: ClassVar[Doc] = {"spec": {}}
-    rules: ClassVar[field_rules.Rules] = {
-        "spec.leaseDurationSeconds": field_rules.must_be(lambda value: value > 0, "must be greater than 0"),
-        "spec.leaseTransitions": field_rules.nonnegative,
-    }
 
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
         """Drop the fields of coordinated leader election, whose gate is closed on a stock server."""
@@ -79,19 +73,12 @@ class LeaseStrategy(Strategy):
 
 
 _BUDGET_COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
-_COUNT_OR_PERCENT = field_rules.both(field_rules.count_or_percent, field_rules.at_most_all)
 
 
 class PodDisruptionBudgetStrategy(Strategy):
     generation = Generation.COUNTED
     unconditional_update = False
     new_status: ClassVar[Doc] = dict.fromkeys(_BUDGET_COUNTS, 0)
-    rules: ClassVar[field_rules.Rules] = {
-        "spec.minAvailable": _COUNT_OR_PERCENT,
-        "spec.maxUnavailable": _COUNT_OR_PERCENT,
-        "spec.selector": validate_label_selector,
-        "spec.unhealthyPodEvictionPolicy": field_rules.one_of("AlwaysAllow", "IfHealthyBudget"),
-    }
 
     def prepare_create(self, doc: Doc) -> None:
         doc.setdefault("spec", {})
@@ -99,7 +86,7 @@ class PodDisruptionBudgetStrategy(Strategy):
 
     def validate(self, doc: Doc) -> Errors:
         spec = doc.get("spec", {})
-        errors = super().validate(doc)
+        errors = _BUDGET(spec, "spec")
         if "minAvailable" not in spec or "maxUnavailable" not in spec:
             return errors
         fields = ("minAvailable", "selector", "maxUnavailable", "unhealthyPodEvictionPolicy")
@@ -107,7 +94,7 @@ class PodDisruptionBudgetStrategy(Strategy):
         return [invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set"), *errors]
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
-        return field_rules.check(new.get("status", {}), "status", _BUDGET_STATUS)
+        return _BUDGET_STATUS(new.get("status", {}), "status")
 
 
 _REASON = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
@@ -117,19 +104,13 @@ _REASON_TOLD = (
     f"(e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', "
     f"regex used for validation is '{_REASON}')"
 )
-_CONDITION: field_rules.Rules = {
-    "type": field_rules.Asked(field_rules.validate_label_name),
-    "status": field_rules.Asked(field_rules.one_of("False", "True", "Unknown")),
-    "observedGeneration": field_rules.must_be(lambda value: value >= 0, "must be greater than or equal to zero"),
-    "lastTransitionTime": field_rules.needed(),
-    "reason": field_rules.needed(
-        field_rules.both(
-            field_rules.must_be(lambda value: re.fullmatch(_REASON, value) is not None, _REASON_TOLD),
-            field_rules.at_most_bytes(1024),
-        )
+_CONDITION = Declared(
+    "meta.Condition",
+    reason=field_rules.both(
+        field_rules.must_be(lambda value: re.fullmatch(_REASON, value) is not None, _REASON_TOLD),
+        field_rules.at_most_bytes(1024),
     ),
-    "message": field_rules.at_most_bytes(32 * 1024),
-}
+)
 
 
 def validate_conditions(conditions: list[Doc], path: str) -> Wrong:
@@ -137,17 +118,11 @@ def validate_conditions(conditions: list[Doc], path: str) -> Wrong:
     unique = field_rules.unique()
     for idx, condition in enumerate(conditions):
         yield from unique(condition.get("type", ""), f"{path}[{idx}].type")
-        yield from field_rules.check(condition, f"{path}[{idx}]", _CONDITION)
+        yield from _CONDITION(condition, f"{path}[{idx}]")
 
 
-_BUDGET_STATUS: field_rules.Rules = {
-    "conditions": validate_conditions,
-    **dict.fromkeys(_BUDGET_COUNTS, field_rules.nonnegative),
-}
-_REQUESTS: field_rules.Rules = {
-    "name": field_rules.needed(),
-    "exactly": field_rules.part({"deviceClassName": field_rules.needed()}),
-}
+_BUDGET = Declared("policy.PodDisruptionBudgetSpec", selector=validate_label_selector)
+_BUDGET_STATUS = Declared("policy.PodDisruptionBudgetStatus", conditions=validate_conditions)
 
 
 class DeviceClassStrategy(Strategy):
@@ -159,13 +134,12 @@ class ResourceClaimStrategy(Strategy):
     """A claim's spec is fixed at creation; allocation and users are its status."""
 
     new_status: ClassVar[Doc] = {}
-    rules: ClassVar[field_rules.Rules] = {"spec.devices.requests": field_rules.each(_REQUESTS)}
 
     def default(self, doc: Doc) -> None:
         _default_requests(doc.setdefault("spec", {}))
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return field_rules.immutable("spec", new["spec"], old["spec"])
+        return self.validate_immutable(new, old)
 
     def prepare_status(self, new: Doc, old: Doc) -> None:
         """Metadata cannot be written through status either."""
@@ -175,22 +149,19 @@ class ResourceClaimStrategy(Strategy):
 
 class ResourceClaimTemplateStrategy(Strategy):
     defaults: ClassVar[Doc] = {"spec": {"metadata": {}, "spec": {}}}
-    rules: ClassVar[field_rules.Rules] = {"spec.spec.devices.requests": field_rules.each(_REQUESTS)}
 
     def default(self, doc: Doc) -> None:
         super().default(doc)
         _default_requests(doc["spec"]["spec"])
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return field_rules.immutable("spec", new["spec"], old["spec"])
+        return self.validate_immutable(new, old)
 
 
 class ResourceSliceStrategy(Strategy):
     """Driver, pool and node are fixed; the devices may change."""
 
     generation = Generation.COUNTED
-    rules: ClassVar[field_rules.Rules] = {"spec.driver": field_rules.needed(), "spec.pool.name": field_rules.needed()}
-    fixed = ("spec.driver", "spec.nodeName", "spec.pool.name")
 
 
 def _default_requests(spec: Doc) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Set
 from typing import ClassVar
 
 from tonnage.documents.strategy import Strategy, fill
+from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.metadata import validate_labels
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
@@ -21,7 +22,6 @@ from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, in
 _OF_BALANCERS = ("allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort")
 _ADDRESSES = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 _INTERNAL_TYPES = ("ClusterIP", "NodePort", "LoadBalancer")
-_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _LINK_LOCAL_MULTICAST = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16"))
 _MAX_AFFINITY_S = 86400
 _ONLY_BALANCERS = "may only be used when `type` is 'LoadBalancer'"
@@ -66,13 +66,13 @@ class ServiceStrategy(Strategy):
         errors += _validate_type(spec, is_headless)
         errors += _validate_ports(spec.get("ports", []))
         errors += validate_labels(spec.get("selector", {}), "spec.selector")
-        errors += rules.check(spec, "spec", {"sessionAffinity": rules.needed(rules.one_of("ClientIP", "None"))})
+        errors += _SPEC(spec, "spec", "sessionAffinity")
         errors += _validate_affinity_timeout(spec)
         errors += _validate_addresses(spec, was)
         kept = set(was.get("externalIPs", ()))
         external_ip = rules.each(lambda address, at: _validate_external_ip(address, at, kept))
         errors += external_ip(spec.get("externalIPs", ()), "spec.externalIPs")
-        errors += rules.check(spec, "spec", {"type": rules.needed(rules.one_of(*_TYPES))})
+        errors += _SPEC(spec, "spec", "type")
         errors += _validate_port_clashes(spec)
         errors += _validate_balancer_fields(spec, was)
         return errors + _validate_traffic(spec)
@@ -128,10 +128,8 @@ def _validate_ingress(ingress: Doc, path: str, kept: Set[str]) -> Errors:
     elif not address and mode is not None:
         errors.append(forbidden(f"{path}.ipMode", "may not be specified when `ip` is not set"))
     else:
-        errors += rules.check(ingress, path, {"ipMode": rules.one_of("Proxy", "VIP")})
-    return errors + rules.check(
-        ingress, path, {"hostname": rules.if_set(rules.both(rules.named(names.dns_subdomain), _NOT_AN_IP))}
-    )
+        errors += _INGRESS(ingress, path, "ipMode")
+    return errors + _INGRESS(ingress, path, "hostname")
 
 
 def _drop_untouched(spec: Doc, was: Doc, fields: tuple[str, ...]) -> None:
@@ -186,7 +184,7 @@ def _validate_ports(ports: list[Doc]) -> Wrong:
             yield from unique(name, f"{at}.name")
         elif len(ports) > 1:
             yield required(f"{at}.name")
-        yield from rules.check(port, at, _PORT)
+        yield from _PORT(port, at)
 
 
 def _validate_port_clashes(spec: Doc) -> Wrong:
@@ -226,8 +224,7 @@ def _validate_addresses(spec: Doc, was: Doc) -> Wrong:
         yield invalid("spec.clusterIPs", several, told) if several else required("spec.clusterIPs")
     elif not single and several:
         yield invalid("spec.clusterIPs", several, "must be empty when `clusterIP` is not specified")
-    yield from rules.each(rules.both(rules.one_of("IPv4", "IPv6"), rules.unique()))(families, "spec.ipFamilies")
-    yield from rules.check(spec, "spec", _FAMILY_POLICY)
+    yield from _SPEC(spec, "spec", "ipFamilies", "ipFamilyPolicy")
 
     wrong: Errors = []
     if several[:1] == ["None"] and len(several) > 1:
@@ -303,7 +300,7 @@ def _validate_traffic(spec: Doc) -> Errors:
     policy = spec.get("externalTrafficPolicy")
     errors: Errors = []
     if is_externally_accessible(spec):
-        errors += rules.check(spec, "spec", {"externalTrafficPolicy": rules.needed(rules.one_of("Cluster", "Local"))})
+        errors += _SPEC(spec, "spec", "externalTrafficPolicy")
     elif policy is not None:
         told = "may only be set for externally-accessible services"
         errors.append(invalid("spec.externalTrafficPolicy", policy, told))
@@ -311,20 +308,9 @@ def _validate_traffic(spec: Doc) -> Errors:
     if checks and not (spec["type"] == "LoadBalancer" and policy == "Local"):
         told = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
         errors.append(invalid("spec.healthCheckNodePort", checks, told))
-    return errors + rules.check(spec, "spec", _TRAFFIC)
+    return errors + _SPEC(spec, "spec", "internalTrafficPolicy", "trafficDistribution")
 
 
 _NOT_AN_IP = rules.must_be(lambda host: rules.parse_ip(host) is None, "must be a DNS name, not an IP address")
-_PORT: rules.Rules = {
-    "port": rules.Asked(rules.named(names.port_number), 0),
-    "protocol": rules.needed(rules.one_of("SCTP", "TCP", "UDP")),
-    "targetPort": rules.Asked(rules.port_number_or_name, 0),
-    "appProtocol": rules.named(names.qualified_name),
-}
-_FAMILY_POLICY: rules.Rules = {
-    "ipFamilyPolicy": rules.one_of("PreferDualStack", "RequireDualStack", "SingleStack"),
-}
-_TRAFFIC: rules.Rules = {
-    "internalTrafficPolicy": rules.one_of("Cluster", "Local"),
-    "trafficDistribution": rules.one_of("PreferClose", "PreferSameZone", "PreferSameNode"),
-}
+_SPEC, _PORT = Declared("core.ServiceSpec"), Declared("core.ServicePort")
+_INGRESS = Declared("core.LoadBalancerIngress", hostname=_NOT_AN_IP)

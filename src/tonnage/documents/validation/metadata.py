@@ -8,6 +8,7 @@ repeats some causes on an update; here every error is reported once.
 
 from __future__ import annotations
 
+from tonnage.documents.validation.declared import Declared
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
@@ -45,20 +46,16 @@ def validate_object_meta(
     if not namespaced:
         errors += [forbidden("metadata.namespace", "not allowed on this type")] if namespace else []
     else:
-        errors += rules.check(meta, "metadata", {"namespace": rules.needed(rules.named(names.dns_label))})
-    errors += rules.nonnegative(meta.get("generation", 0), "metadata.generation")
-    return (
-        errors
-        + rules.check(meta, "metadata", _AT_ANY_TIME)
-        + _validate_finalizers(meta.get("finalizers", []), are_finalizers_qualified)
-    )
+        errors += _META(meta, "metadata", "namespace")
+    errors += _META(meta, "metadata", "generation", *_AT_ANY_TIME)
+    return errors + _validate_finalizers(meta.get("finalizers", []), are_finalizers_qualified)
 
 
 def validate_object_meta_update(new: Doc, old: Doc, *, are_finalizers_qualified: bool = True) -> Errors:
     """The errors of a change of metadata; `new` already has the stored generation and timestamps."""
     meta: Doc = new.get("metadata", {})
     before: Doc = old.get("metadata", {})
-    errors = rules.check(meta, "metadata", _AT_ANY_TIME)
+    errors = _META(meta, "metadata", *_AT_ANY_TIME)
     finalizer_errors = _validate_finalizers(meta.get("finalizers", []), are_finalizers_qualified)
     if "deletionTimestamp" in before:
         added = sorted(set(meta.get("finalizers", [])) - set(before.get("finalizers", [])))
@@ -160,15 +157,11 @@ def validate_field_manager(manager: str, path: str) -> Errors:
     return errors
 
 
-_MANAGED_FIELDS: rules.Rules = {
-    "operation": rules.Asked(rules.must_be(lambda value: value in ("Apply", "Update"), "must be `Apply` or `Update`")),
-    "fieldsType": rules.must_be(lambda value: value in ("", "FieldsV1"), "must be `FieldsV1`"),
-    "manager": validate_field_manager,
-    "subresource": rules.at_most_bytes(256),
-}
-_AT_ANY_TIME: rules.Rules = {
-    "labels": validate_labels,
-    "annotations": validate_annotations,
-    "ownerReferences": _validate_owners,
-    "managedFields": rules.each(_MANAGED_FIELDS),
-}
+_META = Declared(
+    "meta.ObjectMeta",
+    labels=validate_labels,
+    annotations=validate_annotations,
+    ownerReferences=_validate_owners,
+    managedFields=rules.each(Declared("meta.ManagedFieldsEntry", manager=validate_field_manager)),
+)
+_AT_ANY_TIME = ("labels", "annotations", "ownerReferences", "managedFields")

@@ -5,12 +5,12 @@ For sources whose plugins left Kubernetes long ago, only the required fields are
 
 from __future__ import annotations
 
-from tonnage.objects import field_rules as rules
-from tonnage.objects import names
+from functools import cache
+
+from tonnage.documents.schema import Struct, type_named
+from tonnage.documents.validation.declared import Declared
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required
-
-_HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
 
 # source -> field -> value when absent, in a PersistentVolume and in a pod, as `strategy.fill` reads it
 SOURCE_DEFAULTS: dict[str, Doc] = {
@@ -20,32 +20,14 @@ SOURCE_DEFAULTS: dict[str, Doc] = {
     "rbd?": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
     "scaleIO?": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
 }
-# In upstream's order, because the second source is refused. flexVolume is never refused for being second.
-SOURCES: dict[str, tuple[str, ...]] = {
-    "hostPath": (),
-    "gcePersistentDisk": ("pdName",),
-    "awsElasticBlockStore": ("volumeID",),
-    "glusterfs": ("endpoints", "path"),
-    "flocker": (),
-    "nfs": (),
-    "rbd": ("monitors", "image"),
-    "quobyte": ("registry", "volume"),
-    "cephfs": ("monitors",),
-    "iscsi": ("targetPortal", "iqn"),
-    "cinder": ("volumeID",),
-    "fc": (),
-    "flexVolume": ("driver",),
-    "azureFile": ("secretName", "shareName"),
-    "vsphereVolume": ("volumePath",),
-    "photonPersistentDisk": ("pdID",),
-    "portworxVolume": ("volumeID",),
-    "azureDisk": ("diskName", "diskURI"),
-    "scaleIO": ("gateway", "system", "volumeName"),
-    "local": (),
-    "storageos": ("volumeName",),
-    "csi": (),
-}
-"""Every source with its required fields; sources with a rule of their own have none here."""
+
+
+@cache
+def sources_in(type_name: str) -> tuple[str, ...]:
+    """The volume sources of a type, in the order of its lines, which is upstream's: the second source is refused."""
+    types = {field.name: field.type for field in type_named(type_name).fields.values()}
+    return tuple(field for field, kind in types.items() if isinstance(kind, Struct) and "VolumeSource" in kind.name)
+
 
 DEAD_SOURCES = {
     "photonPersistentDisk": ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
@@ -60,15 +42,14 @@ DEAD_SOURCES = {
 }
 """Sources without any effect today: their name in warnings, and what became of them."""
 
-# Where upstream's errors stand if not at the field's own name: for a missing field, for a second source.
-_MISSING_AT = {"gcePersistentDisk": "persistentDisk"}
+# Where upstream's errors stand if not at the field's own name: for errors of its fields, for a second source.
+SHOWN_AS = {"gcePersistentDisk": "persistentDisk"}
 _SECOND_AT = {"cephfs": "cephFS"}
-REGISTRY_TOLD = "must be a host:port pair or multiple pairs separated by commas"
 
 
 def validate_source(spec: Doc, path: str, *, has_node_affinity: bool) -> Wrong:
     """Exactly one legal source. A local volume must have a node affinity."""
-    found = [source for source in SOURCES if source in spec]
+    found = [source for source in sources_in("core.PersistentVolumeSpec") if source in spec]
     if not found:
         yield required(path, "must specify a volume type")
         return
@@ -77,40 +58,20 @@ def validate_source(spec: Doc, path: str, *, has_node_affinity: bool) -> Wrong:
             told = "may not specify more than 1 volume type"
             yield forbidden(f"{path}.{_SECOND_AT.get(source, source)}", told)
             continue
-        at = f"{path}.{_MISSING_AT.get(source, source)}"
-        for field in SOURCES[source]:
-            if not spec[source].get(field):
-                yield required(f"{at}.{field}", REGISTRY_TOLD if field == "registry" else "")
-        if source in _RULES:
-            yield from _RULES[source](spec[source], at)
+        yield from _VOLUME.by_field[source](spec[source], f"{path}.{SHOWN_AS.get(source, source)}")
         if source == "local" and not has_node_affinity:
             yield required(f"{path}.nodeAffinity", "Local volume requires node affinity")
 
 
-CSI_DRIVER_NAME = rules.needed(rules.both(rules.at_most_bytes(63), rules.named(names.csi_driver_name)))
-"""Mirrors ValidateCSIDriverName: not empty, at most 63 bytes, a subdomain in upper or lower case."""
-_SECRET = rules.part(
-    {"name": rules.needed(rules.named(names.dns_subdomain)), "namespace": rules.needed(rules.named(names.dns_label))}
-)
-_CSI: rules.Rules = {
-    "driver": CSI_DRIVER_NAME,
-    "volumeHandle": rules.needed(),
-    # nodeStageSecretRef is not among them: upstream forgot it, and objects rely on that.
-    **dict.fromkeys(
-        ("controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"),
-        _SECRET,
-    ),
-}
+_HOST_PATH, _NFS = Declared("core.HostPathVolumeSource"), Declared("core.NFSVolumeSource")
 
 
 def validate_host_path(source: Doc, path: str) -> Wrong:
-    yield from rules.check(source, path, {"path": rules.needed(rules.no_backsteps)})
-    if source.get("path"):
-        yield from rules.check(source, path, {"type": rules.one_of(*_HOST_PATH_TYPES)})
+    yield from _HOST_PATH(source, path, *(("path", "type") if source.get("path") else ("path",)))
 
 
 def validate_nfs(source: Doc, path: str) -> Wrong:
-    yield from rules.check(source, path, {"server": rules.needed(), "path": rules.needed()})
+    yield from _NFS(source, path)
     if not source.get("path", "").startswith("/"):
         yield invalid(f"{path}.path", source.get("path", ""), "must be an absolute path")
 
@@ -127,11 +88,11 @@ def _validate_fc(source: Doc, path: str) -> Errors:
     return []
 
 
-_RULES: dict[str, rules.Rule] = {
-    "csi": rules.part(_CSI),
-    "fc": _validate_fc,
-    "flocker": _validate_flocker,
-    "hostPath": validate_host_path,
-    "local": rules.part({"path": rules.needed(rules.no_backsteps)}),
-    "nfs": validate_nfs,
-}
+# Of a csi source, nodeStageSecretRef has no rules: upstream forgot it, and objects rely on that.
+_VOLUME = Declared(
+    "core.PersistentVolumeSpec",
+    fc=_validate_fc,
+    flocker=_validate_flocker,
+    hostPath=validate_host_path,
+    nfs=validate_nfs,
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from tonnage.documents.validation.declared import Declared
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
@@ -30,7 +31,7 @@ _BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", 
 def validate_env_from(sources: list[Doc], path: str) -> Wrong:
     """Whole ConfigMaps and Secrets as variables. Mirrors ValidateEnvFrom, which leaves the index out of some paths."""
     for idx, source in enumerate(sources):
-        yield from rules.check(source, f"{path}[{idx}]", _ENV_FROM)
+        yield from _ENV_FROM(source, f"{path}[{idx}]")
         given = source.keys() & {"configMapRef", "secretRef"}
         if not given:
             yield invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
@@ -88,7 +89,7 @@ def _validate_divisor(resource: str, divisor: str, path: str) -> Errors:
 
 
 def _validate_variable(variable: Doc, path: str) -> Wrong:
-    yield from rules.check(variable, path, _VARIABLE)
+    yield from _VARIABLE(variable, path)
     source, path = variable.get("valueFrom"), f"{path}.valueFrom"
     if source is None:
         return
@@ -103,27 +104,6 @@ def _validate_variable(variable: Doc, path: str) -> Wrong:
 
 validate_env = rules.each(_validate_variable)
 """Names and sources of variables. Mirrors ValidateEnv."""
-_NAME_PREFIX = rules.part(
-    {"name": rules.needed(rules.named(lambda name: names.name_prefix(name, names.dns_subdomain)))}
-)
-_ENV_FROM: rules.Rules = {
-    "prefix": rules.if_set(rules.named(names.env_var_name)),
-    "configMapRef": _NAME_PREFIX,
-    "secretRef": _NAME_PREFIX,
-}
-_KEY = rules.part(
-    {"name": rules.Asked(rules.named(names.dns_subdomain)), "key": rules.needed(rules.named(names.config_key))}
-)
-_FILE_KEY: rules.Rules = {
-    "key": rules.needed(rules.named(names.env_var_name)),
-    "volumeName": rules.needed(rules.named(names.dns_label)),
-    "path": rules.needed(rules.no_backsteps),
-}
-_VARIABLE: rules.Rules = {
-    "name": rules.needed(rules.named(names.env_var_name)),
-    "valueFrom.fieldRef": validate_field_ref,
-    "valueFrom.resourceFieldRef": validate_resource_field_ref,
-    "valueFrom.configMapKeyRef": _KEY,
-    "valueFrom.secretKeyRef": _KEY,
-    "valueFrom.fileKeyRef": rules.part(_FILE_KEY),
-}
+_ENV_FROM = Declared("core.EnvFromSource")
+_SOURCE = Declared("core.EnvVarSource", fieldRef=validate_field_ref, resourceFieldRef=validate_resource_field_ref)
+_VARIABLE = Declared("core.EnvVar", valueFrom=_SOURCE)

@@ -13,17 +13,20 @@ from dataclasses import dataclass
 
 from tonnage.documents.kinds.pods.container_env import validate_env, validate_env_from
 from tonnage.documents.kinds.pods.pod_security import validate_security_context
+from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.resources import is_sidecar, validate_resource_requirements
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, not_found, required, too_many
+from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, not_found, required
 
-PULL_POLICY = rules.needed(rules.one_of("Always", "IfNotPresent", "Never"))
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _NOT_EPHEMERAL = ("ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules", *_PROBES, "lifecycle")
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
-_COUNTS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
+_PROBE_NUMBERS = (
+    *("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"),
+    "terminationGracePeriodSeconds",
+)
 
 
 @dataclass(frozen=True)
@@ -104,10 +107,10 @@ def validate_image_spacing(container: Doc, path: str) -> Errors:
 
 
 def _validate_common(container: Doc, path: str, pod: Surroundings) -> Wrong:
-    yield from rules.check(container, path, _CONTAINER)
+    yield from _CONTAINER(container, path, *_FIRST)
     yield from _validate_mounts(container, f"{path}.volumeMounts", pod.volumes)
     yield from _validate_devices(container, f"{path}.volumeDevices", pod.volumes)
-    yield from rules.check(container, path, {"imagePullPolicy": PULL_POLICY})
+    yield from _CONTAINER(container, path, "imagePullPolicy")
     resources = container.get("resources", {})
     yield from validate_resource_requirements(resources, f"{path}.resources", claim_names=pod.claim_names)
     yield from _validate_resize(container.get("resizePolicy", []), f"{path}.resizePolicy", pod.restart_policy)
@@ -122,22 +125,12 @@ def _validate_ports(ports: list[Doc], path: str) -> Wrong:
         if name := port.get("name", ""):
             at = f"{path}[{idx}].name"
             yield from rules.sentences(at, name, names.port_name(name)) or unique(name, at)
-        yield from rules.check(port, f"{path}[{idx}]", _PORT)
+        yield from _PORT(port, f"{path}[{idx}]")
 
 
-_PORT: rules.Rules = {
-    "containerPort": rules.needed(rules.named(names.port_number)),
-    "hostPort": rules.if_set(rules.named(names.port_number)),
-    "protocol": rules.needed(rules.one_of("SCTP", "TCP", "UDP")),
-}
-_CONTAINER: rules.Rules = {
-    "name": rules.needed(rules.named(names.dns_label)),
-    "image": rules.needed(),
-    "terminationMessagePolicy": rules.needed(rules.one_of("File", "FallbackToLogsOnError")),
-    "ports": _validate_ports,
-    "env": validate_env,
-    "envFrom": validate_env_from,
-}
+_PORT, _MOUNT, _DEVICE = Declared("core.ContainerPort"), Declared("core.VolumeMount"), Declared("core.VolumeDevice")
+_CONTAINER = Declared("core.Container", ports=_validate_ports, env=validate_env, envFrom=validate_env_from)
+_FIRST = ("name", "image", "terminationMessagePolicy", "ports", "env", "envFrom")
 
 
 def _validate_host_ports(containers: list[Doc], path: str) -> Wrong:
@@ -160,27 +153,12 @@ def _validate_resize(policies: list[Doc], path: str, restart_policy: str) -> Wro
             yield invalid(path, restart, "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
 
 
-_EXIT_CODES: rules.Rules = {
-    "operator": rules.Asked(rules.one_of("In", "NotIn")),
-    "values": lambda codes, path: [too_many(path, len(codes), 255)] if len(codes) > 255 else [],
-}
-_RESTART_RULE: rules.Rules = {
-    "action": rules.Asked(rules.one_of("Restart", "RestartAllContainers")),
-    "exitCodes": rules.Asked(
-        lambda codes, path: (
-            [required(path, "must be specified")] if codes == "" else rules.check(codes, path, _EXIT_CODES)
-        )
-    ),
-}
-_RESTART_RULES = rules.each(_RESTART_RULE, at_most=20)
-
-
 def _validate_restarts(container: Doc, path: str) -> Errors:
     """A container's own restart policy and its rules by exit code. Mirrors validateContainerRestartPolicy."""
-    errors = rules.check(container, path, {"restartPolicy": rules.one_of("Always", "Never", "OnFailure")})
+    errors = _CONTAINER(container, path, "restartPolicy")
     if "restartPolicy" not in container and container.get("restartPolicyRules"):
         errors.append(required(f"{path}.restartPolicy", "must specify restartPolicy when restart rules are used"))
-    return errors + rules.check(container, path, {"restartPolicyRules": _RESTART_RULES})
+    return errors + _CONTAINER(container, path, "restartPolicyRules")
 
 
 def _validate_mounts(container: Doc, path: str, volumes: Mapping[str, Doc]) -> Wrong:
@@ -192,10 +170,10 @@ def _validate_mounts(container: Doc, path: str, volumes: Mapping[str, Doc]) -> W
     for idx, mount in enumerate(container.get("volumeMounts", ())):
         at = f"{path}[{idx}]"
         name, target = mount.get("name", ""), mount.get("mountPath", "")
-        yield from rules.check(mount, at, {"name": rules.needed()})
+        yield from _MOUNT(mount, at, "name")
         if name not in volumes:
             yield not_found(f"{at}.name", name)
-        yield from rules.check(mount, at, {"mountPath": rules.needed()})
+        yield from _MOUNT(mount, at, "mountPath")
         if target in taken:
             yield invalid(f"{at}.mountPath", target, "must be unique")
         taken.add(target)
@@ -213,11 +191,11 @@ def _validate_mounts(container: Doc, path: str, volumes: Mapping[str, Doc]) -> W
 
 def _validate_propagation(mount: Doc, path: str, is_privileged: bool) -> Wrong:
     mode = mount.get("mountPropagation")
-    yield from rules.check(mount, path, {"mountPropagation": rules.one_of("Bidirectional", "HostToContainer", "None")})
+    yield from _MOUNT(mount, path, "mountPropagation")
     if mode == "Bidirectional" and not is_privileged:
         told = "Bidirectional mount propagation is available only to privileged containers"
         yield forbidden(f"{path}.mountPropagation", told)
-    yield from rules.check(mount, path, {"recursiveReadOnly": rules.one_of("Disabled", "Enabled", "IfPossible")})
+    yield from _MOUNT(mount, path, "recursiveReadOnly")
     if mount.get("recursiveReadOnly") in ("Enabled", "IfPossible"):
         at = f"{path}.recursiveReadOnly"
         if not mount.get("readOnly"):
@@ -235,7 +213,7 @@ def _validate_devices(container: Doc, path: str, volumes: Mapping[str, Doc]) -> 
     for idx, device in enumerate(container.get("volumeDevices", ())):
         at = f"{path}[{idx}]"
         name, target = device.get("name", ""), device.get("devicePath", "")
-        yield from rules.check(device, at, {"name": rules.needed()})
+        yield from _DEVICE(device, at, "name")
         if name in taken_names:
             yield invalid(f"{at}.name", name, "must be unique")
         if name not in volumes:
@@ -243,7 +221,7 @@ def _validate_devices(container: Doc, path: str, volumes: Mapping[str, Doc]) -> 
         elif not volumes[name].keys() & {"persistentVolumeClaim", "ephemeral"}:
             told = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
             yield invalid(f"{at}.name", name, told)
-        yield from rules.check(device, at, {"devicePath": rules.needed()})
+        yield from _DEVICE(device, at, "devicePath")
         if target in taken_paths:
             yield invalid(f"{at}.devicePath", target, "must be unique")
         if rules.no_backsteps(target, at):
@@ -265,44 +243,32 @@ def _validate_hooks(container: Doc, path: str, grace_period_s: int | None) -> Wr
     for name in _PROBES:
         if name in container:
             yield from _validate_handler(container[name], f"{path}.{name}", grace_period_s)
-            yield from rules.check(container[name], f"{path}.{name}", _PROBE)
+            yield from _PROBE(container[name], f"{path}.{name}", *_PROBE_NUMBERS)
             yield from rules.check(
                 container[name], f"{path}.{name}", _READINESS if name == "readinessProbe" else _LIVENESS
             )
 
 
-_PROBE: rules.Rules = {
-    **dict.fromkeys(_COUNTS, rules.nonnegative),
-    "terminationGracePeriodSeconds": rules.must_be(lambda value: value > 0, "must be greater than 0"),
-}
 # A container that is not ready is not killed, so a grace period makes no sense.
 _READINESS: rules.Rules = {
     "terminationGracePeriodSeconds": rules.must_be(lambda value: False, "must not be set for readinessProbes"),
 }
 _LIVENESS: rules.Rules = {"successThreshold": rules.Asked(rules.must_be(lambda value: value == 1, "must be 1"), 0)}
 _HEADER_NAME = rules.named(names.http_header_name)
-_PORT_OF_HANDLER = rules.Asked(rules.port_number_or_name, 0)
-_HTTP_GET: rules.Rules = {
-    "path": rules.needed(),
-    "port": _PORT_OF_HANDLER,
-    "scheme": rules.Asked(rules.one_of("HTTP", "HTTPS")),
-    "httpHeaders": lambda headers, path: [
+_HTTP_GET = Declared(
+    "core.HTTPGetAction",
+    httpHeaders=lambda headers, path: [
         error for header in headers for error in _HEADER_NAME(header.get("name", ""), path)
     ],
-}
-_HANDLER: rules.Rules = {
-    "exec": rules.part({"command": rules.needed()}),
-    "httpGet": rules.part(_HTTP_GET),
-    "tcpSocket": rules.part({"port": _PORT_OF_HANDLER}),
-    "grpc": rules.part({"port": _PORT_OF_HANDLER}),
-}
+)
+_PROBE = Declared("core.Probe", httpGet=_HTTP_GET)
 
 
 def _validate_handler(handler: Doc, path: str, grace_period_s: int | None) -> Errors:
     given = [name for name in _HANDLERS if name in handler]
     if not given:
         return [required(path, "must specify a handler type")]
-    errors = rules.check({given[0]: handler[given[0]]}, path, _HANDLER)
+    errors = _PROBE(handler, path, given[0]) if given[0] != "sleep" else []
     if given[0] == "sleep" and grace_period_s is not None:
         seconds = handler["sleep"].get("seconds", 0)
         if not 0 <= seconds <= grace_period_s:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.selectors import (
     PREFERRED,
@@ -36,16 +37,16 @@ def validate_topology_spread(constraints: list[Doc], path: str) -> Wrong:
     for idx, constraint in enumerate(constraints):
         at = f"{path}[{idx}]"
         key, action = _pair(constraint)
-        yield from rules.check(constraint, at, _SPREAD)
+        yield from _SPREAD(constraint, at, "maxSkew", "topologyKey", "whenUnsatisfiable")
         if last[key, action] > idx:
             yield duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}")
         domains = constraint.get("minDomains")
         if domains is not None:
-            yield from rules.positive(domains, f"{at}.minDomains")
+            yield from _SPREAD(constraint, at, "minDomains")
             if action != "DoNotSchedule":
                 told = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
                 yield invalid(f"{at}.minDomains", domains, told)
-        yield from rules.check(constraint, at, _SPREAD_POLICIES)
+        yield from _SPREAD(constraint, at, "nodeAffinityPolicy", "nodeTaintsPolicy")
         yield from _validate_label_keys(constraint, at)
         yield from validate_label_selector(constraint.get("labelSelector"), f"{at}.labelSelector")
 
@@ -74,7 +75,7 @@ def _validate_toleration(toleration: Doc, path: str) -> Wrong:
         # The gate of Lt and Gt is closed on a stock server; upstream's error about them lists them all the same.
         known = ("Equal", "Exists", "Lt", "Gt") if operator in ("Lt", "Gt") else ("Equal", "Exists")
         yield unsupported(f"{path}.operator", operator, known)
-    yield from rules.check(toleration, path, {"effect": rules.if_set(TAINT_EFFECT)})
+    yield from _TOLERATION(toleration, path)
 
 
 def validate_scheduling_gates(gates: list[Doc], path: str) -> Errors:
@@ -124,13 +125,11 @@ def _without_seconds(toleration: Doc) -> frozenset[tuple[str, str]]:
 
 
 def _validate_pod_term(term: Doc, path: str) -> Errors:
-    errors = rules.check(
-        term, path, {"labelSelector": validate_label_selector, "namespaceSelector": validate_label_selector}
-    )
+    errors = _POD_TERM(term, path, "labelSelector", "namespaceSelector")
     for namespace in term.get("namespaces", ()):
         errors += rules.named(names.dns_label)(namespace, f"{path}.namespace")
     errors += _validate_label_keys(term, path)
-    errors += rules.check(term, path, {"topologyKey": rules.needed(told="can not be empty")})
+    errors += _POD_TERM(term, path, "topologyKey")
     return errors + rules.validate_label_name(term.get("topologyKey", ""), f"{path}.topologyKey")
 
 
@@ -158,25 +157,19 @@ def _validate_label_keys(term: Doc, path: str) -> Wrong:
             yield invalid(f"{path}.matchLabelKeys[{idx}]", key, told)
 
 
-TAINT_EFFECT = rules.one_of("NoSchedule", "PreferNoSchedule", "NoExecute")
 validate_tolerations = rules.each(_validate_toleration)
-_WEIGHT = rules.Asked(rules.must_be(lambda weight: 1 <= weight <= 100, "must be in the range 1-100"), 0)
+_TOLERATION, _SPREAD = Declared("core.Toleration"), Declared("core.TopologySpreadConstraint")
+_POD_TERM = Declared(
+    "core.PodAffinityTerm", labelSelector=validate_label_selector, namespaceSelector=validate_label_selector
+)
 # The values of a preference are not validated: a preference that matches nothing does no harm.
 _PREFERENCE = partial(validate_node_selector_term, allow_invalid_values=True)
 _POD_AFFINITY: rules.Rules = {
     REQUIRED: rules.each(_validate_pod_term),
-    PREFERRED: rules.each({"weight": _WEIGHT, "podAffinityTerm": rules.Asked(_validate_pod_term, {})}),
+    PREFERRED: rules.each(Declared("core.WeightedPodAffinityTerm", podAffinityTerm=_validate_pod_term)),
 }
 _AFFINITY: rules.Rules = {
-    f"nodeAffinity.{PREFERRED}": rules.each({"weight": _WEIGHT, "preference": _PREFERENCE}),
+    f"nodeAffinity.{PREFERRED}": rules.each(Declared("core.PreferredSchedulingTerm", preference=_PREFERENCE)),
     "podAffinity": rules.part(_POD_AFFINITY),
     "podAntiAffinity": rules.part(_POD_AFFINITY),
 }
-_SPREAD: rules.Rules = {
-    "maxSkew": rules.Asked(rules.positive, 0),
-    "topologyKey": rules.needed(told="can not be empty"),
-    "whenUnsatisfiable": rules.Asked(rules.one_of("DoNotSchedule", "ScheduleAnyway")),
-}
-_SPREAD_POLICIES: rules.Rules = dict.fromkeys(
-    ("nodeAffinityPolicy", "nodeTaintsPolicy"), rules.one_of("Honor", "Ignore")
-)

@@ -9,19 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.internal_form import internal
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required, too_long, unsupported
 from tonnage.objects.field_rules import (
-    Rules,
-    check,
     descending_path,
-    each,
     forbid_fields,
-    needed,
-    one_of,
     unique,
-    within,
 )
 
 _SYSCTL_PATTERN = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"
@@ -44,27 +39,27 @@ _LINUX_ONLY_OF_SPEC = ("hostUsers", "hostPID", "hostIPC", "shareProcessNamespace
 
 def validate_security_context(context: Doc, path: str, *, host_users: bool) -> Errors:
     """A container's securityContext. Mirrors ValidateSecurityContext."""
-    errors = check(context, path, _CONTAINER_CONTEXT)
+    errors = _CONTEXT(context, path, "runAsUser", "runAsGroup", "procMount")
     if host_users and context.get("procMount") == "Unmasked":
         errors.append(invalid(f"{path}.procMount", "Unmasked", "`hostUsers` must be false to use `Unmasked`"))
-    errors += check(context, path, {"seccompProfile": _validate_seccomp})
+    errors += _CONTEXT(context, path, "seccompProfile")
     if context.get("allowPrivilegeEscalation") is False:
         stem, shown = "cannot set `allowPrivilegeEscalation` to false and", internal("SecurityContext", context)
         if context.get("privileged"):
             errors.append(invalid(path, shown, f"{stem} `privileged` to true"))
         if "CAP_SYS_ADMIN" in context.get("capabilities", {}).get("add", ()):
             errors.append(invalid(path, shown, f"{stem} `capabilities.Add` CAP_SYS_ADMIN"))
-    return errors + check(context, path, {"appArmorProfile": _validate_app_armor})
+    return errors + _CONTEXT(context, path, "appArmorProfile")
 
 
 def validate_pod_security_context(spec: Doc, path: str) -> Errors:
     """The pod's own securityContext, with the host namespaces. Mirrors validatePodSpecSecurityContext."""
     context = spec.get("securityContext", {})
-    errors = check(context, path, _POD_USERS)
+    errors = _POD_CONTEXT(context, path, *_USERS)
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         told = "ShareProcessNamespace and HostPID cannot both be enabled"
         errors.append(invalid(f"{path}.shareProcessNamespace", True, told))
-    return [*errors, *_validate_sysctls(spec, f"{path}.sysctls"), *check(context, path, _POD_CONTEXT)]
+    return [*errors, *_validate_sysctls(spec, f"{path}.sysctls"), *_POD_CONTEXT(context, path, *_POLICIES)]
 
 
 def validate_host_users(spec: Doc, path: str) -> Wrong:
@@ -104,14 +99,9 @@ def containers_in(spec: Doc, path: str) -> Iterator[tuple[Doc, str]]:
             yield container, f"{path}.{field}[{idx}]"
 
 
-def _profile_type(field: str) -> Rules:
-    told = f"type is required when {field} is set"
-    return {"type": needed(one_of("Localhost", "RuntimeDefault", "Unconfined"), told)}
-
-
 def _validate_seccomp(profile: Doc, path: str) -> Errors:
     kind, local, at = profile.get("type", ""), profile.get("localhostProfile"), f"{path}.localhostProfile"
-    errors = check(profile, path, _profile_type("seccompProfile"))
+    errors = _SECCOMP(profile, path)
     if kind != "Localhost":
         told = "can only be set when seccomp type is Localhost"
         return errors if local is None else [*errors, invalid(at, internal("SeccompProfile", profile), told)]
@@ -122,7 +112,7 @@ def _validate_seccomp(profile: Doc, path: str) -> Errors:
 
 def _validate_app_armor(profile: Doc, path: str) -> Errors:
     kind, local, at = profile.get("type", ""), profile.get("localhostProfile"), f"{path}.localhostProfile"
-    if wrong := check(profile, path, _profile_type("appArmorProfile")):
+    if wrong := _APP_ARMOR(profile, path):
         return wrong
     if kind != "Localhost":
         told = "can only be set when AppArmor type is Localhost"
@@ -150,14 +140,13 @@ def _validate_sysctls(spec: Doc, path: str) -> Wrong:
             yield invalid(at, name, "may not be specified when 'hostIPC' is true")
 
 
-_ID = within(0, 2**31 - 1)
-_CONTAINER_CONTEXT: Rules = {"runAsUser": _ID, "runAsGroup": _ID, "procMount": one_of("Default", "Unmasked")}
-_POD_USERS: Rules = {"fsGroup": _ID, "runAsUser": _ID, "runAsGroup": _ID, "supplementalGroups": each(_ID)}
-_POD_CONTEXT: Rules = {
-    "fsGroupChangePolicy": one_of("Always", "OnRootMismatch"),
-    "seccompProfile": _validate_seccomp,
-    "appArmorProfile": _validate_app_armor,
-    "supplementalGroupsPolicy": one_of("Merge", "Strict"),
-    # MountOption belongs to the gate SELinuxMount, which is closed on a stock server.
-    "seLinuxChangePolicy": one_of("Recursive"),
-}
+_SECCOMP, _APP_ARMOR = Declared("core.SeccompProfile"), Declared("core.AppArmorProfile")
+_CONTEXT = Declared("core.SecurityContext", seccompProfile=_validate_seccomp, appArmorProfile=_validate_app_armor)
+_POD_CONTEXT = Declared(
+    "core.PodSecurityContext", seccompProfile=_validate_seccomp, appArmorProfile=_validate_app_armor
+)
+_USERS = ("fsGroup", "runAsUser", "runAsGroup", "supplementalGroups")
+# The seLinuxChangePolicy MountOption belongs to the gate SELinuxMount, which is closed on a stock server.
+_POLICIES = (
+    *("fsGroupChangePolicy", "seccompProfile", "appArmorProfile", "supplementalGroupsPolicy", "seLinuxChangePolicy"),
+)

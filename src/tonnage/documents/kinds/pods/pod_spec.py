@@ -29,6 +29,7 @@ from tonnage.documents.kinds.pods.pod_security import (
 )
 from tonnage.documents.kinds.pods.pod_volumes import validate_volumes
 from tonnage.documents.validation import resources
+from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.metadata import validate_annotations, validate_labels
 from tonnage.objects import field_rules as rules
@@ -173,14 +174,14 @@ def validate_pod_spec(
     )
     errors += _validate_pod_level(spec, f"{path}.resources", pod)
     errors += validate_host_network(spec, path, is_pod)
-    errors += rules.check(spec, path, _WORDS)
+    errors += _SPEC(spec, path, "restartPolicy", "dnsPolicy", "nodeSelector")
     errors += validate_pod_security_context(spec, f"{path}.securityContext")
     errors += validate_affinity(spec.get("affinity", {}), f"{path}.affinity", allow_invalid_values=allow_invalid_values)
     errors += validate_dns(spec, f"{path}.dnsConfig")
-    errors += rules.check(spec, path, _GATES_AND_SPREAD)
+    errors += _SPEC(spec, path, "readinessGates", "schedulingGates", "topologySpreadConstraints")
     errors += validate_host_users(spec, path)
     errors += validate_hostname_override(spec, f"{path}.hostnameOverride")
-    errors += rules.check(spec, path, _NAMES) + validate_os(spec, path)
+    errors += _SPEC(spec, path, *_NAMES) + validate_os(spec, path)
     return [*errors, *_validate_file_keys(spec, path)]
 
 
@@ -196,14 +197,14 @@ def _validate_resource_claims(claims: list[Doc], metadata: Doc, path: str) -> Wr
         if not name:
             yield required(f"{at}.name")
         else:
-            yield from unique(name, f"{at}.name") or _LABEL(name, f"{at}.name")
+            yield from unique(name, f"{at}.name") or rules.sentences(f"{at}.name", name, names.dns_label(name))
         found = [field for field in fields if field in claim]
         if len(found) != 1:
             told = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
             if found:
                 told = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
             yield invalid(at, internal("PodResourceClaim", claim), told)
-        yield from rules.check(claim, at, dict.fromkeys(fields, _SUBDOMAIN))
+        yield from _CLAIM(claim, at)
 
 
 def _validate_pod_level(spec: Doc, path: str, pod: Surroundings) -> Wrong:
@@ -310,27 +311,16 @@ def validate_hostname_override(spec: Doc, path: str) -> Wrong:
     yield from rules.sentences(path, name, names.dns_subdomain(name))
 
 
-_SUBDOMAIN, _LABEL = rules.named(names.dns_subdomain), rules.named(names.dns_label)
-_WORDS: rules.Rules = {
-    "restartPolicy": rules.needed(rules.one_of("Always", "OnFailure", "Never")),
-    "dnsPolicy": rules.needed(rules.one_of("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")),
-    "nodeSelector": validate_labels,
-}
-_GATES_AND_SPREAD: rules.Rules = {
-    "readinessGates": rules.each({"conditionType": rules.Asked(rules.named(names.qualified_name))}),
-    "schedulingGates": validate_scheduling_gates,
-    "topologySpreadConstraints": validate_topology_spread,
-}
-_NAMES: rules.Rules = {
-    "serviceAccountName": rules.if_set(_SUBDOMAIN),
-    "nodeName": rules.if_set(_SUBDOMAIN),
-    "activeDeadlineSeconds": rules.within(1, _MAX_INT32),
-    "hostname": rules.if_set(_LABEL),
-    "subdomain": rules.if_set(_LABEL),
-    "tolerations": validate_tolerations,
-    "hostAliases": rules.each({"ip": rules.Asked(rules.validate_ip), "hostnames": rules.each(_SUBDOMAIN)}),
-    "priorityClassName": rules.if_set(_SUBDOMAIN),
-    "runtimeClassName": _SUBDOMAIN,
-    "preemptionPolicy": rules.needed(rules.one_of("PreemptLowerPriority", "Never")).rule,
-    "overhead": lambda amounts, path: resources.validate_resource_requirements({"limits": amounts}, path),
-}
+_CLAIM = Declared("core.PodResourceClaim")
+_SPEC = Declared(
+    "core.PodSpec",
+    nodeSelector=validate_labels,
+    schedulingGates=validate_scheduling_gates,
+    topologySpreadConstraints=validate_topology_spread,
+    tolerations=validate_tolerations,
+    overhead=lambda amounts, path: resources.validate_resource_requirements({"limits": amounts}, path),
+)
+_NAMES = (
+    *("serviceAccountName", "nodeName", "activeDeadlineSeconds", "hostname", "subdomain", "tolerations", "hostAliases"),
+    *("priorityClassName", "runtimeClassName", "preemptionPolicy", "overhead"),
+)

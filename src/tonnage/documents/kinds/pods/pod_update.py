@@ -9,6 +9,7 @@ from __future__ import annotations
 from tonnage.documents.kinds.pods import pod_placement
 from tonnage.documents.kinds.pods.pod_spec import MIRROR, validate_pod, validate_pod_annotations
 from tonnage.documents.strategy import keep
+from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.internal_form import pod_spec_diff, pod_spec_unchanged
 from tonnage.documents.validation.selectors import REQUIRED, has_invalid_values
 from tonnage.objects import field_rules as rules
@@ -31,9 +32,8 @@ _STATUS_LISTS = {
     "initContainerStatuses": "initContainers",
     "ephemeralContainerStatuses": "ephemeralContainers",
 }
-_OBSERVED: rules.Rules = {
-    "observedGeneration": rules.must_be(lambda generation: generation >= 0, "must be a non-negative integer")
-}
+_CONDITION, _STATUS = Declared("core.PodCondition"), Declared("core.PodStatus")
+_CLAIM_STATUS = Declared("core.PodResourceClaimStatus")
 
 
 def validate_pod_update(new: Doc, old: Doc) -> Errors:
@@ -116,7 +116,7 @@ def validate_pod_status_update(new: Doc, old: Doc, *, nomination_ends_with_bindi
     errors += _validate_annotation_changes(new, old)
     for idx, condition in enumerate(status.get("conditions", ())):
         at, kind = f"status.conditions[{idx}]", condition.get("type", "")
-        errors += rules.check(condition, at, _OBSERVED)
+        errors += _CONDITION(condition, at)
         if kind not in ("PodScheduled", "Ready", "Initialized"):
             errors += rules.sentences(f"{at}.Type", kind, names.qualified_name(kind))
     nominee = status.get("nominatedNodeName", "")
@@ -125,7 +125,7 @@ def validate_pod_status_update(new: Doc, old: Doc, *, nomination_ends_with_bindi
         errors += rules.sentences(at, nominee, names.dns_subdomain(nominee))
         if nomination_ends_with_binding and old["spec"].get("nodeName"):
             errors.append(forbidden(at, "may not be set on pods that are already bound to a node"))
-    errors += rules.check(status, "status", _OBSERVED)
+    errors += _STATUS(status, "status")
     errors += rules.immutable("status.qosClass", status.get("qosClass", ""), was.get("qosClass", ""))
     for field, kind in _STATUS_LISTS.items():
         errors += _validate_transitions(status.get(field, []), was.get(field, []), f"status.{field}", old["spec"], kind)
@@ -180,7 +180,7 @@ def _validate_claim_statuses(statuses: list[Doc], spec: Doc) -> Wrong:
             told = "must match the name of an entry in `spec.resourceClaims`"
             yield invalid(f"{at}.name", name, told)
         yield from unique(name, f"{at}.name")
-        yield from rules.check(status, at, {"resourceClaimName": rules.named(names.dns_subdomain)})
+        yield from _CLAIM_STATUS(status, at)
 
 
 def _validate_addresses(now: list[Doc], before: list[Doc], path: str) -> Wrong:

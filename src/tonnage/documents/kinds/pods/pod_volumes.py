@@ -9,38 +9,18 @@ from __future__ import annotations
 import re
 
 from tonnage.documents.kinds.pods.container_env import FILE_FIELDS, validate_field_ref, validate_resource_field_ref
-from tonnage.documents.kinds.pods.containers import PULL_POLICY
 from tonnage.documents.kinds.storage.persistent_volume_claim import validate_claim_spec
+from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.metadata import validate_annotations, validate_labels
-from tonnage.documents.validation.volume_sources import (
-    CSI_DRIVER_NAME,
-    REGISTRY_TOLD,
-    SOURCES,
-    validate_host_path,
-    validate_nfs,
-)
+from tonnage.documents.validation.volume_sources import SHOWN_AS, sources_in, validate_host_path, validate_nfs
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, go_value, invalid, required, unsupported
 from tonnage.quantity import Quantity
 
-# Of several sources the first in this order is validated, the others are refused.
-_ORDER = (
-    *("emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi"),
-    *("glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc"),
-    *("flexVolume", "configMap", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk"),
-    *("storageos", "projected", "scaleIO", "csi", "ephemeral", "image"),
-)
+_REGISTRY_TOLD = "must be a host:port pair or multiple pairs separated by commas"
 _MISSPELLED = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
-# Storage systems that were once built in -> fields that must not be empty, in the order of their errors.
-IN_TREE: dict[str, tuple[str, ...]] = {
-    **{source: fields for source, fields in SOURCES.items() if source not in ("csi", "hostPath", "local", "nfs")},
-    "gitRepo": ("repository",),
-    "iscsi": ("targetPortal",),
-    "quobyte": (),
-    "storageos": (),
-}
 
 
 def validate_volumes(volumes: list[Doc], path: str, *, pod_name: str, is_pod: bool) -> tuple[dict[str, Doc], Errors]:
@@ -66,18 +46,18 @@ def validate_volumes(volumes: list[Doc], path: str, *, pod_name: str, is_pod: bo
 
 
 def _validate_source(volume: Doc, path: str, *, pod_name: str, is_pod: bool) -> Errors:
-    given = [source for source in _ORDER if source in volume]
+    given = [source for source in sources_in("core.Volume") if source in volume]  # the first one is validated
     if not given:
         return [required(path, "must specify a volume type")]
     source, content = given[0], volume[given[0]]
-    if source in IN_TREE:
-        errors = validate_in_tree(source, content, path, volume.get("name", ""))
-    elif source == "ephemeral":
+    if source == "ephemeral":
         errors = _validate_ephemeral(volume, path, pod_name)
     else:
-        errors = rules.check(volume, path, {source: _RULES[source]})
-        if source == "image" and is_pod and not content.get("reference"):
-            errors.insert(0, required(f"{path}.image.reference"))
+        errors = [*_VOLUME.by_field[source](content, f"{path}.{SHOWN_AS.get(source, source)}")]
+    if source == "image" and is_pod and not content.get("reference"):
+        errors.insert(0, required(f"{path}.image.reference"))
+    elif source == "iscsi":
+        errors += _validate_initiator(content, path, volume.get("name", ""))
     told = "may not specify more than 1 volume type"
     return errors + [forbidden(f"{path}.{_MISSPELLED.get(other, other)}", told) for other in given[1:]]
 
@@ -107,7 +87,7 @@ def validate_claim_template(template: Doc, path: str) -> Errors:
 
 
 def _validate_downward_file(file: Doc, path: str) -> Errors:
-    errors = rules.check(file, path, {"path": rules.needed(rules.unreserved_path)})
+    errors = _FILE(file, path, "path")
     if "fieldRef" in file:
         errors += validate_field_ref(file["fieldRef"], f"{path}.fieldRef", FILE_FIELDS)
         if "resourceFieldRef" in file:
@@ -118,12 +98,12 @@ def _validate_downward_file(file: Doc, path: str) -> Errors:
         errors += validate_resource_field_ref(file["resourceFieldRef"], at, needs_container=True)
     else:
         errors.append(required(path, "one of fieldRef and resourceFieldRef is required"))
-    return errors + rules.check(file, path, {"mode": rules.file_mode})
+    return errors + _FILE(file, path, "mode")
 
 
 def _validate_projected(source: Doc, path: str) -> Errors:
     """Several sources under one mount point, without a repeated path. Mirrors validateProjectionSources."""
-    errors = rules.check(source, path, {"defaultMode": rules.file_mode})
+    errors: Errors = []
     taken: set[str] = set()
 
     def take(target: str, shown: str) -> Errors:
@@ -138,33 +118,28 @@ def _validate_projected(source: Doc, path: str) -> Errors:
                 name = projection[kind].get("name", "")
                 errors += [] if name else [required(f"{at}.{kind}.name")]
                 for number, item in enumerate(projection[kind].get("items", ())):
-                    errors += rules.check(item, f"{at}.{kind}.items[{number}]", _ITEM)
+                    errors += _ITEM(item, f"{at}.{kind}.items[{number}]")
                     errors += take(item.get("path", ""), name)
         for file in projection.get("downwardAPI", {}).get("items", ()):
             errors += _validate_downward_file(file, f"{at}.downwardAPI")
             errors += take(file.get("path", ""), file.get("path", ""))
         if "serviceAccountToken" in projection:
             token = projection["serviceAccountToken"]
-            errors += rules.check(
-                token, f"{at}.serviceAccountToken", {"expirationSeconds": rules.Asked(rules.token_lifetime, 0)}
-            )
-            errors += rules.check(token, path, {"path": rules.needed(rules.unreserved_path)})
+            errors += _TOKEN(token, f"{at}.serviceAccountToken", "expirationSeconds") + _TOKEN(token, path, "path")
         if len(projection) > 1:
             errors.append(forbidden(at, "may not specify more than 1 volume type per source"))
     return errors
 
 
 def _validate_downward(source: Doc, path: str) -> Wrong:
-    yield from rules.check(source, path, {"defaultMode": rules.file_mode})
     for file in source.get("items", ()):
         yield from _validate_downward_file(file, path)  # upstream gives no index
 
 
 def _validate_csi(source: Doc, path: str) -> Wrong:
-    yield from rules.check(source, path, {"driver": CSI_DRIVER_NAME})
     if "nodePublishSecretRef" in source:
         secret = source["nodePublishSecretRef"]
-        yield from rules.check(secret, f"{path}.nodePublishSecretRef", {"name": rules.needed()})
+        yield from _SECRET(secret, f"{path}.nodePublishSecretRef")
         yield from rules.check(secret, path, {"name": rules.if_set(rules.named(names.dns_subdomain))})
 
 
@@ -173,34 +148,11 @@ def _validate_size_limit(size: str, path: str) -> Errors:
     return [forbidden(path, told)] if Quantity.of(size).sign() < 0 else []
 
 
-_ITEM: rules.Rules = {"key": rules.needed(), "path": rules.needed(rules.unreserved_path), "mode": rules.file_mode}
-_KEYS: rules.Rules = {"defaultMode": rules.file_mode, "items": rules.each(_ITEM)}
-_RULES: dict[str, rules.Rule] = {
-    "emptyDir": rules.part({"sizeLimit": _validate_size_limit}),
-    "hostPath": validate_host_path,
-    "secret": rules.part({"secretName": rules.needed(), **_KEYS}),
-    "nfs": validate_nfs,
-    "persistentVolumeClaim": rules.part({"claimName": rules.needed()}),
-    "downwardAPI": _validate_downward,
-    "configMap": rules.part({"name": rules.needed(), **_KEYS}),
-    "projected": _validate_projected,
-    "csi": _validate_csi,
-    "image": rules.part({"pullPolicy": PULL_POLICY}),
-}
-
-
-def validate_in_tree(source: str, content: Doc, path: str, volume_name: str) -> Errors:
-    """The errors of a source that was once built in; `path` is the volume's."""
-    at = f"{path}.persistentDisk" if source == "gcePersistentDisk" else f"{path}.{source}"
-    errors = [required(f"{at}.{field}") for field in IN_TREE[source] if not content.get(field)]
-    if source in _OF_IN_TREE:
-        errors += _OF_IN_TREE[source](content, at)
-    is_long = len(f"{volume_name}:{content.get('targetPortal', '')}") > 64
-    if source == "iscsi" and "initiatorName" in content and is_long:
-        told = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters "
-        told += "if iscsi.initiatorName is specified."
-        errors.append(invalid(f"{path}.name", volume_name, told))
-    return errors
+def _validate_initiator(source: Doc, path: str, volume_name: str) -> Errors:
+    if "initiatorName" not in source or len(f"{volume_name}:{source.get('targetPortal', '')}") <= 64:
+        return []
+    told = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters "
+    return [invalid(f"{path}.name", volume_name, f"{told}if iscsi.initiatorName is specified.")]
 
 
 def _azure_disk(disk: Doc, path: str) -> Wrong:
@@ -246,7 +198,7 @@ def _flocker(dataset: Doc, path: str) -> Wrong:
 
 
 def _iscsi(target: Doc, path: str) -> Errors:
-    errors = rules.check(target, path, {"iqn": rules.needed(_iscsi_name), "lun": rules.within(0, 255)})
+    errors = _ISCSI(target, path)
     if (target.get("chapAuthDiscovery") or target.get("chapAuthSession")) and "secretRef" not in target:
         errors.append(required(f"{path}.secretRef"))
     return errors + (_iscsi_name(target["initiatorName"], f"{path}.initiatorname") if "initiatorName" in target else [])
@@ -266,15 +218,15 @@ def _iscsi_name(name: str, path: str) -> Errors:
 def _quobyte(volume: Doc, path: str) -> Wrong:
     registry = volume.get("registry", "")
     if not registry:
-        yield required(f"{path}.registry", REGISTRY_TOLD)
+        yield required(f"{path}.registry", _REGISTRY_TOLD)
     elif len(volume.get("tenant", "")) >= 65:
         told = "must be a UUID and may not exceed a length of 64 characters"
         yield required(f"{path}.tenant", told)
     else:
         is_pair = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*):[^:\[\]]*").fullmatch
         wrong = [pair for pair in registry.split(",") if not is_pair(pair)]
-        yield from (invalid(f"{path}.registry", registry, REGISTRY_TOLD) for _ in wrong)
-    yield from rules.check(volume, path, {"volume": rules.needed()})
+        yield from (invalid(f"{path}.registry", registry, _REGISTRY_TOLD) for _ in wrong)
+    yield from _QUOBYTE(volume, path, "volume")
 
 
 _AZURE_WORDS: rules.Rules = {
@@ -285,21 +237,23 @@ _AZURE_WORDS: rules.Rules = {
 _PARTITION = rules.part(
     {"partition": rules.must_be(lambda value: 0 <= value <= 255, "must be between 1 and 255, inclusive")}
 )
-_SECRET_NAME = rules.part({"secretRef": rules.part({"name": rules.needed()})})
-_STORAGE_OS: rules.Rules = {
-    "volumeName": rules.needed(rules.named(names.dns_label)),
-    "volumeNamespace": rules.if_set(rules.named(names.dns_label)),
-}
-_OF_IN_TREE: dict[str, rules.Rule] = {
-    "awsElasticBlockStore": _PARTITION,
-    "gcePersistentDisk": _PARTITION,
-    "azureDisk": _azure_disk,
-    "cinder": _SECRET_NAME,
-    "fc": _fibre_channel,
-    "flexVolume": _flex_options,
-    "flocker": _flocker,
-    "gitRepo": rules.part({"directory": rules.descending_path}),
-    "iscsi": _iscsi,
-    "quobyte": _quobyte,
-    "storageos": rules.both(rules.part(_STORAGE_OS), _SECRET_NAME),
-}
+_FILE, _ITEM = Declared("core.DownwardAPIVolumeFile"), Declared("core.KeyToPath")
+_TOKEN, _SECRET = Declared("core.ServiceAccountTokenProjection"), Declared("core.LocalObjectReference")
+_ISCSI, _QUOBYTE = Declared("core.ISCSIVolumeSource", iqn=_iscsi_name), Declared("core.QuobyteVolumeSource")
+_VOLUME = Declared(
+    "core.Volume",
+    emptyDir=Declared("core.EmptyDirVolumeSource", sizeLimit=_validate_size_limit),
+    hostPath=validate_host_path,
+    gcePersistentDisk=_PARTITION,
+    awsElasticBlockStore=_PARTITION,
+    nfs=validate_nfs,
+    iscsi=_iscsi,
+    flocker=_flocker,
+    quobyte=_quobyte,
+    downwardAPI=_validate_downward,
+    fc=_fibre_channel,
+    flexVolume=_flex_options,
+    azureDisk=_azure_disk,
+    projected=_validate_projected,
+    csi=_validate_csi,
+)

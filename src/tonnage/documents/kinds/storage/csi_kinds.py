@@ -6,17 +6,15 @@ from typing import ClassVar
 
 from tonnage.documents.kinds.storage.persistent_volume import validate_volume_spec
 from tonnage.documents.strategy import Generation, Strategy, keep
+from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.internal_form import internal, unchanged
 from tonnage.documents.validation.metadata import byte_size
-from tonnage.documents.validation.resources import validate_nonnegative_quantity
 from tonnage.documents.validation.selectors import label_selector_warnings, validate_label_selector
-from tonnage.documents.validation.volume_sources import CSI_DRIVER_NAME
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig, same
 from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required, too_long
 
-_NODE_ID_MAX_BYTES = 256
 _NOT_THROUGH_STATUS = ("deletionTimestamp", "generation", "selfLink", "labels", "annotations", "finalizers")
 _ATTACHMENT_METADATA_MAX_BYTES = 256 * 1024
 _VOLUME_ERROR_MAX_BYTES = 1024
@@ -51,8 +49,9 @@ class CSIDriverStrategy(Strategy):
 
     def validate(self, doc: Doc) -> Errors:
         """Defaults have already set the four booleans that upstream requires."""
-        errors, in_secrets = rules.check(doc, "", _DRIVER), dig(doc, "spec", "serviceAccountTokenInSecrets")
-        if in_secrets is not None and not dig(doc, "spec", "tokenRequests"):
+        spec = doc.get("spec", {})
+        errors, in_secrets = _DRIVER(spec, "spec"), spec.get("serviceAccountTokenInSecrets")
+        if in_secrets is not None and not spec.get("tokenRequests"):
             told = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
             errors.append(invalid("spec.serviceAccountTokenInSecrets", in_secrets, told))
         return errors
@@ -60,7 +59,7 @@ class CSIDriverStrategy(Strategy):
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         attached, before = dig(new, "spec", "attachRequired"), dig(old, "spec", "attachRequired")
         errors = self.validate(new) + rules.immutable("spec.attachedRequired", attached, before)
-        return errors + rules.unchanged_fields(new, old, "spec.volumeLifecycleModes")
+        return errors + self.validate_immutable(new, old)
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         requests = dig(new, "spec", "tokenRequests")
@@ -81,14 +80,11 @@ def _validate_token_requests(requests: list[Doc], path: str) -> Wrong:
 
 
 _LIFECYCLE_MODE = rules.one_of("Persistent", "Ephemeral")
-_DRIVER: rules.Rules = {
-    "spec.fsGroupPolicy": rules.one_of("File", "None", "ReadWriteOnceWithFSType"),
-    "spec.tokenRequests": _validate_token_requests,
-    "spec.volumeLifecycleModes": lambda modes, at: [wrong for mode in modes for wrong in _LIFECYCLE_MODE(mode, at)],
-    "spec.nodeAllocatableUpdatePeriodSeconds": rules.must_be(
-        lambda seconds: seconds >= 10, "must be greater than or equal to 10 seconds"
-    ),
-}
+_DRIVER = Declared(
+    "storage.CSIDriverSpec",
+    tokenRequests=_validate_token_requests,
+    volumeLifecycleModes=lambda modes, at: [wrong for mode in modes for wrong in _LIFECYCLE_MODE(mode, at)],
+)
 
 
 class CSINodeStrategy(Strategy):
@@ -100,7 +96,7 @@ class CSINodeStrategy(Strategy):
         errors, unique = [], rules.unique()
         for idx, driver in enumerate(dig(doc, "spec", "drivers") or []):
             path = f"spec.drivers[{idx}]"
-            errors += rules.check(driver, path, _NODE_DRIVER)
+            errors += _NODE_DRIVER(driver, path)
             errors += unique(driver.get("name", ""), f"{path}.name")
             errors += _validate_topology_keys(driver.get("topologyKeys", []), path)
         return errors
@@ -120,15 +116,7 @@ class CSINodeStrategy(Strategy):
         return errors
 
 
-_NODE_DRIVER: rules.Rules = {
-    "name": CSI_DRIVER_NAME,
-    "nodeID": rules.needed(
-        rules.must_be(
-            lambda text: len(text.encode()) <= _NODE_ID_MAX_BYTES, f"must be {_NODE_ID_MAX_BYTES} characters or less"
-        )
-    ),
-    "allocatable.count": rules.nonnegative,
-}
+_NODE_DRIVER = Declared("storage.CSINodeDriver")
 
 
 def _validate_topology_keys(keys: list[str], path: str) -> Wrong:
@@ -148,7 +136,7 @@ class CSIStorageCapacityStrategy(Strategy):
     def validate(self, doc: Doc, *, allow_invalid_values: bool = False) -> Errors:
         topology = doc.get("nodeTopology")
         errors = validate_label_selector(topology, "nodeTopology", allow_invalid_values=allow_invalid_values)
-        return errors + rules.check(doc, "", _CAPACITY)
+        return errors + super().validate(doc)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         """Class and topology, the driver's question, may not change; its answer may."""
@@ -156,7 +144,7 @@ class CSIStorageCapacityStrategy(Strategy):
         errors = self.validate(new, allow_invalid_values=bool(validate_label_selector(before, "nodeTopology")))
         if not unchanged("LabelSelector", topology, before):
             errors.append(invalid("nodeTopology", internal("LabelSelector", topology), rules.IMMUTABLE))
-        return errors + rules.immutable("storageClassName", new.get("storageClassName"), old.get("storageClassName"))
+        return errors + self.validate_immutable(new, old)
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         return label_selector_warnings(new.get("nodeTopology"), "nodeTopology")
@@ -164,13 +152,6 @@ class CSIStorageCapacityStrategy(Strategy):
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
         if not self.gates.enabled("CSIStorageCapacityV2") and "availableCapacities" not in old:
             new.pop("availableCapacities", None)
-
-
-_CAPACITY: rules.Rules = {
-    "storageClassName": rules.Asked(rules.named(names.dns_subdomain)),
-    "capacity": validate_nonnegative_quantity,
-    "availableCapacities": rules.each(validate_nonnegative_quantity),
-}
 
 
 class VolumeAttachmentStrategy(Strategy):
@@ -181,11 +162,12 @@ class VolumeAttachmentStrategy(Strategy):
     new_status: ClassVar[Doc] = {"attached": False}
 
     def validate(self, doc: Doc) -> Errors:
-        errors = rules.check(doc, "", {"spec.attacher": CSI_DRIVER_NAME})
-        errors += _validate_attachment_source(dig(doc, "spec", "source") or {})
-        errors += rules.check(doc, "", {"spec.nodeName": rules.Asked(rules.named(names.dns_subdomain))})
+        spec = doc.get("spec", {})
+        source = spec.get("source", {})
+        errors = _ATTACHMENT(spec, "spec", "attacher") + _validate_attachment_source(source)
+        errors += _ATTACHMENT(spec, "spec", "nodeName")
         errors += _validate_attachment_status(doc.get("status", {}))
-        return errors + rules.check(doc, "", {"spec.source.persistentVolumeName": rules.named(names.dns_subdomain)})
+        return errors + _ATTACHMENT_SOURCE(source, "spec.source")
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         errors = self.validate(new)
@@ -207,6 +189,10 @@ class VolumeAttachmentStrategy(Strategy):
         return self.validate_update(new, old)
 
 
+_ATTACHMENT, _ATTACHMENT_SOURCE = Declared("storage.VolumeAttachmentSpec"), Declared("storage.VolumeAttachmentSource")
+_VOLUME_ERROR = Declared("storage.VolumeError")
+
+
 def _validate_attachment_source(source: Doc) -> Errors:
     volume, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
     if (inline is None) is (volume is None):
@@ -222,7 +208,7 @@ def _validate_attachment_status(status: Doc) -> Wrong:
     if byte_size(status.get("attachmentMetadata", {})) > _ATTACHMENT_METADATA_MAX_BYTES:
         yield too_long("status.attachmentMetadata", _ATTACHMENT_METADATA_MAX_BYTES)
     for field in ("attachError", "detachError"):
-        if len((dig(status, field, "message") or "").encode()) > _VOLUME_ERROR_MAX_BYTES:
+        if len(status.get(field, {}).get("message", "").encode()) > _VOLUME_ERROR_MAX_BYTES:
             # Upstream names the bound of another field here, 256 KiB.
             yield too_long(f"status.{field}.message", _ATTACHMENT_METADATA_MAX_BYTES)
-        yield from rules.check(status, "status", {f"{field}.errorCode": rules.within(0, 2**31 - 1)})
+        yield from _VOLUME_ERROR(status.get(field, {}), f"status.{field}")

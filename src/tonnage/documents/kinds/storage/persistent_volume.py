@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from tonnage.clock import rfc3339
 from tonnage.documents.strategy import Strategy
+from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.internal_form import diff, internal, unchanged
 from tonnage.documents.validation.resources import round_amounts, validate_basic_resource, validate_positive_quantity
 from tonnage.documents.validation.selectors import (
@@ -18,16 +19,14 @@ from tonnage.documents.validation.selectors import (
     node_selector_term_warnings,
     validate_node_selector,
 )
-from tonnage.documents.validation.volume_sources import DEAD_SOURCES, SOURCE_DEFAULTS, SOURCES, validate_source
+from tonnage.documents.validation.volume_sources import DEAD_SOURCES, SOURCE_DEFAULTS, sources_in, validate_source
 from tonnage.objects import field_rules as rules
-from tonnage.objects import names
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS
 from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.document import Doc, copy, dig
 from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required, unsupported
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-VOLUME_MODES = ("Block", "Filesystem")
 # A node's beta label -> its GA successor.
 _GA_LABELS = {
     BETA_ZONE: ZONE,
@@ -64,7 +63,8 @@ class PersistentVolumeStrategy(Strategy):
         spec = doc.get("spec", {})
         errors = validate_volume_spec(spec, "spec", allow_invalid_values=has_invalid_values(stored))
         annotations = doc.get("metadata", {}).get("annotations", {})
-        if _MOUNT_OPTIONS_ANNOTATION in annotations and not spec.keys() & (SOURCES.keys() - _TAKE_NO_MOUNT_OPTIONS):
+        takes_options = spec.keys() & set(sources_in("core.PersistentVolumeSpec")) - _TAKE_NO_MOUNT_OPTIONS
+        if _MOUNT_OPTIONS_ANNOTATION in annotations and not takes_options:
             at = f"metadata.annotations.{_MOUNT_OPTIONS_ANNOTATION}"
             errors.append(forbidden(at, "may not specify mount options for this volume type"))
         return errors
@@ -127,7 +127,7 @@ def validate_volume_spec(
     spec: Doc, path: str, *, is_inline: bool = False, allow_invalid_values: bool = False
 ) -> Errors:
     """A volume's spec; an inline spec is a CSI source and hardly anything else."""
-    errors = rules.check(spec, path, _INLINE if is_inline else _VOLUME)
+    errors = rules.check(spec, path, _INLINE) if is_inline else _VOLUME(spec, path, *_FIRST)
     if "nodeAffinity" in spec and not is_inline:
         at, selector = f"{path}.nodeAffinity.required", spec["nodeAffinity"].get("required")
         if selector is None:
@@ -139,7 +139,7 @@ def validate_volume_spec(
     if is_root and spec.get("persistentVolumeReclaimPolicy") == "Recycle":
         told = "may not be 'recycle' for a hostPath mount of '/'"
         errors.append(forbidden(f"{path}.persistentVolumeReclaimPolicy", told))
-    errors += rules.check(spec, path, _INLINE_CLASS if is_inline else _CLASS)
+    errors += rules.check(spec, path, _INLINE_CLASS) if is_inline else _VOLUME(spec, path, *_CLASS)
     if "volumeAttributesClassName" in spec and "csi" not in spec and not is_inline:
         errors.append(required(f"{path}.csi", "has to be specified when using volumeAttributesClassName"))
     return errors
@@ -167,13 +167,9 @@ def _forbidden_unless(allowed: str | None, told: str) -> rules.Rule:
 
 
 _NOT_INLINE = _forbidden_unless(None, "may not be specified in the context of inline volumes")
-_SUBDOMAIN = rules.named(names.dns_subdomain)
-_MODES = rules.needed(validate_access_modes)
-_VOLUME: rules.Rules = {
-    "accessModes": _MODES,
-    "capacity": rules.Asked(_validate_capacity, {}),
-    "persistentVolumeReclaimPolicy": rules.if_set(rules.one_of("Delete", "Recycle", "Retain")),
-}
+_VOLUME = Declared("core.PersistentVolumeSpec", accessModes=validate_access_modes, capacity=_validate_capacity)
+_FIRST = ("accessModes", "capacity", "persistentVolumeReclaimPolicy")
+_CLASS = ("storageClassName", "volumeMode", "volumeAttributesClassName")
 _INLINE: rules.Rules = {
     "claimRef": rules.if_set(_NOT_INLINE),
     "capacity": rules.if_set(_NOT_INLINE),
@@ -181,16 +177,11 @@ _INLINE: rules.Rules = {
         lambda csi, at: [required(at, "has to be specified in the context of inline volumes")] if csi is None else [],
         None,
     ),
-    "accessModes": _MODES,
+    "accessModes": rules.needed(validate_access_modes),
     "persistentVolumeReclaimPolicy": rules.if_set(
         _forbidden_unless("Retain", "may only be Retain in the context of inline volumes")
     ),
     "nodeAffinity": _NOT_INLINE,
-}
-_CLASS: rules.Rules = {
-    "storageClassName": rules.if_set(_SUBDOMAIN),
-    "volumeMode": rules.one_of(*VOLUME_MODES),
-    "volumeAttributesClassName": rules.needed(_SUBDOMAIN, told="an empty string is disallowed").rule,
 }
 _INLINE_CLASS: rules.Rules = {
     "storageClassName": rules.if_set(_NOT_INLINE),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from tonnage.documents.kinds.storage.persistent_volume import VOLUME_MODES, validate_access_modes
+from tonnage.documents.kinds.storage.persistent_volume import validate_access_modes
 from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation import resources
+from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.internal_form import diff, unchanged
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import field_rules as rules
@@ -109,7 +110,7 @@ def validate_claim_spec(
     spec: Doc, path: str, *, allow_invalid_selector: bool = False, allow_any_api_group: bool = False
 ) -> Errors:
     modes = spec.get("accessModes", [])
-    errors = rules.check(spec, path, {"accessModes": rules.needed(told="at least 1 access mode is required")})
+    errors = _CLAIM(spec, path, "accessModes")
     errors += validate_label_selector(
         spec.get("selector"), f"{path}.selector", allow_invalid_values=allow_invalid_selector
     )
@@ -120,9 +121,9 @@ def validate_claim_spec(
     else:
         positive = resources.validate_positive_quantity(size, at)
         errors += positive or resources.validate_resource_quantity("storage", size, at)
-    errors += rules.check(spec, path, _CLASS_AND_MODE)
+    errors += _CLAIM(spec, path, "storageClassName", "volumeMode")
     errors += _validate_data_sources(spec, path, allow_any_api_group)
-    return errors + rules.check(spec, path, {"volumeAttributesClassName": _CLASS_NAME})
+    return errors + _CLAIM(spec, path, "volumeAttributesClassName")
 
 
 def validate_claim_update(new: Doc, old: Doc) -> Errors:
@@ -178,8 +179,7 @@ def claim_spec_warnings(spec: Doc, path: str) -> list[str]:
     return told
 
 
-_CLASS_NAME = rules.if_set(rules.named(names.dns_subdomain))
-_CLASS_AND_MODE: rules.Rules = {"storageClassName": _CLASS_NAME, "volumeMode": rules.one_of(*VOLUME_MODES)}
+_CLAIM, _REFERENCE = Declared("core.PersistentVolumeClaimSpec"), Declared("core.TypedObjectReference")
 
 
 def _validate_data_sources(spec: Doc, path: str, allow_any_api_group: bool) -> Wrong:
@@ -197,14 +197,14 @@ def _validate_data_sources(spec: Doc, path: str, allow_any_api_group: bool) -> W
 
 
 def _validate_data_source(source: Doc, path: str, *, allow_any_api_group: bool) -> Errors:
-    errors = rules.check(source, path, {"name": rules.needed(), "kind": rules.needed()})
+    errors = _REFERENCE(source, path, "name", "kind")
     group = source.get("apiGroup", "")
     if not group and source.get("kind") != "PersistentVolumeClaim":
         told = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
         errors.append(invalid(path, source.get("kind", ""), told))
     if group and not allow_any_api_group:
         errors += rules.sentences(f"{path}.apiGroup", group, names.dns_subdomain(group))
-    return errors + rules.check(source, path, {"namespace": rules.if_set(rules.named(names.dns_label))})
+    return errors + _REFERENCE(source, path, "namespace")
 
 
 def _excuse_new_class(new: Doc, old: Doc, judged: Doc) -> Errors:

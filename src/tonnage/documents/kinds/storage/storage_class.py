@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from tonnage.documents.strategy import Strategy
+from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.metadata import byte_size
 from tonnage.documents.validation.selectors import (
     topology_term_warnings,
@@ -26,12 +27,12 @@ class StorageClassStrategy(Strategy):
     defaults: ClassVar[Doc] = {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
 
     def validate(self, doc: Doc) -> Errors:
-        return rules.check(doc, "", _STORAGE_CLASS)
+        return _STORAGE_CLASS(doc, "")
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         parameters = dict(sorted(new.get("parameters", {}).items())) or None
         errors = self.validate(new) + rules.immutable("parameters", parameters, old.get("parameters"))
-        return errors + rules.unchanged_fields(new, old, "provisioner", "reclaimPolicy", "volumeBindingMode")
+        return errors + self.validate_immutable(new, old)
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         terms = new.get("allowedTopologies", [])
@@ -42,7 +43,7 @@ class StorageClassStrategy(Strategy):
 
 class VolumeAttributesClassStrategy(Strategy):
     def validate(self, doc: Doc) -> Errors:
-        return rules.check(doc, "", _ATTRIBUTES_CLASS)
+        return _ATTRIBUTES_CLASS(doc, "")
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         errors = [
@@ -79,17 +80,15 @@ def _validate_allowed_topologies(terms: list[Doc], path: str) -> Wrong:
         seen.add(asked)
 
 
-_STORAGE_CLASS: rules.Rules = {
-    "provisioner": rules.needed(_validate_driver),
-    "parameters": _validate_parameters,
-    "reclaimPolicy": rules.if_set(rules.one_of("Delete", "Retain")),
-    "volumeBindingMode": rules.Asked(rules.one_of("Immediate", "WaitForFirstConsumer")),
-    "allowedTopologies": _validate_allowed_topologies,
-}
-_ATTRIBUTES_CLASS: rules.Rules = {
-    "driverName": rules.needed(_validate_driver),
-    "parameters": rules.needed(_validate_parameters, told="must contain at least one key/value pair"),
-}
+_STORAGE_CLASS = Declared(
+    "storage.StorageClass",
+    provisioner=_validate_driver,
+    parameters=_validate_parameters,
+    allowedTopologies=_validate_allowed_topologies,
+)
+_ATTRIBUTES_CLASS = Declared(
+    "storage.VolumeAttributesClass", driverName=_validate_driver, parameters=_validate_parameters
+)
 
 
 def default_class_for(claim: Doc, classes: list[Doc]) -> str | None:

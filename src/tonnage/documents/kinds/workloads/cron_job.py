@@ -9,11 +9,12 @@ from tonnage.documents.kinds.pods.pod import drop_disabled_pod_fields
 from tonnage.documents.kinds.pods.pod_warnings import spec_warnings, workload_name_warnings
 from tonnage.documents.kinds.workloads.job import default_job_parts, size_warnings, validate_job_spec
 from tonnage.documents.strategy import Generation, Strategy
+from tonnage.documents.validation.declared import Declared
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.field_errors import Errors, invalid, required, unsupported
-from tonnage.objects.field_rules import check, needed, nonnegative, one_of
 from tonnage.objects.texts.cron_schedule import InvalidSchedule, is_zone, parse_schedule
 
+_SPEC = Declared("batch.CronJobSpec")
 _AT = "spec.jobTemplate.spec"
 _NAME_MAX = 52
 """The name of a Job has eleven more characters, and at most 63."""
@@ -72,18 +73,17 @@ def _job_spec(doc: Doc) -> Doc:
 
 def _validate_spec(spec: Doc, was: Doc | None) -> Errors:
     errors = _validate_schedule(spec, had_zone=was is not None and "TZ" in was.get("schedule", ""))
-    errors += check(spec, "spec", {"startingDeadlineSeconds": nonnegative})
+    errors += _SPEC(spec, "spec", "startingDeadlineSeconds")
     if was is None or spec.get("timeZone") != was.get("timeZone"):
         errors += _validate_zone(spec.get("timeZone"))
-    errors += check(spec, "spec", {"concurrencyPolicy": needed(one_of("Allow", "Forbid", "Replace"))})
+    errors += _SPEC(spec, "spec", "concurrencyPolicy")
     job = spec.get("jobTemplate", {}).get("spec", {})
     errors += validate_job_spec(job, _AT)
     if "selector" in job:
         errors.append(invalid(f"{_AT}.selector", job["selector"], "`selector` will be auto-generated"))
     if job.get("manualSelector"):
         errors.append(unsupported(f"{_AT}.manualSelector", True, ("nil", "false")))
-    limits = ("successfulJobsHistoryLimit", "failedJobsHistoryLimit")
-    return errors + check(spec, "spec", dict.fromkeys(limits, nonnegative))
+    return errors + _SPEC(spec, "spec", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")
 
 
 def _validate_schedule(spec: Doc, *, had_zone: bool) -> Errors:

@@ -6,12 +6,14 @@ from typing import ClassVar
 
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
 from tonnage.documents.kinds.workloads import workload
+from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import field_rules as rules
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import Errors, invalid, required, unsupported
 from tonnage.objects.texts.decode_budget import whole_number
 
+_SPEC = Declared("apps.DaemonSetSpec")
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
@@ -23,10 +25,6 @@ class DaemonSetStrategy(workload.WorkloadStrategy):
     )
     rolling: ClassVar[tuple[str, Doc]] = ("updateStrategy", {"maxUnavailable": 1, "maxSurge": 0})
     defaults: ClassVar[Doc] = {"spec": {"revisionHistoryLimit": 10}}
-    counts = (
-        *(*new_status, "observedGeneration", "updatedNumberScheduled", "numberAvailable"),
-        *("numberUnavailable", "collisionCount"),
-    )
 
     def prepare_create(self, doc: Doc) -> None:
         super().prepare_create(doc)
@@ -47,12 +45,12 @@ class DaemonSetStrategy(workload.WorkloadStrategy):
             errors.append(invalid("spec.selector", selector, "empty selector is invalid for daemonset"))
         errors += validate_pod_template(template, "spec.template")
         errors += workload.validate_always_running(template, "DaemonSet")
-        errors += rules.check(doc, "", {"spec.minReadySeconds": rules.nonnegative})
+        errors += _SPEC(spec, "spec", "minReadySeconds")
         errors += validate_daemon_set_strategy(spec.get("updateStrategy", {}), "spec.updateStrategy")
-        return errors + rules.check(doc, "", {"spec.revisionHistoryLimit": rules.nonnegative})
+        return errors + _SPEC(spec, "spec", "revisionHistoryLimit")
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return rules.unchanged_fields(new, old, "spec.selector") + self.validate(new)
+        return self.validate_immutable(new, old) + self.validate(new)
 
 
 def _template_generation(doc: Doc) -> int:

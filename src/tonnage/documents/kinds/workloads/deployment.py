@@ -8,31 +8,27 @@ from tonnage.documents.kinds.pods.pod_defaults import default_pod_template
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
 from tonnage.documents.kinds.workloads import workload
 from tonnage.documents.strategy import keep
+from tonnage.documents.validation.declared import Declared
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import Errors, forbidden, invalid, required, unsupported
-from tonnage.objects.field_rules import Rules, amount_of, at_most_all, check, count_or_percent, needed, nonnegative
+from tonnage.objects.field_rules import amount_of, at_most_all, count_or_percent
 
+_DEPLOYMENT, _CONTROLLER = Declared("apps.DeploymentSpec"), Declared("core.ReplicationControllerSpec")
 _PARTS_OF_REPLICA_SET = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 
 
 class DeploymentStrategy(workload.WorkloadStrategy):
     rolling: ClassVar[tuple[str, Doc]] = ("strategy", {"maxUnavailable": "25%", "maxSurge": "25%"})
     defaults: ClassVar[Doc] = {"spec": {"revisionHistoryLimit": 10, "progressDeadlineSeconds": 600}}
-    fixed = ("spec.selector",)
     parts = ("updatedReplicas", "readyReplicas", "availableReplicas")
-    counts = (
-        *("observedGeneration", "replicas", *parts, "unavailableReplicas", "terminatingReplicas"),
-        "collisionCount",
-    )
     warns_of_name = True
 
     def validate(self, doc: Doc) -> Errors:
         spec = doc["spec"]
-        errors = check(doc, "", {"spec.replicas": nonnegative})
+        errors = _DEPLOYMENT(spec, "spec", "replicas")
         errors += workload.validate_selected_template(spec, "ReplicaSet")
         errors += validate_deployment_strategy(spec.get("strategy", {}), "spec.strategy")
-        counts = ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
-        errors += check(spec, "spec", dict.fromkeys(counts, nonnegative))
+        errors += _DEPLOYMENT(spec, "spec", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
         deadline_s = spec.get("progressDeadlineSeconds")
         if deadline_s is not None and deadline_s <= spec.get("minReadySeconds", 0):
             errors.append(invalid("spec.progressDeadlineSeconds", deadline_s, "must be greater than minReadySeconds"))
@@ -68,14 +64,11 @@ def validate_deployment_strategy(strategy: Doc, path: str) -> Errors:
 
 class ReplicaSetStrategy(workload.WorkloadStrategy):
     new_status: ClassVar[Doc] = {"replicas": 0}
-    fixed = ("spec.selector",)
     parts = _PARTS_OF_REPLICA_SET
-    counts = ("replicas", *parts, "observedGeneration", "terminatingReplicas")
     warns_of_name = True
 
     def validate(self, doc: Doc) -> Errors:
-        errors = check(doc, "", {"spec.replicas": nonnegative, "spec.minReadySeconds": nonnegative})
-        return errors + workload.validate_selected_template(doc["spec"], "ReplicaSet")
+        return super().validate(doc) + workload.validate_selected_template(doc["spec"], "ReplicaSet")
 
 
 class ReplicationControllerStrategy(workload.WorkloadStrategy):
@@ -85,7 +78,6 @@ class ReplicationControllerStrategy(workload.WorkloadStrategy):
     new_status: ClassVar[Doc] = {"replicas": 0}
     selectable = ("status.replicas",)
     parts = _PARTS_OF_REPLICA_SET
-    counts = ("replicas", *parts, "observedGeneration")
 
     def default(self, doc: Doc) -> None:
         """Its selector and its own labels default to the template's labels."""
@@ -103,8 +95,7 @@ class ReplicationControllerStrategy(workload.WorkloadStrategy):
     def validate(self, doc: Doc) -> Errors:
         spec = doc["spec"]
         selector, template = spec.get("selector", {}), spec.get("template")
-        numbers: Rules = {"minReadySeconds": nonnegative, "selector": needed(), "replicas": nonnegative}
-        errors = check(spec, "spec", numbers)
+        errors = _CONTROLLER(spec, "spec")
         if template is None:
             return [*errors, required("spec.template")]
         labels = template.get("metadata", {}).get("labels")

@@ -15,12 +15,13 @@ from tonnage.documents.kinds.workloads.job_rules import (
 )
 from tonnage.documents.kinds.workloads.workload import WorkloadStrategy, parsed_selector, validate_match
 from tonnage.documents.strategy import keep
+from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.field_errors import Errors, Wrong, invalid, required, too_long, unsupported
-from tonnage.objects.field_rules import check, immutable, nonnegative, one_of, unchanged_fields
+from tonnage.objects.field_rules import check, immutable, one_of, unchanged_fields
 
 CONTROLLER_UID, JOB_NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
 OLD_CONTROLLER_UID, OLD_JOB_NAME = "controller-uid", "job-name"
@@ -29,7 +30,10 @@ _MOST_PARALLEL = _MANY_TO_COUNT = _MOST_FAILED = 100_000
 _MOST_OF_MANY = 10_000
 """Limit of parallelism and maxFailedIndexes for over 100,000 completions with a backoffLimitPerIndex."""
 _MANAGED_BY_MAX = 63
-_COUNTS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
+_COUNTS = (
+    *("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"),
+    *("backoffLimitPerIndex", "maxFailedIndexes"),
+)
 
 
 class JobStrategy(WorkloadStrategy):
@@ -129,10 +133,10 @@ def default_job_parts(spec: Doc) -> None:
 
 def validate_job_spec(spec: Doc, path: str) -> Errors:
     """Validate everything but the selector."""
-    errors = check(spec, path, dict.fromkeys((*_COUNTS, "backoffLimitPerIndex", "maxFailedIndexes"), nonnegative))
+    errors = _SPEC(spec, path, *_COUNTS)
     if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
         errors.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
-    errors += check(spec, path, {"managedBy": _validate_managed_by})
+    errors += _SPEC(spec, path, "managedBy")
     errors += _validate_completion_mode(spec, path)
     if "podFailurePolicy" in spec:
         errors += validate_pod_failure_policy(spec, f"{path}.podFailurePolicy")
@@ -143,8 +147,10 @@ def validate_job_spec(spec: Doc, path: str) -> Errors:
             at = f"{path}.successPolicy"
             shown = internal("SuccessPolicy", {"rules": spec["successPolicy"].get("rules") or None})
             errors.append(invalid(at, shown, "requires indexed completion mode"))
-    allowed = ("Failed",) if "podFailurePolicy" in spec else ("Failed", "TerminatingOrFailed")
-    errors += check(spec, path, {"podReplacementPolicy": one_of(*allowed)})
+    if "podFailurePolicy" in spec:
+        errors += check(spec, path, {"podReplacementPolicy": one_of("Failed")})
+    else:
+        errors += _SPEC(spec, path, "podReplacementPolicy")
     errors += validate_pod_template(spec.get("template", {}), f"{path}.template")
     return errors + _validate_restart_policy(spec, f"{path}.template.spec.restartPolicy")
 
@@ -185,9 +191,12 @@ def _validate_managed_by(value: str, path: str) -> Wrong:
         yield too_long(path, _MANAGED_BY_MAX)
 
 
+_SPEC = Declared("batch.JobSpec", managedBy=_validate_managed_by)
+
+
 def _validate_completion_mode(spec: Doc, path: str) -> Wrong:
     mode = spec.get("completionMode")
-    yield from check(spec, path, {"completionMode": one_of("NonIndexed", "Indexed")})
+    yield from _SPEC(spec, path, "completionMode")
     if mode in (None, "NonIndexed"):
         for field in ("backoffLimitPerIndex", "maxFailedIndexes"):
             if field in spec:

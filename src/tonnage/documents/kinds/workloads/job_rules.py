@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from tonnage.documents.validation.declared import Declared
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import OMIT, Errors, Wrong, go_value, invalid, required, too_long, too_many
 from tonnage.objects.field_rules import (
@@ -30,6 +31,7 @@ def is_indexed(spec: Doc) -> bool:
     return bool(spec.get("completionMode") == "Indexed")
 
 
+_STATUS = Declared("batch.JobStatus")
 _CONDITIONS = "status.conditions"
 
 
@@ -49,8 +51,7 @@ def is_finished(doc: Doc) -> bool:
 
 def _validate_numbers(doc: Doc) -> Errors:
     status = doc.get("status", {})
-    counts = ("active", "succeeded", "failed", "ready", "terminating")
-    errors = check(status, "status", dict.fromkeys(counts, nonnegative))
+    errors = _STATUS(status, "status")
     is_unique = unique()
     uid = each(lambda uid, path: is_unique(uid, path) if uid else [invalid(path, uid, "must not be empty")])
     uncounted = {"uncountedTerminatedPods.succeeded": uid, "uncountedTerminatedPods.failed": uid}

@@ -9,11 +9,13 @@ from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
 from tonnage.documents.kinds.storage.persistent_volume_claim import default_claim, validate_claim_spec
 from tonnage.documents.kinds.workloads import workload
 from tonnage.documents.strategy import fill
+from tonnage.documents.validation.declared import Declared
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.field_errors import Errors, forbidden, invalid
-from tonnage.objects.field_rules import Asked, Rules, check, if_set, must_be, named, nonnegative, one_of
+from tonnage.objects.field_rules import nonnegative
 
+_SPEC = Declared("apps.StatefulSetSpec")
 _MUTABLE = (
     *("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit"),
     *("persistentVolumeClaimRetentionPolicy", "minReadySeconds"),
@@ -31,7 +33,6 @@ class StatefulSetStrategy(workload.WorkloadStrategy):
     new_status: ClassVar[Doc] = {"replicas": 0, "availableReplicas": 0}
     defaults: ClassVar[Doc] = {"spec": {"serviceName": "", "podManagementPolicy": "OrderedReady"}}
     parts = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
-    counts = ("replicas", *parts, "observedGeneration", "collisionCount")
     ready_told = "cannot be greater than status.readyReplicas"
 
     def default(self, doc: Doc) -> None:
@@ -55,18 +56,15 @@ class StatefulSetStrategy(workload.WorkloadStrategy):
     def validate(self, doc: Doc, *, is_update: bool = False) -> Errors:
         """On an update immutable fields are not validated again."""
         spec = doc["spec"]
-        policy = ("OrderedReady", "Parallel")
-        errors = check(
-            spec, "spec", {"podManagementPolicy": Asked(must_be(lambda value: value in policy, _POLICY_TOLD))}
-        )
+        errors = _SPEC(spec, "spec", "podManagementPolicy")
         errors += validate_stateful_set_strategy(spec.get("updateStrategy", {}), "spec.updateStrategy")
-        errors += check(spec, "spec", _RETENTION)
+        errors += _SPEC(spec, "spec", "persistentVolumeClaimRetentionPolicy")
         if not is_update:
             for idx, claim in enumerate(spec.get("volumeClaimTemplates", ())):
                 errors += validate_claim_spec(claim.get("spec", {}), f"spec.volumeClaimTemplates[{idx}].spec")
-        errors += check(spec, "spec", dict.fromkeys(("replicas", "minReadySeconds", "ordinals.start"), nonnegative))
+        errors += _SPEC(spec, "spec", "replicas", "minReadySeconds", "ordinals")
         if not is_update:
-            errors += check(spec, "spec", {"serviceName": if_set(named(names.dns_label))})
+            errors += _SPEC(spec, "spec", "serviceName")
         errors += workload.validate_selector(spec, "statefulset", "")
         template = _with_claim_volumes(spec)
         errors += workload.validate_match(spec, template)
@@ -107,13 +105,6 @@ def validate_stateful_set_strategy(strategy: Doc, path: str) -> Errors:
     if rolling is None:
         return []
     return nonnegative(rolling.get("partition", 0), f"{path}.rollingUpdate.partition")
-
-
-_POLICY_TOLD = "must be 'OrderedReady' or 'Parallel'"
-_RETENTION: Rules = dict.fromkeys(
-    (f"persistentVolumeClaimRetentionPolicy.{field}" for field in ("whenDeleted", "whenScaled")),
-    Asked(one_of("Retain", "Delete")),
-)
 
 
 def _with_claim_volumes(spec: Doc) -> Doc:

@@ -6,6 +6,7 @@ Numbers that upstream always writes are in the status from the start. Mirrors up
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 import msgspec
@@ -15,10 +16,10 @@ from tonnage.documents.kinds.pods.pod_defaults import default_pod_template
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
 from tonnage.documents.kinds.pods.pod_warnings import spec_warnings, workload_name_warnings
 from tonnage.documents.strategy import Generation, Strategy, fill
+from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, forbidden, invalid, required, unsupported
-from tonnage.objects.field_rules import Asked, Rules, check, immutable, nonnegative
 from tonnage.objects.selectors import InvalidSelector, LabelSelector
 
 MISMATCH = "`selector` does not match template `labels`"
@@ -29,8 +30,6 @@ class WorkloadStrategy(Strategy):
     new_status: ClassVar[Doc] = {}
     rolling: ClassVar[tuple[str, Doc]] = ("", {})
     """The field of spec with the strategy, and the defaults of a rolling update."""
-    counts: ClassVar[tuple[str, ...]] = ()
-    """Numbers of the status that must not be negative."""
     parts: ClassVar[tuple[str, ...]] = ()
     """Numbers of the status that must not exceed `replicas`."""
     ready_told: ClassVar[str] = "cannot be greater than readyReplicas"
@@ -39,7 +38,7 @@ class WorkloadStrategy(Strategy):
 
     def default(self, doc: Doc) -> None:
         spec: Doc = doc.setdefault("spec", {})
-        if "replicas" in self.new_status or "replicas" in self.counts:
+        if self.parts:
             spec.setdefault("replicas", 1)
         default_pod_template(spec.setdefault("template", {}))
         field, defaults = self.rolling
@@ -58,16 +57,20 @@ class WorkloadStrategy(Strategy):
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
         status, was = new.get("status", {}), old.get("status", {})
-        errors = check(status, "status", dict.fromkeys(self.counts, nonnegative))
+        errors = self._declared_status(status, "status")
         for field in self.parts:
             if status.get(field, 0) > status.get("replicas", 0):
                 errors.append(invalid(f"status.{field}", status[field], "cannot be greater than status.replicas"))
         if self.parts and status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
             errors.append(invalid("status.availableReplicas", status["availableReplicas"], self.ready_told))
         now, before = status.get("collisionCount"), was.get("collisionCount")
-        if "collisionCount" in self.counts and before is not None and (now is None or now < before):
+        if before is not None and (now is None or now < before):
             errors.append(invalid("status.collisionCount", now or 0, "cannot be decremented"))
         return errors
+
+    @cached_property
+    def _declared_status(self) -> Declared:
+        return Declared(f"{self.resource.group or 'core'}.{self.resource.kind}Status")
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         told = workload_name_warnings(new["metadata"].get("name", "")) if self.warns_of_name and old is None else []
@@ -143,14 +146,11 @@ def validate_always_running(template: Doc, kind: str) -> Errors:
 class ControllerRevisionStrategy(Strategy):
     """A former template of a StatefulSet or a DaemonSet: written once, only its revision number changes."""
 
-    rules: ClassVar[Rules] = {"revision": nonnegative, "data": Asked(lambda data, at: _not_an_object(data, at), None)}
+    def validate(self, doc: Doc) -> Errors:
+        errors, data = super().validate(doc), doc.get("data")
+        if isinstance(data, dict):
+            return errors
+        return [*errors, required("data", "data is mandatory" if data is None else "data must be a valid JSON object")]
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        errors = check(new, "", {"revision": nonnegative})
-        return errors + immutable("data", new.get("data"), old.get("data"))
-
-
-def _not_an_object(data: Any, path: str) -> Errors:
-    if isinstance(data, dict):
-        return []
-    return [required(path, "data is mandatory" if data is None else "data must be a valid JSON object")]
+        return super().validate(new) + self.validate_immutable(new, old)

@@ -1,0 +1,131 @@
+"""The rules in the lines of schema files: what every word asks, the order of errors, and lines that make no sense."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tonnage.documents.schema import SchemaError, Struct, load, structs
+from tonnage.documents.validation.declared import Declared
+
+META = """\
+package io.k8s.apimachinery.pkg.apis.meta.v1
+
+type ObjectMeta
+  name string
+"""
+
+
+def read(*lines: str) -> Struct:
+    """The type `T` of a file with these fields; `type` begins another type."""
+    texts = [line if line.startswith("type ") else f"  {line}" for line in lines]
+    return load({"meta_v1": META, "core_v1": "\n".join(("package io.k8s.api.core.v1", "type T", *texts))})["core_v1"][
+        "T"
+    ]
+
+
+def errors(value: dict[str, Any], *lines: str) -> list[str]:
+    return [str(error) for error in Declared(read(*lines))(value, "")]
+
+
+@pytest.mark.parametrize(
+    ("line", "value", "told"),
+    [
+        ("x string required", None, "x: Required value"),
+        ("x string required", "", "x: Required value"),
+        ('x [string] required:"at least one"', [], "x: Required value: at least one"),
+        ("x string nonempty", "", "x: Required value"),
+        ("x string enum=A,B", "C", 'x: Unsupported value: "C": supported values: "A", "B"'),
+        ("x string strict enum=A,B", None, 'x: Unsupported value: "": supported values: "A", "B"'),
+        ("x string enum=A,B:\"must be 'A' or 'B'\"", "C", "x: Invalid value: \"C\": must be 'A' or 'B'"),
+        ("x int32 minimum=0", -1, "x: Invalid value: -1: must be greater than or equal to 0"),
+        ("x Quantity minimum=0", "-1Gi", 'x: Invalid value: "-1Gi": must be greater than or equal to 0'),
+        ("x [int64] minimum=0", [1, -2], "x[1]: Invalid value: -2: must be greater than or equal to 0"),
+        ("x int32 range=1..9", 10, "x: Invalid value: 10: must be between 1 and 9, inclusive"),
+        ("x int32 strict range=1..9", None, "x: Invalid value: 0: must be between 1 and 9, inclusive"),
+        ("x string maxBytes=2", "éé", "x: Too long: may not be more than 2 bytes"),
+        ("x [string] maxItems=1", ["a", "b"], "x: Too many: 2: must have at most 1 item"),
+        ("x [string] unique", ["a", "b", "a"], 'x[2]: Duplicate value: "a"'),
+        ("x string format=noBacksteps", "a/../b", "x: Invalid value: \"a/../b\": must not contain '..'"),
+        ("x string format=pathSegment,noBacksteps", "..", "x: Invalid value: \"..\": may not be '..'"),
+    ],
+)
+def test_a_value_that_breaks_a_rule_is_told_in_upstreams_words(line: str, value: Any, told: str) -> None:
+    assert errors({} if value is None else {"x": value}, line)[0] == told
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("x string enum=A", None),
+        ("x string optional enum=A", ""),
+        ("x string nonempty enum=A", None),
+        ("x string enum=,A", ""),
+        ("x int32 minimum=0", 0),
+        ("x [string] unique", ["a", "b"]),
+        ("x string", "anything"),
+    ],
+)
+def test_a_value_that_a_rule_allows_has_no_errors(line: str, value: Any) -> None:
+    assert errors({} if value is None else {"x": value}, line) == []
+
+
+def test_errors_come_in_the_order_of_lines_and_words() -> None:
+    lines = ("b string required", "a string maxBytes=1 format=dnsLabel", "c int32 minimum=0")
+    told = errors({"c": -1, "a": "A!"}, *lines)
+    assert [text.split(":")[:2] for text in told] == [
+        ["b", " Required value"],
+        ["a", " Too long"],
+        ["a", " Invalid value"],
+        ["c", " Invalid value"],
+    ]
+
+
+def test_some_fields_can_be_judged_alone() -> None:
+    rule = Declared(read("a string required", "b string required"))
+    assert [error.field for error in rule({}, "spec", "b")] == ["spec.b"]
+
+
+def test_the_rules_of_a_type_hold_only_where_it_must_be_valid() -> None:
+    lines = ("parts [Part] valid", "other Part", "needed Part required valid", "type Part", "name string required")
+    told = errors({"parts": [{"name": "a"}, {}], "other": {}}, *lines)
+    assert told == ["parts[1].name: Required value", "needed: Required value"]
+    assert errors({"needed": {}}, *lines) == ["needed.name: Required value"]
+
+
+def test_a_rule_by_hand_applies_at_its_line_after_the_other_words() -> None:
+    struct = read("a string required", "b string optional maxBytes=1", "c string required")
+    rule = Declared(struct, b=Declared(read("x string required")))
+    assert [error.field for error in rule({"b": {}}, "")] == ["a", "c"]
+    by_hand = Declared(struct, b=lambda value, path: Declared(read("x string required"))({}, path))
+    assert [error.field for error in by_hand({"b": "long"}, "")] == ["a", "b", "b.x", "c"]
+
+
+def test_immutable_fields_are_found_in_valid_parts_too() -> None:
+    lines = ("b string immutable", "part Part valid", "other Part", "type Part", "a string immutable")
+    assert Declared(read(*lines)).immutable == ("b", "part.a")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x string minimum=0",
+        "x int32 minimum=none",
+        "x int32 enum=A",
+        "x string format=nothing",
+        "x string valid",
+        "x int32 range=1",
+        "x [string] maxItems=many",
+    ],
+)
+def test_a_rule_that_does_not_suit_its_field_is_an_error(line: str) -> None:
+    with pytest.raises(SchemaError, match=r"^T\.x has a rule that does not suit its type"):
+        errors({}, line)
+
+
+def test_every_rule_of_the_real_files_suits_its_field() -> None:
+    for struct in structs():
+        rule = Declared(struct)
+        assert rule.by_field.keys() <= struct.fields.keys()
+        assert isinstance(rule.immutable, tuple)
