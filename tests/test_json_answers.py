@@ -13,12 +13,14 @@ from click.testing import CliRunner
 
 from recorded_pods import recorded_pods
 from support.configurations import storage_configuration
+from support.filled_cluster import FilledCluster
 from tonnage.cli import cli
 from tonnage.clock import VirtualClock
+from tonnage.dashboard.status.keeper import StatusKeeper
 from tonnage.faults import Fault
 from tonnage.plane.status import ClusterStatus, PlaneNodeStatus, PoolStatus, ProgramStatus
 from tonnage.testing.builders import node
-from tonnage.testing.storage_builders import capacity
+from tonnage.testing.storage_builders import capacity, claim, storage_class
 from tonnage.whatif.shadow.judging import Refusal, ShadowVerdict, Tally
 
 ROOT = Path(__file__).parent.parent
@@ -112,9 +114,19 @@ def test_what_status_tells_is_as_its_schema_says(tmp_path: Path):
         (PoolStatus("node-1", "pools", "100Gi", ("100Gi",), "kube-system/csisc-1"),),
         (Fault("slots-taken", "node-1", 14), Fault("dead", "node-2")),
     )
-    assert_valid("status", json.loads(json.dumps(status.document())))
+    assert_valid("status-programs", json.loads(json.dumps(status.document())))
+
+
+async def test_the_troubles_of_status_are_as_their_schema_says():
+    cluster = FilledCluster(clock=VirtualClock())
+    cluster.put(node("node-1", unschedulable=True), storage_class(), capacity(node="node-1", free="1Gi"))
+    cluster.put(claim("data", volume="pv-gone"))
+    keeper = StatusKeeper(cluster)
+    await keeper.look()
+    assert [each.kind for each in keeper.found] == ["claim-lost", "node-cordoned"]
+    assert_valid("status", json.loads(json.dumps(keeper.document(is_whole=True))))
 
 
 def test_every_schema_is_held_against_an_answer():
-    elsewhere = {"simulate-recording", "shadow", "status"}  # above, and where a cluster runs
+    elsewhere = {"simulate-recording", "shadow", "status", "status-programs"}  # above, and where a cluster runs
     assert {path.stem for path in SCHEMAS.glob("*.json")} == {name for name, _ in ASKED} | elsewhere

@@ -150,7 +150,7 @@ INNER_ROWS: dict[str, Rows] = {
     "dashboard": (
         ("wire",),
         ("model",),
-        ("follow", "questions"),
+        ("status", "follow", "questions"),
         ("server", "terminal"),
     ),
     "controllers": (
@@ -179,7 +179,7 @@ INNER_ROWS: dict[str, Rows] = {
     "cli": (
         ("commands", "completion", "forkserver", "options", "output"),
         ("about", "answers", "apiserver", "cluster_options", "fault", "flags"),
-        ("running", "explain", "questions", "simulate"),
+        ("running", "explain", "questions", "simulate", "status"),
         ("controllers", "csi_driver", "dashboard", "node", "node_scaler", "pools", "provisioner", "scheduler", "up"),
         ("driver_check",),
     ),

@@ -13,7 +13,7 @@ from reference.answers.drain_preview import DrainPreview
 from reference.answers.explain import Explanation
 from reference.answers.fit import Fit
 from reference.answers.simulate import Simulation
-from reference.answers.status import Status, Version
+from reference.answers.status import Status, Troubles, Version
 
 
 class Schema(NamedTuple):
@@ -37,7 +37,8 @@ SCHEMAS: Final = {
     "simulate-recording": Schema("tonnage simulate --recording FILE -o json", Recording, "a recording, decided again"),
     "doctor": Schema("tonnage doctor -o json", Doctor, "what Tonnage can use of a cluster"),
     "shadow": Schema("tonnage shadow -o json", Shadow, "beside another scheduler"),
-    "status": Schema("tonnage status -o json", Status, "a running `tonnage up`"),
+    "status": Schema("tonnage status -o json", Troubles, "what is wrong with a cluster now"),
+    "status-programs": Schema("tonnage status --data-dir DIR -o json", Status, "a running `tonnage up`"),
     "version": Schema("tonnage version -o json", Version, "what runs"),
 }
 """By name of the file."""

@@ -22,7 +22,7 @@ import pytest
 from rich.console import Console
 
 from tonnage import cli, logs
-from tonnage.cli import up as status_command
+from tonnage.cli import status as status_command
 from tonnage.faults import Fault
 from tonnage.plane.status import ClusterStatus, PlaneNodeStatus, PoolStatus, ProgramStatus
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
@@ -244,7 +244,7 @@ def test_the_status_of_a_cluster_that_nobody_checked():
         (PoolStatus(HOSTILE, HOSTILE, HOSTILE, (HOSTILE,), HOSTILE),),
         (Fault("slow", HOSTILE, 1.0),),
     )
-    assert_clean("\n".join(status_command._lines(found)))
+    assert_clean("\n".join(status_command._program_lines(found)))
 
 
 # -- logs -------------------------------------------------------------------------------------------------------------

@@ -262,6 +262,11 @@ def live_cluster_options(command: F) -> F:
     return _with_options(command, (*_LIVE_OPTIONS, *_OPTIONS), takes_files=False)
 
 
+def status_options(command: F) -> F:
+    """Add the options that name a live cluster and its scheduler."""
+    return _with_options(command, (_LIVE_OPTIONS[0], *_OPTIONS[:4]), takes_files=False)
+
+
 def _with_options(command: F, shown: Sequence[Option], *, takes_files: bool) -> F:
     @wraps(command)
     def asked(**given: Any) -> Any:

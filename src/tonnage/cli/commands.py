@@ -18,7 +18,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
     "Run a cluster": {
         "up": "Run a cluster: API server, controllers, scheduler, provisioner, nodes, and a CSI driver with pools on"
         " each.",
-        "status": "Show a running `tonnage up` cluster: its programs, nodes, pools and faults.",
+        "status": "Tell what is wrong with a cluster now, worst first; or show the programs of a `tonnage up` cluster.",
         "dashboard": "Serve a web page that shows a cluster's storage as it"
         " changes: pools, claims, which pods wait and why.",
         "top": "Show a cluster's storage in a terminal as it changes: pools, claims, which pods wait and why.",
@@ -70,7 +70,6 @@ _MODULES: Final = {
     "help": "about",
     "replay": "questions",
     "shadow": "questions",
-    "status": "up",
     "top": "dashboard",
     "version": "about",
 }
@@ -178,7 +177,11 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tonnage dashboard --bind 0.0.0.0 --allowed-host storage.example --tls-cert-file tls.crt "
         "--tls-private-key-file tls.key",
     ),
-    "status": ("tonnage status", "tonnage status --data-dir cluster -o json"),
+    "status": (
+        "tonnage status",
+        "tonnage status --kubeconfig cluster/kubeconfig -o json",
+        "tonnage status --data-dir cluster",
+    ),
     "top": ("tonnage top", "tonnage top --kubeconfig cluster/kubeconfig"),
     "up": (
         "tonnage up",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -220,9 +219,10 @@ def capacity_of(flags: Flags) -> CapacitySettings | None:
 
 
 def lease_of(driver_name: str, namespace: str) -> str:
-    """The name of the lease for which a driver's provisioners compete; upstream's sidecars use the same."""
-    name = re.sub("[^a-zA-Z0-9-]", "-", driver_name)
-    return f"{namespace or _own_namespace()}/{name}{'X' if name.endswith('-') else ''}"
+    """The lease for which a driver's provisioners compete."""
+    from tonnage.provisioner.options import lease_name
+
+    return f"{namespace or _own_namespace()}/{lease_name(driver_name)}"
 
 
 def _own_namespace() -> str:

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from tonnage.cli.answers import write_answer
 from tonnage.cli.commands import HintedUsageError
 from tonnage.cli.options import (
     BYTES,
@@ -37,10 +36,9 @@ from tonnage.cli.options import (
     feature_gates,
     from_flags,
     logging_options,
-    output_option,
     setting,
 )
-from tonnage.cli.output import columns, echo, say, say_all, shown_status
+from tonnage.cli.output import columns, echo, say_all, shown_status
 from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.clock import SystemClock
 from tonnage.driver.node_pools import by_node, pools_by_node
@@ -49,13 +47,11 @@ from tonnage.gates import Gates
 from tonnage.node.settings import ATTACH_ERROR_GRACE_S
 from tonnage.plane.settings import MAX_CLASSES, MAX_NODES, PlaneSettings, default_folder
 from tonnage.printable import text
-from tonnage.quantity import Quantity
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from tonnage.objects.document import Doc
-    from tonnage.plane.status import ClusterStatus
     from tonnage.stories.suites import Suite
 
 
@@ -223,89 +219,6 @@ def _next_steps(settings: PlaneSettings) -> Iterator[str]:
         yield "  tonnage dashboard     # a web page; `tonnage up --dashboard` serves it too"
     yield f"To stop the cluster: Ctrl-C, or kill {os.getpid()}; `tonnage up` starts it again as it was"
     yield f"To remove it, once it is stopped: rm -r {folder}"
-
-
-@click.command()
-@click.option(
-    "--data-dir",
-    type=FOLDER_PATH,
-    default=default_folder,
-    help="Folder of a `tonnage up` cluster.  [default: ~/.tonnage]",
-)
-@output_option("table", "json")
-def status(data_dir: Path, output: str) -> None:
-    """Show a running `tonnage up` cluster: its programs, nodes, pools and faults.
-
-    Programs are shown with the address of their health, metrics and debug pages (also in DIR/endpoints.json), pools
-    with their free space and with contents that have no record. The dashboard's address includes its token only on a
-    terminal and in JSON. Fails when no cluster runs in the folder.
-    """
-    from tonnage.plane.status import status_of
-
-    found = asyncio.run(status_of(data_dir.absolute(), clock=SystemClock()))
-    if found.problem:
-        say("warning", f"nodes and pools are not known: {found.problem}")
-    if found.unknown_problem:
-        say("warning", f"contents without a record are not known: {found.unknown_problem}")
-    for trouble in found.storage:
-        say("warning", f"the API server's store: {trouble}")
-    write_answer(output, found.document, lambda page: echo("\n".join(_lines(found))))
-
-
-def _lines(found: ClusterStatus) -> Iterator[str]:
-    yield f"cluster on {found.data_dir} (process {found.pid})"
-    yield ""
-    yield from columns(
-        ("PROGRAM", "STATE", "PID", "SERVES AT"),
-        ((each.name, each.state, str(each.pid or "-"), each.url or "-") for each in found.programs),
-    )
-    if not found.problem:
-        yield ""
-        yield from columns(
-            ("NODE", "STATE", "PODS"),
-            (
-                (
-                    each.name,
-                    ("Ready" if each.ready else "NotReady") + (",SchedulingDisabled" if each.unschedulable else ""),
-                    str(each.pods),
-                )
-                for each in found.nodes
-            ),
-        )
-        yield ""
-        yield from columns(
-            ("NODE", "CLASS", "FREE", "POOLS", "OBJECT"),
-            (
-                (each.node or "-", each.storage_class, each.capacity or "-", ", ".join(each.pools) or "-", each.object)
-                for each in found.pools
-            ),
-        )
-    if found.unknown:
-        yield ""
-        yield "contents without a record: kept, and counted as used (tonnage csi-driver-quarantine moves them away)"
-        yield from columns(
-            ("NODE", "POOL", "SIZE", "PATH"),
-            (
-                (each.place.node, str(each.place.pool), str(Quantity.from_bytes(each.size_bytes)), str(each.path))
-                for each in found.unknown
-            ),
-        )
-    if found.dashboard:
-        yield ""
-        yield f"dashboard {_shown(found.dashboard)}"
-    yield ""
-    if not found.faults:
-        yield "nothing is made to go wrong"
-        return
-    yield from columns(
-        ("FAULT", "NODE", "VALUE"),
-        ((each.kind, each.node or "(all)", f"{each.value:g}" if each.value else "-") for each in found.faults),
-    )
-
-
-def _shown(dashboard: str) -> str:
-    """The dashboard's address, with its token only if stdout is a terminal: files and pipes may be passed on."""
-    return dashboard if sys.stdout.isatty() else f"{dashboard.partition('#')[0]} (DIR/dashboard.token has its token)"
 
 
 def _story_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+
+def lease_name(driver_name: str) -> str:
+    """The name of the lease for which a driver's provisioners compete, as upstream's sidecars have it."""
+    name = re.sub("[^a-zA-Z0-9-]", "-", driver_name)
+    return f"{name}X" if name.endswith("-") else name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,16 +7,48 @@ classes that share its disks (`tonnage.dev/capacity-group`), where its node affi
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
 
-from tonnage.objects.core_v1 import PersistentVolume
-from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.objects.core_v1 import Node, PersistentVolume
+from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.volumes.capacity.pools import free_bytes
+from tonnage.scheduling.volumes.capacity.pools import free_bytes, largest_volume
+
+NEARLY_FULL: Final = 0.10
+"""A class with a smaller share of free bytes is nearly full: as the alert TonnageClassNearlyFull has it."""
 
 Label = tuple[str, str]
 ByClass = dict[tuple[str], float]
 ByClassAndNode = dict[tuple[str, str], float]
+Classes = Mapping[str, StorageClass]
+
+
+@dataclass(slots=True)
+class ClassTotals:
+    """Bytes of one StorageClass. `largest`: the largest volume that one pool can hold."""
+
+    free: int = 0
+    total: int = 0
+    largest: int = 0
+
+    @property
+    def is_nearly_full(self) -> bool:
+        return self.total > 0 and self.free < NEARLY_FULL * self.total
+
+
+def class_totals(
+    capacities: Iterable[CSIStorageCapacity], volumes: Iterable[PersistentVolume], classes: Classes
+) -> dict[str, ClassTotals]:
+    """Bytes of every class that has capacity objects, by name."""
+    found: dict[str, ClassTotals] = defaultdict(ClassTotals)
+    for capacity, free, all_bytes in _with_totals(capacities, volumes, classes):
+        each = found[capacity.storage_class_name]
+        each.free += free
+        each.total += all_bytes
+        each.largest = max(each.largest, largest_volume(capacity))
+    return dict(found)
 
 
 def storage_totals(cluster: Cluster) -> tuple[ByClass, ByClassAndNode, ByClassAndNode]:
@@ -24,13 +56,11 @@ def storage_totals(cluster: Cluster) -> tuple[ByClass, ByClassAndNode, ByClassAn
     total: ByClass = defaultdict(float)
     free_on: ByClassAndNode = defaultdict(float)
     total_on: ByClassAndNode = defaultdict(float)
-    used = _used_bytes(cluster)
-    nodes = _nodes_by_label(cluster)
-    for capacity in cluster.storage.capacities.values():
-        name = capacity.storage_class_name
-        labels = _labels(capacity)
-        free = max(free_bytes(capacity) or 0, 0)
-        all_bytes = free + min((used[_disks(cluster, name), label] for label in labels), default=0)
+    storage = cluster.storage
+    capacities = storage.capacities.values()
+    nodes = _nodes_by_label(cluster.nodes, capacities)
+    for capacity, free, all_bytes in _with_totals(capacities, storage.volumes, storage.classes):
+        name, labels = capacity.storage_class_name, _labels(capacity)
         total[name,] += all_bytes
         reached = set.intersection(*(nodes[label] for label in labels)) if labels else set()
         if len(reached) == 1:
@@ -40,9 +70,20 @@ def storage_totals(cluster: Cluster) -> tuple[ByClass, ByClassAndNode, ByClassAn
     return total, free_on, total_on
 
 
-def _disks(cluster: Cluster, class_name: str) -> str:
+def _with_totals(
+    capacities: Iterable[CSIStorageCapacity], volumes: Iterable[PersistentVolume], classes: Classes
+) -> Iterator[tuple[CSIStorageCapacity, int, int]]:
+    """Each object with its free bytes and all its bytes."""
+    used = _used_bytes(volumes, classes)
+    for capacity in capacities:
+        disks = _disks(classes, capacity.storage_class_name)
+        free = max(free_bytes(capacity) or 0, 0)
+        yield capacity, free, free + min((used[disks, label] for label in _labels(capacity)), default=0)
+
+
+def _disks(classes: Classes, class_name: str) -> str:
     """The name that classes on the same disks have in common: of their capacity group, else of the class."""
-    found = cluster.storage.classes.get(class_name)
+    found = classes.get(class_name)
     group = found.capacity_group if found is not None else ""
     return f"{found.provisioner}/{group}" if found is not None and group else class_name
 
@@ -52,11 +93,11 @@ def _labels(capacity: CSIStorageCapacity) -> list[Label]:
     return sorted(topology.match_labels.items()) if topology is not None else []
 
 
-def _used_bytes(cluster: Cluster) -> Mapping[tuple[str, Label], int]:
+def _used_bytes(volumes: Iterable[PersistentVolume], classes: Classes) -> Mapping[tuple[str, Label], int]:
     """Bytes of volumes, by disks and by each label that the volume's nodes have."""
     used: dict[tuple[str, Label], int] = defaultdict(int)
-    for volume in cluster.storage.volumes:
-        disks = _disks(cluster, volume.spec.storage_class_name)
+    for volume in volumes:
+        disks = _disks(classes, volume.spec.storage_class_name)
         for label in set(_labels_of_volume(volume)):
             used[disks, label] += volume.size.value()
     return used
@@ -70,11 +111,13 @@ def _labels_of_volume(volume: PersistentVolume) -> Iterator[Label]:
                 yield requirement.key, requirement.values[0]
 
 
-def _nodes_by_label(cluster: Cluster) -> Mapping[Label, set[str]]:
+def _nodes_by_label(
+    known: Iterable[Node | None], capacities: Collection[CSIStorageCapacity]
+) -> Mapping[Label, set[str]]:
     """Nodes by the labels that capacity objects select."""
-    keys = {key for capacity in cluster.storage.capacities.values() for key, _ in _labels(capacity)}
+    keys = {key for capacity in capacities for key, _ in _labels(capacity)}
     nodes: dict[Label, set[str]] = defaultdict(set)
-    for node in cluster.nodes:
+    for node in known:
         if node is not None:
             for key in keys & node.metadata.labels.keys():
                 nodes[key, node.metadata.labels[key]].add(node.metadata.name)

@@ -129,12 +129,19 @@ def _signs_of_events(events: Iterable[Event]) -> Iterator[tuple[str, datetime]]:
 def _leases_by_name(leases: Iterable[Lease]) -> Iterator[tuple[str, datetime]]:
     """By name of a scheduler, until when a lease that may be its own is held; one that was let go ends then."""
     for each in leases:
-        spec = each.spec
-        if spec.renew_time is not None:
-            lasts_s = (spec.lease_duration_seconds or _USUAL_LEASE_S) if spec.holder_identity else 0
-            until = spec.renew_time + timedelta(seconds=lasts_s)
+        until = lease_ends_at(each)
+        if until is not None:
             for name in {_LEASES.get(each.name, each.name), each.name.removesuffix("-scheduler")}:
                 yield name, until
+
+
+def lease_ends_at(lease: Lease) -> datetime | None:
+    """Until when a lease is held unless it is renewed; one that was released ended then. None if it was never held."""
+    spec = lease.spec
+    if spec.renew_time is None:
+        return None
+    lasts_s = (spec.lease_duration_seconds or _USUAL_LEASE_S) if spec.holder_identity else 0
+    return spec.renew_time + timedelta(seconds=lasts_s)
 
 
 def _wanted_names(objects: Iterable[Object]) -> set[str]:
@@ -149,6 +156,12 @@ def _wanted_names(objects: Iterable[Object]) -> set[str]:
     return found
 
 
+async def leases_of(client: Client) -> list[Lease]:
+    """The leases of programs. A node's lease is none, and there are as many of them as nodes. Raises TonnageError."""
+    selected = "metadata.namespace!=kube-node-lease"
+    return list((await client.list(Lease, field_selector=selected, retry=False)).items)
+
+
 async def schedulers_of(
     client: Client, objects: Collection[Object], *, running: Collection[str] = ()
 ) -> SchedulersSeen:
@@ -157,9 +170,7 @@ async def schedulers_of(
     now = client.clock.now()
     leases: list[Lease] | None = None
     with suppress(TonnageError):
-        # A node's lease is no scheduler's, and there are as many of them as nodes.
-        selected = "metadata.namespace!=kube-node-lease"
-        leases = list((await client.list(Lease, field_selector=selected, retry=False)).items)
+        leases = await leases_of(client)
     found = seen_in(objects, leases, now=now, running=running)
     events: list[Event] = []
     for name in sorted(_wanted_names(objects)):

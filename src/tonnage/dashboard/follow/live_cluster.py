@@ -33,10 +33,11 @@ from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
 from tonnage.objects.resources import Resource
 from tonnage.objects.scheme import resource_of
+from tonnage.objects.small_groups import Lease
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.engine.event_handlers import READ_KINDS
 from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_of
-from tonnage.whatif.schedulers_seen import SchedulersSeen, schedulers_of
+from tonnage.whatif.schedulers_seen import SchedulersSeen, leases_of, schedulers_of
 from tonnage.whatif.sources import SCHEDULER_NOT_ASKED, not_listed, rules_of
 from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 
@@ -150,6 +151,7 @@ AGAIN_S: Final = 0.2
 """How soon the scheduler is asked again after a waiting pod changed: it may just have decided."""
 FORGET_S: Final = 10.0
 """How long a kind is refused before its objects are forgotten: a starting server refuses for a moment too."""
+LEASES_S: Final = 5.0
 _LOOK_S: Final = 0.05
 _NEEDED: Final = frozenset(kind.cls for kind in READ_KINDS if kind.is_needed)
 _LET_IN: Final = "let the user of the kubeconfig get the nonResourceURLs /debug/*"
@@ -195,6 +197,13 @@ class LiveCluster(ShownCluster):
 
     async def schedulers(self, running: Sequence[str]) -> SchedulersSeen:
         return await schedulers_of(self.client, list(self.model.objects), running=running)
+
+    async def leases(self) -> Sequence[Lease] | None:
+        return await within(self.clock, LEASES_S, leases_of(self.client))
+
+    def unread(self) -> Mapping[str, str]:
+        found = {each.cls.__name__: each.failure for each in (*self._readings(), *self._event_readings())}
+        return {kind: why.message for kind, why in found.items() if kind in _MEANING and isinstance(why, Forbidden)}
 
     async def rules(self) -> Sequence[Doc]:
         return (await rules_of(self.client))[0]
@@ -250,7 +259,7 @@ class LiveCluster(ShownCluster):
         """Return when the state is complete, or after the timeout; late rows then follow as changes."""
         until_s = self.clock.monotonic() + timeout_s
         while self.clock.monotonic() < until_s and not all(
-            each.is_synced or is_refused(reading_of(each, "")) for each in self.informers
+            each.is_synced or is_refused(reading_of(each, "")) for each in (*self.informers, *self._events)
         ):
             await self.clock.sleep(_LOOK_S)
         self._tell_notices()
@@ -301,10 +310,12 @@ class LiveCluster(ShownCluster):
     def _readings(self) -> Iterator[KindReading]:
         return (reading_of(each, self._namespace_of(each.cls)) for each in self.informers)
 
-    def _tell_notices(self) -> None:
-        readings = list(self._readings())
+    def _event_readings(self) -> list[KindReading]:
         failing = [each.last_failure for each in self._events if each.out_of_step_since_s is not None]
-        readings += [KindReading(Event, failure, 0.0, self.namespace) for failure in failing]
+        return [KindReading(Event, failure, 0.0, self.namespace) for failure in failing]
+
+    def _tell_notices(self) -> None:
+        readings = [*self._readings(), *self._event_readings()]
         found = dict(notices(readings, self.client.server))
         if self.namespace:
             text = f"namespace {self.namespace} alone is shown: pods and claims of others are not"

@@ -21,6 +21,7 @@ from tonnage.dashboard.model import node_rows, volume_rows
 from tonnage.dashboard.model.capacity_rows import CapacityBook
 from tonnage.dashboard.model.known_objects import DriverContents, Index, KnownObjects
 from tonnage.dashboard.model.lanes import Lanes
+from tonnage.dashboard.model.refusals import Refusals, first_at
 from tonnage.dashboard.model.volume_rows import Besides
 from tonnage.dashboard.wire import ClassRow, Collections, Row, VolumeRow
 from tonnage.faults import Fault
@@ -161,8 +162,6 @@ class Touched:
 
 
 _START: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MOST_ERRORS: Final = 1000
-"""Limit of claims whose provisioning errors are remembered."""
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
 
@@ -178,7 +177,7 @@ class ClusterModel:
         self._assumed_on = Index()
         self._volumes_on = Index()
         self._book = CapacityBook(self.objects, self._volume_objects_on)
-        self._errors: dict[str, str] = {}
+        self.refusals = Refusals()
         self._held_since: dict[Key, datetime] = {}
         self._held_for = Index()
         """Capacity objects by the claim that something of them is kept back for."""
@@ -252,20 +251,16 @@ class ClusterModel:
     def faults(self) -> Sequence[Fault]:
         return self._book.faults
 
-    def cannot_make(self, claim: Key, uid: str, why: str) -> None:
-        self._errors.pop(uid, None)
-        self._errors[uid] = why
+    def cannot_make(self, claim: Key, uid: str, why: str, since: datetime | None = None) -> None:
         self._touched.volumes.add(claim)
-        while len(self._errors) > _MOST_ERRORS:
-            gone = next(iter(self._errors))
-            del self._errors[gone]
+        for gone in self.refusals.put(uid, why, since):
             self._touched.volumes |= self.objects.claims_by_uid[gone]
 
     def heard(self, event: Event) -> None:
         self.lanes.heard(event, self.now)
-        about = event.involved_object
-        if event.reason == "ProvisioningFailed" and about.kind == "PersistentVolumeClaim":
-            self.cannot_make(about.key, about.uid, event.message)
+        if self.refusals.heard(event, self.now):
+            about = event.involved_object
+            self.cannot_make(about.key, about.uid, event.message, first_at(event))
 
     def settle(self, now: datetime | None = None) -> None:
         """Rebuild the touched rows as of `now`, by default as of the last given time."""
@@ -306,7 +301,7 @@ class ClusterModel:
             if isinstance(each, PersistentVolumeClaim):
                 self._touched.capacities |= self._held_for[each.key]
         if isinstance(old, PersistentVolumeClaim) and (new is None or new.uid != old.uid):
-            self._errors.pop(old.uid, None)
+            self.refusals.of_claim.pop(old.uid, None)
 
     def _nodes_with(self, found: Object | None) -> Iterator[str]:
         """Nodes whose pools hold contents of a claim or of a volume."""
@@ -320,7 +315,7 @@ class ClusterModel:
             yield from (place.node for place in content.places())
 
     def _settle_volumes(self, touched: Touched) -> None:
-        besides = Besides(self.contents, self._errors, self._held_since)
+        besides = Besides(self.contents, self.refusals.of_claim, self._held_since)
         rows = self.collections.of(VolumeRow)
         for key in touched.volumes:
             before, after = rows.get(key), volume_rows.row_of(self.objects, key, besides)

@@ -21,6 +21,7 @@ from tonnage.faults import FAULT_FILE_NAME, Fault, FaultFile
 from tonnage.objects.core_v1 import Event, ObjectReference
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
+from tonnage.objects.small_groups import Lease
 from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.schedulers_seen import SchedulersSeen
 from tonnage.whatif.sources import ClusterState, scheduler_silent
@@ -37,6 +38,7 @@ class ShownCluster:
         self.source = source
         self.collections = Collections()
         self.model = ClusterModel(self.collections)
+        self.model.refusals.start = clock.now().replace(microsecond=0)  # Events have whole seconds
 
     def suffer(self, faults: Sequence[Fault]) -> None:
         self.model.suffer(faults)
@@ -60,6 +62,14 @@ class ShownCluster:
     async def schedulers(self, running: Sequence[str]) -> SchedulersSeen:
         """Which schedulers place pods. `running`: scheduler names that are known to be served."""
         return SchedulersSeen()
+
+    async def leases(self) -> Sequence[Lease] | None:
+        """The leases of programs; None without a server to ask. Raises TonnageError."""
+        return None
+
+    def unread(self) -> Mapping[str, str]:
+        """Kinds that may not be read, and why."""
+        return {}
 
     async def workloads(self) -> Sequence[Object]:
         """The workloads, which decisions do not read: Deployments, Jobs and the like."""

@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from tonnage.dashboard.model.known_objects import Content, DriverContents, KnownObjects, names_a_node, node_requirements
+from tonnage.dashboard.model.refusals import Refusal
 from tonnage.dashboard.wire import VolumeRow
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.node import BETA_ZONE, ZONE
@@ -87,7 +88,7 @@ class Besides:
     """What is known about volumes apart from objects."""
 
     contents: DriverContents = field(default_factory=DriverContents)
-    errors: Mapping[str, str] = field(default_factory=dict)
+    errors: Mapping[str, Refusal] = field(default_factory=dict)
     """By a claim's uid: why provisioning failed."""
     held_since: Mapping[Key, datetime] = field(default_factory=dict)
     """By claim: since when capacity is kept back for it."""
@@ -155,6 +156,7 @@ def _claim_row(
         content = _content(volume, besides)
     else:  # the contents of a volume whose object does not exist yet, or no longer exists
         content = besides.contents.volumes.get(besides.contents.by_name.get(f"pvc-{claim.uid}", ""))
+    refused = besides.errors.get(claim.uid)
     state, node, target, why = _state(objects, claim, volume, place)
     if content is None and state in ("bound", "moving") and not node and volume is not None and not place.is_confined:
         node = _home(objects, claim, volume, driver)
@@ -172,7 +174,7 @@ def _claim_row(
         state=state,
         target=target,
         shared=not _SHARED.isdisjoint(claim.spec.access_modes),
-        error=besides.errors.get(claim.uid, "") if state in ("waiting", "making") else "",
+        error=refused.message if refused is not None and state in ("waiting", "making") else "",
         terminating=claim.metadata.is_terminating,
         pods=tuple(sorted(key for key in objects.pods_of_claim[claim.key] if not objects.pods[key].is_terminal)),
         since=since,

@@ -1,0 +1,166 @@
+"""`tonnage status`: what is wrong with a cluster now, or the programs of a `tonnage up` cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tonnage.cli.answers import write_answer
+from tonnage.cli.cluster_options import ClusterQuestion, status_options
+from tonnage.cli.options import FOLDER_PATH, output_option
+from tonnage.cli.output import columns, echo, say
+from tonnage.clock import SystemClock
+from tonnage.quantity import Quantity
+
+if TYPE_CHECKING:
+    from tonnage.dashboard.status.keeper import StatusKeeper
+    from tonnage.plane.status import ClusterStatus
+
+
+@click.command()
+@status_options
+@click.option("--data-dir", type=FOLDER_PATH, help="Folder of a `tonnage up` cluster whose programs are shown.")
+@output_option("table", "json")
+def status(cluster: ClusterQuestion, data_dir: Path | None, output: str) -> None:
+    """Tell what is wrong with a cluster now, worst first; or show the programs of a `tonnage up` cluster.
+
+    Each trouble has its age, what it means, and the next command. Above them one line: nodes, how full each class is
+    and its largest free pool, pods that wait, volumes on their way. It reads once, with the rights of the kubeconfig's
+    user, and writes nothing. What may not be read is named, and the rest is told.
+
+    Exit 0 when nothing is wrong, 4 when there are warnings, 5 when something does not run or data is out of reach; 1
+    when it could not ask, 2 when it was asked wrongly.
+
+    With --data-dir, show a running `tonnage up` cluster instead: its programs, nodes, pools and faults. Programs are
+    shown with the address of their health, metrics and debug pages (also in DIR/endpoints.json), pools with their free
+    space and with contents that have no record. The dashboard's address includes its token only on a terminal and in
+    JSON. Fails when no cluster runs in the folder, else exits 0.
+    """
+    if data_dir is not None and (cluster.kubeconfig_file is not None or cluster.context):
+        raise click.UsageError("give --data-dir, or --kubeconfig and --context: they name a cluster each")
+    folder = data_dir or _folder_meant(cluster)
+    if folder is not None:
+        _show_programs(folder, output)
+        return
+    from tonnage.dashboard.status.report import show
+    from tonnage.dashboard.status.troubles import worst
+    from tonnage.whatif.doctor.examination import EXIT_CODES
+
+    keeper = asyncio.run(_looked(cluster))
+    write_answer(output, partial(keeper.document, is_whole=True), partial(show, keeper))
+    sys.exit(EXIT_CODES[worst(keeper.found)] or int(keeper.is_blind))
+
+
+def _folder_meant(cluster: ClusterQuestion) -> Path | None:
+    """The folder where `tonnage up` runs by default, if nothing else names a cluster."""
+    from tonnage.plane.settings import default_folder
+
+    try:
+        cluster.connection  # noqa: B018 - raises UsageError when no cluster is named
+    except click.UsageError:
+        folder = default_folder()
+        if not folder.exists():
+            raise
+        return folder
+    return None
+
+
+async def _looked(question: ClusterQuestion) -> StatusKeeper:
+    from tonnage.client.http import Client
+    from tonnage.dashboard.follow.driver_records import following_pools
+    from tonnage.dashboard.follow.live_cluster import LiveCluster
+    from tonnage.dashboard.model.shown_cluster import following_faults
+    from tonnage.dashboard.status.keeper import StatusKeeper
+    from tonnage.whatif.sources import ANSWERS_WITHIN_S, check_answers
+
+    async with Client.connect(question.connection, clock=SystemClock(), user_agent="tonnage-status") as client:
+        await check_answers(client)
+        cluster = LiveCluster(client, scheduler=question.scheduler(), scheduler_user=question.scheduler_user())
+        folder = question.embedded_folder
+        async with cluster, following_faults(cluster, folder), following_pools(cluster, folder):
+            await cluster.wait_first(ANSWERS_WITHIN_S)
+            keeper = StatusKeeper(cluster, flags=command_flags(question))
+            await keeper.look()
+            return keeper
+
+
+def command_flags(question: ClusterQuestion) -> str:
+    """What kubectl and tonnage need to reach the same cluster: the flags that were given."""
+    given = {"--kubeconfig": question.kubeconfig_file, "--context": question.context}
+    return " ".join(f"{flag} {shlex.quote(str(value))}" for flag, value in given.items() if value)
+
+
+def _show_programs(data_dir: Path, output: str) -> None:
+    from tonnage.plane.status import status_of
+
+    found = asyncio.run(status_of(data_dir.absolute(), clock=SystemClock()))
+    if found.problem:
+        say("warning", f"nodes and pools are not known: {found.problem}")
+    if found.unknown_problem:
+        say("warning", f"contents without a record are not known: {found.unknown_problem}")
+    for trouble in found.storage:
+        say("warning", f"the API server's store: {trouble}")
+    write_answer(output, found.document, lambda page: echo("\n".join(_program_lines(found))))
+
+
+def _program_lines(found: ClusterStatus) -> Iterator[str]:
+    yield f"cluster on {found.data_dir} (process {found.pid})"
+    yield ""
+    yield from columns(
+        ("PROGRAM", "STATE", "PID", "SERVES AT"),
+        ((each.name, each.state, str(each.pid or "-"), each.url or "-") for each in found.programs),
+    )
+    if not found.problem:
+        yield ""
+        yield from columns(
+            ("NODE", "STATE", "PODS"),
+            (
+                (
+                    each.name,
+                    ("Ready" if each.ready else "NotReady") + (",SchedulingDisabled" if each.unschedulable else ""),
+                    str(each.pods),
+                )
+                for each in found.nodes
+            ),
+        )
+        yield ""
+        yield from columns(
+            ("NODE", "CLASS", "FREE", "POOLS", "OBJECT"),
+            (
+                (each.node or "-", each.storage_class, each.capacity or "-", ", ".join(each.pools) or "-", each.object)
+                for each in found.pools
+            ),
+        )
+    if found.unknown:
+        yield ""
+        yield "contents without a record: kept, and counted as used (tonnage csi-driver-quarantine moves them away)"
+        yield from columns(
+            ("NODE", "POOL", "SIZE", "PATH"),
+            (
+                (each.place.node, str(each.place.pool), str(Quantity.from_bytes(each.size_bytes)), str(each.path))
+                for each in found.unknown
+            ),
+        )
+    if found.dashboard:
+        yield ""
+        yield f"dashboard {_shown(found.dashboard)}"
+    yield ""
+    if not found.faults:
+        yield "nothing is made to go wrong"
+        return
+    yield from columns(
+        ("FAULT", "NODE", "VALUE"),
+        ((each.kind, each.node or "(all)", f"{each.value:g}" if each.value else "-") for each in found.faults),
+    )
+
+
+def _shown(dashboard: str) -> str:
+    """The dashboard's address, with its token only if stdout is a terminal: files and pipes may be passed on."""
+    return dashboard if sys.stdout.isatty() else f"{dashboard.partition('#')[0]} (DIR/dashboard.token has its token)"

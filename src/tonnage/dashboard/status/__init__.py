@@ -1,0 +1,11 @@
+"""What is wrong with a cluster now, worst first, and how it came to be: rules, the line above them, and history.
+
+    sight.py        what the rules see: rows, objects, leases
+    node_rules.py, storage_rules.py, program_rules.py      nodes and pods; volumes, figures, classes; who is silent
+    troubles.py     all rules, one list, worst first
+    overview.py     the line above the list
+    history.py      samples for charts, and when each trouble began
+    keeper.py       looks at a shown cluster again and again
+
+The page, `tonnage top` and `tonnage status` show the same list.
+"""

@@ -1,0 +1,206 @@
+"""Rules about storage: volumes that are refused, lost or too slow, figures that are old, classes that are nearly full.
+
+Where `doctor` or a row already judges, its judgement counts: stale figures are those of `CapacityRow.stale`, a nearly
+full class that of the alert TonnageClassNearlyFull, and `DOCTORS` are findings of `doctor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime
+from typing import Final
+
+from tonnage.dashboard.status.sight import Sight, Trouble, capital, describe, trouble
+from tonnage.dashboard.wire import CapacityRow, VolumeRow
+from tonnage.objects.meta import Key, Object
+from tonnage.scheduler.storage_totals import ClassTotals
+from tonnage.whatif.doctor.capacity_checks import capacity_findings, figures_of
+from tonnage.whatif.doctor.driver_checks import attach_findings, driver_findings
+from tonnage.whatif.doctor.facts import Facts
+from tonnage.whatif.doctor.findings import Finding
+from tonnage.whatif.doctor.leftover_checks import leftover_findings
+from tonnage.whatif.html.amounts import bytes_text, count_text
+from tonnage.whatif.page import named
+
+MADE_S: Final = 120.0
+"""How long a volume may be on its way to be made."""
+ATTACHED_S: Final = 120.0
+MOVED_S: Final = 1800.0
+"""How long a volume may be on its way to another node: its contents are copied."""
+DELETED_S: Final = 300.0
+
+DOCTORS: Final = {
+    "capacity-missing": "class {} has no capacity object",
+    "capacity-missing-on-node": "class {} has no capacity on some nodes",
+    "driver-unregistered": "driver {} is on no node",
+    "volume-left-behind": "volume {} is out of reach",
+    "rebuild-stuck": "the volume of {} does not arrive",
+    "attach-refused": "attachment {} is refused",
+    "attach-limit-exceeded": "{} has more volumes attached than it allows",
+    "selected-node-gone": "the volume of {} is to be made on a node that is gone",
+    "claim-of-missing-class": "claim {} asks for a class that does not exist",
+}
+"""Findings of `doctor` that are something wrong now, with their headlines."""
+
+
+def volume_troubles(sight: Sight) -> Iterator[Trouble]:
+    for key, row in sight.rows.of(VolumeRow).items():
+        yield from _of_volume(sight, key, row)
+
+
+def _of_volume(sight: Sight, key: Key, row: VolumeRow) -> Iterator[Trouble]:
+    if row.state == "lost":
+        yield trouble(
+            "claim-lost",
+            f"PersistentVolumeClaim {key}",
+            f"{key} has lost its volume",
+            f"{capital(row.why)} Pods cannot use the claim any more.",
+            describe("PersistentVolumeClaim", key),
+            since=None,
+        )
+    elif row.terminating or row.state == "released":
+        yield from _not_deleted(sight, key, row)
+    elif row.state == "making" or row.error:
+        yield from _not_made(sight, key, row)
+    elif row.state == "moving" and sight.is_over(row.since, MOVED_S):
+        yield trouble(
+            "volume-slow",
+            f"PersistentVolumeClaim {key}",
+            f"the volume of {key} is still on its way to {row.target}",
+            f"{bytes_text(row.bytes)} are to be rebuilt there. {_waiting_pods(row)}",
+            describe("PersistentVolumeClaim", key),
+            since=row.since,
+        )
+
+
+def _not_made(sight: Sight, key: Key, row: VolumeRow) -> Iterator[Trouble]:
+    claim = sight.objects.claims.get(key)
+    refusal = sight.refusals.get(claim.uid) if claim is not None else None
+    where = f" on {row.node}" if row.node else ""
+    if row.error and refusal is not None:
+        if not refusal.is_silence:  # a driver that is silent is a trouble of its own, with all its claims
+            yield trouble(
+                "volume-refused",
+                f"PersistentVolumeClaim {key}",
+                f"the volume of {key} is refused{where}",
+                f"The provisioner says: {capital(row.error, at_start=False)} {_waiting_pods(row)}",
+                describe("PersistentVolumeClaim", key),
+                since=refusal.since,
+            )
+    elif sight.is_over(row.since, MADE_S):
+        yield trouble(
+            "volume-slow",
+            f"PersistentVolumeClaim {key}",
+            f"the volume of {key} is not made{where}",
+            f"{_provisioner(row)} was asked for {bytes_text(row.bytes)} and has said nothing. {_waiting_pods(row)}",
+            describe("PersistentVolumeClaim", key),
+            since=row.since,
+        )
+
+
+def _not_deleted(sight: Sight, key: Key, row: VolumeRow) -> Iterator[Trouble]:
+    """A claim or volume that is to be deleted, and that no pod keeps."""
+    found: Object | None = sight.objects.claims.get(row.claim) if row.claim else sight.objects.volumes.get(row.volume)
+    if found is None or row.pods:
+        return
+    volume = sight.objects.volumes.get(row.volume)
+    since: datetime | None = found.metadata.deletion_timestamp
+    if since is None and volume is not None and volume.spec.persistent_volume_reclaim_policy == "Delete":
+        since = row.since
+    if sight.is_over(since, DELETED_S):
+        kind = type(found).__name__
+        yield trouble(
+            "volume-not-deleted",
+            f"{kind} {key}",
+            f"{'claim' if row.claim else 'volume'} {key} is not deleted",
+            f"Its {bytes_text(row.bytes)} stay used. {_provisioner(row)} does not delete it, or a finalizer holds it.",
+            describe(kind, key),
+            since=since,
+        )
+
+
+def _provisioner(row: VolumeRow) -> str:
+    return f"The provisioner of {row.driver or 'its class'}"
+
+
+def _waiting_pods(row: VolumeRow) -> str:
+    return f"Waiting for it: {named(row.pods)}." if row.pods else ""
+
+
+def attach_troubles(sight: Sight) -> Iterator[Trouble]:
+    """Volumes that are being attached for too long. Those with an error are findings of `doctor`."""
+    for each in sight.objects.attachments.values():
+        at, volume = each.metadata.creation_timestamp, each.spec.source.persistent_volume_name
+        if not each.status.attached and each.status.attach_error is None and sight.is_over(at, ATTACHED_S):
+            yield trouble(
+                "volume-slow",
+                f"VolumeAttachment {each.name}",
+                f"volume {volume} is not attached to {each.spec.node_name}",
+                f"The driver {each.spec.attacher} was asked and has said nothing. Its pod cannot start.",
+                describe("VolumeAttachment", each.name),
+                since=at,
+            )
+
+
+def capacity_troubles(sight: Sight, totals: Mapping[str, ClassTotals]) -> Iterator[Trouble]:
+    stale: dict[str, list[tuple[Key, CapacityRow]]] = {}
+    for key, row in sorted(sight.rows.of(CapacityRow).items()):
+        if row.stale:
+            stale.setdefault(row.storage_class, []).append((key, row))
+    for name, found in stale.items():
+        key, row = found[0]
+        nodes = sorted({node for _, each in found for node in each.nodes})
+        reach = f" on {named(nodes, most=3, examples=2)}" if nodes else ""
+        more = f" {count_text(len(found) - 1, 'more object')} like it." if len(found) > 1 else ""
+        yield trouble(
+            "figures-stale",
+            f"StorageClass {name}",
+            f"figures of class {name}{reach} may be wrong",
+            f"{capital(row.stale)}{more}",
+            describe("CSIStorageCapacity", key) if len(found) == 1 else "kubectl get csistoragecapacities -A",
+            since=min((at for _, each in found if (at := each.told_at) is not None), default=None),
+            count=len(found),
+        )
+    for name, each in sorted(totals.items()):
+        if each.is_nearly_full:
+            yield trouble(
+                "class-nearly-full",
+                f"StorageClass {name}",
+                f"class {name} is nearly full",
+                f"{bytes_text(each.free)} of {bytes_text(each.total)} are free, and the largest free "
+                f"pool has {bytes_text(each.largest)}. Pods with new volumes of this class will soon wait.",
+                "kubectl get csistoragecapacities -A",
+            )
+
+
+def doctors_troubles(sight: Sight, told: Collection[str]) -> Iterator[Trouble]:
+    """What `doctor` finds that is wrong now. `told`: attachments and claims that are reported already."""
+    known = sight.objects
+    kinds: tuple[Mapping[Key, Object], ...] = (
+        *(known.nodes, known.volumes, known.claims, known.classes, known.drivers),
+        *(known.csi_nodes, known.capacities, known.attachments),
+    )
+    objects = [each for of_kind in kinds for each in of_kind.values()]
+    facts = Facts(objects, sight.now, is_live=True, unlisted=sight.unlisted)
+    figures = figures_of(facts)
+    checks = (
+        driver_findings(facts, figures),
+        capacity_findings(facts, figures),
+        attach_findings(facts),
+        leftover_findings(facts),
+    )
+    for findings in checks:
+        for each in findings:
+            if each.name in DOCTORS and each.object not in told:
+                yield _of_finding(each)
+
+
+def _of_finding(found: Finding) -> Trouble:
+    kind, _, key = found.object.partition(" ")
+    return trouble(
+        found.name,
+        found.object,
+        DOCTORS[found.name].format(key),
+        f"{capital(found.message)} {capital(found.remedy)}",
+        describe(kind, key),
+    )

@@ -1,0 +1,95 @@
+"""All rules, one list: what is wrong with a cluster at one moment, worst first.
+
+    for each in troubles(sight):                    # pure: the moment is sight.now
+        print(each.severity, each.headline, each.meaning, each.command)
+
+A cause comes before what follows from it: nodes, then programs, then volumes, then pods; of one kind the oldest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Final
+
+from tonnage.dashboard.status.node_rules import node_troubles, pod_troubles
+from tonnage.dashboard.status.program_rules import (
+    driver_troubles,
+    lease_troubles,
+    notice_troubles,
+    scheduler_troubles,
+)
+from tonnage.dashboard.status.sight import KINDS, Sight, Trouble
+from tonnage.dashboard.status.storage_rules import (
+    attach_troubles,
+    capacity_troubles,
+    doctors_troubles,
+    volume_troubles,
+)
+from tonnage.dashboard.wire import PodRow, VolumeRow
+from tonnage.scheduler.storage_totals import ClassTotals
+from tonnage.whatif.doctor.findings import WORST_FIRST, Severity
+
+SHOWN: Final = 5
+"""How many troubles of one kind are shown by themselves."""
+_RANKS: Final = {kind: rank for rank, kind in enumerate(KINDS)}
+_LATEST: Final = datetime.max.replace(tzinfo=UTC)
+
+
+def troubles(sight: Sight, totals: Mapping[str, ClassTotals]) -> list[Trouble]:
+    """Everything that is wrong, worst first. `totals`: bytes by class."""
+    found = sorted(_all(sight, totals), key=_order)
+    unique = {each.key: each for each in reversed(found)}
+    return [each for each in found if unique[each.key] is each]
+
+
+def _all(sight: Sight, totals: Mapping[str, ClassTotals]) -> Iterator[Trouble]:
+    yield from notice_troubles(sight)
+    yield from node_troubles(sight)
+    silent = dict(scheduler_troubles(sight))
+    yield from silent.values()
+    yield from driver_troubles(sight)
+    yield from lease_troubles(sight)
+    yield from capacity_troubles(sight, totals)
+    of_volumes = list(volume_troubles(sight))
+    yield from of_volumes
+    claims = {each.object.partition(" ")[2] for each in of_volumes}
+    claims |= {key for key, row in sight.rows.of(VolumeRow).items() if row.error}
+    of_pods = list(pod_troubles(sight, claims, silent))
+    yield from of_pods
+    told = {*(each.object for each in of_volumes), *_attachments(sight, of_pods)}
+    yield from (each for each in attach_troubles(sight) if each.object not in told)
+    yield from doctors_troubles(sight, told)
+
+
+def _attachments(sight: Sight, of_pods: Iterable[Trouble]) -> Iterator[str]:
+    """The attachments of pods that do not start: their trouble is the pod's."""
+    pods, volumes = sight.rows.of(PodRow), sight.rows.of(VolumeRow)
+    for each in of_pods:
+        if each.kind != "pod-not-starting":
+            continue
+        for claim in pods[each.object.partition(" ")[2]].claims:
+            if claim in volumes and volumes[claim].volume:
+                names = sight.objects.attachments_of_volume[volumes[claim].volume]
+                yield from (f"VolumeAttachment {name}" for name in names)
+
+
+def _order(found: Trouble) -> tuple[int, datetime, str]:
+    return _RANKS[found.kind], found.since or _LATEST, found.object
+
+
+def worst(found: Iterable[Trouble]) -> Severity:
+    severities = {each.severity for each in found}
+    return next((each for each in WORST_FIRST if each.value in severities), Severity.INFO)
+
+
+def folded(found: Sequence[Trouble]) -> list[tuple[Trouble, int]]:
+    """The troubles to show, each with the number of others of its kind that are left out after it."""
+    shown = []
+    for _, alike in groupby(found, key=lambda each: each.kind):
+        of_kind = list(alike)
+        more = max(len(of_kind) - SHOWN, 0)
+        shown += [(each, 0) for each in of_kind[: SHOWN - 1]]
+        shown += [(each, more) for each in of_kind[SHOWN - 1 : SHOWN]]
+    return shown
