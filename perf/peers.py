@@ -3,12 +3,15 @@
     KUBEBUILDER_ASSETS=FOLDER python perf/peers.py        with etcd, kube-apiserver and kube-scheduler there
     python perf/peers.py --only claims-1000 --ours        one case; without kube-scheduler
 
-Every node has a CSINode and a capacity object, and in two of the three cases every pod a claim of its own. Both
+Every node has a CSINode and a capacity object for each of two classes, and pods have a claim, three of two classes, or
+none. Both
 programs read the same configuration file, in which the limits of their clients are too high to be felt. A decision is
-what watches see: where the pod has a claim, its nomination and then the node written to the claim (selected-node),
-else the binding (`decision_watch`). Rates are from the first to the last of them; kube-scheduler, which takes seconds
+what watches see: where the pod has claims, its nomination and then the node written to each (selected-node), else the
+binding (`decision_watch`). Rates are from the first to the last of them; kube-scheduler, which takes seconds
 for a pod with a claim, is watched for some seconds and not to the end. No provisioner answers, so that none is
 measured. Claims whose node is older than their pod's nomination are counted, by resourceVersion: there may be none.
+What each process uses of its cores for a decision is told beside it: the sum is what two cores can do at most. The time
+from the start of the program to its first decision is told as well.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from typing import Any
 
 from apiserver import node
 from budgets import figure, not_measured
-from decision_watch import DecisionWatch
+from decision_watch import DecisionWatch, claims_of
 from live_client import CLAIMS, PODS, Client
 from scheduler_live import CONFIGURATION, peak_mb
 from volumes_live import CAPACITIES, CLASS, DRIVER, SCHEDULER, cpu_seconds
@@ -38,39 +41,45 @@ sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from support.api_servers import kube_apiserver
 
 STORAGE = "/apis/storage.k8s.io/v1"
-KEYS = ("live-claims-1000-ratio", "live-claims-5000", "live-plain-5000-ratio")
+SECOND_CLASS = "perf-second"
+KEYS = (
+    *("live-claims-1000-ratio", "live-claims-5000", "live-three-claims-5000", "live-plain-5000-ratio"),
+    "first-decision-5000",
+)
 _START_S = 60.0
 """How long a scheduler may take to its first decision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """So many nodes and pods, with a claim each or without; kube-scheduler is followed for so long."""
+    """So many nodes and pods, with so many claims each; kube-scheduler is followed for so long, or not at all (0)."""
 
     name: str
     nodes: int
     pods: int
-    has_claims: bool
+    claims: int
     kube_s: float
 
 
 CASES = (
-    Case("claims-1000", 1000, 1500, True, 12.0),
-    Case("claims-5000", 5000, 3000, True, 10.0),
-    Case("plain-5000", 5000, 4000, False, 15.0),
+    Case("claims-1000", 1000, 1500, 1, 12.0),
+    Case("claims-5000", 5000, 3000, 1, 10.0),
+    Case("three-claims-5000", 5000, 1500, 3, 0.0),
+    Case("plain-5000", 5000, 4000, 0, 15.0),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a scheduler did: decisions a second, its CPU time for each in µs, its largest resident size, and the claims
-    that it wrote before their pod's nomination.
+    """What a scheduler did: decisions a second, CPU time for each in µs by process, its largest resident size, claims
+    that it wrote before their pod's nomination, and seconds from its start to the first decision.
     """
 
     rate: float
-    cpu_us: float
+    cpu_us: dict[str, float]
     memory_mb: int
     early: int
+    first_s: float
 
 
 def nodes_to_make(first: int, end: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
@@ -83,22 +92,31 @@ def nodes_to_make(first: int, end: int) -> Iterator[tuple[str, list[dict[str, An
         f"{STORAGE}/csinodes",
         [{"metadata": {"name": name}, "spec": {"drivers": [{**driver, "nodeID": name}]}} for name in names],
     )
-    room = {"storageClassName": CLASS, "capacity": "1000Gi"}
-    yield (
-        CAPACITIES,
-        [{"metadata": {"name": name}, "nodeTopology": {"matchLabels": {host: name}}, **room} for name in names],
-    )
+    for suffix, storage_class in (("", CLASS), (".second", SECOND_CLASS)):
+        room = {"storageClassName": storage_class, "capacity": "1000Gi"}
+        yield (
+            CAPACITIES,
+            [
+                {"metadata": {"name": name + suffix}, "nodeTopology": {"matchLabels": {host: name}}, **room}
+                for name in names
+            ],
+        )
 
 
 def pods_to_make(case: Case) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     names = [f"perf-{number}" for number in range(case.pods)]
     pods = [pod_with_claim(name, 100) for name in names]
-    if case.has_claims:
-        asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
-        yield CLAIMS, [{"metadata": {"name": name}, "spec": {**asked, "storageClassName": CLASS}} for name in names]
-    else:
-        for pod in pods:
-            del pod["spec"]["volumes"]
+    asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
+    claims = []
+    for pod in pods:
+        own = claims_of(pod["metadata"]["name"], case.claims)
+        pod["spec"]["volumes"] = [
+            {"name": f"v{i}", "persistentVolumeClaim": {"claimName": c}} for i, c in enumerate(own)
+        ]
+        for place, name in enumerate(own):
+            spec = {**asked, "storageClassName": SECOND_CLASS if place == 2 else CLASS}
+            claims.append({"metadata": {"name": name}, "spec": spec})
+    yield CLAIMS, claims
     yield PODS, pods
 
 
@@ -116,19 +134,21 @@ async def pods_of(client: Client, case: Case) -> AsyncIterator[None]:
 
 async def measured(client: Client, case: Case, command: Sequence[str], most_s: float) -> Run:
     """Start a scheduler and follow it, to the last pod or for so long after its first decision."""
-    watch = DecisionWatch(client, await client.version(PODS), has_claims=case.has_claims)
+    watch = DecisionWatch(client, await client.version(PODS), claims=case.claims)
+    started_at = time.perf_counter()
     scheduler = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
     )
     seen: set[str] = set()
-    first_at = last_at = cpu_s = 0.0
+    first_at = last_at = 0.0
+    cpu_s: dict[str, float] = {}
     try:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_START_S) as limit:
                 async for name in watch.names():
                     last_at = time.perf_counter()
                     if not seen:
-                        first_at, cpu_s = last_at, cpu_seconds(scheduler.pid)
+                        first_at, cpu_s = last_at, cpu_of_processes()
                         limit.reschedule(asyncio.get_running_loop().time() + most_s)
                     seen.add(name)
                     if len(seen) == case.pods:
@@ -136,12 +156,24 @@ async def measured(client: Client, case: Case, command: Sequence[str], most_s: f
         if len(seen) < 2:
             raise SystemExit(f"error: {command[0]} decided {len(seen)} pods of {case.name} in {most_s:g} s")
         steps = len(seen) - 1
-        cpu_us = (cpu_seconds(scheduler.pid) - cpu_s) / steps * 1e6
-        return Run(steps / (last_at - first_at), cpu_us, peak_mb(scheduler.pid), len(watch.early))
+        cpu_us = {name: (used_s - cpu_s.get(name, 0.0)) / steps * 1e6 for name, used_s in cpu_of_processes().items()}
+        return Run(
+            *(steps / (last_at - first_at), cpu_us, peak_mb(scheduler.pid), len(watch.early)), first_at - started_at
+        )
     finally:
         with contextlib.suppress(ProcessLookupError):
             scheduler.terminate()
         await scheduler.wait()
+
+
+def cpu_of_processes() -> dict[str, float]:
+    """Seconds of a core that this program and those it started have used, by what they are."""
+    used = {"this client": cpu_seconds(os.getpid())}
+    for task in Path("/proc/self/task").iterdir():
+        for pid in map(int, (task / "children").read_text().split()):
+            name = Path(f"/proc/{pid}/comm").read_text().strip()
+            used[name if name in ("etcd", "kube-apiserver") else "scheduler"] = cpu_seconds(pid)
+    return used
 
 
 class Peers:
@@ -163,10 +195,11 @@ class Peers:
         await self._grow_to(case.nodes)
         async with pods_of(self._client, case):
             ours = await measured(self._client, case, self._ours, 120.0)
-        told = f"{case.pods:,} pods {'with a claim each' if case.has_claims else 'without volumes'}"
+        claims = {0: "without volumes", 1: "with a claim each"}.get(case.claims, f"with {case.claims} claims each")
+        told = f"{case.pods:,} pods {claims}"
         print(f"live: {told} on {case.nodes:,} nodes")
         print(f"  tonnage         {_told(ours)}", flush=True)
-        if not self._kube:
+        if not self._kube or not case.kube_s:
             return ours, None
         async with pods_of(self._client, case):
             kube = await measured(self._client, case, self._kube, case.kube_s)
@@ -176,7 +209,8 @@ class Peers:
     async def _grow_to(self, nodes: int) -> None:
         if not self._made_nodes:
             waits = {"provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer"}
-            await self._client.post(f"{STORAGE}/storageclasses", {"metadata": {"name": CLASS}, **waits})
+            for name in (CLASS, SECOND_CLASS):
+                await self._client.post(f"{STORAGE}/storageclasses", {"metadata": {"name": name}, **waits})
             driver = {"metadata": {"name": DRIVER}, "spec": {"storageCapacity": True}}
             await self._client.post(f"{STORAGE}/csidrivers", driver)
         for path, bodies in nodes_to_make(self._made_nodes, nodes):
@@ -187,7 +221,9 @@ class Peers:
 def _told(run: Run) -> str:
     rate = f"{run.rate:8,.0f}" if run.rate >= 100 else f"{run.rate:8.2f}"
     order = f"  claims before their pod's nomination: {run.early:,}"
-    return f"{rate} decisions/s  {run.cpu_us:10,.0f} µs of its CPU each  peak memory {run.memory_mb} MB{order}"
+    cpu = ", ".join(f"{name} {used:,.0f}" for name, used in sorted(run.cpu_us.items(), key=lambda each: -each[1]))
+    first = f"first decision after {run.first_s:.2f} s"
+    return f"{rate} decisions/s  peak memory {run.memory_mb} MB  {first}{order}\n    µs of CPU for each: {cpu}"
 
 
 def tell(case: Case, ours: Run, kube: Run | None) -> None:
@@ -196,7 +232,9 @@ def tell(case: Case, ours: Run, kube: Run | None) -> None:
     if ours.early:
         beside += f"; {ours.early:,} claims before their pod's nomination"
     if case.name == "claims-5000":
-        figure("live-claims-5000", ours.rate, beside)
+        figure("first-decision-5000", ours.first_s, f"{case.pods:,} pods wait")
+    if not case.kube_s or case.name == "claims-5000":
+        figure(f"live-{case.name}", ours.rate, beside)
     elif kube is not None:
         figure(f"live-{case.name}-ratio", ours.rate / kube.rate, beside)
     else:

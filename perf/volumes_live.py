@@ -90,7 +90,7 @@ async def decided(client: Client, file: Path, folder: Path, pods: int, gates: st
     config = folder / "scheduler.json"
     config.write_text(json.dumps({**CONFIGURATION, "profiles": [{"schedulerName": SCHEDULER}]}))
     is_nominated = "NominatedNodeNameForExpectation=false" not in gates
-    watch = DecisionWatch(client, await client.version(PODS), has_claims=True, is_nominated=is_nominated)
+    watch = DecisionWatch(client, await client.version(PODS), claims=1, is_nominated=is_nominated)
     command = [sys.executable, "-m", "tonnage", "scheduler", "--config", str(config), "--secure-port", "0"]
     scheduler = await asyncio.create_subprocess_exec(
         *command, "--kubeconfig", str(file), "--feature-gates", gates, stderr=asyncio.subprocess.DEVNULL
