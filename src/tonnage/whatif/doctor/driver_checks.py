@@ -385,23 +385,27 @@ def _policies(facts: Facts) -> Iterator[Finding]:
 
 
 def _size_rules(facts: Facts) -> Iterator[Finding]:
+    lacking: dict[tuple[str, str], list[str]] = {}
     for name, each in sorted(facts.classes.items()):
-        known, command = known_size_rules(each), f"kubectl annotate storageclass {shlex.quote(name)} --overwrite"
+        known = known_size_rules(each)
         if problem := problem_with_size_rules(each):
             yield CATALOGUE["size-rules-unreadable"].about(
                 each,
                 f"{problem}: the rules are ignored as a whole, and claims count with the size they ask for",
-                f'{command} {SIZE_RULES}="{known or "step=1Mi,step=1Gi,above=1Gi"}", or what the driver does',
+                f"kubectl annotate storageclass {shlex.quote(name)} --overwrite "
+                f'{SIZE_RULES}="{known or "step=1Mi,step=1Gi,above=1Gi"}", or what the driver does',
                 driver=each.provisioner,
             )
         elif known and SIZE_RULES not in each.metadata.annotations:
-            yield CATALOGUE["size-rules-missing"].about(
-                each,
-                f"driver {each.provisioner} makes other sizes than claims ask for, and the class does not say so: a "
-                "claim that just fits is sent to a node where its volume cannot be made",
-                f'run tonnage pools for the driver, or {command} {SIZE_RULES}="{known}"',
-                driver=each.provisioner,
-            )
+            lacking.setdefault((each.provisioner, known), []).append(name)
+    for (driver, known), names in lacking.items():
+        yield CATALOGUE["size-rules-missing"].about(
+            f"StorageClass {', '.join(names)}",
+            f"{driver} makes larger volumes than claims ask for, and nobody says so: a claim that just fits is sent to "
+            "a node where its volume cannot be made",
+            f'tonnage pools says so, or kubectl annotate storageclass {shlex.join(names)} {SIZE_RULES}="{known}"',
+            driver=driver,
+        )
 
 
 def _is_local(facts: Facts, driver: str) -> bool:
