@@ -16,6 +16,7 @@ from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED, SELECTED_NODE
 from tonnage.objects.storage_v1 import (
     CAPACITY_GROUP,
+    POOL_IDS,
     POOL_POLICY,
     SIZE_RULES,
     CSIDriver,
@@ -166,14 +167,21 @@ def capacity(
     *,
     name: str = "",
     pools: Iterable[str] = (),
+    pool_ids: str = "",
     maximum: str | None = None,
     topology: Doc | None = None,
     namespace: str = "kube-system",
     metadata: Doc | None = None,
 ) -> CSIStorageCapacity:
-    """Capacity for a class on one node, or by `topology` (a label selector); with neither it reaches no node."""
+    """Capacity for a class on one node, or by `topology` (a label selector); with neither it reaches no node.
+
+    `pool_ids`: an id for each of the `pools`, with commas between them.
+    """
     if node is not None:
         topology = {"matchLabels": {"kubernetes.io/hostname": node}}
+    more = dict(metadata or {})
+    if pool_ids:
+        more["annotations"] = {**more.get("annotations", {}), POOL_IDS: pool_ids}
     said = {
         "nodeTopology": topology,
         "capacity": free,
@@ -184,7 +192,7 @@ def capacity(
         CSIStorageCapacity,
         {
             "kind": "CSIStorageCapacity",
-            "metadata": meta(name or f"{class_name}-{node or 'shared'}", namespace, **(metadata or {})),
+            "metadata": meta(name or f"{class_name}-{node or 'shared'}", namespace, **more),
             "storageClassName": class_name,
             **{key: value for key, value in said.items() if value is not None},
         },

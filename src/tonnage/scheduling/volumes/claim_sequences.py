@@ -22,9 +22,10 @@ from tonnage.scheduling.cluster.columns import Ints
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, identity, members_of
 from tonnage.scheduling.volumes.capacity.reading import Question
+from tonnage.scheduling.volumes.capacity.shared_view import OwnedSizes
 from tonnage.scheduling.volumes.demand import ClaimSequence, Demand, counted_bytes
 from tonnage.scheduling.volumes.packing.claim_orders import next_claim, safe_order
-from tonnage.scheduling.volumes.packing.pool_fits import Sizes, descending
+from tonnage.scheduling.volumes.packing.pool_fits import Sizes
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
 from tonnage.scheduling.volumes.volume_fit import VolumeFit
 
@@ -98,10 +99,14 @@ def next_claims(fit: VolumeFit, sequence: ClaimSequence, is_shown: Callable[[Key
         return sequence.order[:1]
     if is_crowded:
         return []  # others were decided earlier, and one of these claims might take their room
-    objects = fit.index.of(sequence.unit.class_name)
-    pools = objects.reading(fit.policy).rooms[number].pools
-    size = next_claim(pools, _sizes(sequence), objects.pool_policy, fit.index.search)
-    return [next(key for key, each in sequence.unsent.items() if each == size)]
+    objects, sizes = fit.index.of(sequence.unit.class_name), _sizes(fit, sequence)
+    reading = objects.reading(fit.policy)
+    first: Sizes
+    if (view := reading.view_beside(number, own)) is not None:
+        first = view.next_claim(sizes, sequence.unit.class_name, search)
+    else:
+        first = (next_claim(reading.rooms[number].pools, sizes, objects.pool_policy, search),)
+    return list(claims_in_order(first, sequence.unsent, _classes(fit, sequence)))
 
 
 def _are_being_made(fit: VolumeFit, capacity: CSIStorageCapacity, own: Collection[Key]) -> bool:
@@ -114,7 +119,7 @@ def _are_being_made(fit: VolumeFit, capacity: CSIStorageCapacity, own: Collectio
 
 def _graded(fit: VolumeFit, sequence: ClaimSequence, own: tuple[Key, ...]) -> tuple[int, Grade]:
     """The number of the object that holds the unsent claims, and its grade; promises to `own` are ignored."""
-    objects, sizes = fit.index.of(sequence.unit.class_name), _sizes(sequence)
+    objects, sizes = fit.index.of(sequence.unit.class_name), _sizes(fit, sequence)
     number = objects.choice_at(fit.policy, sizes, sequence.row, own)
     if number == NOTHING:
         return number, Grade.NONE
@@ -130,23 +135,34 @@ def _object_at(fit: VolumeFit, sequence: ClaimSequence, number: int) -> CSIStora
 
 def _safe_order(fit: VolumeFit, sequence: ClaimSequence, number: int, own: tuple[Key, ...]) -> list[Key]:
     objects = fit.index.of(sequence.unit.class_name)
-    reading = objects.reading(fit.policy)
-    pools, promised = reading.rooms[number].pools, reading.held_beside(number, own) or ()
-    order = safe_order(pools, _sizes(sequence), promised, fit.index.search, objects.pool_policy)
-    return list(claims_in_order(order or (), sequence.unsent))
+    reading, sizes, search = objects.reading(fit.policy), _sizes(fit, sequence), fit.index.search
+    order: Sizes | None
+    if (view := reading.view_beside(number, own)) is not None:
+        order = view.order(sizes, sequence.unit.class_name, search)
+    else:
+        pools, promised = reading.rooms[number].pools, reading.held_beside(number, own) or ()
+        order = safe_order(pools, sizes, promised, search, objects.pool_policy)
+    return list(claims_in_order(order or (), sequence.unsent, _classes(fit, sequence)))
 
 
-def claims_in_order(order: Sizes, sized: Mapping[Key, int]) -> Iterator[Key]:
-    """Claims in the given order of sizes; claims of equal size keep their own order."""
-    left = dict(sized)
-    for size in order:
-        key = next(key for key, each in left.items() if each == size)
+def claims_in_order(order: Sizes, sized: Mapping[Key, int], classes: Mapping[Key, str]) -> Iterator[Key]:
+    """Claims in the given order of sizes, and of classes if it tells them; claims that are alike keep their order."""
+    left, owners = dict(sized), order.owners if isinstance(order, OwnedSizes) else [""] * len(order)
+    for size, owner in zip(order, owners, strict=True):
+        key = next(key for key, each in left.items() if each == size and owner in ("", classes.get(key)))
         del left[key]
         yield key
 
 
-def _sizes(sequence: ClaimSequence) -> Sizes:
-    return descending(sequence.unsent.values())
+def _sizes(fit: VolumeFit, sequence: ClaimSequence) -> Sizes:
+    classes = _classes(fit, sequence)
+    return fit.sizes_of((size, classes[key]) for key, size in sequence.unsent.items())
+
+
+def _classes(fit: VolumeFit, sequence: ClaimSequence) -> dict[Key, str]:
+    """The classes of the unsent claims; empty for a claim that is gone."""
+    known = {key: fit.cluster.storage.claims.get(key) for key in sequence.unsent}
+    return {key: claim.class_name if claim is not None else "" for key, claim in known.items()}
 
 
 def _unsent_by_later_pods(storage: Storage, mine: Collection[Key]) -> Iterator[Key]:

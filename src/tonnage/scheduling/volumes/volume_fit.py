@@ -35,16 +35,17 @@ from tonnage.scheduling.volumes.capacity.class_capacity import (
     joint_name,
     member_of,
     members_of,
-    room_of_members,
 )
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.capacity.pools import Room, room_of, room_without_gate, scored_capacity
+from tonnage.scheduling.volumes.capacity.pools import room_of, room_without_gate, scored_capacity
 from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, nothing_held
+from tonnage.scheduling.volumes.capacity.shared_view import OwnedSizes
 from tonnage.scheduling.volumes.demand import ClaimGroup, Demand, Provision, VolumePlan, by_size, counted_bytes
-from tonnage.scheduling.volumes.packing.pool_fits import descending
+from tonnage.scheduling.volumes.packing.pool_fits import Sizes, descending
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
 from tonnage.scheduling.volumes.rebuilds import Rebuild
 from tonnage.scheduling.volumes.reservations.holds import CapacityHolds
+from tonnage.scheduling.volumes.shared_rooms import SharedRooms
 from tonnage.scheduling.volumes.static_volumes import Match, StaticVolumes
 from tonnage.scheduling.volumes.volume_reach import reachable
 
@@ -88,24 +89,24 @@ def capacity_policy(
     cluster: Cluster, args: StorageCapacityArgs, holds: CapacityHolds | None, *, is_joint: bool
 ) -> CapacityPolicy:
     """How a profile reads capacity objects; without the gate (`is_joint`), like kube-scheduler 1.36."""
-
-    def kept(room: Room, capacity: CSIStorageCapacity) -> Room:
-        return room.kept_by(rules_of(cluster.storage.classes.get(capacity.storage_class_name)))
-
     if not is_joint:
+        classes = cluster.storage.classes
         return CapacityPolicy(
-            lambda each: kept(room_without_gate(each), each), lambda each: scored_capacity(each, with_pools=False)
+            lambda each: room_without_gate(each).kept_by(rules_of(classes.get(each.storage_class_name))),
+            lambda each: scored_capacity(each, with_pools=False),
         )
     if holds is not None:
         holds.tell_timeout(float(args.reservation_timeout_seconds))
         listener = cluster.index(CapacityIndex).held_differs
         if listener not in holds.on_change:
             holds.on_change.append(listener)
+    rooms = SharedRooms(cluster, lambda each, pools: room_of(each, args.legacy_pools, pools), holds)
     return CapacityPolicy(
-        lambda joined: room_of_members(joined, lambda each: kept(room_of(each, args.legacy_pools), each)),
+        rooms.room,
         lambda joined: min(scored_capacity(each, with_pools=True) for each in members_of(joined)),
-        nothing_held if holds is None else lambda joined, own: holds.held(members_of(joined), own),
+        nothing_held if holds is None else rooms.held,
         Grade.GUARANTEED if args.pool_fit is PoolFit.GUARANTEED else Grade.POSSIBLE,
+        rooms.view,
         scores_best=True,
     )
 
@@ -164,11 +165,17 @@ class VolumeFit:
                 order.append((name, places[-1], allowed))
         made = []
         for names, sizes in units.values():
-            name = joint_name(names)
-            made.append(ClaimGroup(name, descending(sizes), self.index.of(name).pool_policy))
+            name, sized = joint_name(names), self.sizes_of(zip(sizes, names, strict=True))
+            made.append(ClaimGroup(name, sized, self.index.of(name).pool_policy))
         return ProvisioningDemand(
             tuple(claims), tuple(places), tuple(made), tuple(topologies), is_hopeless, has_nodes, tuple(order)
         )
+
+    def sizes_of(self, claims: Iterable[tuple[int, str]]) -> Sizes:
+        """A group of claims, given by bytes and class; it knows their classes if these share some pools."""
+        known = list(claims)
+        is_linked = self.is_joint and bool(self.index.groups.ids.links) and self.index.groups.is_linked(known[0][1])
+        return OwnedSizes.of(known) if is_linked else descending(size for size, _ in known)
 
     def all_provisioned(self, demand: Demand) -> ProvisioningDemand:
         """What must be created if no free volume is taken and every possible rebuild happens."""

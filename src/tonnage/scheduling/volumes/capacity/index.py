@@ -28,14 +28,15 @@ from tonnage.scheduling.cluster.cluster import Cluster, selected
 from tonnage.scheduling.cluster.columns import row_numbers
 from tonnage.scheduling.volumes.capacity.class_capacity import (
     NO_ROWS,
+    NOTHING,
     CapacityEntry,
     ClassCapacity,
     JointCapacity,
     class_names_in,
     identity,
 )
+from tonnage.scheduling.volumes.capacity.groups import CapacityGroups
 from tonnage.scheduling.volumes.capacity.pools import (
-    CapacityGroups,
     common_policy,
     is_elsewhere,
     pool_policy_of,
@@ -102,9 +103,9 @@ class CapacityIndex:
         return found
 
     def policy_of(self, class_names: Iterable[str]) -> PoolPolicy:
-        """The common pool policy of these classes and of all classes that share their pools."""
+        """The common pool policy of these classes and of all classes of their capacity groups."""
         classes, drivers = self._cluster.storage.classes, self._cluster.storage.drivers
-        sharing = [classes.get(each) for name in class_names for each in self.groups.classes_with(name)]
+        sharing = [classes.get(each) for name in class_names for each in self.groups.grouped_with(name)]
         return common_policy(pool_policy_of(each, drivers.get(each.provisioner) if each else None) for each in sharing)
 
     def objects_at(self, class_name: str, node_name: str) -> tuple[CSIStorageCapacity, ...]:
@@ -140,14 +141,34 @@ class CapacityIndex:
         """An object's holds changed: read them, and have cached decisions for its rows checked again."""
         entry = self._entries.get(uid)
         if entry is not None:
-            self._classes[entry.class_name].held_differs(entry)
-            for joint in self._joint.values():
-                joint.held_of_member_differs(uid)
+            for each in self._connected(entry):
+                self._classes[each.class_name].held_differs(each)
+                for joint in self._joint.values():
+                    joint.held_of_member_differs(identity(each.capacity))
             self._cluster.note_rows(entry.rows)
+
+    def _connected(self, entry: CapacityEntry) -> list[CapacityEntry]:
+        """The entry, and those of objects that are connected with it by the ids of their pools."""
+        if not self.groups.ids.links:
+            return [entry]
+        uids = (identity(each) for each in self.groups.ids.connected(entry.capacity))
+        others = [self._entries[uid] for uid in uids if uid in self._entries]
+        return [entry, *(each for each in others if each is not entry and each.number != NOTHING)]
 
     # -- objects that change ------------------------------------------------------------------------------------------
 
     def _changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
+        self._follow(old, new)
+        self._read_touched()
+
+    def _read_touched(self) -> None:
+        """Read objects again whose pools have become, or are no longer, those of others too."""
+        if touched := self.groups.ids.touched:
+            for entry in [each for each in self._entries.values() if each.capacity.key in touched]:
+                self._read_again(entry)
+            touched.clear()
+
+    def _follow(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
         entry = self._entries.get(identity(old)) if old is not None else None
         if new is None or (entry is not None and is_elsewhere(entry.capacity, new)):
             if entry is not None:
@@ -159,10 +180,14 @@ class CapacityIndex:
             self._add(new)
             return
         entry.capacity = new
-        self._classes[entry.class_name].rewrite(entry)
-        for joint in self._joint.values():
-            joint.member_changed(new)
-        self._cluster.note_rows(entry.rows)
+        self._read_again(entry)
+
+    def _read_again(self, entry: CapacityEntry) -> None:
+        for each in self._connected(entry):
+            self._classes[each.class_name].rewrite(each)
+            for joint in self._joint.values():
+                joint.member_changed(each.capacity)
+            self._cluster.note_rows(each.rows)
 
     def _add(self, new: CSIStorageCapacity) -> None:
         of_class = self.of(new.storage_class_name)  # follow the nodes: they must not meet an entry without a number
@@ -172,7 +197,7 @@ class CapacityIndex:
             self._anchored.put(anchor, new.key, entry)
         of_class.add(entry)
         self._join_again()
-        self._cluster.note_rows(entry.rows)
+        self._read_again(entry)
 
     def _drop(self, entry: CapacityEntry) -> None:
         del self._entries[identity(entry.capacity)]
@@ -188,16 +213,14 @@ class CapacityIndex:
         changed = [name for name, each in self._classes.items() if each.pool_policy is not self.policy_of([name])]
         if changed:
             self._policies_changed(changed)
+        self._read_touched()
         if isinstance(new, StorageClass) and rules_of(new) != rules_of(old if isinstance(old, StorageClass) else None):
             self._sizes_changed(new.name)
 
     def _sizes_changed(self, class_name: str) -> None:
         """The size rules of a class changed: read its objects again, and judge its claims again."""
         for entry in self.of(class_name).live():
-            self._classes[class_name].rewrite(entry)
-            for joint in self._joint.values():
-                joint.member_changed(entry.capacity)
-            self._cluster.note_rows(entry.rows)
+            self._read_again(entry)
 
     def _policies_changed(self, class_names: Collection[str]) -> None:
         """The pool policies of these classes changed: judge their objects again."""
@@ -206,7 +229,7 @@ class CapacityIndex:
             if of_class is not None:
                 of_class.choose_by(self.policy_of([name]))
                 for entry in of_class.live():
-                    self._cluster.note_rows(entry.rows)
+                    self._read_again(entry)
         for name, joint in self._joint.items():
             joint.choose_by(self.policy_of(class_names_in(name)))
 

@@ -11,24 +11,20 @@
 
 `maximumVolumeSize` also limits a volume where pools are listed. Promises to other pods count in all three modes.
 
-`tonnage.dev/capacity-group: NAME`: classes of one driver with this name share disks. Their capacity objects with the
-same `nodeTopology` are *siblings*: a hold on one is a hold on all, and their claims are packed together
-(`class_capacity.py`). `tonnage.dev/pool-policy` on a class, else on its CSIDriver: see `packing/pool_policies.py`.
+`tonnage.dev/pool-policy` on a class, else on its CSIDriver: see `packing/pool_policies.py`. Which classes share pools:
+`groups.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tonnage import logs
-from tonnage.keyed import Shelf
-from tonnage.objects.meta import Key
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.size_rules import SizeRules, problem_with_size_rules
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
-    CAPACITY_GROUP,
     POOL_POLICIES,
     POOL_POLICY,
     SIZE_RULES,
@@ -37,7 +33,6 @@ from tonnage.objects.storage_v1 import (
     StorageClass,
 )
 from tonnage.quantity import InvalidQuantity, Quantity
-from tonnage.scheduling.cluster.storage import Storage, either
 from tonnage.scheduling.configuration.plugin_args import LegacyPools
 from tonnage.scheduling.volumes.packing.pool_fits import MOST_BYTES, UNBOUNDED
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
@@ -104,9 +99,9 @@ def listed_pools(capacity: CSIStorageCapacity) -> tuple[int, ...]:
     return tuple(sorted(told_pools(capacity), reverse=True))
 
 
-def room_of(capacity: CSIStorageCapacity, legacy: LegacyPools) -> Room:
-    """What claims may take, judged together (KEP-5925)."""
-    pools = listed_pools(capacity)
+def room_of(capacity: CSIStorageCapacity, legacy: LegacyPools, pools: tuple[int, ...] | None = None) -> Room:
+    """What claims may take, judged together (KEP-5925). `pools`: instead of those that the object lists."""
+    pools = listed_pools(capacity) if pools is None else pools
     if pools:
         # By the CSI specification nothing larger than the maximum can be made, however large a pool is.
         most = capacity.maximum_volume_size.value() if capacity.maximum_volume_size is not None else pools[0]
@@ -201,91 +196,6 @@ Topology = tuple[tuple[str, str, tuple[str, ...]], ...]
 """A node topology in canonical form: equal for selectors that mean the same."""
 
 
-class GroupName(NamedTuple):
-    """The identity of a capacity group: groups of different drivers differ, whatever their names."""
-
-    driver: str
-    name: str
-
-
-class CapacityGroups:
-    """Which classes share their pools, and which capacity objects are siblings."""
-
-    def __init__(self, storage: Storage) -> None:
-        self.on_change: list[Callable[[Collection[str]], None]] = []
-        """Called after a class joined or left a group, with the classes whose objects may have other siblings now."""
-        self._storage = storage
-        self._objects: Shelf[tuple[str, Topology], Key, CSIStorageCapacity] = Shelf()
-        """Capacity objects by class and topology."""
-        self._warned: set[str] = set()
-        classes = list(storage.classes.values())
-        for number in range(len(classes)):
-            self._warn_of_other_drivers(classes[number], classes[: number + 1])
-        for capacity in storage.capacities.values():
-            self._capacity_changed(None, capacity)
-        storage.on_change(StorageClass, self._class_changed)
-        storage.on_change(CSIStorageCapacity, self._capacity_changed)
-
-    def of(self, class_name: str) -> GroupName | None:
-        return _group_of(self._storage.classes.get(class_name))
-
-    def classes_with(self, class_name: str) -> Collection[str]:
-        """The class and all classes that share its pools, by name."""
-        group = self.of(class_name)
-        if group is None:
-            return (class_name,)
-        return sorted(each.name for each in self._storage.classes.values() if _group_of(each) == group)
-
-    def siblings(self, capacity: CSIStorageCapacity) -> tuple[CSIStorageCapacity, ...]:
-        """The objects of other classes for the same pools, ordered by class and key."""
-        if self.of(capacity.storage_class_name) is None or capacity.node_topology is None:
-            return ()
-        topology = canonical(capacity.node_topology)
-        return tuple(
-            each
-            for name in self.classes_with(capacity.storage_class_name)
-            if name != capacity.storage_class_name
-            for _, each in sorted(self._objects.at((name, topology)).items())
-        )
-
-    # -- storage events -----------------------------------------------------------------------------------------------
-
-    def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
-        before, now = _group_of(old), _group_of(new)
-        if before == now:
-            return
-        classes, groups = self._storage.classes.values(), {before, now} - {None}
-        if new is not None:
-            self._warn_of_other_drivers(new, classes)
-        affected = {either(old, new).name, *(each.name for each in classes if _group_of(each) in groups)}
-        for changed in self.on_change:
-            changed(affected)
-
-    def _warn_of_other_drivers(self, new: StorageClass, classes: Iterable[StorageClass]) -> None:
-        """Warn once about a group name used by several drivers: disks belong to one driver, so this is a mistake."""
-        group = _group_of(new)
-        if group is None or group.name in self._warned:
-            return
-        drivers = sorted({each.provisioner for each in classes if each.capacity_group == group.name})
-        if len(drivers) < 2:
-            return
-        self._warned.add(group.name)
-        _log.warning(
-            "Classes of different drivers name one capacity group; each driver's classes are a group of their own",
-            object=f"StorageClass {new.name}",
-            field=f"metadata.annotations[{CAPACITY_GROUP}]",
-            value=group.name,
-            drivers=", ".join(drivers),
-            remedy="name the groups of different drivers differently",
-        )
-
-    def _capacity_changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
-        if old is not None and old.node_topology is not None:
-            self._objects.take((old.storage_class_name, canonical(old.node_topology)), old.key)
-        if new is not None and new.node_topology is not None:
-            self._objects.put((new.storage_class_name, canonical(new.node_topology)), new.key, new)
-
-
 def canonical(topology: LabelSelector) -> Topology:
     """Labels become expressions; the order of expressions and values is dropped."""
     labels = [(key, "In", (value,)) for key, value in topology.match_labels.items()]
@@ -300,11 +210,6 @@ def is_elsewhere(old: CSIStorageCapacity, new: CSIStorageCapacity) -> bool:
         or old.node_topology != new.node_topology
         or old.metadata.uid != new.metadata.uid
     )
-
-
-def _group_of(found: StorageClass | None) -> GroupName | None:
-    name = found.capacity_group if found is not None else ""
-    return GroupName(found.provisioner, name) if found is not None and name else None
 
 
 def said_policy(text: str) -> PoolPolicy | None:

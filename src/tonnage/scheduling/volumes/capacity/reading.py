@@ -20,6 +20,7 @@ from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.columns import Changes, Ints, Mask, grown
 from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room
+from tonnage.scheduling.volumes.capacity.shared_view import SharedView
 from tonnage.scheduling.volumes.packing.pool_fits import (
     FEW_CLAIMS,
     MOST_BYTES,
@@ -57,6 +58,7 @@ _NO_CLAIM: Final = -1
 _COLUMNS: Final = np.dtype(
     [
         ("is_held", np.bool_),
+        ("is_shared", np.bool_),  # in `Reading.shared`
         ("is_unbounded", np.bool_),  # it has an unlimited pool, of which the table of pools shows `MOST_BYTES`
         ("limit", np.int64),  # the largest claim
         ("limit_beside", np.int64),  # the largest claim on top of promises; `_NO_CLAIM` if the object is reserved
@@ -75,6 +77,10 @@ def nothing_held(capacity: CSIStorageCapacity, own: Collection[Key]) -> Held:
     return ()
 
 
+def nothing_shared(capacity: CSIStorageCapacity, own: Collection[Key]) -> SharedView | None:
+    return None
+
+
 @dataclass(frozen=True, eq=False)
 class CapacityPolicy:
     """How one profile reads capacity objects. `held`: the current holds on an object, except those of given claims."""
@@ -83,6 +89,8 @@ class CapacityPolicy:
     scored_bytes: Callable[[CSIStorageCapacity], int]
     held: Callable[[CSIStorageCapacity, Collection[Key]], Held] = nothing_held
     must_be: Grade = Grade.POSSIBLE
+    shared: Callable[[CSIStorageCapacity, Collection[Key]], SharedView | None] = nothing_shared
+    """An object together with those that have some of its pools, if promises on them have to be told apart by pool."""
     scores_best: bool = False
     """If several objects of a class fit, score the one with the most free bytes, not the first."""
 
@@ -109,6 +117,8 @@ class Reading:
         self.rooms: list[Room] = []
         self.held: dict[int, Held] = {}
         """Holds by object number; objects without holds are missing."""
+        self.shared: dict[int, SharedView] = {}
+        """Objects that must be judged pool by pool, with others, by object number."""
         self._capacities: list[CSIStorageCapacity | None] = []
         self._told_bytes: list[int] = []
         """By object, the free bytes that scores use, as published."""
@@ -154,14 +164,22 @@ class Reading:
         """Write an object's holds into its row."""
         capacity = self._capacities[number]
         held = self.policy.held(capacity, ()) if capacity is not None else ()
-        if held == ():
+        view = self.policy.shared(capacity, ()) if capacity is not None else None
+        if view is None:
+            self.shared.pop(number, None)
+        else:
+            self.shared[number] = view
+            if held is not None:
+                held = descending(size for size, _ in view.promised)
+        if held == () and view is None:
             self.held.pop(number, None)
         else:
             self.held[number] = held
         promised = held or ()
         limit = min(self.rooms[number].claim_limit_beside(promised), MOST_BYTES)
         row = self._table[number]
-        row["is_held"], row["limit_beside"] = held != (), limit if held is not None else _NO_CLAIM
+        row["is_held"], row["is_shared"] = number in self.held, view is not None
+        row["limit_beside"] = limit if held is not None else _NO_CLAIM
         row["promised"], row["largest_promised"] = min(sum(promised), MOST_BYTES), promised[0] if promised else 0
         row["scored"] = self._scored_beside(number, promised)
         self._changes.note(number)
@@ -198,6 +216,8 @@ class Reading:
     def says_one(self, question: Question, sizes: Sizes, number: int, own: Collection[Key] = ()) -> Grade:
         """`says` for one object, without arrays."""
         held = self.held.get(number, ())
+        if own and number in self.shared:
+            return self._shared_verdict(question, sizes, number, self.held_beside(number, own), own)
         if own and held != ():
             return self._verdict(question, sizes, number, self.held_beside(number, own))
         answers = self._answers(question, sizes)
@@ -256,8 +276,41 @@ class Reading:
 
     # -- judging ------------------------------------------------------------------------------------------------------
 
+    def view_beside(self, number: int, own: Collection[Key]) -> SharedView | None:
+        """`shared` for one object, without promises to the claims in `own`."""
+        capacity = self._capacities[number]
+        if number not in self.shared or capacity is None:
+            return None
+        return self.policy.shared(capacity, own) if own else self.shared[number]
+
+    def _shared_verdict(
+        self, question: Question, sizes: Sizes, number: int, held: Held, own: Collection[Key] = ()
+    ) -> Grade:
+        """The answer of an object in `shared`."""
+        view, capacity, least = self.view_beside(number, own), self._capacities[number], self.policy.must_be
+        if view is None or capacity is None:
+            return self._plain_verdict(question, sizes, number, held)
+        if held is None and question is not Question.FITS_UNHELD:
+            return Grade.NONE
+        found = view.grade(
+            sizes,
+            capacity.storage_class_name,
+            self.search,
+            with_order=question is Question.GRADE_WITH_ORDER,
+            is_held=question is not Question.FITS_UNHELD,
+        )
+        if found < least:
+            return Grade.NONE
+        is_graded = question is Question.GRADE or question is Question.GRADE_WITH_ORDER
+        return found if is_graded or not found or least is Grade.GUARANTEED else Grade.POSSIBLE
+
     def _verdict(self, question: Question, sizes: Sizes, number: int, held: Held) -> Grade:
         """The answer of one object, without arrays."""
+        if number in self.shared:
+            return self._shared_verdict(question, sizes, number, held)
+        return self._plain_verdict(question, sizes, number, held)
+
+    def _plain_verdict(self, question: Question, sizes: Sizes, number: int, held: Held) -> Grade:
         room = self.rooms[number]
         promised = () if question is Question.FITS_UNHELD else held
         if promised is None or not room.pools or sizes[0] > room.claim_limit_beside(promised):
@@ -292,8 +345,12 @@ class Reading:
         found[self._table["is_unbounded"][numbers]] = Grade.GUARANTEED
         limit = "limit" if question is Question.FITS_UNHELD else "limit_beside"
         found[self._table[limit][numbers] < sizes[0]] = Grade.NONE
+        shared_idx = np.flatnonzero((found > Grade.NONE) & self._table["is_shared"][numbers]) if self.shared else ()
         if question is not Question.FITS_UNHELD:
             self._judge_beside_promises(question, sizes, numbers, found, is_graded=is_graded)
+        for place in shared_idx:
+            number = int(numbers[place])
+            found[place] = self._verdict(question, sizes, number, self.held.get(number, ()))
         if is_graded:
             found[found < least] = Grade.NONE
         return found
@@ -302,7 +359,8 @@ class Reading:
         self, question: Question, sizes: Sizes, numbers: Numbers, found: Grades, *, is_graded: bool
     ) -> None:
         """Correct the answers of objects with promises. They are few: promises since the last refresh."""
-        places = np.flatnonzero((found > Grade.NONE) & (self._table["promised"][numbers] > 0))
+        is_promised = (self._table["promised"][numbers] > 0) & ~self._table["is_shared"][numbers]
+        places = np.flatnonzero((found > Grade.NONE) & is_promised)
         is_sure = self._is_sure(numbers[places], sizes)
         found[places[is_sure]] = Grade.GUARANTEED
         places = places[~is_sure]

@@ -61,6 +61,11 @@ def in_use(told: str) -> Miss:
     return Miss(_WAITS, 0, told)
 
 
+def lacking(lacking_bytes: int, told: str) -> Miss:
+    """A miss for want of room."""
+    return Miss(_LACKS, lacking_bytes, told)
+
+
 def out_of_reach(class_name: str) -> Miss:
     return Miss(_UNKNOWN, 0, f"no capacity object of class {class_name} reaches this node")
 
@@ -80,19 +85,19 @@ def room_miss(
     if not room.is_known:
         return Miss(_UNKNOWN, 0, f"capacity object {capacity.key} does not say how much is free")
     undecided = search.undecided
-    lack = _lack(room, sizes, search)
+    found = lack(room, sizes, search)
     if search.undecided != undecided:
         return _not_searched(room, sizes, search)
-    if lack is not None:
+    if found is not None:
         hint = _if_bounded(capacity, room, sizes)
-        return Miss(lack.rank, lack.lacking_bytes, f"{lack.told}; {hint}" if hint else lack.told, hint)
+        return Miss(found.rank, found.lacking_bytes, f"{found.told}; {hint}" if hint else found.told, hint)
     if held is None:
-        return Miss(_WAITS, 0, _reserved(holds))
+        return in_use(reserved(holds))
     is_too_large = bool(sizes) and sizes[0] > room.claim_limit_beside(held)
     if held and (is_too_large or not fits_beside_one(room.pools, sizes, held, search, pool_policy)):
         if search.undecided != undecided:
             return _not_searched(room, sizes, search)
-        return _promised(room, sizes, held, holds)
+        return promised_miss(room, sizes, held, holds)
     why = "only if the driver picks the right pools"
     if bad_order:
         why = f"only if the driver is asked in the right order: {placed_badly(pool_policy, bad_order)}"
@@ -104,7 +109,7 @@ def _not_searched(room: Room, sizes: Sizes, search: SearchBudget) -> Miss:
     return Miss(_UNSURE, 0, f"{amounts(sizes)} may fit {amounts(room.pools)}: {ended}")
 
 
-def _lack(room: Room, sizes: Sizes, search: SearchBudget = UNLIMITED) -> Miss | None:
+def lack(room: Room, sizes: Sizes, search: SearchBudget = UNLIMITED) -> Miss | None:
     """What the room lacks for these claims, ignoring holds; None if they fit."""
     largest, needed = room.pools[0], sizes[0] if sizes else 0
     more = "more than " if room.keeps else ""  # the driver wants a byte more than it takes
@@ -130,20 +135,21 @@ def _if_bounded(capacity: CSIStorageCapacity, room: Room, sizes: Sizes) -> str:
     if listed_pools(capacity) or room != room_of(capacity, LegacyPools.STRICT):
         return ""
     bounded = room_of(capacity, LegacyPools.BOUNDED)
-    if bounded == room or _lack(bounded, sizes) is not None:
+    if bounded == room or lack(bounded, sizes) is not None:
         return ""
     together = "" if bounded.pools[0] >= UNBOUNDED else f", {amount(bounded.pools[0])} together"
     return f"legacyPools: Bounded would take it (each at most {amount(bounded.claim_limit)}{together})"
 
 
-def _reserved(holds: Sequence[Hold]) -> str:
+def reserved(holds: Sequence[Hold]) -> str:
     """Without holds the holder is gone already, but the capacity object's update has not arrived."""
     if not holds:
         return "reserved"
     return f"reserved by {holds[0].pod or ', '.join(holds[0].claims)} since {rfc3339(holds[0].since)}"
 
 
-def _promised(room: Room, sizes: Sizes, promised: Sizes, holds: Sequence[Hold]) -> Miss:
+def promised_miss(room: Room, sizes: Sizes, promised: Sizes, holds: Sequence[Hold]) -> Miss:
+    """What promises leave is not enough."""
     free, taken, together = sum(room.pools), sum(promised), sum(sizes)
     if free >= UNBOUNDED:  # claims are judged one by one
         free, together = room.free_bytes, sizes[0]
@@ -221,6 +227,8 @@ class Supply:
     miss: Miss | None = None
     group: str = ""
     """The capacity group of its class, whose classes share the pools."""
+    shares: tuple[str, ...] = ()
+    """Other classes that have some of the pools, by their ids."""
     pool_policy: str = ""
     """Which pool the driver chooses, if known."""
     bad_order: tuple[PackedClaim, ...] = ()
@@ -262,6 +270,7 @@ class ClaimAccount:
             "volume": self.volume,
             "capacity": supply.capacity.key if supply.capacity is not None else None,
             "capacityGroup": supply.group,
+            "sharesPoolsWith": list(supply.shares),
             "pools": [amount(pool) for pool in room.shown_pools],
             "size": amount(self.size) if self.size is not None else "",
             "sized": self.sized,

@@ -40,6 +40,7 @@ from tonnage.scheduling.volumes.explain.account_entries import (
     out_of_reach,
     room_miss,
 )
+from tonnage.scheduling.volumes.explain.shared_account import SharedAccount
 from tonnage.scheduling.volumes.packing.claim_orders import safe_order
 from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED, UNLIMITED, Sizes, descending, place_one
 from tonnage.scheduling.volumes.packing.pool_grades import Grade, grade_one
@@ -190,8 +191,18 @@ class VolumeAccount:
         if known in self._supplies:  # an object that reaches many nodes
             return self._supplies[known]
         objects, policy, search = self._fit.index.of(class_name), self._fit.policy, self._fit.index.search
-        capacity, room = objects.entries[number].capacity, objects.reading(policy).rooms[number]
+        reading = objects.reading(policy)
+        capacity, room = objects.entries[number].capacity, reading.rooms[number]
         held = policy.held(capacity, own)
+        if (view := reading.view_beside(number, own)) is not None:
+            connected = self._fit.index.groups.ids.connected(members_of(capacity)[0])
+            holds = tuple(hold for each in connected for hold in self._holds(each, own))
+            judged = SharedAccount(view, class_name, sizes, sized, self._classes_of(sized), holds, held, search)
+            found = judged.refusal(capacity) if is_refused else judged.supply(capacity)
+            found = self._supplies[known] = replace(
+                found, group=self._group(class_name), resting=self._resting(capacity)
+            )
+            return found
         promised = held or ()
         holds = self._holds(capacity, own) if held != () else ()
         group, miss, pool_policy = self._group(class_name), None, objects.pool_policy
@@ -215,9 +226,9 @@ class VolumeAccount:
             self._resting(capacity),
             miss,
             group,
-            pool_policy.value if self._fit.is_joint and pool_policy is not PoolPolicy.UNKNOWN else "",
-            bad_order if self._fit.is_joint else (),
-            tuple(claims_in_order(order, sized)) if order is not None else (),
+            pool_policy=pool_policy.value if self._fit.is_joint and pool_policy is not PoolPolicy.UNKNOWN else "",
+            bad_order=bad_order if self._fit.is_joint else (),
+            order=tuple(claims_in_order(order, sized, {})) if order is not None else (),
         )
         return supply
 
@@ -241,8 +252,11 @@ class VolumeAccount:
 
     def _group(self, class_name: str) -> str:
         """The capacity group of a class or of joined classes; empty without the gate."""
-        found = self._fit.index.groups.of(class_names_in(class_name)[0]) if self._fit.is_joint else None
-        return found.name if found is not None else ""
+        return self._fit.index.groups.name_of(class_names_in(class_name)[0]) if self._fit.is_joint else ""
+
+    def _classes_of(self, sized: dict[Key, int]) -> dict[Key, str]:
+        known = {key: self._storage.claims.get(key) for key in sized}
+        return {key: claim.class_name if claim is not None else "" for key, claim in known.items()}
 
     def _grade(self, room: Room, sizes: Sizes, promised: Sizes, pool_policy: PoolPolicy) -> str:
         """The grade of the fit, ignoring reservations; empty without the gate."""

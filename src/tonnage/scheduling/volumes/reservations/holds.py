@@ -300,6 +300,10 @@ class CapacityHolds(ABC):
     def held(self, members: Sequence[CSIStorageCapacity], own: Collection[Key]) -> Sizes | None:
         """The holds on an object, or on joined ones, except those of `own`: bytes, descending; None if reserved."""
 
+    def promised_by_class(self, objects: Sequence[CSIStorageCapacity], own: Collection[Key]) -> list[tuple[int, str]]:
+        """Bytes and class of every claim that something of these objects is promised to, except `own`."""
+        return []
+
     @abstractmethod
     def own_claims(self, claims: Iterable[PersistentVolumeClaim], group: Iterable[PersistentVolumeClaim]) -> list[Key]:
         """The claims whose holds do not block a `group`, which is a part of a pod's `claims`."""

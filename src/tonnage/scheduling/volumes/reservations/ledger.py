@@ -64,6 +64,14 @@ class Ledger(PromiseBook):
         """The bytes promised of an object, largest first."""
         return descending(self.promises(uid).values())
 
+    def promised_by_class(self, objects: Sequence[CSIStorageCapacity], own: Collection[Key]) -> list[tuple[int, str]]:
+        found: dict[Key, tuple[int, str]] = {}
+        for uid in map(identity, objects):
+            for each in self._charged_with(uid):
+                if each.key not in own:
+                    found[each.key] = max((each.charged[uid], each.claim.class_name), found.get(each.key, (0, "")))
+        return list(found.values())
+
     def promises(self, uid: str) -> Mapping[Key, int]:
         """The promised bytes of an object by claim."""
         return {each.key: each.charged[uid] for each in self._charged_with(uid)}
