@@ -332,3 +332,22 @@ async def test_a_disk_that_fills_up_in_the_middle_of_a_compaction(small_disk: Pa
         assert await outcomes(deletions(store, kept), 4) == {"done": 20}
         assert list(store.list("x/")) == [record]
         filling.unlink()
+
+
+async def test_a_full_disk_is_healthy_again_by_what_the_store_itself_can_give_back(small_disk: Path):
+    """Nobody writes: to find out that history can go, and its pages with it, is left to the probe."""
+    async with opened(small_disk) as store:
+        record = await store.create("x/a", lambda _: bytes(500_000))
+        for _ in range(20):
+            record = await store.update("x/a", lambda _: bytes(500_000), expected=record.revision)
+        os.truncate(small_disk / "store" / "reserve", RESERVE_BYTES // 2)
+        fill(small_disk)  # 10 MB of history are all the room that there is
+        answers = set()
+
+        async def has_given_back() -> bool:
+            answers.add(await store.find_trouble())
+            return store.compacted == store.revision
+
+        await eventually_async(has_given_back, "history to be given up")
+        assert answers == {None}
+        assert await outcomes([store.create("x/after", lambda _: bytes(1_000))], 1) == {"done": 1}

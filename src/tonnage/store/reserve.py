@@ -69,9 +69,10 @@ class Reserve:
 
     def take(self) -> bool:
         """Allocate what is wanted, or nearly all there is; True if it is all."""
-        held = self.size
-        more = min(self._due() - held, free_bytes(self.path.parent) - _LEFT_BYTES)
-        while more >= _SMALLEST_BYTES and not self._resize(held + more):
+        held, due = self.size, self._due()
+        more = min(due - held, free_bytes(self.path.parent) - _LEFT_BYTES)
+        least = min(due - held, _SMALLEST_BYTES)  # what is missing may be less than a step
+        while more >= least > 0 and not self._resize(held + more):
             more //= 2
         return self.is_whole
 

@@ -175,6 +175,8 @@ class StoreWriter:
                 outcomes = [outcome for batch in batches(writes) for outcome in self._commit(batch)]
                 self._loop.call_soon_threadsafe(self.on_settled, writes, outcomes)
                 self._in_hand = []
+            if not stopping and (is_asked or (self._probe_at is not None and time.monotonic() >= self._probe_at)):
+                self._probe()
             if self._has_made_room:  # after the writes: history never ends above the newest revision
                 self._has_made_room = False
                 self._report(Compaction(self.log.compacted, None), None)
@@ -187,8 +189,6 @@ class StoreWriter:
                     self._gives_back = self._broken is None
             elif self._gives_back and not writes:  # a write uses free pages, and does not wait for this
                 self._gives_back = self._give_back()
-            if not stopping and (is_asked or (self._probe_at is not None and time.monotonic() >= self._probe_at)):
-                self._probe()
         error: StoreError | None = None
         try:
             if self._probe_at is not None and self._broken is None:
@@ -349,11 +349,11 @@ class StoreWriter:
                 rows = self.log.reopen()
                 if isinstance(self._broken, StoreCorrupt):
                     self.log.verify()  # the next write may not touch the bad page, but it is there
-            self.log.probe()
-            self.log.confirm_files()
-            self.reserve.take()
-            if not self.reserve.has_room_for(0):
-                raise StoreFull(self.log.path)
+            try:
+                self._try_disk()
+            except StoreFull:  # perhaps nobody writes, and there is history or a free page to give back
+                self._make_room()
+                self._try_disk()
         except StoreRemoved as exc:
             if self._removed is None or self._removed.rescued is None:
                 self._removed = self.log.rescue(exc)
@@ -365,6 +365,13 @@ class StoreWriter:
                 _log.warning("%s takes writes again", self.log.path)
             self._broken = self._probe_at = None
         self._loop.call_soon_threadsafe(self.on_health, error, rows)
+
+    def _try_disk(self) -> None:
+        self.log.probe()
+        self.log.confirm_files()
+        self.reserve.take()
+        if not self.reserve.has_room_for(0):
+            raise StoreFull(self.log.path)
 
     def _step(self, compaction: Compaction) -> bool:
         """One step; True if the compaction is over."""

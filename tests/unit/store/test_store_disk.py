@@ -16,6 +16,7 @@ import pytest
 from tonnage.store import KeyExists, StoreFull, StoreRecord
 from tonnage.store.database import translated
 from tonnage.store.errors import StoreCorrupt, StoreIOError, WriteRefused
+from tonnage.store.reserve import Reserve
 
 
 def says(text: str):
@@ -110,6 +111,17 @@ async def test_a_file_that_may_not_grow_takes_every_deletion_and_updates_that_do
     assert again.list("nodes/") == [lease]
     assert again.health.damage == []
     assert (await again.create("nodes/after", zeros(90))).revision > gone[-1].revision
+
+
+@pytest.mark.parametrize("missing", [1, 4096, 28 << 10, 64 << 10, 1 << 20])
+def test_a_reserve_that_misses_a_little_is_made_whole(folder: Path, missing: int):
+    folder.mkdir(exist_ok=True)
+    reserve = Reserve(folder, 1 << 20)
+    assert reserve.take()
+    os.truncate(reserve.path, (1 << 20) - missing)  # lent, or taken when there was no room for more
+    assert not reserve.is_whole
+    assert reserve.take()
+    assert reserve.size == 1 << 20
 
 
 def test_a_quota_that_is_used_up_is_a_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch):
