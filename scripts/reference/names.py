@@ -107,6 +107,18 @@ ANNOTATIONS = [
         "an id for each pool, in their order: pools of one id, driver and topology are one pool ([why](../decisions/010-capacity-groups.md))",
     ),
     Name(
+        "tonnage.dev/check-capacity",
+        "StorageClass",
+        "`tonnage pools --create-objects`, an admin",
+        "`true`: its capacity objects count although its CSIDriver says `storageCapacity: false`, or does not exist",
+    ),
+    Name(
+        "tonnage.dev/volume-copies",
+        "StorageClass",
+        "`tonnage pools`, an admin",
+        "on how many nodes a volume takes its size; `explain`, `fit` and `doctor` say so",
+    ),
+    Name(
         "tonnage.dev/volume-rebuilding",
         "CSIDriver",
         "an admin, a driver",

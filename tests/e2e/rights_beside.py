@@ -18,6 +18,7 @@ from typing import Any
 from rights_acts import classed, storage_class
 from rights_stage import NAMESPACE, RightsStage
 
+from support.foreign_drivers import DIRECTPV, HWAMEISTOR, LONGHORN, drive
 from support.http import ApiClient, free_port
 from support.scripted_driver import ScriptedDriver
 from tonnage.csi.driver_capabilities import ControllerRpc
@@ -134,6 +135,10 @@ def pools_are_kept(stage: RightsStage) -> None:
     stage.define("zfs.openebs.io", "v1", "zfsnodes", "ZFSNode", "Namespaced")
     stage.until(lambda: stage.api.get("/apis/local.openebs.io/v1alpha1/lvmnodes").code == 200, "LVMNodes")
     stage.until(lambda: stage.api.get("/apis/zfs.openebs.io/v1/zfsnodes").code == 200, "ZFSNodes")
+    for each in (kind for source in (LONGHORN, DIRECTPV, HWAMEISTOR) for kind in source.kinds):
+        stage.define(each.group, each.version, each.plural, each.kind, "Namespaced" if each.namespaced else "Cluster")
+        served = f"{each.root}/{each.plural}"
+        stage.until(partial(lambda path: stage.api.get(path).code == 200, served), each.plural)
     sockets = stage.commands.socket_dir
     lvm: tuple[str, ...] = (
         "--endpoint",
@@ -171,6 +176,9 @@ def pools_are_kept(stage: RightsStage) -> None:
         "openebs-lvm": (),
         "openebs-zfs": (),
         "topolvm": (),
+        "longhorn": (),
+        "directpv": (),
+        "hwameistor": (),
         "nodes": ("--annotation", "example.com/pools", "--driver", LVM),
         "command": ("--command", f"cat {told}", "--node-name", "node-1", "--driver", LVM),
     }
@@ -184,6 +192,26 @@ def pools_are_kept(stage: RightsStage) -> None:
     stage.until(lambda: stage.asked("pools", "patch", "storageclasses"), "the policy to be told")
     stage.until(lambda: stage.asked("csi-driver", "create", "lvmnodes"), "the LVMNode")
     stage.stop("lvm", *(f"pools-{source}" for source in sources))
+    objects_are_created(stage)
+
+
+def objects_are_created(stage: RightsStage) -> None:
+    """`tonnage pools --create-objects` in a pod of a Deployment, which owns what it creates."""
+    stage.api.create(f"{DIRECTPV.kinds[0].root}/directpvdrives", drive("node-1", "sda", free="10Gi"))
+    stage.apply(storage_class("drives", provisioner=DIRECTPV.drivers[0]))
+    command = [sys.executable, "-m", "tonnage", "pools", "--source", "directpv", "--create-objects"]
+    command += ["--kubeconfig", str(stage.kubeconfig("pools"))]
+    pods = stage.objects("Pod", namespace="kube-system", query="?labelSelector=app=p")
+    environment = {**os.environ, "POD_NAME": pods[0]["metadata"]["name"], "NAMESPACE": "kube-system"}
+    with (stage.folder / "logs" / "creating-pools.log").open("w") as log:
+        creating = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    try:
+        stage.until(lambda: stage.asked("pools", "create", "csistoragecapacities"), "an object to be created")
+        stage.delete("StorageClass", "drives")
+        stage.until(lambda: stage.asked("pools", "delete", "csistoragecapacities"), "the object to be deleted")
+    finally:
+        creating.terminate()
+        creating.wait(30)
 
 
 def nodes_are_scaled(stage: RightsStage) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +104,12 @@ _SOURCES = (*(each.name for each in OF_DRIVERS), "nodes", "command")
     "--set-capacity-groups",
     help="Mark StorageClasses that draw from the same disks (annotation tonnage.dev/capacity-group).",
 )
+@switch(
+    "--create-objects",
+    help="Create CSIStorageCapacity objects for classes that have none because their driver publishes no capacity, and"
+    " have them checked (annotation tonnage.dev/check-capacity).",
+)
+@setting("--objects-namespace", str, "kube-system", "Namespace of the created objects.", envvar="NAMESPACE")
 @duration("--drop-after", "5m", "How long to keep pools, marked as old, after their source has stopped reporting.")
 @click.option("--remove", is_flag=True, help="Remove everything that this command wrote to the cluster, and exit.")
 @switch("--leader-elect", help="Work only while holding the lease, so that several copies can run.")
@@ -147,6 +154,8 @@ def told_by(flags: Flags) -> tuple[PoolSource, PoolsSettings, Command | None]:
         sets_sizes=flags["set_size_rules"],
         size_rules=flags["size_rules"],
         policy=flags["pool_policy"] or "",
+        creates_objects=flags["create_objects"],
+        namespace=flags["objects_namespace"],
         drop_after_s=max(flags["drop_after_s"], 1.0),
     )
     command = None
@@ -209,6 +218,7 @@ async def _run(flags: Flags, source: PoolSource, settings: PoolsSettings, comman
                 registry=running.registry,
                 command=command,
                 leadership=running.leadership,
+                pod_name=os.environ.get("POD_NAME", ""),
             )
         )
         if removes:

@@ -3,6 +3,9 @@
     OpenEBS LVM    above 1Gi whole Gi, else whole Mi (getRoundedCapacity), then lvcreate's whole extents
     OpenEBS ZFS    the same sizes; a volume with a reservation only where more is free than its size (suitableNodes)
     TopoLVM        a minimum by filesystem or volumeMode (GetMinimumAllocationSize), then lvcreate's whole extents
+    Longhorn       at least 10Mi, in whole 2Mi (CreateVolume, RoundUpSize)
+    HwameiStor     whole 4Mi (NumericToLVMBytes)
+    DirectPV       the size that was asked for
 
 LVM's extents are 4Mi unless a volume group was made with others, which no driver publishes: an admin who has such
 groups writes the annotation by hand. `tests/parity/driver_sizes.yaml` has the edges, with the places in the sources.
@@ -43,6 +46,8 @@ _RULES: Final[dict[str, Callable[[dict[str, str]], str]]] = {
     "zfs.csi.openebs.io": _openebs_zfs,
     "topolvm.io": _topolvm,
     "topolvm.cybozu.com": _topolvm,
+    "driver.longhorn.io": lambda _: "minimum=10Mi,step=2Mi",
+    "lvm.hwameistor.io": lambda _: "step=4Mi",
 }
 """By provisioner: from a class's parameters, keys in lower case, to its rules."""
 

@@ -34,6 +34,11 @@ INCLUDED_UNTIL = "tonnage.dev/included-until"
 """Annotation for too many such claims: the figures include every volume created before this time."""
 CAPACITY_GROUP = "tonnage.dev/capacity-group"
 """Annotation of a StorageClass: classes of one driver with the same value share their pools."""
+CHECK_CAPACITY = "tonnage.dev/check-capacity"
+"""Annotation of a StorageClass, "true": its capacity objects count although its CSIDriver says storageCapacity: false,
+or does not exist. `tonnage pools --create-objects` sets it."""
+VOLUME_COPIES = "tonnage.dev/volume-copies"
+"""Annotation of a StorageClass, "3": one of its volumes takes its size on so many nodes. `tonnage pools` sets it."""
 POOL_POLICY = "tonnage.dev/pool-policy"
 """Annotation of a CSIDriver, or of a StorageClass, which wins: which pool the driver chooses for a volume."""
 POOL_POLICIES = ("most-free", "best-fit", "first-fit", "random", "unknown")
@@ -70,6 +75,21 @@ class StorageClass(Object):
     def pool_policy(self) -> str:
         """The annotation's text, whatever it is; empty without one."""
         return self.metadata.annotations.get(POOL_POLICY, "").strip()
+
+    @property
+    def volume_copies(self) -> int:
+        """On how many nodes one of its volumes takes its size; 1 if nobody says otherwise."""
+        text = self.metadata.annotations.get(VOLUME_COPIES, "").strip()
+        return max(int(text), 1) if text.isdecimal() and len(text) < 4 else 1
+
+    @property
+    def opts_into_capacity(self) -> bool:
+        """True if its capacity objects count whatever its CSIDriver says."""
+        return self.metadata.annotations.get(CHECK_CAPACITY, "").strip() == "true"
+
+    def checks_capacity(self, driver: CSIDriver | None) -> bool:
+        """True if a new volume needs a capacity object with room: its CSIDriver says so, or the class opts in."""
+        return self.opts_into_capacity or (driver is not None and driver.spec.storage_capacity)
 
 
 class VolumeAttributesClass(Object):

@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import Resource
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.pools.reading import name_of
+from tonnage.pools.reading import name_of, node_of
 
 
 class Pool(NamedTuple):
@@ -31,6 +31,8 @@ class NodePools:
     pools: tuple[Pool, ...]
     observed_at: datetime | None = None
     """When the source's object was last written, by the server's clock; None if unknown."""
+    largest_bytes: int | None = None
+    """The largest volume that can be created, if that is less than the largest pool."""
 
     @property
     def free_bytes(self) -> tuple[int, ...]:
@@ -45,12 +47,29 @@ class ClassPools:
     """How the driver chooses among the pools (`POOL_POLICIES`); empty if there is no choice."""
     problems: tuple[str, ...] = ()
     """What is wrong with the class or with the driver's data, for people."""
+    copies: int = 1
+    """On how many nodes one volume takes its size."""
+    anywhere: NodePools | None = None
+    """The pools of all nodes together, if a pod reaches its volume from every node; None: volumes are local."""
 
     @classmethod
-    def of(cls, by_node: Mapping[str, NodePools], policy: str, problems: Iterable[str]) -> Self:
+    def of(
+        cls,
+        by_node: Mapping[str, NodePools],
+        policy: str,
+        problems: Iterable[str],
+        *,
+        copies: int = 1,
+        anywhere: NodePools | None = None,
+    ) -> Self:
         """`policy` is kept only if a node has several pools."""
-        has_choice = any(len(found.pools) > 1 for found in by_node.values())
-        return cls(by_node, policy if has_choice else "", tuple(dict.fromkeys(problems)))
+        has_choice = any(len(found.pools) > 1 for found in (*by_node.values(), *((anywhere,) if anywhere else ())))
+        return cls(by_node, policy if has_choice else "", tuple(dict.fromkeys(problems)), copies, anywhere)
+
+    @property
+    def is_known(self) -> bool:
+        """True if the source has data about the class's pools, even if there are none."""
+        return self.anywhere is not None or bool(self.by_node)
 
     @property
     def disks(self) -> frozenset[tuple[str, str]]:
@@ -69,17 +88,24 @@ class PoolSource(ABC):
     """The value of `--source`."""
     drivers: tuple[str, ...] = ()
     """The CSI drivers that it is for by default; empty: `--driver` must name them."""
-    kind: Resource | None = None
+    kinds: tuple[Resource, ...] = ()
+    """The kinds of the source's objects."""
     has_agent: bool = False
     """True if the driver's own program on every node writes the source's data, so that both fall silent together."""
+    compares_nodes: bool = False
+    """True if what a node can take depends on other nodes' objects."""
     only_node: str = ""
     """The only node that it knows, if a copy of this program runs on every node; empty: it knows all."""
     silent_since: datetime | None = None
     """Since when the source itself knows that it gets nothing new."""
 
     def names_of(self, node: Doc) -> tuple[str, ...]:
-        """The names that the source's objects about a node may have: the node's, or another id of it."""
+        """The names by which `node_of` finds the source's objects for a node: the node's, or another id of it."""
         return (name_of(node),)
+
+    def node_of(self, doc: Doc) -> str:
+        """The node that an object is about."""
+        return node_of(doc)
 
     @abstractmethod
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:

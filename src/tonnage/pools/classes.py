@@ -11,8 +11,15 @@ from collections.abc import Iterable, Mapping
 
 from tonnage.errors import Conflict, Forbidden, NotFound
 from tonnage.objects.driver_size_rules import known_size_rules
-from tonnage.objects.storage_v1 import CAPACITY_GROUP, POOL_POLICY, SIZE_RULES, StorageClass
-from tonnage.pools.class_pools import PoolSource, Published
+from tonnage.objects.storage_v1 import (
+    CAPACITY_GROUP,
+    CHECK_CAPACITY,
+    POOL_POLICY,
+    SIZE_RULES,
+    VOLUME_COPIES,
+    StorageClass,
+)
+from tonnage.pools.class_pools import ClassPools, PoolSource, Published
 from tonnage.pools.settings import PoolsSettings
 from tonnage.pools.wanted import OF_CLASSES, Sharing, groups_of, partly_shared
 from tonnage.pools.writing import AnnotationWriter, ToldOnce
@@ -31,12 +38,20 @@ class ClassKeeper:
     def is_kept(self, storage_class: StorageClass | None) -> bool:
         return storage_class is not None and storage_class.provisioner in self._settings.drivers
 
-    async def keep(self, all_classes: Iterable[StorageClass], source: PoolSource, published: Published) -> None:
-        """Look at every class once. Raises TonnageError if a write fails."""
-        classes = {each.name: each for each in all_classes if self.is_kept(each)}
-        found = {name: source.pools_of(each, published) for name, each in classes.items()}
+    def found(
+        self, all_classes: Iterable[StorageClass], source: PoolSource, published: Published
+    ) -> dict[str, ClassPools]:
+        """The pools of every kept class; problems are logged."""
+        found = {each.name: source.pools_of(each, published) for each in all_classes if self.is_kept(each)}
         for name, pools in found.items():
             self._problems.tell(f"StorageClass {name}", pools.problems)
+        return found
+
+    async def keep(
+        self, all_classes: Iterable[StorageClass], source: PoolSource, found: Mapping[str, ClassPools]
+    ) -> None:
+        """Look at every class once. Raises TonnageError if a write fails."""
+        classes = {each.name: each for each in all_classes if each.name in found}
         groups, partly = groups_of(classes, found), partly_shared(found)
         told = [] if self._settings.sets_groups else _ungrouped(classes, groups)
         self._problems.tell("StorageClasses", [*groups.problems, *told])
@@ -50,6 +65,10 @@ class ClassKeeper:
                 wanted[SIZE_RULES] = rules
             if self._settings.sets_groups and name in groups.group_of:
                 wanted[CAPACITY_GROUP] = groups.group_of[name]
+            if self._settings.creates_objects and storage_class.waits_for_consumer and found[name].is_known:
+                wanted[CHECK_CAPACITY] = "true"
+            if found[name].copies > 1:
+                wanted[VOLUME_COPIES] = str(found[name].copies)
             await self._apply(storage_class, wanted, source.only_node)
 
     async def remove(self, all_classes: Iterable[StorageClass], source: PoolSource) -> None:

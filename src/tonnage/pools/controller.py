@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
@@ -21,17 +22,22 @@ from tonnage.clock import Clock, StampAges, repeatedly
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Document, Key
+from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
-from tonnage.pools.class_pools import NodePools, PoolSource, Published
+from tonnage.pools.class_pools import ClassPools, NodePools, PoolSource, Published
 from tonnage.pools.classes import ClassKeeper
-from tonnage.pools.reading import annotations_of, node_of
+from tonnage.pools.new_objects import DRIVER_LABEL, NewObject, is_created
+from tonnage.pools.object_keeper import ObjectKeeper
+from tonnage.pools.reading import annotations_of
 from tonnage.pools.settings import PoolsSettings
 from tonnage.pools.wanted import is_kept_by_provisioner, ours_of, selected_nodes, wanted_of
 from tonnage.pools.writing import AnnotationWriter, PoolsMetrics, ToldOnce
 
 _CLASS_PAUSE_S: Final = 2.0
 _LOOK_EVERY_S: Final = 60.0
-DRIVER_LABEL: Final = "csi.storage.k8s.io/drivername"
+_ALL_NODES: Final = "*"
+"""The place of an object that reaches all nodes; no node has this name."""
+_EVERYWHERE: Final = LabelSelector()
 
 _log = logs.logger("tonnage.pools")
 
@@ -47,7 +53,7 @@ class PoolsController:
         classes: Cache[StorageClass],
         nodes: Cache[Document],
         csi_nodes: Cache[CSINode],
-        objects: Cache[Document] | None,
+        objects: Sequence[Cache[Document]],
         clock: Clock,
         metrics: PoolsMetrics,
     ) -> None:
@@ -63,7 +69,7 @@ class PoolsController:
         self._keys_at: dict[str, set[Key]] = {}
         self._node_of: dict[Key, str] = {}
         self._objects = objects
-        self._about = None if objects is None else Indexer(objects, lambda found: (_node_of(found),))
+        self._about = [Indexer(kind, lambda found: (self._node_of_object(found),)) for kind in objects]
         self._csi_nodes = csi_nodes
         self._ages = StampAges(clock, most=1000)
         self._silent_nodes: dict[str, datetime] = {}
@@ -72,6 +78,18 @@ class PoolsController:
         self._problems = ToldOnce()
         self._writer = AnnotationWriter(client, metrics)
         self._class_keeper = ClassKeeper(self._writer, settings, self._problems)
+        self.objects = ObjectKeeper(
+            self._writer,
+            settings,
+            self._problems,
+            only_node=source.only_node,
+            capacities=capacities,
+            nodes=nodes,
+            csi_nodes=csi_nodes,
+            labelled=self._labelled,
+        )
+        self._found: dict[str, ClassPools] = {}
+        """By class, the pools found when all classes were last looked at."""
         self._classes_changed = asyncio.Event()
         self.work = Reconciler(
             "pools",
@@ -82,15 +100,20 @@ class PoolsController:
             metrics=metrics.queues,
         )
         self.work.follow(capacities)
-        capacities.add_handlers(on_delete=self._gone)
+        capacities.add_handlers(
+            on_add=lambda _: self._classes_changed.set(),
+            on_update=lambda old, new: self._classes_changed.set() if old.node_topology != new.node_topology else None,
+            on_delete=self._gone,
+        )
         classes.on_change(lambda _: self.look_again())
         nodes.add_handlers(on_add=lambda _: self.look_again(), on_update=self._node_changed, on_delete=self._node_gone)
         csi_nodes.on_change(lambda found: self._look_at_node(found.name))
-        if objects is not None:
-            objects.add_handlers(
-                on_add=lambda new: self._look_at_named({_node_of(new)}),
-                on_update=lambda old, new: self._look_at_named({_node_of(old), _node_of(new)}),
-                on_delete=lambda old: self._look_at_named({_node_of(old)}),
+        told_of = self._node_of_object
+        for kind in objects:
+            kind.add_handlers(
+                on_add=lambda new: self._look_at_named({told_of(new)}),
+                on_update=lambda old, new: self._look_at_named({told_of(old), told_of(new)}),
+                on_delete=lambda old: self._look_at_named({told_of(old)}),
             )
 
     async def run(self) -> None:
@@ -105,12 +128,14 @@ class PoolsController:
     async def remove(self) -> int:
         """Remove all annotations of this program; returns how many capacity objects had them."""
         removed = 0
-        for capacity in list(self._capacities):
+        for capacity in [each for each in self._capacities if not is_created(each)]:
             if self._class_keeper.is_kept(self._classes.get(capacity.storage_class_name)) and ours_of(capacity):
                 with suppress(NotFound):
                     await self._writer.apply(capacity, {}, force=True)
                 removed += 1
+        # The classes first: a class that asks for capacity and has none gets no pods.
         await self._class_keeper.remove(self._classes, self.source)
+        await self.objects.remove()
         return removed
 
     def look_again(self) -> None:
@@ -125,6 +150,7 @@ class PoolsController:
         self._place(capacity.key, "")
         self._states.pop(capacity.key, None)
         self._problems.forget(f"CSIStorageCapacity {capacity.key}")
+        self._classes_changed.set()
 
     def _node_changed(self, old: Document, new: Document) -> None:
         if old.metadata.labels != new.metadata.labels:
@@ -136,6 +162,9 @@ class PoolsController:
         self._silent_nodes.pop(node.name, None)
         self.look_again()
 
+    def _node_of_object(self, found: Document) -> str:
+        return self.source.node_of(_doc(found))
+
     def _look_at_named(self, names: set[str]) -> None:
         for name in names:
             if name in self._nodes:
@@ -144,8 +173,9 @@ class PoolsController:
                 self.look_again()
 
     def _look_at_node(self, name: str) -> None:
-        for key in self._keys_at.get(name, ()):
-            self.work.add(key)
+        if not self.source.compares_nodes:  # else all classes are looked at first
+            for key in self._keys_at.get(name, ()):
+                self.work.add(key)
         self._classes_changed.set()
 
     def _place(self, key: Key, node: str) -> None:
@@ -168,8 +198,11 @@ class PoolsController:
         if storage_class is None or not self._class_keeper.is_kept(storage_class):
             self._place(key, "")
             # Another copy of this program, for another driver, keeps objects of its own classes.
-            if storage_class is None and capacity.metadata.labels.get(DRIVER_LABEL, "") in self._settings.drivers:
+            is_ours = capacity.metadata.labels.get(DRIVER_LABEL, "") in self._settings.drivers
+            if storage_class is None and is_ours and not is_created(capacity):
                 await self._apply(capacity, {})
+            return None
+        if is_created(capacity) and not self.objects.is_mine(capacity):
             return None
         before = self._node_of.get(key, "")
         found, problems = self._pools_of(capacity, storage_class)
@@ -194,13 +227,23 @@ class PoolsController:
         )
         self._states[key] = "none" if not wanted else "kept" if stale_since is None else "stale"
         self._show()
-        await self._apply(capacity, wanted)
+        if not is_created(capacity):
+            await self._apply(capacity, wanted)
+        elif found is not None and wanted:
+            labels = capacity.node_topology.match_labels if capacity.node_topology is not None else {}
+            node = self._node_of.get(key, "").removeprefix(_ALL_NODES)
+            await self._apply(capacity, wanted, self.objects.document(NewObject(storage_class, node, labels, found)))
+        else:
+            self._classes_changed.set()  # it is to be deleted
         return left_s if left_s is not None and left_s > 0 else None
 
     def _pools_of(
         self, capacity: CSIStorageCapacity, storage_class: StorageClass
     ) -> tuple[NodePools | None, list[str]]:
         """The pools of an object's class on its one node, None if unknown; and what is odd about that."""
+        if is_created(capacity) and capacity.node_topology == _EVERYWHERE:
+            self._place(capacity.key, _ALL_NODES)
+            return self._found_of(storage_class).anywhere, []
         reached = selected_nodes(capacity.node_topology, self._nodes, self._labelled)
         if len(reached) != 1:
             self._place(capacity.key, "")
@@ -211,10 +254,25 @@ class PoolsController:
         node = self._nodes.get(name)
         if node is None:
             return None, []
-        about, names = self._about, self.source.names_of(_doc(node))
-        objects = [] if about is None else [_doc(each) for called in names for each in about(called)]
+        if self.source.compares_nodes:
+            return self._found_of(storage_class).by_node.get(name), []
+        names = self.source.names_of(_doc(node))
+        objects = [_doc(each) for about in self._about for called in names for each in about(called)]
         published = Published([_doc(node)], objects)
         return self.source.pools_of(storage_class, published).by_node.get(name), []
+
+    def _found_of(self, storage_class: StorageClass) -> ClassPools:
+        if storage_class.name not in self._found:
+            self._found[storage_class.name] = self.source.pools_of(storage_class, self._published())
+        return self._found[storage_class.name]
+
+    def _published(self) -> Published:
+        return Published([_doc(each) for each in self._nodes], [_doc(each) for kind in self._objects for each in kind])
+
+    def _is_dropped(self, node: str) -> bool:
+        """True if nobody has updated the data about a node for too long."""
+        since = self._silent_since(node)
+        return since is not None and self._ages.age_s(since, since) >= self._settings.drop_after_s
 
     def _silent_since(self, node: str) -> datetime | None:
         """Since when nobody updates the data about a node: its pools are marked as stale, and later removed.
@@ -232,9 +290,11 @@ class PoolsController:
         return min((each for each in times if each is not None), default=None)
 
     def _out_of_step_since(self) -> datetime | None:
-        if not isinstance(self._objects, Informer) or self._objects.out_of_step_since_s is None:
+        informers = [each for each in self._objects if isinstance(each, Informer)]
+        times = [each.out_of_step_since_s for each in informers if each.out_of_step_since_s is not None]
+        if not times:
             return None
-        silent_s = self._clock.monotonic() - self._objects.out_of_step_since_s
+        silent_s = self._clock.monotonic() - min(times)
         return self._clock.now() - timedelta(seconds=silent_s) if silent_s > self._settings.drop_after_s / 2 else None
 
     async def _keep_classes(self) -> None:
@@ -242,25 +302,37 @@ class PoolsController:
             await self._classes_changed.wait()
             self._classes_changed.clear()
             try:
-                published = Published(
-                    [_doc(each) for each in self._nodes], [_doc(each) for each in self._objects or ()]
-                )
-                await self._class_keeper.keep(list(self._classes), self.source, published)
+                classes = list(self._classes)
+                self._found_anew(self._class_keeper.found(classes, self.source, self._published()))
+                # Objects first: a class that asks for capacity and has none gets no pods.
+                await self.objects.keep(classes, self._found, self._is_dropped)
+                await self._class_keeper.keep(classes, self.source, self._found)
                 self._show()
             except TonnageError as exc:
                 _log.warning("Classes cannot be written; it is tried again", error=exc.message)
                 self._classes_changed.set()
             await self._clock.sleep(_CLASS_PAUSE_S)
 
-    async def _apply(self, capacity: CSIStorageCapacity, wanted: dict[str, str]) -> None:
+    def _found_anew(self, found: dict[str, ClassPools]) -> None:
+        """Keep what was found, and look at the objects whose pools depend on other nodes."""
+        before, self._found = self._found, found
+        if found != before:
+            for key in set().union(*self._keys_at.values()) if self.source.compares_nodes else ():
+                self.work.add(key)
+
+    async def _apply(self, capacity: CSIStorageCapacity, wanted: dict[str, str], whole: Doc | None = None) -> None:
         """Write the annotations if the object is still as it was seen.
 
         The new leader or the provisioner may have written since: older pools would give away what is taken. Then an
         event for the newer object is on its way.
         """
-        if ours_of(capacity) != wanted:
+        has_figures = whole is None or (str(capacity.capacity), str(capacity.maximum_volume_size)) == (
+            whole["capacity"],
+            whole["maximumVolumeSize"],
+        )
+        if ours_of(capacity) != wanted or not has_figures:
             with suppress(NotFound, Conflict):
-                await self._writer.apply(capacity, wanted, force=True, only_as_seen=True)
+                await self._writer.apply(capacity, wanted, force=True, only_as_seen=True, whole=whole)
 
     def _show(self) -> None:
         self._metrics.show(Counter(self._states.values()), len(self._problems))
@@ -268,7 +340,3 @@ class PoolsController:
 
 def _doc(found: Document) -> Doc:
     return dict(found.doc)
-
-
-def _node_of(found: Document) -> str:
-    return node_of(_doc(found))

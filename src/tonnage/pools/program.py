@@ -21,10 +21,12 @@ from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.leadership import Leadership
 from tonnage.client.metrics import show_watches
+from tonnage.client.owners import find_owner
 from tonnage.clock import Clock
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.codec import read_doc
 from tonnage.objects.document import dig
+from tonnage.objects.meta import OwnerReference
 from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.pools.class_pools import PoolSource
@@ -58,6 +60,8 @@ class PoolsProgram:
     registry: CollectorRegistry
     command: Command | None = None
     leadership: Leadership | None = None
+    pod_name: str = ""
+    """This program's pod in the namespace of created objects: its workload owns them."""
 
     def __post_init__(self) -> None:
         self._has_kind = False
@@ -66,7 +70,7 @@ class PoolsProgram:
         self._own = Informers(self.client)
         """Informers of the source's own kind; started once the kind exists."""
         show_watches(self.registry, lambda: (*self._informers, *self._own))
-        kind, of, namespace = self.source.kind, self._informers.of, self.settings.source_namespace
+        of, namespace = self._informers.of, self.settings.source_namespace
         self.controller = PoolsController(
             self.client,
             self.source,
@@ -75,7 +79,7 @@ class PoolsProgram:
             classes=of(StorageClass),
             nodes=of(document_class(_NODES)),
             csi_nodes=of(CSINode),
-            objects=None if kind is None else self._own.of(document_class(kind), namespace=namespace),
+            objects=[self._own.of(document_class(kind), namespace=namespace) for kind in self.source.kinds],
             clock=self.clock,
             metrics=self._metrics,
         )
@@ -101,13 +105,13 @@ class PoolsProgram:
         await self.wait_synced()
         if self.leadership is not None and self.leadership.follows_another:
             await self._informers.refresh()
-        kind = self.source.kind
         async with asyncio.TaskGroup() as tasks:
-            if kind is not None:
-                if await self._is_served(kind):
-                    await self._follow_own()
-                else:
-                    tasks.create_task(self._wait_for(kind))
+            missing = await self._missing_kind()
+            if missing is not None:
+                tasks.create_task(self._wait_for(missing))
+            elif self.source.kinds:
+                await self._follow_own()
+            self.controller.objects.owner = await self._workload()
             _log.info("Keeping pools", source=self.source.name, drivers=", ".join(self.settings.drivers))
             tasks.create_task(self.controller.run())
             if self.command is not None:
@@ -118,18 +122,34 @@ class PoolsProgram:
         await self.wait_synced()
         return await self.controller.remove()
 
+    async def _workload(self) -> OwnerReference | None:
+        if not (self.pod_name and self.settings.creates_objects):
+            return None
+        try:
+            return await find_owner(self.client, namespace=self.settings.namespace, pod_name=self.pod_name, level=None)
+        except TonnageError as exc:
+            _log.warning(
+                "The owner of this program's pod cannot be found; created objects belong to their node or class",
+                error=exc.message,
+                remedy="see that POD_NAME and NAMESPACE are the pod's, and that it may get pods and replicasets",
+            )
+            return None
+
     async def _follow_own(self) -> None:
         self._has_kind = True
         self._own.start()
         await self._own.wait_synced()
 
-    async def _is_served(self, kind: Resource) -> bool:
-        """True if the server has the kind. Raises TonnageError if it does not answer."""
-        try:
-            listed = read_doc("APIResourceList", await self.client.raw("GET", kind.root)).get("resources") or ()
-        except NotFound:
-            return False
-        return any(dig(each, "name") == kind.plural for each in listed if isinstance(each, dict))
+    async def _missing_kind(self) -> Resource | None:
+        """A kind of the source that the server does not have. Raises TonnageError if it does not answer."""
+        for kind in self.source.kinds:
+            try:
+                listed = read_doc("APIResourceList", await self.client.raw("GET", kind.root)).get("resources") or ()
+            except NotFound:
+                return kind
+            if not any(dig(each, "name") == kind.plural for each in listed if isinstance(each, dict)):
+                return kind
+        return None
 
     async def _wait_for(self, kind: Resource) -> None:
         _log.warning(
@@ -141,7 +161,7 @@ class PoolsProgram:
         while True:
             await self.clock.sleep(backoff.next_s())
             try:
-                if await self._is_served(kind):
+                if await self._missing_kind() is None:
                     return await self._follow_own()
             except TonnageError as exc:
                 _log.debug("Cannot find out what is served", error=exc.message)

@@ -29,6 +29,12 @@ def number_of(told: Any) -> int:
     return told if isinstance(told, int) and not isinstance(told, bool) else 0
 
 
+def copies_of(told: Any) -> int | None:
+    """A class's number of replicas; None if it is not a positive number."""
+    text = text_of(told)
+    return int(text) if text.isdecimal() and 0 < int(text) < 100 else None
+
+
 def text_of(told: Any) -> str:
     return told if isinstance(told, str) else ""
 

@@ -64,6 +64,10 @@ class PoolsSettings:
     """The driver's policy, if it is known better than the source tells."""
     drop_after_s: float = 300.0
     """How long the pools of a silent source are kept, marked as stale, before they are removed."""
+    creates_objects: bool = False
+    """True: classes of a driver that publishes no capacity get capacity objects."""
+    namespace: str = "kube-system"
+    """Of the created objects."""
     workers: int = 4
 
     @property

@@ -22,12 +22,14 @@ from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
     CAPACITY_GROUP,
+    CHECK_CAPACITY,
     POOL_POLICY,
     POOLS_CHECKED_AT,
     POOLS_OBSERVED_AT,
     POOLS_SOURCE,
     POOLS_STALE_SINCE,
     SIZE_RULES,
+    VOLUME_COPIES,
     CSIStorageCapacity,
     StorageClass,
 )
@@ -37,7 +39,7 @@ from tonnage.quantity import Quantity
 
 OURS: Final = (AVAILABLE_CAPACITIES, POOLS_SOURCE, POOLS_OBSERVED_AT, POOLS_CHECKED_AT, POOLS_STALE_SINCE)
 """The annotations of a capacity object that this program keeps, all of them or none."""
-OF_CLASSES: Final = (POOL_POLICY, CAPACITY_GROUP, SIZE_RULES)
+OF_CLASSES: Final = (POOL_POLICY, CAPACITY_GROUP, SIZE_RULES, CHECK_CAPACITY, VOLUME_COPIES)
 MOST_LISTED: Final = 1000
 """Pools in one annotation; of more, the largest are listed, and the others are promised to nobody."""
 

@@ -6,18 +6,19 @@ they come and when they are gone, not at every look.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from hashlib import sha256
+from collections.abc import Awaitable, Iterable, Mapping
+from contextlib import suppress
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from tonnage import logs
 from tonnage.client.http import Client
 from tonnage.client.metrics import WorkQueueMetrics
-from tonnage.errors import TonnageError
+from tonnage.errors import AlreadyExists, Conflict, NotFound, TonnageError
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
-from tonnage.pools.settings import PROGRAM
+from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.pools.new_objects import manager_of
 
 
 class PoolsMetrics:
@@ -74,17 +75,20 @@ class AnnotationWriter:
         force: bool,
         only_as_seen: bool = False,
         on_behalf_of: str = "",
+        whole: Doc | None = None,
     ) -> None:
         """Make these all annotations of this program on an object. Raises TonnageError.
 
         `only_as_seen`: only if it has not changed since. `on_behalf_of`: a node; copies for different nodes do not
-        remove each other's annotations.
+        remove each other's annotations. `whole`: all other fields of an object that this program created.
         """
-        kind = type(found).__name__
+        kind, whole = type(found).__name__, whole or {}
         patch: Doc = {
             "apiVersion": "storage.k8s.io/v1",
             "kind": kind,
+            **whole,
             "metadata": {
+                **whole.get("metadata", {}),
                 "name": found.name,
                 # The uid of the object we saw: an apply to a deleted one would create it.
                 "uid": found.uid,
@@ -95,7 +99,7 @@ class AnnotationWriter:
         }
         try:
             await self._client.patch(
-                type(found), found.key, patch, patch_type="apply", field_manager=_manager(on_behalf_of), force=force
+                type(found), found.key, patch, patch_type="apply", field_manager=manager_of(on_behalf_of), force=force
             )
         except TonnageError:
             self._metrics.wrote(kind, "failed")
@@ -103,10 +107,25 @@ class AnnotationWriter:
         self._metrics.wrote(kind, "written" if wanted else "taken-away")
         _log.info("Annotated" if wanted else "Annotations taken away", object=f"{kind} {found.key}", annotations=wanted)
 
+    async def create(self, doc: Doc) -> None:
+        """Create a capacity object; annotations are applied when it is seen. Another copy may have been first."""
+        with suppress(AlreadyExists):
+            await self._counted(self._client.create_doc(doc), "created")
+            key = f"{doc['metadata']['namespace']}/{doc['metadata']['name']}"
+            _log.info("Created", object=f"CSIStorageCapacity {key}", class_name=doc["storageClassName"])
 
-def _manager(node: str) -> str:
-    """A hash, because node names may be longer than a field manager's."""
-    return f"{PROGRAM}-{sha256(node.encode()).hexdigest()[:16]}" if node else PROGRAM
+    async def delete(self, found: CSIStorageCapacity, why: str) -> None:
+        with suppress(NotFound, Conflict):
+            await self._counted(self._client.delete(CSIStorageCapacity, found.key, uid=found.uid), "deleted")
+            _log.info("Deleted", object=f"CSIStorageCapacity {found.key}", class_name=found.storage_class_name, why=why)
+
+    async def _counted(self, call: Awaitable[object], result: str) -> None:
+        try:
+            await call
+        except TonnageError:
+            self._metrics.wrote("CSIStorageCapacity", "failed")
+            raise
+        self._metrics.wrote("CSIStorageCapacity", result)
 
 
 MOST_TOLD = 20

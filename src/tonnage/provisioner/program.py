@@ -16,7 +16,6 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
-import msgspec
 from prometheus_client import CollectorRegistry
 
 from tonnage import logs
@@ -27,15 +26,13 @@ from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.leadership import Leadership
 from tonnage.client.metrics import show_watches
+from tonnage.client.owners import find_owner
 from tonnage.client.recorder import Recorder, count_dropped_events
 from tonnage.clock import Clock
 from tonnage.csi.client import CsiClient
 from tonnage.csi.driver_capabilities import DriverInfo
-from tonnage.errors import TonnageError
-from tonnage.objects import codec
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import ObjectMeta, OwnerReference
-from tonnage.objects.resources import BY_KIND
 from tonnage.objects.storage_v1 import (
     CSINode,
     CSINodeDriver,
@@ -54,36 +51,6 @@ from tonnage.provisioner.volumes.claims import CloningProtectionController
 from tonnage.provisioner.volumes.deletion import DeletionController
 from tonnage.provisioner.volumes.provisioning import ProvisionController
 from tonnage.provisioner.volumes.resizer import ExpansionController, ModificationController
-
-
-class NoOwner(TonnageError):
-    """The pod has no owner at the requested level."""
-
-
-async def find_owner(client: Client, *, namespace: str, pod_name: str, level: int) -> OwnerReference | None:
-    """The object `level` steps above the pod; None for a negative level. Raises NoOwner or ApiError."""
-    if level < 0:
-        return None
-    owner = OwnerReference(api_version="v1", kind="Pod", name=pod_name, uid="", controller=True)
-    for _ in range(max(level, 1)):
-        what = f'{owner.api_version}/{owner.kind} "{owner.name}" in namespace "{namespace}"'
-        resource = BY_KIND.get((owner.api_version, owner.kind))
-        if resource is None:
-            raise NoOwner(f"{what} is of a kind that cannot be looked up", hint="use a lower --capacity-ownerref-level")
-        key = f"{namespace}/{owner.name}" if resource.namespaced else owner.name
-        metadata = (await client.get_doc(resource, key))["metadata"]
-        if level == 0:
-            return msgspec.structs.replace(owner, uid=metadata["uid"])
-        owners = [codec.convert(OwnerReference, each) for each in metadata.get("ownerReferences", ())]
-        above = next((each for each in owners if each.controller), None)
-        if above is None:
-            raise NoOwner(
-                f"{what} has no controlling owner, cannot unwind the ownership further",
-                hint="use a lower --capacity-ownerref-level, or -1 for no owner",
-            )
-        owner = above
-    return msgspec.structs.replace(owner, block_owner_deletion=False)
-
 
 PROGRAM = "tonnage-provisioner"
 

@@ -10,7 +10,7 @@ is expected on that node from then on, so that the pods after it do not count on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -22,7 +22,7 @@ from tonnage.errors import TonnageError, closest
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object, split_key
 from tonnage.objects.node_selectors import Toleration
-from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.configuration.plugin_catalogue import ExtensionPoint
@@ -80,8 +80,8 @@ def decided_on(
         note(remark)
     keys = PodInfo(pod).claim_keys
     claims = [each for each in state.objects if isinstance(each, PersistentVolumeClaim) and each.key in keys]
-    if vague := told_as_one_number(state.objects) & {each.class_name for each in claims if not each.spec.volume_name}:
-        note(only_as_good(vague))
+    for sentence in RoomRemarks(state.objects).about({each.class_name for each in claims if not each.spec.volume_name}):
+        note(sentence)
     found = explain_pod(pod, state.objects, profile, clock=state.clock, foreign=foreign, memory=state.memory, note=note)
     if is_default and not pod.spec.node_name:
         found.held_back = state.schedulers.nobody(pod.spec.scheduler_name) or found.held_back
@@ -159,18 +159,26 @@ def asks_for_another(pod: Pod) -> str:
     return f"{pod.key} asks for schedulerName {pod.spec.scheduler_name}; this is what the default plugins decide"
 
 
-def told_as_one_number(objects: Iterable[Object]) -> frozenset[str]:
-    """The classes for which some capacity object lists no pools."""
-    capacities = (each for each in objects if isinstance(each, CSIStorageCapacity))
-    return frozenset(each.storage_class_name for each in capacities if not listed_pools(each))
+class RoomRemarks:
+    """What is to be said of an answer about new claims of some classes, because of how their room is published."""
 
+    def __init__(self, objects: Iterable[Object]) -> None:
+        known = list(objects)
+        capacities = (each for each in known if isinstance(each, CSIStorageCapacity))
+        self._vague = frozenset(each.storage_class_name for each in capacities if not listed_pools(each))
+        classes = (each for each in known if isinstance(each, StorageClass))
+        self._copies = {each.name: each.volume_copies for each in classes if each.volume_copies > 1}
 
-def only_as_good(class_names: Iterable[str]) -> str:
-    """What is to be said of an answer about claims of such classes."""
-    return (
-        f"the free room of class {' and '.join(sorted(class_names))} is reported as one number: if its driver has "
-        "several pools on a node, volumes may fit worse than this answer says; `tonnage pools` can publish the pools"
-    )
+    def about(self, class_names: Collection[str]) -> Iterator[str]:
+        vague = self._vague.intersection(class_names)
+        if vague:
+            yield (
+                f"the free room of class {' and '.join(sorted(vague))} is reported as one number: if its driver has "
+                "several pools on a node, volumes may fit worse than this answer says; `tonnage pools` can publish the "
+                "pools"
+            )
+        for name in sorted(self._copies.keys() & class_names):
+            yield f"a claim of class {name} takes room on {self._copies[name]} nodes: a replica of its volume on each"
 
 
 class PodState(Enum):
@@ -274,7 +282,7 @@ class DecisionSequence:
             memory=state.memory,
         )
         self.replay.engine.queue.wakes = False  # pods are taken by name: thousands would be moved at every change
-        self._vague = told_as_one_number(state.objects)
+        self._remarks = RoomRemarks(state.objects)
         for sentence in state.memory.differences(self.replay.engine) if state.memory is not None else ():
             self._say(sentence)
 
@@ -297,8 +305,8 @@ class DecisionSequence:
             found.held_back = nobody
             return found
         claims = map(self.replay.engine.cluster.storage.claims.get, PodInfo(pod).claim_keys)
-        if vague := self._vague & {each.class_name for each in claims if each is not None and not each.is_bound}:
-            self._say(only_as_good(vague))
+        for sentence in self._remarks.about({each.class_name for each in claims if each and not each.is_bound}):
+            self._say(sentence)
         found = self.replay.schedule(pod.key)
         if found.preemption is not None:
             self.replay.nominate(pod.key, found.preemption.node)

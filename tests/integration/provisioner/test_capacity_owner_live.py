@@ -11,9 +11,9 @@ import pytest
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
+from tonnage.client.owners import NoOwner, find_owner
 from tonnage.errors import NotFound
 from tonnage.objects.meta import OwnerReference
-from tonnage.provisioner.program import NoOwner, find_owner
 
 SELECTOR = {"matchLabels": {"app": "driver"}}
 TEMPLATE = {"metadata": {"labels": {"app": "driver"}}, "spec": {"containers": [{"name": "main", "image": "app:1"}]}}

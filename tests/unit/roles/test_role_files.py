@@ -9,6 +9,10 @@ from tonnage.roles import OWN_NAMESPACE, PROGRAMS, account_of, documents_of, rig
 
 ELSEWHERE = {
     ("local.openebs.io", "lvmnodes"),
+    ("longhorn.io", "nodes"),
+    ("longhorn.io", "settings"),
+    ("directpv.min.io", "directpvdrives"),
+    ("hwameistor.io", "localstoragenodes"),
     ("zfs.openebs.io", "zfsnodes"),
     ("snapshot.storage.k8s.io", "volumesnapshots"),
     ("snapshot.storage.k8s.io", "volumesnapshotcontents"),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import pytest
 
 from tonnage.clock import VirtualClock
@@ -16,6 +17,8 @@ from tonnage.objects.storage_v1 import (
     POOL_POLICY,
     POOLS_SOURCE,
     POOLS_STALE_SINCE,
+    VOLUME_COPIES,
+    StorageClass,
 )
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.testing.builders import node, pod
@@ -140,6 +143,11 @@ def pods(**sizes: str) -> list[Object]:
     return [each for name, size in sizes.items() for each in (claim(name, size), pod_with(f"pod-{name}", name))]
 
 
+def asking(name: str, provisioner: str = "a.b", **annotations: str) -> StorageClass:
+    found = storage_class(name, provisioner=provisioner)
+    return msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, annotations=annotations))
+
+
 TRUE_AND_NOT: Final[dict[str, tuple[Cluster, Cluster]]] = {
     "capacity-missing": (cluster(*SUMS), cluster(*base())),
     "permission-missing": (
@@ -172,6 +180,10 @@ TRUE_AND_NOT: Final[dict[str, tuple[Cluster, Cluster]]] = {
     "capacity-missing-on-node": (cluster(*base(without="CSIStorageCapacity fast-n2")), cluster(*base())),
     "capacity-nil-topology": (cluster(*odd(free="1Gi")), cluster(*odd(node="n1", free="1Gi"))),
     "capacity-not-checked": (cluster(*base(capacity=False)), cluster(*base())),
+    "capacity-not-published": (
+        cluster(*base(), storage_class("drives", provisioner="directpv-min-io")),
+        cluster(*base(), storage_class("drives", provisioner="any.example")),
+    ),
     "capacity-of-missing-class": (
         cluster(*odd(class_name="lost", node="n1", free="1Gi")),
         cluster(*odd(node="n1", free="1Gi")),
@@ -275,6 +287,10 @@ TRUE_AND_NOT: Final[dict[str, tuple[Cluster, Cluster]]] = {
     "volume-awaits-rebuild": (
         cluster(*REBUILDING, volume("pv", on="gone")),
         cluster(*base(), volume("pv", on="gone")),
+    ),
+    "volume-copies": (
+        cluster(*base(), asking("copied", **{VOLUME_COPIES: "3"})),
+        cluster(*base(), asking("copied", **{VOLUME_COPIES: "1"})),
     ),
 }
 """By finding, a cluster where it is found and one like it where it is not."""

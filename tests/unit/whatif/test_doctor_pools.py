@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from msgspec.structs import replace
+
 from tonnage.clock import VirtualClock
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
+    CHECK_CAPACITY,
     POOLS_CHECKED_AT,
     POOLS_SOURCE,
     POOLS_STALE_SINCE,
     CSIStorageCapacity,
+    StorageClass,
 )
 from tonnage.pools.sources import OF_DRIVERS
 from tonnage.scheduling.configuration.configuration import default_configuration
@@ -75,3 +79,31 @@ def test_classes_of_which_one_uses_some_of_the_others_pools_share_disks() -> Non
     assert finding.object == "StorageClass all, some"
     assert not findings("classes-share-disks", *both, kept("all", "107374182401,20Gi"), kept("some", "21Gi"))
     assert not findings("classes-share-disks", *both, kept("all", "100Gi,20Gi"), kept("some", "0"))
+
+
+def opted_in(name: str, provisioner: str) -> StorageClass:
+    found = storage_class(name, provisioner=provisioner)
+    return replace(found, metadata=replace(found.metadata, annotations={CHECK_CAPACITY: "true"}))
+
+
+def test_a_driver_that_publishes_nothing_and_has_a_source_is_told_of_the_command() -> None:
+    drives = storage_class("drives", provisioner="directpv-min-io")
+    (finding,) = findings("capacity-not-published", node("n1"), drives)
+    assert finding.message == "directpv-min-io publishes no capacity: its pods are sent to nodes without room"
+    assert finding.remedy.startswith("run tonnage pools --source directpv --create-objects")
+    assert not findings("capacity-not-published", node("n1"), drives, capacity("drives", "n1", "100Gi"))
+
+
+def test_a_class_that_asks_for_capacity_and_has_none_gets_no_pods_with_or_without_a_driver() -> None:
+    drives = opted_in("drives", "directpv-min-io")
+    for known in ((), (driver("directpv-min-io", capacity=False),)):
+        (finding,) = findings("capacity-missing", node("n1"), drives, *known)
+        assert "it asks for capacity (tonnage.dev/check-capacity) and has no capacity object" in finding.message
+        assert "kubectl annotate storageclass drives tonnage.dev/check-capacity-" in finding.remedy
+        assert not findings("class-without-driver", node("n1"), drives, *known)
+
+
+def test_objects_of_a_class_that_asks_for_capacity_are_looked_at_whatever_the_driver_says() -> None:
+    off, objects = driver(LVM, capacity=False), capacity("fast", "n1", "100Gi")
+    assert findings("capacity-not-checked", node("n1"), off, storage_class("fast", provisioner=LVM), objects)
+    assert not findings("capacity-not-checked", node("n1"), off, opted_in("fast", LVM), objects)

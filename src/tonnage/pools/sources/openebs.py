@@ -51,7 +51,7 @@ _READ_ONLY: Final = 1
 class OpenEbsLvm(PoolSource):
     name = "openebs-lvm"
     drivers = (DRIVER,)
-    kind = LVM_NODES
+    kinds = (LVM_NODES,)
     has_agent = True
 
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
@@ -118,7 +118,7 @@ NODE_ID: Final = "openebs.io/nodeid"
 class OpenEbsZfs(PoolSource):
     name = "openebs-zfs"
     drivers = (ZFS_DRIVER,)
-    kind = ZFS_NODES
+    kinds = (ZFS_NODES,)
     has_agent = True
 
     def names_of(self, node: Doc) -> tuple[str, ...]:

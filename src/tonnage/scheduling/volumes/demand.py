@@ -141,13 +141,12 @@ def by_size(claims: Iterable[PersistentVolumeClaim]) -> list[PersistentVolumeCla
 
 def counted_bytes(claim: PersistentVolumeClaim, storage: Storage, *, is_rebuild: bool = False) -> int | None:
     """The bytes that must be free for a claim; with `is_rebuild`, its volume's size. None if capacity is not checked:
-    the driver publishes none, nothing is published for an Immediate class, or the claim has no size."""
+    neither driver nor class asks for it, nothing is published for an Immediate class, or the claim has no size."""
     size = size_to_make(claim, storage, is_rebuild=is_rebuild)
     if size is None:
         return None
     of_class = storage.classes.get(claim.class_name)
-    driver = storage.drivers.get(of_class.provisioner) if of_class is not None else None
-    if of_class is None or driver is None or not driver.spec.storage_capacity:
+    if of_class is None or not of_class.checks_capacity(storage.drivers.get(of_class.provisioner)):
         return None
     is_published = of_class.waits_for_consumer or any(
         each.storage_class_name == of_class.name for each in storage.capacities.values()

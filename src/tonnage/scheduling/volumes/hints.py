@@ -201,9 +201,16 @@ def _rules(found: StorageClass | CSIDriver | None) -> tuple[str, str]:
     return (found.pool_policy, found.metadata.annotations.get(SIZE_RULES, "")) if found is not None else ("", "")
 
 
-after_group_change = _for_claims(lambda old, new: new is None or old.capacity_group != new.capacity_group)
-"""A class joined or left a capacity group: holds on other classes' objects may no longer count. If a bound volume's
-class is deleted, the volume is no longer rebuilt; without affinity every node reaches it."""
+after_group_change = _for_claims(
+    lambda old, new: (
+        new is None
+        or old.capacity_group != new.capacity_group
+        or (old.opts_into_capacity and not new.opts_into_capacity)
+    )
+)
+"""A class joined or left a capacity group: holds on other classes' objects may no longer count; or its capacity is no
+longer checked. If a bound volume's class is deleted, the volume is no longer rebuilt; without affinity every node
+reaches it."""
 after_policy_change = _for_claims(lambda old, new: _rules(old) != _rules(new))
 """Volumes of a class or driver go to other pools or have other sizes: a fit may become sure, or leave more room beside
 promises. Classes that share pools have one common policy, so the pods of all of them are woken."""

@@ -252,6 +252,9 @@ SOURCES_OF_POOLS: Final = {
     "zfs.csi.openebs.io": "openebs-zfs",
     "topolvm.io": "topolvm",
     "topolvm.cybozu.com": "topolvm",
+    "driver.longhorn.io": "longhorn",
+    "directpv-min-io": "directpv",
+    "lvm.hwameistor.io": "hwameistor",
 }
 """Drivers whose pools `tonnage pools` finds by itself, with the name of the source."""
 
@@ -326,14 +329,14 @@ def _of_one(facts: Facts, capacity: CSIStorageCapacity) -> Iterator[Finding]:
 
 def _missing_nodes(facts: Facts, driver: str) -> Iterator[Finding]:
     """A driver's nodes without capacity, class by class. A class without any object is another finding."""
-    known = facts.drivers.get(driver)
-    if known is None or not known.spec.storage_capacity or not facts.knows(CSINode):
+    if not facts.knows(CSINode):
         return
     reached: dict[str, set[str]] = {}
     for each in facts.capacities_of.get(driver, ()):
         reached.setdefault(each.storage_class_name, set()).update(facts.reach[each.key])
     for found in facts.classes_of.get(driver, ()):
-        if found.name not in reached or not found.waits_for_consumer:
+        is_checked = found.checks_capacity(facts.drivers.get(driver))
+        if found.name not in reached or not found.waits_for_consumer or not is_checked:
             continue
         wanted = [
             node

@@ -15,6 +15,7 @@ from tonnage.objects.driver_size_rules import known_size_rules
 from tonnage.objects.size_rules import problem_with_size_rules
 from tonnage.objects.storage_v1 import (
     CAPACITY_GROUP,
+    CHECK_CAPACITY,
     POOL_POLICIES,
     POOL_POLICY,
     SIZE_RULES,
@@ -31,7 +32,7 @@ from tonnage.scheduling.volumes.capacity.pools import (
     rebuilds_volumes,
     volume_limit,
 )
-from tonnage.whatif.doctor.capacity_checks import CapacityLayout, DriverFigures
+from tonnage.whatif.doctor.capacity_checks import SOURCES_OF_POOLS, CapacityLayout, DriverFigures
 from tonnage.whatif.doctor.facts import FactAnswer, Facts
 from tonnage.whatif.doctor.findings import CATALOGUE, NOTHING, WEAKER, Finding
 from tonnage.whatif.page import named
@@ -66,6 +67,8 @@ def driver_findings(facts: Facts, figures: Mapping[str, DriverFigures]) -> Itera
         yield from _registration(facts, driver)
         yield from _rebuilding(facts, driver)
         yield from _capacity(facts, driver)
+    yield from _unpublished(facts)
+    yield from _copied(facts)
     yield from _without_driver(facts)
 
 
@@ -125,26 +128,67 @@ def _rebuilding(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
 
 def _capacity(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
     """Compare the CSIDriver's storageCapacity with the existing capacity objects."""
-    objects = facts.capacities_of.get(driver.name, ())
-    if objects and not driver.spec.storage_capacity:
+    objects = [each for each in facts.capacities_of.get(driver.name, ()) if not facts.is_checked(each)]
+    if objects:
         yield CATALOGUE["capacity-not-checked"].about(
             driver,
             f"there are {len(objects)} capacity objects of it, but storageCapacity is false, so schedulers ignore them",
             f"kubectl patch csidriver {shlex.quote(driver.name)} --type merge "
             '-p \'{"spec":{"storageCapacity":true}}\'',
         )
-    if not driver.spec.storage_capacity or "CSIStorageCapacity" in facts.unlisted:
+
+
+def _unpublished(facts: Facts) -> Iterator[Finding]:
+    """Classes without any capacity object: nothing fits, or nothing is checked."""
+    if "CSIStorageCapacity" in facts.unlisted:
         return
-    published = {each.storage_class_name for each in objects}
-    for each in facts.classes_of.get(driver.name, ()):
-        if each.waits_for_consumer and each.name not in published:
-            yield CATALOGUE["capacity-missing"].about(
+    published = {each.storage_class_name for each in facts.capacities.values()}
+    for name, classes in sorted(facts.classes_of.items()):
+        driver, source = facts.drivers.get(name), SOURCES_OF_POOLS.get(name)
+        for each in classes:
+            if not each.waits_for_consumer or each.name in published:
+                continue
+            if each.checks_capacity(driver):
+                who, remedy = f"{name} has storageCapacity: true", _PUBLISH
+                if each.opts_into_capacity:
+                    who, remedy = f"it asks for capacity ({CHECK_CAPACITY})", _opted_out(each, source)
+                yield CATALOGUE["capacity-missing"].about(
+                    each,
+                    f"{who} and has no capacity object: no pod with a new claim of this class can be placed",
+                    remedy,
+                    driver=name,
+                )
+            elif source is not None:
+                yield CATALOGUE["capacity-not-published"].about(
+                    each,
+                    f"{name} publishes no capacity: its pods are sent to nodes without room",
+                    f"run tonnage pools --source {source} --create-objects: it reads the room where this driver tells "
+                    "it, and has it checked",
+                    driver=name,
+                )
+
+
+_PUBLISH = (
+    "start its provisioner with --enable-capacity (`tonnage provisioner` needs no flag), or set storageCapacity: false "
+    f"on the CSIDriver, {WEAKER}: its capacity is not checked at all then"
+)
+
+
+def _opted_out(found: StorageClass, source: str | None) -> str:
+    return (
+        f"run tonnage pools --source {source or '…'} --create-objects, or, if it is to run no more, "
+        f"kubectl annotate storageclass {shlex.quote(found.name)} {CHECK_CAPACITY}-, {WEAKER}"
+    )
+
+
+def _copied(facts: Facts) -> Iterator[Finding]:
+    for _, each in sorted(facts.classes.items()):
+        if each.volume_copies > 1:
+            yield CATALOGUE["volume-copies"].about(
                 each,
-                f"{driver.name} has storageCapacity: true and no capacity object for this class: "
-                "no pod with a new claim of it can be placed",
-                "start its provisioner with --enable-capacity (`tonnage provisioner` needs no flag), "
-                f"or set storageCapacity: false on the CSIDriver, {WEAKER}: its capacity is not checked at all then",
-                driver=driver.name,
+                f"a claim of it takes room on {each.volume_copies} nodes: a replica of its volume on each",
+                NOTHING,
+                driver=each.provisioner,
             )
 
 
@@ -153,7 +197,7 @@ def _without_driver(facts: Facts) -> Iterator[Finding]:
     of_others = {each.class_name for each in facts.volumes.values() if each.spec.csi is None}
     for each in facts.classes.values() if "CSIDriver" not in facts.unlisted else ():
         name = facts.driver_of_class(each.name)
-        if each.provisioner == _NO_PROVISIONER or name in facts.drivers:
+        if each.provisioner == _NO_PROVISIONER or name in facts.drivers or each.opts_into_capacity:
             continue
         if each.name not in of_csi and (each.name in of_others or name in _NOT_CSI):
             yield CATALOGUE["provisioner-not-csi"].about(

@@ -243,6 +243,11 @@ class Facts:
                 found.setdefault(driver, []).append(each)
         return found
 
+    def is_checked(self, capacity: CSIStorageCapacity) -> bool:
+        """True if new claims are compared with the object: its driver says so, or its class asks for it."""
+        found = self.classes.get(capacity.storage_class_name)
+        return found is not None and found.checks_capacity(self.drivers.get(csi_driver_of(found.provisioner)))
+
     @cached_property
     def nodes_of(self) -> Mapping[str, Sequence[str]]:
         """By driver: the nodes where it is registered."""

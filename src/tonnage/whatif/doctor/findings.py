@@ -68,7 +68,7 @@ _NAMES: Final = {
     Severity.WARNING: """
         api-server-too-old attach-limit-exceeded attach-limit-on-some-nodes attach-limit-zero attach-refused
         capacity-group-alone capacity-missing-on-node capacity-nil-topology capacity-not-checked
-        capacity-of-missing-class capacity-reaches-no-node capacity-says-nothing capacity-stale
+        capacity-not-published capacity-of-missing-class capacity-reaches-no-node capacity-says-nothing capacity-stale
         claim-of-missing-class class-without-driver classes-share-disks driver-unregistered immediate-binding
         kind-not-listed permission-advised pods-pending pods-would-become-pending pool-policy-unreadable pools-stale
         rebuild-stuck rebuilding-needs-gate selected-node-gone size-rules-missing size-rules-unreadable
@@ -78,6 +78,7 @@ _NAMES: Final = {
         api-server-version attach-limit-not-refreshed attach-limit-unknown capacity-without-pools configuration
         driver-on-some-nodes driver-summary feature-gates gates-beyond-kube-scheduler nomination-of-missing-node
         permission-unknown pods-would-move pods-would-stop-pending provisioner-not-csi volume-awaits-rebuild
+        volume-copies
     """,
 }
 CATALOGUE: Final = {name: FindingKind(name, kind) for kind, names in _NAMES.items() for name in names.split()}

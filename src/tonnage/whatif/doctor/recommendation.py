@@ -60,9 +60,7 @@ profiles:
 
 def recommendation_of(facts: Facts, figures: Mapping[str, DriverFigures]) -> Recommendation:
     publishing = {
-        name: each
-        for name, each in figures.items()
-        if each.objects and (driver := facts.drivers.get(name)) is not None and driver.spec.storage_capacity
+        name: each for name, each in figures.items() if any(facts.is_checked(found) for found in each.objects)
     }
     reservation, why = _reservation(publishing)
     reasons = {"legacyPools": _why_bounded(publishing), "poolFit": _why_preferred(facts, publishing)}

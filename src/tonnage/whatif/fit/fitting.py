@@ -33,7 +33,7 @@ from tonnage.objects.scheme import resource_of
 from tonnage.printable import text
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.expansion import Replica, WorkloadExpander, copied
-from tonnage.whatif.explain import only_as_good, told_as_one_number
+from tonnage.whatif.explain import RoomRemarks
 from tonnage.whatif.fit.counting import MOST_PODS, Counted, NodesNeeded, count, nodes_needed
 from tonnage.whatif.fit.remedies import SHOWN, Remedies, Remedy
 from tonnage.whatif.manifest_errors import Origin, Source
@@ -183,9 +183,9 @@ def _counted(
             at_most, is_sure = max(at_most, again.count), is_sure and not lucky.choices.is_cut
             counted.is_interrupted |= again.is_interrupted
     disks = _disks(cluster.world.storage) if with_disks else []
-    vague = told_as_one_number(cluster.world.objects) & {claim.class_name for each in made[:1] for claim in each.claims}
-    note = only_as_good(vague) if vague else ""
-    answer = FitAnswer(asked, counted, at_most, is_sure and not vague, note, disks=disks)
+    class_names = {claim.class_name for each in made[:1] for claim in each.claims}
+    note = "; ".join(RoomRemarks(cluster.world.objects).about(class_names))
+    answer = FitAnswer(asked, counted, at_most, is_sure and not note, note, disks=disks)
     if counted.refusal is None or counted.refused is None or counted.is_interrupted:
         return answer
     try:

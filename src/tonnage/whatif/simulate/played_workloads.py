@@ -14,10 +14,9 @@ from tonnage.whatif.expansion import Expansion
 from tonnage.whatif.explain import (
     PodAnswer,
     PodState,
+    RoomRemarks,
     asks_for_another,
-    only_as_good,
     state_of,
-    told_as_one_number,
     workload_text,
 )
 from tonnage.whatif.replay import no_profile
@@ -57,8 +56,8 @@ class PlayedWorkloads:
                 self._decided(pod, name, state) if state is PodState.PENDING else PodAnswer(pod.key, name, state, node)
             )
         claims = [claim for replica in expansion.missing for claim in replica.claims]
-        if vague := told_as_one_number(self._cluster.world.objects) & {claim.class_name for claim in claims}:
-            self._note(only_as_good(vague))
+        for sentence in RoomRemarks(self._cluster.world.objects).about({claim.class_name for claim in claims}):
+            self._note(sentence)
         for replica in expansion.missing:
             self._cluster.place(replica)
             yield self._decided(replica.pod, name, PodState.NEW)

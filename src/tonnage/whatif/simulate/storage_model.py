@@ -196,6 +196,10 @@ class StorageModel:
         found = self._classes.get(class_name)
         return found.provisioner if found is not None else ""
 
+    def _checks_capacity(self, class_name: str, driver: str) -> bool:
+        found = self._classes.get(class_name)
+        return found is not None and found.checks_capacity(self._drivers.get(driver))
+
     def rebuilds(self, volume: PersistentVolume) -> bool:
         return volume.spec.csi is not None and rebuilds_volumes(self._drivers.get(volume.spec.csi.driver))
 
@@ -244,8 +248,7 @@ class StorageModel:
             disk.hold_before(name, size_bytes)
         else:
             disk = next((each for each in disks if self._take(each, name, claim, size_bytes)), None)
-        known = self._drivers.get(driver)
-        if disk is None and (disks or (known is not None and known.spec.storage_capacity)):
+        if disk is None and (disks or self._checks_capacity(class_name, driver)):
             self._refuse(claim)
             return
         self._numbers += 1

@@ -254,6 +254,8 @@ class ClaimAccount:
     slots: Slots | None = None
     sized: str = ""
     """Why the driver takes more than the claim asks for: 10200Mi asked, the driver rounds up to whole Gi."""
+    copies: int = 1
+    """On how many nodes its volume takes its size."""
 
     @property
     def takes(self) -> int | None:
@@ -276,6 +278,7 @@ class ClaimAccount:
             "sized": self.sized,
             "maximumVolumeSize": amount(room.claim_limit) if room.claim_limit < UNBOUNDED else "",
             "takes": {"pool": self.takes} if is_packed else None,
+            "copies": self.copies if self.copies > 1 else None,
             "grade": supply.grade,
             "order": list(supply.order),
             "poolPolicy": supply.pool_policy,

@@ -134,7 +134,9 @@ class VolumeAccount:
             sized = "" if is_rebuild else self._sized(claim)
             if miss is None and supply.miss is not None:
                 miss = replace(supply.miss, told=f"{supply.miss.told} ({sized})") if sized else supply.miss
-            yield ClaimAccount(claim.key, kind, size, volume, supply, miss, sized=sized)
+            of_class = self._storage.classes.get(claim.class_name)
+            copies = of_class.volume_copies if of_class is not None else 1
+            yield ClaimAccount(claim.key, kind, size, volume, supply, miss, sized=sized, copies=copies)
 
     def _sized(self, claim: PersistentVolumeClaim) -> str:
         """Why the driver takes another size than the claim asks for, or why the rules of its class are ignored."""

@@ -152,7 +152,7 @@ class PromiseBook(CapacityHolds):
         driver = self._storage.drivers.get(of_class.provisioner) if of_class is not None else None
         if owner is None or PROVISIONED_BY not in volume.metadata.annotations:
             return False
-        if driver is not None and not driver.spec.storage_capacity:
+        if of_class is not None and driver is not None and not of_class.checks_capacity(driver):
             return False
         claim = self._storage.claims.get(owner.key)
         return claim is None or claim.uid != owner.uid or not claim.selected_node
