@@ -169,7 +169,7 @@ INNER_ROWS: dict[str, Rows] = {
             "node_copies",
             "html",
         ),
-        ("manifests", "explain_report", "knobs", "schedulers_seen", "shadow", "unused_claims"),
+        ("manifests", "explain_report", "in_cluster_scheduler", "knobs", "schedulers_seen", "shadow", "unused_claims"),
         ("creation", "recording"),
         ("sources",),
         ("expansion", "replay"),

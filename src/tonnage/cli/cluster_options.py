@@ -11,6 +11,7 @@ of ~/.kube/config; -f files are then laid over it. --context and --namespace mea
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
@@ -29,9 +30,11 @@ from tonnage.private_files import NotOurs
 
 if TYPE_CHECKING:
     from tonnage.client.config.connection import KubeconfigUser, ServerConnection
+    from tonnage.client.http import Client
     from tonnage.scheduling.configuration.configuration import Configuration
     from tonnage.scheduling.plugins.registry import ForeignPlugins
     from tonnage.whatif.creation import Creation
+    from tonnage.whatif.in_cluster_scheduler import SchedulerSearch
     from tonnage.whatif.sources import ClusterState
 
 
@@ -108,6 +111,7 @@ class ClusterQuestion:
                     with_workloads=with_workloads,
                     user_agent=user_agent,
                     scheduler_user=self.scheduler_user(),
+                    search=self.search,
                 )
             )
             if self.files:
@@ -126,9 +130,6 @@ class ClusterQuestion:
             if not url.startswith(("http://", "https://")):
                 raise click.UsageError(f'--scheduler-endpoint "{url}": write https://HOST:PORT')
             return Endpoint(url, ca_file.read_bytes() if ca_file is not None else b"")
-        if ca_file is not None or self.scheduler_token_file is not None:
-            name = "--scheduler-ca" if ca_file is not None else "--scheduler-token-file"
-            raise click.UsageError(f"{name} goes with --scheduler-endpoint")
         for folder in self._folders():
             try:
                 found = read_endpoints(folder)
@@ -138,6 +139,26 @@ class ClusterQuestion:
             if "scheduler" in found and self._is_served_by(found.get("apiserver")) is not False:
                 return found["scheduler"]
         return None
+
+    @property
+    def search(self) -> SchedulerSearch:
+        """How to look for the scheduler in the cluster, when `scheduler` gives none."""
+        from tonnage.whatif.in_cluster_scheduler import SchedulerSearch
+
+        named = (("--kubeconfig", self.kubeconfig_file), ("--context", self.context))
+        kubectl = shlex.join(["kubectl", *(str(word) for flag, value in named if value for word in (flag, value))])
+        ca_file = self.scheduler_ca_file
+        return SchedulerSearch(ca_file.read_bytes() if ca_file is not None else b"", self._user_over_tls(), kubectl)
+
+    async def find_scheduler(self, client: Client) -> tuple[Endpoint | None, KubeconfigUser]:
+        """`scheduler` and `scheduler_user`, else the scheduler that is found in the cluster. Prints a note if none is
+        reachable."""
+        if (found := self.scheduler()) is not None:
+            return found, self.scheduler_user()
+        search = self.search
+        found, note = await search.find(client)
+        say_all("note", filter(None, [note]))
+        return found, search.user
 
     def _folders(self) -> list[Path]:
         from tonnage.client.config.kubeconfig import files_meant
@@ -181,15 +202,18 @@ class ClusterQuestion:
         Empty for the scheduler of a `tonnage up` cluster, which needs none, and without TLS. Passwords and
         impersonation are sent to the API server only.
         """
-        from tonnage.client.config.connection import Impersonation, KubeconfigUser
+        from tonnage.client.config.connection import KubeconfigUser
 
         url, token_file = self.scheduler_endpoint or "", self.scheduler_token_file
-        if token_file is not None:
-            if not url.startswith("https://"):
-                raise click.UsageError(f"--scheduler-token-file: a token is sent over https alone, not to {url}")
-            return KubeconfigUser(token_file=token_file)
-        if not url.startswith("https://"):
-            return KubeconfigUser()
+        if url and token_file is not None and not url.startswith("https://"):
+            raise click.UsageError(f"--scheduler-token-file: a token is sent over https alone, not to {url}")
+        return self._user_over_tls() if url.startswith("https://") else KubeconfigUser()
+
+    def _user_over_tls(self) -> KubeconfigUser:
+        from tonnage.client.config.connection import Impersonation, KubeconfigUser
+
+        if self.scheduler_token_file is not None:
+            return KubeconfigUser(token_file=self.scheduler_token_file)
         return replace(self.connection.user, username="", password="", impersonation=Impersonation())
 
 
@@ -234,7 +258,8 @@ _OPTIONS = (
     click.option(
         "--scheduler-endpoint",
         metavar="URL",
-        help="URL of the scheduler's debug pages; found by itself for a `tonnage up` cluster.",
+        help="URL of the scheduler's debug pages.  [default: the endpoint of a `tonnage up` cluster, else the cluster's"
+        " Service of Tonnage's scheduler, where it can be reached]",
     ),
     click.option(
         "--scheduler-ca",

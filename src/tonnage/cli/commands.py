@@ -113,6 +113,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tonnage doctor",
         "tonnage doctor --kubeconfig cluster/kubeconfig -o html > report.html",
         "tonnage doctor -f examples/16-doctor/dump",
+        "tonnage doctor -o helm-values > values.yaml",
     ),
     "drain-preview": (
         "tonnage drain-preview node-1 node-2",

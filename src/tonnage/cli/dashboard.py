@@ -125,6 +125,9 @@ async def _run(cluster: ClusterQuestion, settings: DashboardSettings, serving: F
         client = await stack.enter_async_context(
             Client.connect(cluster.connection, clock=SystemClock(), user_agent="tonnage-dashboard")
         )
+        if settings.scheduler is None:
+            scheduler, user = await cluster.find_scheduler(client)
+            settings = replace(settings, scheduler=scheduler, scheduler_user=user)
         address = await stack.enter_async_context(served(client, settings))
         say_ready(address.partition("#")[0] if keeps_token else address)
         await asyncio.Event().wait()
@@ -188,15 +191,16 @@ async def following(question: ClusterQuestion) -> AsyncIterator[Top]:
     from tonnage.dashboard.terminal.pod_pages import LiveQuestions
     from tonnage.whatif.sources import check_answers
 
-    connection, scheduler, clock = question.connection, question.scheduler(), SystemClock()
+    connection, clock = question.connection, SystemClock()
     asking = Asking(question.config_file, question.gates)
     say_all("note", asking.configuration.notes)  # notes and errors come before the screen is taken
     async with Client.connect(connection, clock=clock, user_agent="tonnage-top") as client:
         await check_answers(client)
+        scheduler, user = await question.find_scheduler(client)
         cluster = LiveCluster(
             client,
             scheduler=scheduler,
-            scheduler_user=question.scheduler_user(),
+            scheduler_user=user,
             namespace=question.given_namespace,
         )
         folder = question.embedded_folder

@@ -31,9 +31,10 @@ from tonnage.cli.options import (
     output_option,
     setting,
 )
-from tonnage.cli.output import INTERRUPTED, progress, say, say_all, shown_status
+from tonnage.cli.output import INTERRUPTED, progress, say, say_all, shown_status, written
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
+from tonnage.printable import printable_lines
 from tonnage.whatif.fit import MOST
 from tonnage.whatif.shadow import STUCK_AFTER_S
 
@@ -48,13 +49,14 @@ if TYPE_CHECKING:
 @click.command()
 @cluster_options
 @click.argument("more_files", nargs=-1, metavar="[FILE]...", shell_complete=files)
-@output_option("table", "json", "html")
+@output_option("table", "json", "html", "helm-values")
 def doctor(cluster: ClusterQuestion, output: str) -> None:
     """Check a cluster: what Tonnage can use, what is wrong, what would change, and what to set.
 
     The cluster is a live one (--kubeconfig), a dump of one (-f, as `kubectl get -o yaml` writes), or a live one with
     files added. doctor checks drivers, capacity objects, attach limits, classes, leftovers, permissions, and pods that
     a switch to Tonnage would help or hurt. Every finding has a name, a severity and a remedy. Nothing is changed.
+    With -o helm-values the advice is printed as values of the chart.
 
     Exit codes: 0 no warnings and no errors, 4 warnings, 5 errors, 1 the cluster could not be read, 2 wrong usage.
     """
@@ -69,7 +71,10 @@ def doctor(cluster: ClusterQuestion, output: str) -> None:
         facts = asyncio.run(with_server(facts, cluster.connection, user_agent="tonnage-doctor"))
     with progress("deciding on pods", total=work_of(facts)) as step:
         found = examine(facts, state, configuration, foreign=cluster.foreign, step=step)
-    write_answer(output, found.document, partial(show, found), "doctor")
+    if output == "helm-values":
+        written(lambda: sys.stdout.write(printable_lines(found.recommended.helm_values(found.findings))))
+    else:
+        write_answer(output, found.document, partial(show, found), "doctor")
     sys.exit(INTERRUPTED if found.is_partial else found.exit_code)
 
 

@@ -31,6 +31,7 @@ from tonnage.scheduling.engine.event_handlers import READ_KINDS, ReadKind
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif import manifests
 from tonnage.whatif.creation import Creation
+from tonnage.whatif.in_cluster_scheduler import SchedulerSearch
 from tonnage.whatif.manifest_errors import Origin, Source
 from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_of
 from tonnage.whatif.schedulers_seen import SchedulersSeen, schedulers_of
@@ -54,9 +55,6 @@ _UNKNOWN = "its reservations and the pods on their way are ignored"
 _NOT_ONE_MOMENT = (
     "the server cannot list its objects as of one moment; they were read one after the other, and the answer may be "
     "off by what changed meanwhile: ask again when nothing changes"
-)
-SCHEDULER_NOT_ASKED: Final = (
-    "Not connected to the scheduler, so its reservations are ignored. Add --scheduler-endpoint URL."
 )
 
 
@@ -126,8 +124,10 @@ async def from_cluster(
     with_workloads: bool = False,
     user_agent: str,
     scheduler_user: KubeconfigUser | None = None,
+    search: SchedulerSearch | None = None,
 ) -> ClusterState:
-    """What a live cluster holds now, and what its scheduler remembers besides, asked as `scheduler_user`.
+    """What a live cluster holds now, and what its scheduler remembers besides, asked as `scheduler_user`. A scheduler
+    that is not given is searched for in the cluster.
 
     Raises ApiError, Disconnected, or InvalidKubeconfig. A scheduler that cannot be asked is no failure; it is
     noted, for the answer may differ from what it would decide.
@@ -138,14 +138,15 @@ async def from_cluster(
     async with Client.connect(connection, clock=clock, user_agent=user_agent) as client:
         await check_answers(client)
         memory = None
+        if scheduler is None:
+            search = search or SchedulerSearch()
+            (scheduler, asked), scheduler_user = await search.find(client), search.user
         try:
             if scheduler is not None:
                 memory = await memory_of(scheduler, clock=clock, user=scheduler_user)
         except TonnageError as exc:
             asked = scheduler_silent(exc)
         objects, unlisted, at = await listed(client)
-        if scheduler is None:
-            asked = SCHEDULER_NOT_ASKED
         workloads, rules = list[Object](), list[Doc]()
         if with_workloads:
             rules, unread = await rules_of(client)

@@ -25,6 +25,7 @@ from rendered import (
     needs_kubectl,
     normalised,
     overlay_objects,
+    pod_template,
     run,
     template,
     the,
@@ -433,3 +434,15 @@ def test_an_image_goes_by_its_digest_where_there_is_one():
 
 def test_every_overlay_is_tested():
     assert set(OVERLAYS) == {*SAME, "provisioner"}
+
+
+@needs_helm
+def test_the_advice_of_doctor_is_values_that_the_chart_takes(tmp_path: Path):
+    done = run(sys.executable, "-m", "tonnage", "doctor", "-f", ROOT / "examples/16-doctor/dump", "-o", "helm-values")
+    values = tmp_path / "values.yaml"
+    values.write_text(done.stdout)
+    rendered = template("-f", values)
+    assert rendered.returncode == 0, rendered.stderr
+    pools = the(documents(rendered.stdout), "Deployment", "tonnage-pools")
+    pod = pod_template(pools)
+    assert pod is not None and "--source=topolvm" in pod["spec"]["containers"][0]["args"]

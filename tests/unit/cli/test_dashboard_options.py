@@ -57,7 +57,6 @@ def test_a_token_that_anybody_guesses_is_refused(kubeconfig, tmp_path):
     [
         (("up", "--data-dir", "x", "--dashboard-port", "1"), "--dashboard-port goes with --dashboard"),
         (("dashboard", "--tls-cert-file", "x"), "--tls-cert-file and --tls-private-key-file go together"),
-        (("dashboard", "--scheduler-ca", __file__), "--scheduler-ca goes with --scheduler-endpoint"),
     ],
 )
 def test_flags_that_do_not_go_together_are_told(words, message, kubeconfig, monkeypatch):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from tonnage.cli.questions import doctor
@@ -130,3 +131,21 @@ def test_an_empty_cluster_is_no_failure(tmp_path):
 def test_a_broken_file_is_an_error_of_its_own(tmp_path):
     done = run(tmp_path, "apiVersion: v1\nkind: Node\nmetadata: {name: [")
     assert done.exit_code == 1 and done.stdout == ""
+
+
+def test_its_advice_is_printed_as_values_of_the_chart():
+    done = CliRunner().invoke(doctor, ["-f", str(EXAMPLE), "-o", "helm-values"])
+    values = yaml.safe_load(done.stdout)
+    assert done.exit_code == 5  # what it finds is in its exit code
+    assert values["scheduler"]["storageCapacity"] == {
+        "reservation": "Ledger",
+        "legacyPools": "Bounded",
+        "poolFit": "Prefer",
+    }
+    assert values["pools"] == {"enabled": True, "source": "topolvm", "setCapacityGroups": True}
+
+
+def test_where_nothing_is_published_the_advice_reserves_nothing(tmp_path: Path):
+    (tmp_path / "cluster.yaml").write_text(HEALTHY.replace("storageCapacity: true", "storageCapacity: false"))
+    values = yaml.safe_load(CliRunner().invoke(doctor, ["-f", str(tmp_path), "-o", "helm-values"]).stdout)
+    assert values["scheduler"]["storageCapacity"]["reservation"] == "None" and "pools" not in values

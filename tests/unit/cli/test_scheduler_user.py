@@ -45,5 +45,11 @@ def test_a_token_file_goes_before_the_kubeconfig_and_over_https_alone(question, 
     assert question("https://10.0.0.2:10259", file).scheduler_user() == KubeconfigUser(token_file=file)
     with pytest.raises(click.UsageError, match="over https alone"):
         question("http://10.0.0.2:10259", file).scheduler_user()
-    with pytest.raises(click.UsageError, match="--scheduler-token-file goes with --scheduler-endpoint"):
-        question(None, file).scheduler()
+
+
+def test_in_the_cluster_it_is_searched_for_as_the_flags_say(question, tmp_path):
+    file = tmp_path / "token"
+    search = question(None, file).search
+    assert (search.user, search.ca_pem) == (KubeconfigUser(token_file=file), b"")
+    assert search.kubectl == f"kubectl --kubeconfig {tmp_path / 'kubeconfig'}"
+    assert question(None).search.user == KubeconfigUser(token="t")

@@ -9,17 +9,20 @@ poolFit       Prefer: nodes where volumes fit more surely come first. With one p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tonnage.printable import printable
 from tonnage.scheduling.configuration.plugin_args import LegacyPools, PoolFit, Reservation
-from tonnage.whatif.doctor.capacity_checks import DriverFigures, Provisioning
+from tonnage.whatif.doctor.capacity_checks import SOURCES_OF_POOLS, DriverFigures, Provisioning
 from tonnage.whatif.doctor.facts import Facts
 from tonnage.whatif.doctor.findings import CATALOGUE, WEAKER, Finding
 from tonnage.whatif.page import named
 
 SCHEDULER_NAME = "tonnage"
+_ASKING_FOR_POOLS = ("capacity-without-pools", "classes-share-disks", "size-rules-missing")
+"""Findings whose remedy is `tonnage pools`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +46,37 @@ profiles:
     args:
       apiVersion: tonnage.dev/v1alpha1
       kind: StorageCapacityArgs
-      reservation: {"'None'" if self.reservation is Reservation.NONE else self.reservation}
+      reservation: {self._written_reservation}
       legacyPools: {self.legacy_pools}
       poolFit: {self.pool_fit}
 """
+
+    @property
+    def _written_reservation(self) -> str:
+        return "'None'" if self.reservation is Reservation.NONE else self.reservation  # None is null in YAML
+
+    def helm_values(self, findings: Iterable[Finding]) -> str:
+        """The settings, and `tonnage pools` where a finding asks for it, as values of the chart."""
+        asking: dict[str, set[str]] = {}
+        for each in findings:
+            if each.name in _ASKING_FOR_POOLS and (source := SOURCES_OF_POOLS.get(each.driver)) is not None:
+                asking.setdefault(source, set()).add(each.name)
+        lines = [
+            *("scheduler:", f"  schedulerName: {SCHEDULER_NAME}", "  storageCapacity:"),
+            f"    # {printable(self.why['reservation'])}",
+            f"    reservation: {self._written_reservation}",
+            f"    # {printable(self.why['legacyPools'])}",
+            f"    legacyPools: {self.legacy_pools}",
+            f"    # {printable(self.why['poolFit'])}",
+            f"    poolFit: {self.pool_fit}",
+        ]
+        for number, (source, names) in enumerate(sorted(asking.items())):
+            if number:  # a release runs `tonnage pools` for one source
+                lines += [f"# and in a release of its own, with scheduler.enabled: false, pools.source: {source}"]
+                continue
+            lines += [f"# doctor found: {', '.join(sorted(names))}", "pools:", "  enabled: true", f"  source: {source}"]
+            lines += ["  setCapacityGroups: true"] if "classes-share-disks" in names else []
+        return "\n".join(lines) + "\n"
 
     def document(self) -> dict[str, Any]:
         return {
@@ -133,6 +163,6 @@ def configuration_finding(recommended: Recommendation) -> Finding:
     return CATALOGUE["configuration"].about(
         "KubeSchedulerConfiguration tonnage",
         reasons,
-        f"save the file below and start `tonnage scheduler --config FILE`; pods ask for it by "
-        f"schedulerName: {SCHEDULER_NAME}",
+        "save the file below and start `tonnage scheduler --config FILE`, or install the chart with the values that "
+        f"`-o helm-values` prints; pods choose it with schedulerName: {SCHEDULER_NAME}",
     )
