@@ -54,6 +54,7 @@ BUDGETS = (
     _at_most(
         "volume-binding-p99", "VolumeBinding, p99 of one decision, hard mixes, 5,000 nodes", 10, "ms", "volume_binding"
     ),
+    _at_most("volume-binding-crowd", "8 to 16 claims beside 12 promises a node, p99", 50, "ms", "volume_binding"),
     _at_most("preemption-first", "the first preempting decision, 5,000 full nodes", 50, "ms", "preemption"),
     _at_least(
         "live-claims-1000-ratio", "live, a claim a pod, 1,000 nodes, against kube-scheduler", 125, "times", "peers"

@@ -375,7 +375,10 @@ class Reading:
         if not is_graded and places.size:
             is_seen = are_seen_to_fit(*self._promised_columns(numbers[places]), sizes)
             found[places[is_seen]] = Grade.POSSIBLE
-            places = self._judge_by_what_is_left(sizes, numbers, found, places[~is_seen])
+            places = places[~is_seen]
+            # Most room first: if the search ends early, these matter most.
+            room = self.pools[numbers[places]].sum(axis=1, dtype=np.float64) - self._table["promised"][numbers[places]]
+            places = self._judge_by_what_is_left(sizes, numbers, found, places[np.argsort(-room, kind="stable")])
         for place, number in zip(places.tolist(), numbers[places].tolist(), strict=True):
             found[place] = self._verdict(question, sizes, number, self.held[number])
 

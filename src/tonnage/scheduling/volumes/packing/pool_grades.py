@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
+from math import gcd
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -46,6 +47,8 @@ MOST_WAYS = 60
 """At most this many ways to shut out one claim are compared for all objects at once (five different claims have 52)."""
 MOST_STEPS = 20_000
 """A search gives up after placing this many claims, about 20 ms, and expects the worst of the driver."""
+_STEPS_A_CLAIM, _STEPS_A_POOL = 6, 2
+"""The steps of a decision that placing a claim in a search takes, and a pool in a table of outcomes."""
 _HALF: Final = 1 << 62
 """Two numbers up to this can be added in 64 bits."""
 Grades = npt.NDArray[np.int8]
@@ -248,16 +251,16 @@ def _can_fill(pools: Sizes, claim: int, sizes: Sizes, search: SearchBudget) -> b
                 if filled + unused_bytes + claim > pool + needed_after[place]:
                     further.append((place, filled + size, position + 1, now_used, still_unused))
             elif place + 1 == len(pools):
-                search.spend(steps)
+                search.spend(_STEPS_A_CLAIM * steps)
                 return True
             elif still_unused >= needed_after[place] and (place, now_used) not in tried:
                 tried.add((place, now_used))
                 further.append((place + 1, 0, 0, now_used, still_unused))
         stack.extend(reversed(further))
         if steps > MOST_STEPS:
-            search.spend(steps)
+            search.spend(_STEPS_A_CLAIM * steps)
             return True
-    search.spend(steps)
+    search.spend(_STEPS_A_CLAIM * steps)
     return False
 
 
@@ -320,6 +323,9 @@ def fits_beside_one(
         return True
     if is_seen_to_fit(pools, sizes, promised):
         return True
+    if search.is_spent:
+        search.undecided += 1
+        return False
     left = left_by_promises(pools, promised, search, policy)
     if left is None or (len(sizes) == 1 and not left.is_exact):
         # Claims that cannot be shut out go in one by one, anywhere. For a single claim that is the whole answer.
@@ -383,12 +389,16 @@ def _left(pools: Sizes, promised: Sizes, most: int, search: SearchBudget) -> Lef
     undecided = search.undecided
     if not is_guaranteed(pools, promised, search):
         return Left(np.zeros((0, len(pools)), dtype=np.int64), is_exact=True) if search.undecided == undecided else None
-    rows = np.array([pools], dtype=np.int64)
+    unit = max(
+        gcd(*pools, *promised), 1
+    )  # sizes are whole Gi or Mi: the smaller the numbers, the faster they are sorted
+    rows = np.array([pools], dtype=np.int64) // unit
     is_exact = True
-    for claim in promised:
+    for size in promised:
         # A merged row does not say whether the pool has room in one of its outcomes, only that it is no larger than at
         # the start. Afterwards it has at least 0 bytes.
-        takes = rows >= claim if is_exact else np.broadcast_to(np.array(pools) >= claim, rows.shape)
+        claim = size // unit
+        takes = rows >= claim if is_exact else np.broadcast_to(np.array(pools) >= size, rows.shape)
         after = [rows[takes[:, place]] for place in range(len(pools))]
         for place, each in enumerate(after):
             each[:, place] = np.maximum(each[:, place] - claim, 0)
@@ -396,12 +406,18 @@ def _left(pools: Sizes, promised: Sizes, most: int, search: SearchBudget) -> Lef
         if len(rows) > most:
             starts = np.linspace(0, len(rows), most, endpoint=False).astype(np.intp)
             rows, is_exact = _distinct(np.minimum.reduceat(rows, starts, axis=0)), False
-        search.spend(rows.size)
-    return Left(rows, is_exact)
+        search.spend(_STEPS_A_POOL * rows.size)
+    return Left(rows * unit, is_exact)
 
 
 def _distinct(rows: Ints2D) -> Ints2D:
-    """The distinct rows, sorted, so that neighbours are similar."""
+    """The distinct rows, sorted, so that neighbours are similar. Small numbers of a row are sorted as one number."""
+    bits = int(rows.max(initial=0)).bit_length()
+    if bits * rows.shape[1] < 63 and rows.min(initial=0) >= 0:
+        shifts = bits * np.arange(rows.shape[1] - 1, -1, -1)
+        packed = np.sort((rows << shifts).sum(axis=1))
+        distinct: Ints2D = packed[np.diff(packed, prepend=-1) != 0, None] >> shifts & ((1 << bits) - 1)
+        return distinct
     rows = rows[np.lexsort(rows.T[::-1])]
     is_new = np.ones(len(rows), dtype=np.bool_)
     is_new[1:] = (rows[1:] != rows[:-1]).any(axis=1)
