@@ -22,7 +22,7 @@ class Pool(NamedTuple):
     """One place for a volume; a volume never spans two pools."""
 
     identity: str
-    """Distinguishes the disks of a node: two classes with a pool of the same identity share disks."""
+    """Distinguishes the pools of a node: two classes with a pool of the same identity share it (`POOL_IDS`)."""
     free_bytes: int
 
 
@@ -35,9 +35,13 @@ class NodePools:
     """The largest volume that can be created, if that is less than the largest pool."""
 
     @property
+    def largest_first(self) -> list[Pool]:
+        return sorted(self.pools, key=lambda pool: (-pool.free_bytes, pool.identity))
+
+    @property
     def free_bytes(self) -> tuple[int, ...]:
         """Free bytes of the pools, the largest first."""
-        return tuple(sorted((pool.free_bytes for pool in self.pools), reverse=True))
+        return tuple(pool.free_bytes for pool in self.largest_first)
 
 
 @dataclass(frozen=True, slots=True)

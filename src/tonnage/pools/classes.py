@@ -1,8 +1,6 @@
 """Keeps the annotations of StorageClasses: their driver's policy and sizes, and with which classes they share disks.
 
-They are applied without force: what an admin wrote stays, and is reported. Classes that share only some of their disks
-get the policy `unknown`: a promise for one class would be placed by the policy among the other's pools, and some of
-these pools are not where it goes.
+They are applied without force: what an admin wrote stays, and is reported.
 """
 
 from __future__ import annotations
@@ -21,10 +19,8 @@ from tonnage.objects.storage_v1 import (
 )
 from tonnage.pools.class_pools import ClassPools, PoolSource, Published
 from tonnage.pools.settings import PoolsSettings
-from tonnage.pools.wanted import OF_CLASSES, Sharing, groups_of, partly_shared
+from tonnage.pools.wanted import OF_CLASSES, groups_of
 from tonnage.pools.writing import AnnotationWriter, ToldOnce
-
-_UNKNOWN = "unknown"
 
 
 class ClassKeeper:
@@ -52,14 +48,13 @@ class ClassKeeper:
     ) -> None:
         """Look at every class once. Raises TonnageError if a write fails."""
         classes = {each.name: each for each in all_classes if each.name in found}
-        groups, partly = groups_of(classes, found), partly_shared(found)
-        told = [] if self._settings.sets_groups else _ungrouped(classes, groups)
-        self._problems.tell("StorageClasses", [*groups.problems, *told])
+        groups = groups_of(classes, found)
+        self._problems.tell("StorageClasses", groups.problems if self._settings.sets_groups else ())
         for name, storage_class in classes.items():
             wanted: dict[str, str] = {}
             policy = self._settings.policy or found[name].policy
             if self._settings.sets_policy and policy:
-                wanted[POOL_POLICY] = _UNKNOWN if name in partly else policy
+                wanted[POOL_POLICY] = policy
             rules = self._settings.size_rules or known_size_rules(storage_class, *source.drivers[:1])
             if self._settings.sets_sizes and rules:
                 wanted[SIZE_RULES] = rules
@@ -102,16 +97,3 @@ class ClassKeeper:
             ]
         self._sent[storage_class.name] = sent
         self._problems.tell(thing, problems)
-
-
-def _ungrouped(classes: Mapping[str, StorageClass], groups: Sharing) -> list[str]:
-    """Classes that share disks without an annotation that says so."""
-    by_group: dict[str, list[str]] = {}
-    for name, group in groups.group_of.items():
-        by_group.setdefault(group, []).append(name)
-    return [
-        f"{', '.join(names)} draw from the same disks, and what is promised of one is not counted in the others: "
-        f"start with --set-capacity-groups, or annotate them with {CAPACITY_GROUP}={group}"
-        for group, names in by_group.items()
-        if any(classes[name].capacity_group != group for name in names)
-    ]

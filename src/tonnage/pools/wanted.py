@@ -11,6 +11,7 @@ pools cannot say which are.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
@@ -23,6 +24,7 @@ from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
     CAPACITY_GROUP,
     CHECK_CAPACITY,
+    POOL_IDS,
     POOL_POLICY,
     POOLS_CHECKED_AT,
     POOLS_OBSERVED_AT,
@@ -37,9 +39,10 @@ from tonnage.pools.class_pools import ClassPools, NodePools
 from tonnage.pools.settings import KeepFree
 from tonnage.quantity import Quantity
 
-OURS: Final = (AVAILABLE_CAPACITIES, POOLS_SOURCE, POOLS_OBSERVED_AT, POOLS_CHECKED_AT, POOLS_STALE_SINCE)
+OURS: Final = (AVAILABLE_CAPACITIES, POOL_IDS, POOLS_SOURCE, POOLS_OBSERVED_AT, POOLS_CHECKED_AT, POOLS_STALE_SINCE)
 """The annotations of a capacity object that this program keeps, all of them or none."""
 OF_CLASSES: Final = (POOL_POLICY, CAPACITY_GROUP, SIZE_RULES, CHECK_CAPACITY, VOLUME_COPIES)
+_SEPARATORS: Final = re.compile(r"[\s,]+")
 MOST_LISTED: Final = 1000
 """Pools in one annotation; of more, the largest are listed, and the others are promised to nobody."""
 
@@ -72,11 +75,15 @@ def wanted_of(
     """
     if found is None or capacity.available_capacities or is_kept_by_provisioner(capacity):
         return {}
-    pools = [keep_free.of(free) for free in found.free_bytes][:MOST_LISTED]
+    pools = found.largest_first[:MOST_LISTED]
     wanted = {
-        AVAILABLE_CAPACITIES: ",".join(str(Quantity.from_bytes(free)) for free in pools) or "0",
+        AVAILABLE_CAPACITIES: ",".join(str(Quantity.from_bytes(keep_free.of(each.free_bytes))) for each in pools)
+        or "0",
         POOLS_SOURCE: source,
     }
+    ids = [_SEPARATORS.sub("_", each.identity) for each in pools]
+    if ids and len(set(ids)) == len(ids):
+        wanted[POOL_IDS] = ",".join(ids)
     if found.observed_at is not None:
         wanted[POOLS_OBSERVED_AT] = _text(found.observed_at)
     ours = ours_of(capacity)
@@ -129,30 +136,17 @@ class Sharing(NamedTuple):
     problems: tuple[str, ...] = ()
 
 
-def shared_disks(found: Mapping[str, ClassPools]) -> list[tuple[str, ...]]:
-    """Sets of two or more classes that are connected by common disks, sorted by name."""
-    sets: list[tuple[set[str], set[tuple[str, str]]]] = []
-    for name in sorted(found):
-        names, disks = {name}, set(found[name].disks)
-        for connected in [each for each in sets if each[1] & disks]:
-            sets.remove(connected)
-            names |= connected[0]
-            disks |= connected[1]
-        sets.append((names, disks))
-    return sorted(tuple(sorted(names)) for names, _ in sets if len(names) > 1)
-
-
-def partly_shared(found: Mapping[str, ClassPools]) -> set[str]:
-    """Classes that share some of their disks with others, but not all."""
-    return {name for names in shared_disks(found) if len({found[each].disks for each in names}) > 1 for name in names}
-
-
 def groups_of(classes: Mapping[str, StorageClass], found: Mapping[str, ClassPools]) -> Sharing:
-    """The capacity group of every class that shares its disks. An existing name is kept."""
+    """The capacity group of every class that has exactly the disks of another. An existing name is kept, unless classes
+    with other disks have it too: those that share some disks only are told apart by the ids of their pools."""
+    by_disks: dict[frozenset[tuple[str, str]], list[str]] = {}
+    for name in sorted(found):
+        by_disks.setdefault(found[name].disks, []).append(name)
     group_of: dict[str, str] = {}
     problems: list[str] = []
-    for names in shared_disks(found):
-        told = sorted({group for name in names if (group := classes[name].capacity_group)})
+    for names in [names for disks, names in by_disks.items() if disks and len(names) > 1]:
+        elsewhere = {each.capacity_group for name, each in classes.items() if name not in names}
+        told = sorted({group for name in names if (group := classes[name].capacity_group)} - elsewhere)
         if len(told) > 1:
             problems.append(
                 f"StorageClasses {', '.join(names)} draw from the same disks and are in different capacity groups: "

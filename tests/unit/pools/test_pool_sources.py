@@ -110,6 +110,14 @@ def test_thin_volumes_come_from_the_drivers_thin_pool_or_from_the_group_where_th
     assert found.policy == "unknown"
 
 
+def test_a_thin_pool_is_another_pool_than_the_group_that_it_is_in() -> None:
+    thin, thick = lvm(vgpattern="^(thin|data-1)$", thinProvision="yes"), lvm(vgpattern="^(thin|data-1)$")
+    ids = [{pool.identity for pool in each.by_node["node-1"].pools} for each in (thin, thick)]
+    # data-1 has no thin pool yet: it will be made of the group's free bytes
+    assert len(ids[0] & ids[1]) == 1
+    assert [each.endswith("/thin_thinpool") for each in ids[0] - ids[1]] == [True]
+
+
 def test_thick_volumes_have_no_room_in_a_group_that_is_all_thin_pool() -> None:
     assert gibs(lvm(volgroup="thin"))["node-1"] == [0.0]
 

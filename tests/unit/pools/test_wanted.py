@@ -14,6 +14,7 @@ from tonnage.objects.meta import ObjectMeta
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
+    POOL_IDS,
     POOLS_CHECKED_AT,
     POOLS_OBSERVED_AT,
     POOLS_SOURCE,
@@ -22,7 +23,7 @@ from tonnage.objects.storage_v1 import (
 )
 from tonnage.pools.class_pools import ClassPools, NodePools, Pool
 from tonnage.pools.settings import InvalidKeepFree, KeepFree
-from tonnage.pools.wanted import MOST_LISTED, groups_of, ours_of, partly_shared, selected_nodes, shared_disks, wanted_of
+from tonnage.pools.wanted import MOST_LISTED, groups_of, ours_of, selected_nodes, wanted_of
 from tonnage.testing.storage_builders import storage_class
 
 GI = 1 << 30
@@ -73,10 +74,17 @@ def wanted(
 def test_pools_are_listed_largest_first_with_their_source_and_time() -> None:
     assert wanted(node_pools(20, 100)) == {
         AVAILABLE_CAPACITIES: "100Gi,20Gi",
+        POOL_IDS: "1,0",
         POOLS_SOURCE: "openebs-lvm",
         POOLS_OBSERVED_AT: "2026-09-01T07:10:30Z",
         **CHECKED,
     }
+
+
+def test_pools_that_cannot_be_told_apart_have_no_ids_and_no_id_has_a_comma() -> None:
+    assert POOL_IDS not in wanted(NodePools((Pool("a", 1), Pool("a", 2))))
+    assert wanted(NodePools((Pool("a, b", 1),)))[POOL_IDS] == "a_b"
+    assert POOL_IDS not in wanted(NodePools(()))
 
 
 def test_that_the_source_was_looked_at_is_written_now_and_then_and_with_every_other_change() -> None:
@@ -197,15 +205,26 @@ def on(node: str, *disks: str) -> ClassPools:
     return ClassPools({node: NodePools(tuple(Pool(disk, 1) for disk in disks))})
 
 
-def test_classes_with_a_disk_in_common_share_it_and_so_do_those_between() -> None:
-    found = {"a": on("n", "1", "2"), "b": on("n", "2", "3"), "c": on("n", "3"), "d": on("m", "1"), "e": on("n", "9")}
-    assert shared_disks(found) == [("a", "b", "c")]
-    assert shared_disks({}) == []
+def test_only_classes_with_exactly_the_same_disks_are_a_group() -> None:
+    found = {
+        "a": on("n", "1", "2"),
+        "b": on("n", "2", "3"),
+        "c": on("n", "3"),
+        "d": on("n", "2", "1"),
+        "e": on("m", "3"),
+        "f": on("n"),
+        "g": on("n"),
+    }
+    plain = {name: storage_class(name) for name in found}
+    assert groups_of(plain, found).group_of == {"a": "shared-a", "d": "shared-a"}
+    assert groups_of({}, {}).group_of == {}
 
 
-def test_classes_that_have_some_disks_in_common_and_not_all_are_told_apart() -> None:
-    assert partly_shared({"a": on("n", "1", "2"), "b": on("n", "1", "2"), "c": on("n", "9")}) == set()
-    assert partly_shared({"a": on("n", "1", "2"), "b": on("n", "2"), "c": on("n", "9")}) == {"a", "b"}
+def test_a_name_that_classes_with_other_disks_have_too_is_not_kept() -> None:
+    found = {"a": on("n", "1"), "b": on("n", "1"), "c": on("n", "2"), "d": on("n", "2"), "e": on("n", "1", "2")}
+    wide = {name: storage_class(name, group="all") for name in found}
+    expected = {"a": "shared-a", "b": "shared-a", "c": "shared-c", "d": "shared-c"}
+    assert groups_of(wide, found).group_of == expected
 
 
 def test_a_group_is_named_after_its_first_class_or_as_one_of_them_says_already() -> None:

@@ -98,7 +98,7 @@ def _pools(told: Any, where: str) -> tuple[Pool, ...]:
     for number, entry in enumerate(told):
         pool = entry if isinstance(entry, dict) else {"free": entry}
         unknown = sorted(pool.keys() - {"name", "free"})
-        free, name = bytes_of(pool.get("free")), pool.get("name", f"#{number}")
+        free, name = bytes_of(pool.get("free")), pool.get("name", f"{where}#{number}")
         if unknown or free is None or not isinstance(name, str) or not name:
             problem = f'unknown field "{unknown[0]}"' if unknown else 'a pool has a "free" such as "100Gi"'
             raise InvalidOutput(f"{where}[{number}]: {problem}")

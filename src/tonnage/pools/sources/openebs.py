@@ -86,11 +86,13 @@ def _pools(doc: Doc, pattern: GoRegexp, *, is_thin: bool, problems: list[str]) -
         if reason:
             problems.append(f"volume group {name} of node {node} {reason}: no volume can be made in it")
             continue
-        free = _thin_free(name, group) if is_thin else bytes_of(group.get("free"))
+        thin_pool = _thin_pool(name, group) if is_thin else None
+        free = bytes_of((group if thin_pool is None else thin_pool).get("free"))
         if free is None:
             problems.append(f"volume group {name} of node {node} does not say how much is free")
             continue
-        yield Pool(uuid or name, free)
+        # A thin pool has its bytes already, and shares none with volumes beside it; its group does until it is made.
+        yield Pool(uuid or name if thin_pool is None else f"{uuid or name}/{thin_pool['name']}", free)
 
 
 def _why_not(group: Mapping[str, Any]) -> str:
@@ -103,11 +105,10 @@ def _why_not(group: Mapping[str, Any]) -> str:
     return f"has as many volumes as it may have ({most})" if 0 < most <= number_of(group.get("lvCount")) else ""
 
 
-def _thin_free(name: str, group: Mapping[str, Any]) -> int | None:
-    """Mirrors GetCapacity: the free space of the driver's thin pool if it is known, else of the group."""
+def _thin_pool(name: str, group: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The driver's thin pool in a group, whose free space counts (GetCapacity); None before it is made."""
     pools = {text_of(pool.get("name")): pool for pool in records(dict(group), "thinPools")}
-    pool = pools.get(f"{name}_thinpool")
-    return bytes_of((group if pool is None else pool).get("free"))
+    return pools.get(f"{name}_thinpool")
 
 
 ZFS_DRIVER: Final = "zfs.csi.openebs.io"
