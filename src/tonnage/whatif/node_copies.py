@@ -7,7 +7,7 @@ node by itself. What volumes on the node take now is free on its copy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -15,13 +15,18 @@ from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
+    POOL_IDS,
     CSINode,
     CSIStorageCapacity,
     StorageClass,
     VolumeNodeResources,
 )
 from tonnage.quantity import Quantity
-from tonnage.scheduling.volumes.capacity.pools import free_bytes, listed_pools
+from tonnage.scheduling.volumes.capacity.pool_ids import pool_ids_of
+from tonnage.scheduling.volumes.capacity.pools import free_bytes, listed_pools, told_pools
+
+_NEW_POOL: Final = "one-more-pool"
+"""The id of a pool that is added to objects whose pools have ids."""
 
 
 def own_objects(node: Node, objects: Iterable[Object]) -> list[Object]:
@@ -68,17 +73,23 @@ def with_more_room(
 ) -> CSIStorageCapacity:
     """A capacity object that tells of so many bytes more: a pool of its own where it lists pools, or more in the one
     of this number, the largest first."""
-    pools = list(listed_pools(capacity))
+    ids, pools = list(pool_ids_of(capacity)), list(listed_pools(capacity))
     is_listed = bool(pools)
+    if ids:
+        ids = ids_largest_first(capacity)
     if not is_listed:
         told = capacity.capacity or capacity.maximum_volume_size
         pools = [told.value() if told is not None else 0]
     if as_pool and is_listed:
         pools.append(size_bytes)
+        ids += [_NEW_POOL] if ids else []
     else:
         pools[number] += size_bytes
-    quantities = tuple(Quantity.from_bytes(each) for each in sorted(pools, reverse=True))
     annotations, changes = capacity.metadata.annotations, dict[str, object]()
+    order = sorted(range(len(pools)), key=lambda at: -pools[at])
+    quantities = tuple(Quantity.from_bytes(pools[at]) for at in order)
+    if ids:
+        annotations = {**annotations, POOL_IDS: ",".join(ids[at] for at in order)}
     if capacity.available_capacities:
         changes["available_capacities"] = quantities
     elif AVAILABLE_CAPACITIES in annotations:
@@ -93,17 +104,27 @@ def with_more_room(
 
 
 def sharing_pools(capacity: CSIStorageCapacity, objects: Iterable[Object]) -> list[CSIStorageCapacity]:
-    """The capacity object, and those of other classes of its capacity group that tell of the same pools."""
-    known = list(objects)
-    groups = {each.name: each.capacity_group for each in known if isinstance(each, StorageClass)}
-    group = groups.get(capacity.storage_class_name, "")
-    return [
-        each
-        for each in known
-        if isinstance(each, CSIStorageCapacity)
-        and (each is capacity or (group and groups.get(each.storage_class_name) == group))
-        and each.node_topology == capacity.node_topology
-    ]
+    """The capacity object, and those of other classes that tell of the same pools: by ids, or by a capacity group."""
+    known, ids = list(objects), set(pool_ids_of(capacity))
+    classes = {each.name: each for each in known if isinstance(each, StorageClass)}
+    mine = classes.get(capacity.storage_class_name)
+
+    def is_alike(other: CSIStorageCapacity) -> bool:
+        of_class = classes.get(other.storage_class_name)
+        if other is capacity or mine is None or of_class is None:
+            return other is capacity
+        if ids and (theirs := set(pool_ids_of(other))):
+            return ids == theirs and mine.provisioner == of_class.provisioner
+        return bool(mine.capacity_group) and mine.capacity_group == of_class.capacity_group
+
+    objects_here = [each for each in known if isinstance(each, CSIStorageCapacity)]
+    return [each for each in objects_here if each.node_topology == capacity.node_topology and is_alike(each)]
+
+
+def ids_largest_first(capacity: CSIStorageCapacity) -> list[str]:
+    """The ids of an object's pools, in the order of `listed_pools`; empty if they have none."""
+    pairs = zip(pool_ids_of(capacity), told_pools(capacity), strict=False)
+    return [pool for pool, _ in sorted(pairs, key=lambda each: -each[1])]
 
 
 def with_more_slots(node: CSINode, driver: str, more: int) -> CSINode:

@@ -13,7 +13,7 @@ from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClai
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
-from tonnage.whatif.node_copies import sharing_pools, volumes_on, with_more_room
+from tonnage.whatif.node_copies import ids_largest_first, sharing_pools, volumes_on, with_more_room
 
 _MOST_UNUSED: Final = 16
 
@@ -54,8 +54,22 @@ def _room(volume: PersistentVolume, node: Node, objects: Sequence[Object]) -> Se
             and each.node_topology.matches(node.metadata.labels)
         ):
             sharing, size = sharing_pools(each, objects), volume.size.value()
+            if ids := ids_largest_first(each):
+                return [_with_more_in(pool, size, each, objects) for pool in ids]
             return [
                 [with_more_room(one, size, as_pool=False, number=number) for one in sharing]
                 for number in range(max(1, len(listed_pools(each))))
             ]
     return [[]]
+
+
+def _with_more_in(
+    pool: str, size: int, capacity: CSIStorageCapacity, objects: Sequence[Object]
+) -> list[CSIStorageCapacity]:
+    """All objects of the topology that have the pool of this id, with so much more in it."""
+    here = [each for each in objects if isinstance(each, CSIStorageCapacity)]
+    return [
+        with_more_room(each, size, as_pool=False, number=ids_largest_first(each).index(pool))
+        for each in here
+        if each.node_topology == capacity.node_topology and pool in ids_largest_first(each)
+    ]

@@ -8,7 +8,7 @@ with the most room.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -33,11 +33,13 @@ from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
     INCLUDED_CLAIMS,
+    POOL_IDS,
     CSIStorageCapacity,
     StorageClass,
 )
 from tonnage.quantity import Quantity
-from tonnage.scheduling.volumes.capacity.pools import listed_pools, volume_limit
+from tonnage.scheduling.volumes.capacity.pool_ids import pool_ids_of
+from tonnage.scheduling.volumes.capacity.pools import listed_pools, told_pools, volume_limit
 from tonnage.whatif.replay import renewed
 
 PickPolicy = Literal["most-free", "best-fit", "first-fit", "random"]
@@ -90,6 +92,10 @@ class Disk:
     """UIDs of claims whose volumes the initial figures include, bound or not."""
     claims: dict[str, str] = field(default_factory=dict)
     """By volume name: UIDs of the claims of volumes that were created here."""
+    ids: list[str] = field(default_factory=list)
+    """The ids of the pools, if they have ids."""
+    numbers: dict[Key, list[int]] = field(default_factory=dict)
+    """By capacity object with ids: its pools, in its order."""
 
     def __post_init__(self) -> None:
         self.total_bytes = self.total_bytes or sum(self.pools)
@@ -99,10 +105,19 @@ class Disk:
         return sum(self.pools)
 
     def take(
-        self, volume: str, size_bytes: int, policy: PickPolicy, rng: random.Random, *, kept_bytes: int = 0
+        self,
+        volume: str,
+        size_bytes: int,
+        policy: PickPolicy,
+        rng: random.Random,
+        *,
+        kept_bytes: int = 0,
+        within: Sequence[int] | None = None,
     ) -> bool:
-        """Put a volume into a pool chosen by the policy, which keeps so much free; False when none has room."""
-        roomy = [number for number, free in enumerate(self.pools) if free >= size_bytes + kept_bytes]
+        """Put a volume into a pool chosen by the policy, which keeps so much free; False when none has room. `within`:
+        only these pools, by number."""
+        numbers = range(len(self.pools)) if within is None else within
+        roomy = [number for number in numbers if self.pools[number] >= size_bytes + kept_bytes]
         if not roomy:
             return False
         if policy == "random":
@@ -133,9 +148,33 @@ class Disk:
         self.pools[number] += size_bytes
         return True
 
+    def numbers_of(self, key: Key) -> list[int]:
+        """The pools that an object lists, by number: all of the disk's, unless they have ids."""
+        return self.numbers.get(key) or list(range(len(self.pools)))
+
+    def join(self, capacity: CSIStorageCapacity) -> None:
+        """Add an object whose pools have ids: those that another object has too are the same, with the least bytes."""
+        numbers = []
+        for pool, free in zip(pool_ids_of(capacity), told_pools(capacity), strict=True):
+            if pool not in self.ids:
+                self.ids.append(pool)
+                self.pools.append(free)
+                self.total_bytes += free
+            number = self.ids.index(pool)
+            self.total_bytes -= max(self.pools[number] - free, 0)
+            self.pools[number] = min(self.pools[number], free)
+            numbers.append(number)
+        self.numbers[capacity.key] = numbers
+
     def change_to(self, capacity: CSIStorageCapacity) -> None:
         """Set the pools' free bytes to the object's figures; the volumes stay, in unknown pools."""
-        self.pools = list(listed_pools(capacity)) or pools_of_sum(capacity)
+        if self.ids and pool_ids_of(capacity):
+            for pool, free in zip(pool_ids_of(capacity), told_pools(capacity), strict=True):
+                if pool in self.ids:
+                    self.pools[self.ids.index(pool)] = free
+            self.join(capacity)
+        else:
+            self.pools = list(listed_pools(capacity)) or pools_of_sum(capacity)
         self.volumes = {name: (-1, size_bytes) for name, (_, size_bytes) in self.volumes.items()}
         self.total_bytes = sum(self.pools) + sum(size_bytes for _, size_bytes in self.volumes.values())
 
@@ -148,13 +187,14 @@ class Disk:
 class Disks:
     def __init__(self) -> None:
         self.by_object: dict[Key, Disk] = {}
-        self._shared: dict[tuple[str, str, str], Disk] = {}
+        self._shared: dict[tuple[str, str, str, bool], Disk] = {}
 
     def __iter__(self) -> Iterator[Disk]:
         yield from dict.fromkeys(self.by_object.values())
 
     def add(self, capacity: CSIStorageCapacity, classes: Mapping[str, StorageClass]) -> Disk:
-        """The disk of a capacity object: a new one, or the disk of another object of its group."""
+        """The disk of a capacity object: a new one, or that of another object of its group. Objects with ids have one
+        disk in each topology, with all pools of their driver there."""
         found = self.by_object.get(capacity.key)
         if found is not None:
             return found
@@ -162,8 +202,18 @@ class Disks:
         group = storage_class.capacity_group if storage_class is not None else ""
         driver = storage_class.provisioner if storage_class is not None else ""
         topology = codec.encode(capacity.node_topology).decode() if capacity.node_topology is not None else ""
-        shared, included = (driver, group, topology), _included_claims(capacity)
-        disk = self._shared.get(shared) if group else None
+        has_ids = bool(pool_ids_of(capacity))
+        shared = (driver, "" if has_ids else group, topology, has_ids)
+        included = _included_claims(capacity)
+        disk = self._shared.get(shared) if group or has_ids else None
+        if has_ids:
+            if disk is None:
+                disk = self._shared[shared] = Disk([])
+            disk.included |= included
+            disk.join(capacity)
+            disk.objects.append(capacity.key)
+            self.by_object[capacity.key] = disk
+            return disk
         if disk is None:
             disk = Disk(list(listed_pools(capacity)) or pools_of_sum(capacity), included=included)
             if group:
@@ -195,14 +245,17 @@ def figures(
     capacity: CSIStorageCapacity, disk: Disk, overstates: float = 1.0, now: datetime | None = None
 ) -> CSIStorageCapacity:
     """The capacity object with a disk's figures, in the same fields as before, with claims and times if it had them."""
-    pools = [int(free * overstates) for free in disk.pools]
-    quantities = tuple(Quantity.from_int(free) for free in sorted(pools, reverse=True))
+    numbers = sorted(disk.numbers_of(capacity.key), key=lambda number: -disk.pools[number])
+    pools = [int(disk.pools[number] * overstates) for number in numbers]
+    quantities = tuple(Quantity.from_int(free) for free in pools)
     changes: dict[str, object] = {}
     if capacity.available_capacities:
         changes["available_capacities"] = quantities
     annotations = capacity.metadata.annotations
     if AVAILABLE_CAPACITIES in annotations:
         annotations = {**annotations, AVAILABLE_CAPACITIES: ",".join(map(str, quantities))}
+    if capacity.key in disk.numbers:
+        annotations = {**annotations, POOL_IDS: ",".join(disk.ids[number] for number in numbers)}
     if capacity.capacity is not None:
         changes["capacity"] = Quantity.from_int(sum(pools))
     if capacity.maximum_volume_size is not None:

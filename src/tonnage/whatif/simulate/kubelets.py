@@ -100,7 +100,8 @@ class Rebuilds:
 
     def _begun(self, target: Disk, volume: PersistentVolume, size_bytes: int, node: Node) -> _Move | None:
         move, pick = _Move(target, node.name), self.model.pick_of(volume.class_name, driver_of(volume))
-        if not target.take(move.room(volume.name), size_bytes, pick, self.model.rng):
+        within = self.model.numbers_for(target, volume.class_name)
+        if not target.take(move.room(volume.name), size_bytes, pick, self.model.rng, within=within):
             return None
         self._moves[volume.name] = move
         return move

@@ -19,7 +19,7 @@ from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.engine.attempt import Attempt
 from tonnage.scheduling.plugins.registry import ForeignPlugins
-from tonnage.scheduling.volumes.packing.pool_fits import descending
+from tonnage.scheduling.volumes.packing.pool_fits import Sizes, descending
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, placed_by
 from tonnage.whatif.expansion import Replica
 from tonnage.whatif.replay import Replay
@@ -80,7 +80,8 @@ class PlayedCluster:
         self.choices = PoolChoices(luck)
         self._nobody = state.schedulers.nobody if takes_any_pod else lambda scheduler: ""
         self._replica: Replica | None = None
-        self._ordered: set[Disk] = set()
+        self._orders: dict[tuple[Disk, tuple[int, ...]], list[int]] = {}
+        """By disk and the pools of it that a class reaches: these in the order of a driver with `first-fit`."""
         self.world = World(
             [each for each in state.objects if not (isinstance(each, Pod) and self._is_left_alone(each))],
             profiles,
@@ -144,22 +145,28 @@ class PlayedCluster:
     def _pool_for(self, disk: Disk, claim: PersistentVolumeClaim, told: PickPolicy | None) -> int | None:
         storage = self.world.storage
         size, kept = storage.taken_bytes(claim), storage.kept_bytes(claim.class_name)
-        pools = [pool - kept for pool in disk.pools]
-        if max(pools, default=-1) < size:
-            return None
+        numbers = storage.numbers_for(disk, claim.class_name)
         asked = self._asked_of(disk)
         sizes = descending(asked.values()) or (size,)
         if told == "first-fit":
-            if disk not in self._ordered:
-                self._ordered.add(disk)
-                disk.pools = self.choices.order_of(disk.pools, sizes)
-                disk.volumes = {name: (-1, size_bytes) for name, (_, size_bytes) in disk.volumes.items()}
-                pools = [pool - kept for pool in disk.pools]
-            return placed_by(PoolPolicy.FIRST_FIT, tuple(pools), size)
-        if told in ("most-free", "best-fit"):
-            return placed_by(PoolPolicy(told), tuple(pools), size)
+            numbers = self._in_order(disk, tuple(numbers), sizes)
+        pools = [disk.pools[number] - kept for number in numbers]
+        if max(pools, default=-1) < size:
+            return None
+        if told in ("first-fit", "most-free", "best-fit"):
+            place = placed_by(PoolPolicy(told), tuple(pools), size)
+            return None if place is None else numbers[place]
         rest = [each for key, each in asked.items() if key != claim.key and self.world.volume_of(key) is None]
-        return self.choices.pool_for(pools, (size, *descending(rest)), sizes)
+        return numbers[self.choices.pool_for(pools, (size, *descending(rest)), sizes)]
+
+    def _in_order(self, disk: Disk, numbers: tuple[int, ...], sizes: Sizes) -> list[int]:
+        if (disk, numbers) not in self._orders:
+            left, found = list(numbers), list[int]()
+            for free in self.choices.order_of([disk.pools[number] for number in numbers], sizes):
+                found.append(next(number for number in left if disk.pools[number] == free))
+                left.remove(found[-1])
+            self._orders[disk, numbers] = found
+        return self._orders[disk, numbers]
 
     def _asked_of(self, disk: Disk) -> Mapping[Key, int]:
         """The sizes that the current replica's claims ask of a disk."""

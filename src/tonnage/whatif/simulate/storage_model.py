@@ -125,7 +125,8 @@ class StorageModel:
         if disk is not None and disk.volumes[volume.name][0] < 0:
             _, size_bytes = disk.volumes.pop(volume.name)
             pick = self.pick_of(volume.class_name, driver_of(volume))
-            if disk.take(volume.name, size_bytes, pick, self.rng):
+            within = self.numbers_for(disk, volume.class_name)
+            if disk.take(volume.name, size_bytes, pick, self.rng, within=within):
                 disk.total_bytes -= size_bytes
                 self.changed(disk)
             else:
@@ -217,6 +218,13 @@ class StorageModel:
         """The bytes that the driver takes for a claim, by the size rules of its class."""
         return driver_bytes(claim, self._classes.get(claim.class_name or ""))
 
+    def numbers_for(self, disk: Disk, class_name: str) -> list[int]:
+        """The pools of a disk, by number, that a class draws from."""
+        told = (self._told.get(key) for key in disk.objects)
+        keys = [each.key for each in told if each is not None and each.storage_class_name == class_name]
+        found = {number for key in keys for number in disk.numbers_of(key)}
+        return sorted(found) if found else list(range(len(disk.pools)))
+
     def kept_bytes(self, class_name: str) -> int:
         """Bytes that must stay free in the pool of a new volume: 1 if the driver wants strictly more."""
         return int(rules_of(self._classes.get(class_name)).is_strict)
@@ -241,7 +249,7 @@ class StorageModel:
         node = self.objects.get(Node, node_name) if node_name else None
         disks = self.disks_for(class_name, node)
         if len(disks) > 1:
-            disks.sort(key=lambda each: -max(each.pools, default=0))
+            disks.sort(key=lambda each: -max((each.pools[at] for at in self.numbers_for(each, class_name)), default=0))
         name = f"pvc-{self._numbers + 1:08d}"
         disk = next((each for each in disks if claim.uid in each.included), None)
         if disk is not None:  # the initial figures include its volume, which was created and not bound yet
@@ -270,7 +278,8 @@ class StorageModel:
         driver = self._provisioner(class_name)
         if self.choose is None:
             pick, kept = self.pick_of(class_name, driver), self.kept_bytes(class_name)
-            return disk.take(name, size_bytes, pick, self.rng, kept_bytes=kept)
+            within = self.numbers_for(disk, class_name)
+            return disk.take(name, size_bytes, pick, self.rng, kept_bytes=kept, within=within)
         number = self.choose(disk, claim, self._told_pick(class_name, driver))
         if number is not None:
             disk.put(name, number, size_bytes)

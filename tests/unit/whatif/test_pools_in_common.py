@@ -1,0 +1,62 @@
+"""`fit` and simulations where classes have some pools in common (`tonnage.dev/pool-ids`), and drivers round sizes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tonnage.objects.storage_v1 import POOL_IDS
+from tonnage.testing.storage_builders import capacity, storage_class, volume
+from tonnage.whatif.node_copies import sharing_pools, with_more_room
+from tonnage.whatif.simulate.disks import Disks, figures
+
+GI = 1 << 30
+FAST = capacity("fast", "a", pools=["100Gi", "60Gi"], pool_ids="ssd-1,ssd-2")
+MIXED = capacity("mixed", "a", pools=["60Gi", "400Gi"], pool_ids="ssd-2,hdd")
+CLASSES = {name: storage_class(name) for name in ("fast", "mixed")}
+
+
+def disks() -> Disks:
+    made = Disks()
+    for each in (FAST, MIXED):
+        made.add(each, CLASSES)
+    return made
+
+
+def test_a_pool_of_two_objects_is_one_pool_of_the_disk():
+    (disk,) = disks()
+    assert disk.pools == [100 * GI, 60 * GI, 400 * GI]
+    assert disk.numbers_of(MIXED.key) == [1, 2]
+    assert disk.take("pv", 50 * GI, "best-fit", random.Random(1), within=disk.numbers_of(MIXED.key))
+    after = figures(FAST, disk)
+    assert [each.value() // GI for each in after.available_capacities] == [100, 10]
+    assert after.metadata.annotations[POOL_IDS] == "ssd-1,ssd-2"
+    after = figures(MIXED, disk)
+    assert [each.value() // GI for each in after.available_capacities] == [400, 10]
+    assert after.metadata.annotations[POOL_IDS] == "hdd,ssd-2"
+
+
+def test_figures_that_somebody_else_wrote_are_of_the_pools_that_they_name():
+    (disk,) = disks()
+    disk.change_to(capacity("mixed", "a", pools=["40Gi", "30Gi"], pool_ids="hdd,ssd-2"))
+    assert disk.pools == [100 * GI, 30 * GI, 40 * GI]
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_strict_driver_leaves_a_byte(kept: int):
+    (disk,) = disks()
+    assert disk.take("pv", 400 * GI, "best-fit", random.Random(1), kept_bytes=kept) is (kept == 0)
+
+
+def test_one_more_pool_has_an_id_of_its_own():
+    more = with_more_room(FAST, 70 * GI, as_pool=True)
+    assert [str(each) for each in more.available_capacities] == ["100Gi", "70Gi", "60Gi"]
+    assert more.metadata.annotations[POOL_IDS] == "ssd-1,one-more-pool,ssd-2"
+
+
+def test_objects_that_share_some_pools_only_are_no_one_purchase():
+    objects = [FAST, MIXED, *CLASSES.values(), volume("pv")]
+    assert sharing_pools(FAST, objects) == [FAST]
+    alike = capacity("mixed", "a", pools=["60Gi", "100Gi"], pool_ids="ssd-2,ssd-1")
+    assert sharing_pools(FAST, [FAST, alike, *CLASSES.values()]) == [FAST, alike]
