@@ -25,11 +25,13 @@ from tonnage.endpoints import Endpoint
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object, split_key
-from tonnage.objects.storage_v1 import INCLUDED_CLAIMS, CSIStorageCapacity
+from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.scheduling.engine.engine import Engine
+from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.reservations.holds import Hold
+from tonnage.scheduling.volumes.reservations.promises import includes_claim
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 RESERVATIONS, ASSUMED, NOMINATIONS = "/debug/reservations", "/debug/assumed", "/debug/nominations"
@@ -154,11 +156,12 @@ class SchedulerMemory:
         if self.nominations is not None:
             _nominate(engine, self.nominations, pods)
         holds: dict[Reservation, list[Hold]] = {}
-        seen = own_claims | _in_figures(known)
+        claims = {each.key: each for each in known if isinstance(each, PersistentVolumeClaim)}
+        capacities = {each.key: each for each in known if isinstance(each, CSIStorageCapacity)}
         for held in self.held:
-            if seen.issuperset(held.claims):
-                continue
-            holds.setdefault(held.mode, []).append(held.as_hold)
+            included = _included(capacities.get(held.capacity), held, claims)
+            if not (own_claims | included).issuperset(held.claims):
+                holds.setdefault(held.mode, []).append(held.as_hold)
         engine.held.agree_with(holds, {key: PodInfo(pod) for key, pod in pods.items()})
 
     def written_to(self, objects: Iterable[Object]) -> list[Object]:
@@ -242,16 +245,16 @@ def _nominate(engine: Engine, nominations: Iterable[NominatedPod], pods: Mapping
             made.since, made.holds = each.since, each.holds
 
 
-def _in_figures(objects: Iterable[Object]) -> set[Key]:
-    """Claims whose volumes the capacity objects say that they include: by now nothing is kept back for them."""
-    found = list(objects)
-    uids = {
-        uid
-        for each in found
-        if isinstance(each, CSIStorageCapacity)
-        for uid in each.metadata.annotations.get(INCLUDED_CLAIMS, "").split(",")
-    }
-    return {each.key for each in found if isinstance(each, PersistentVolumeClaim) and each.uid in uids}
+def _included(
+    capacity: CSIStorageCapacity | None, held: RememberedCapacity, claims: Mapping[Key, PersistentVolumeClaim]
+) -> set[Key]:
+    """The held claims that the object itself says its figures include: by now it keeps nothing back for them.
+
+    What it says of a volume that is rebuilt was said at the volume's creation, and does not count.
+    """
+    found = (claims.get(key) for key in held.claims if capacity is not None and identity(capacity) == held.uid)
+    made = (each for each in found if each is not None and not each.rebuild_target)
+    return {each.key for each in made if capacity is not None and includes_claim(capacity, each.uid)}
 
 
 def _claims_of(pod: Pod) -> set[Key]:

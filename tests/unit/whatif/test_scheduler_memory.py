@@ -275,3 +275,13 @@ def test_what_the_figures_show_by_now_is_not_kept_back_any_more():
     told = capacity(node="a", pools=["60Gi"], metadata={"annotations": {INCLUDED_CLAIMS: first.uid}})
     live.objects = [told if each.key == told.key else each for each in live.objects]
     assert live.explained(second, memory=memory)["node"] == "a"
+
+
+def test_what_the_figures_of_another_class_show_is_still_kept_back():
+    live, second = with_volumes("Ledger", storage_class("slow"), capacity("slow", node="a", free="100Gi"))
+    live.decide()
+    memory = live.memory
+    first = next(each for each in live.objects if each.key == "default/one")
+    told = capacity("slow", node="a", pools=["60Gi"], metadata={"annotations": {INCLUDED_CLAIMS: first.uid}})
+    live.objects = [told if each.key == told.key else each for each in live.objects]
+    assert live.explained(second, memory=memory)["node"] is None

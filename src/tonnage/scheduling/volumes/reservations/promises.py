@@ -381,7 +381,7 @@ class Figures:
         # What was said of a volume at its creation says nothing about where it is rebuilt.
         if promise.is_rebuild or not _names_claims(capacity):
             return False
-        if promise.claim.uid in capacity.metadata.annotations[INCLUDED_CLAIMS].split(","):
+        if includes_claim(capacity, promise.claim.uid):
             return True
         until, created_at = capacity.included_until, promise.created_at
         return until is not None and created_at is not None and created_at < until
@@ -398,6 +398,11 @@ class Figures:
 
 def _volume_size(promise: Promise, asked: int) -> int:
     return asked if promise.volume is None else max(asked, promise.volume.size.value())
+
+
+def includes_claim(capacity: CSIStorageCapacity, claim_uid: str) -> bool:
+    """True if the object names the claim among those whose volumes its figures include."""
+    return _names_claims(capacity) and claim_uid in capacity.metadata.annotations[INCLUDED_CLAIMS].split(",")
 
 
 def _names_claims(capacity: CSIStorageCapacity) -> bool:
