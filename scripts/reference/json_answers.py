@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from reference import code, table
 from reference.schemas import SCHEMAS
 
@@ -15,14 +17,16 @@ is JSON Schema 2020-12, made from classes; a test holds real answers of every co
 
 TAIL = """
 
-What the fields of `explain`, `shadow`, `doctor` and `simulate` mean in full: [what if](../whatif.md),
-[simulate](../simulate.md), [drain-preview](../json/drain-preview.md). The scheduler's debug pages are JSON too:
-[endpoints](endpoints.md). `DIR/endpoints.json` of a `tonnage up` is `{PROGRAM: {url, certificateAuthority}}`.
+The scheduler's debug pages are JSON too: [endpoints](endpoints.md). `DIR/endpoints.json` of a `tonnage up` is
+`{PROGRAM: {url, certificateAuthority}}`.
+
 """
+FIELDS = Path(__file__).with_name("answer_fields.md").read_text("utf-8")
+"""What fields mean that a schema's line does not say."""
 
 
 def page() -> str:
     rows: list[tuple[object, ...]] = [
         (f"[{name}.json](schemas/{name}.json)", code(entry.command), entry.about) for name, entry in SCHEMAS.items()
     ]
-    return HEAD + table(("schema", "of", ""), rows) + TAIL
+    return HEAD + table(("schema", "of", ""), rows) + TAIL + FIELDS

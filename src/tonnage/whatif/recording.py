@@ -138,7 +138,7 @@ class RepeatedRecording:
     is_partial: bool = False
 
     def document(self) -> dict[str, Any]:
-        """The answer for scripts; see docs/whatif.md."""
+        """The answer for scripts; see docs/reference/json.md."""
         header = self.recording.header
         since = instant(header.now_us)
         runs = {}

@@ -137,7 +137,7 @@ def test_the_json_answer_is_a_contract(folder: Path) -> None:
 
 def test_every_field_of_the_answer_is_told_of_in_the_docs(folder: Path) -> None:
     document = answer(folder, "--compare", "kep", "--compare", "default")
-    told = (Path(__file__).parents[3] / "docs" / "simulate.md").read_text()
+    told = (Path(__file__).parents[3] / "docs" / "reference" / "json.md").read_text()
     run = next(iter(document["runs"].values()))
     parting = document["differences"][0]["parting"]
     fields = [*document, *run, *run["samples"][0], *run["disks"][0], *document["differences"][0], *parting]

@@ -82,4 +82,4 @@ _NAMES: Final = {
     """,
 }
 CATALOGUE: Final = {name: FindingKind(name, kind) for kind, names in _NAMES.items() for name in names.split()}
-"""Every possible finding, by severity and then by name; docs/whatif.md says what each means."""
+"""Every possible finding, by severity and then by name; docs/reference/json.md says what each means."""

@@ -3,7 +3,7 @@ behind.
 
 A volume that only drained nodes reach stays where it is unless its driver rebuilds; so does a pod's hostPath. An
 emptyDir and the claim of an ephemeral volume end with the pod. The structs are the answer's JSON: names and order of
-their fields are a contract (docs/whatif.md).
+their fields are a contract (docs/reference/json.md).
 """
 
 from __future__ import annotations

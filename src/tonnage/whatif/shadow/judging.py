@@ -272,7 +272,7 @@ class Tally:
             self.say("refused", f"{verdict.pod} on {verdict.theirs}: {seen_by}; Tonnage {found.tonnage}")
 
     def document(self, until: datetime) -> dict[str, Any]:
-        """The answer for scripts; see docs/whatif.md."""
+        """The answer for scripts; see docs/reference/json.md."""
         return {
             "since": rfc3339(self.since),
             "until": rfc3339(until),

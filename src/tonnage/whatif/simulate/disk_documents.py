@@ -1,6 +1,6 @@
 """Disks as JSON: pools with free bytes, the volumes in them, and the scheduler's promises.
 
-Reports draw capacity maps from it (`html/capacity_map.py`), and scripts may read it (docs/whatif.md):
+Reports draw capacity maps from it (`html/capacity_map.py`), and scripts may read it (docs/reference/json.md):
 
     {"objects": [key], "where": text, "classes": [name], "totalBytes": int, "freeBytes": [int],
      "volumes": [{"volume", "claim", "pool": int or null, "bytes", "promised": bool}]}
