@@ -91,6 +91,7 @@ async def test_the_pictures_of_the_documentation(tmp_path: Path, open_window: Op
         await in_a_terminal(up, pictures)
         await a_drain(up, light, pictures)
         await why(light, dark, pictures)
+        await tables(up, light, pictures)
         await what_if(light, pictures)
         await replay(light, pictures)
         await faults(up, light, pictures)
@@ -167,6 +168,18 @@ async def what_if(window: Window, pictures: Pictures) -> None:
         await button.click()
     await expect(window.page.locator(".verdict").first).to_be_visible(timeout=30_000)
     await pictures.take(window, "what-if")
+
+
+async def tables(up: Watched, window: Window, pictures: Pictures) -> None:
+    """A claim with its YAML and commands; the folder of this run is not told."""
+    await window.go("tables/claims/shop/data-db-0?sort=-size")
+    await expect(window.page.locator(".yaml")).to_contain_text("kind: PersistentVolumeClaim", timeout=30_000)
+    await window.page.evaluate(
+        """folder => document.querySelectorAll(".command bdi").forEach(each => {
+            each.textContent = each.textContent.replace(folder, "cluster"); })""",
+        str(up.folder.absolute()),
+    )
+    await pictures.take(window, "tables")
 
 
 async def replay(window: Window, pictures: Pictures) -> None:

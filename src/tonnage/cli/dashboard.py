@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shlex
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -98,11 +99,19 @@ def dashboard(
         namespace=cluster.given_namespace,
         data_dir=folder,
         allowed_hosts=allowed_hosts,
+        command_flags=_command_flags(cluster, folder),
         asking=asking,
     )
     if token_file is not None:
         settings = replace(settings, token=_token(token_file))
     asyncio.run(run_until_signalled(_run(cluster, settings, serving, keeps_token=token_file is not None)))
+
+
+def _command_flags(cluster: ClusterQuestion, folder: Path | None) -> str:
+    """What kubectl needs to reach the cluster from this machine. Without flags it finds it as the dashboard did."""
+    file = folder / "kubeconfig" if folder is not None else cluster.kubeconfig_file
+    given = {"--kubeconfig": str(file.absolute()) if file is not None else "", "--context": cluster.context}
+    return " ".join(f"{flag} {shlex.quote(value)}" for flag, value in given.items() if value)
 
 
 def _token(path: Path) -> str:

@@ -212,6 +212,8 @@ class LaneRow(Row):
 
     pod: str
     steps: tuple[PodStep, ...] = ()
+    headline: int = -1
+    """Number of the step that says what happened to the pod; steps after it are bookkeeping. -1: the last step."""
     done: bool = False
     """The pod runs, has ended or is gone: nothing more is under way."""
 
@@ -227,6 +229,8 @@ class NoticeRow(Row):
     """error, warning or info."""
     text: str
     hint: str = ""
+    since: datetime | None = None
+    """Since when what is shown is old, if it is."""
 
 
 COLLECTIONS: Final[dict[str, type[Row]]] = {

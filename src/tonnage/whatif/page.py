@@ -38,7 +38,8 @@ def named(names: Sequence[str], most: int = _MOST_NAMES, examples: int = _EXAMPL
 
 def natural(name: str) -> list[tuple[int, str]]:
     """A sort key that puts n9 before n10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+    parts = re.split(r"([0-9]+)", name)
+    return [(int(part[:18]), "") if place % 2 else (-1, part) for place, part in enumerate(parts)]
 
 
 def any_of(nodes: Sequence[str]) -> str:

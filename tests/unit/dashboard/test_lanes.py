@@ -9,8 +9,9 @@ import pytest
 
 from support.filled_cluster import FilledCluster
 from tonnage.clock import VirtualClock
+from tonnage.dashboard.model.lane_steps import headline_of
 from tonnage.dashboard.model.lanes import MOST_LANES, MOST_STEPS
-from tonnage.dashboard.wire import CapacityRow, LaneRow, VolumeRow
+from tonnage.dashboard.wire import CapacityRow, LaneRow, PodStep, VolumeRow
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import Event
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET
@@ -353,3 +354,24 @@ def test_of_too_many_lanes_those_that_are_done_go_first(story: Story):
     lanes = story.cluster.collections.of(LaneRow)
     assert len(lanes) == MOST_LANES
     assert "default-waits" in lanes and "default-p0" not in lanes and f"default-p{MOST_LANES + 19}" in lanes
+
+
+@pytest.mark.parametrize(
+    ("kinds", "headline"),
+    [
+        ("", -1),
+        ("created", 0),
+        ("created refused", 1),
+        ("created decided reserved nominated", 1),
+        ("created decided bound started released", 3),
+        ("created bound started attached detached", 2),  # a pod that runs has started, whatever is told late
+        ("created refused decided bound started released terminating", 6),
+        ("created bound started rebuilding", 3),
+        ("created bound attach-failed event", 2),
+        ("created bound started terminating detached deleted released", 5),
+        ("reserved released", -1),
+    ],
+)
+def test_the_headline_is_what_happened_to_the_pod_not_bookkeeping(kinds: str, headline: int):
+    steps = [PodStep(at=START, kind=kind, text=kind) for kind in kinds.split()]
+    assert headline_of(steps) == headline

@@ -147,10 +147,40 @@ def test_a_node_is_opened_with_pools_claims_and_who_holds_what():
     )
     shown = texts(node_lines(cluster, "a", now=NOON))
     assert shown[0] == "a   zone z   takes pods   2 pods"
-    assert shown[1] == "pool 0   ██████████████████░░░░░░░░░░░░   40Gi free of 100Gi"
-    assert shown[3] == "  10Gi kept back for shop/db-0 since 12:00:00: its claims are not bound"
+    assert shown[1] == "pools; a full line is 100Gi on every node"
+    assert shown[2] == "pool 0   ██████████████████░░░░░░░░░░░░   40Gi free of 100Gi"
+    assert shown[4] == "  10Gi kept back for shop/db-0 since 12:00:00: its claims are not bound"
     assert any(line.startswith("ns/v") and line.endswith("ns/p") for line in shown)
     assert shown[-2] == "on their way here"
+
+
+def test_pools_are_as_long_as_they_are_large_on_every_node():
+    def of(name: str, *gib: int) -> NodeRow:
+        return NodeRow(name=name, pools=tuple(PoolRow(size=each * GI, free=each * GI) for each in gib))
+
+    cluster = rows(nodes={"a": of("a", 100, 20), "b": of("b", 500)})
+    shown = texts(node_lines(cluster, "a", now=NOON))
+    # 30 signs for 500Gi: 6 for 100Gi, 1.2 for 20Gi.
+    assert shown[1:4] == [
+        "pools; a full line is 500Gi on every node",
+        "pool 0   ░░░░░░   100Gi free of 100Gi",
+        "pool 1   ░   20Gi free of 20Gi",
+    ]
+
+
+def test_zones_stand_in_the_order_people_count_and_what_has_none_comes_last():
+    zones = {"a": "zone-10", "b": "zone-9", "c": ""}
+    cluster = rows(nodes={name: NodeRow(name=name, zone=zone) for name, zone in zones.items()})
+    heads = [line for line in texts(map_lines(cluster, width=80)) if "zone" in line]
+    assert [line.split("   ")[0] for line in heads] == ["zone zone-9", "zone zone-10", "no zone"]
+
+
+def test_the_flow_begins_with_what_happened_to_the_pod_not_with_bookkeeping():
+    at = [NOON + timedelta(seconds=second) for second in range(3)]
+    kinds = ("created", "started", "released")
+    steps = tuple(PodStep(at=when, kind=kind, text=kind) for when, kind in zip(at, kinds, strict=True))
+    cluster = rows(lanes={"u": LaneRow(pod="ns/p", steps=steps, headline=1)})
+    assert texts(flow_lines(cluster, width=80)) == ["12:00:01 ns/p started +1s ← created"]
 
 
 def test_the_flow_tells_the_newest_first_with_the_time_between_steps():

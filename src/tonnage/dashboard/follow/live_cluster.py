@@ -15,7 +15,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any, Final, NamedTuple, Self
+
+import msgspec
 
 from tonnage import logs
 from tonnage.client.config.connection import KubeconfigUser
@@ -30,7 +33,7 @@ from tonnage.endpoints import Endpoint
 from tonnage.errors import Forbidden, NotFound, TonnageError, Unauthorized
 from tonnage.objects.core_v1 import Event, ObjectReference, Pod
 from tonnage.objects.document import Doc
-from tonnage.objects.meta import Object
+from tonnage.objects.meta import Key, Object
 from tonnage.objects.resources import Resource
 from tonnage.objects.scheme import resource_of
 from tonnage.objects.small_groups import Lease
@@ -150,6 +153,8 @@ ASK_S: Final = 1.0
 """How often the scheduler's memory is read, and how often unreadable kinds are checked."""
 AGAIN_S: Final = 0.2
 """How soon the scheduler is asked again after a waiting pod changed: it may just have decided."""
+ANSWER_S: Final = 10.0
+"""How long a person waits for one object."""
 FORGET_S: Final = 10.0
 """How long a kind is refused before its objects are forgotten: a starting server refuses for a moment too."""
 LEASES_S: Final = 5.0
@@ -227,6 +232,18 @@ class LiveCluster(ShownCluster):
         if self.namespace:
             found.append(f"only namespace {self.namespace} is read: pods and claims of others count as none")
         return found if self.asks_scheduler else [*found, SCHEDULER_NOT_ASKED]
+
+    async def document(self, cls: type[Object], key: Key) -> Doc:
+        known = self.known(cls, key)
+        selected = f"metadata.name={known.name}"
+        asked = self.client.list_docs(cls, namespace=known.namespace, field_selector=selected)
+        try:
+            found = await within(self.clock, ANSWER_S, asked)
+        except TimeoutError:
+            raise TonnageError(f"{self.client.server} did not answer within {ANSWER_S:g} s") from None
+        if not found:
+            raise NotFound(f'{resource_of(cls).qualified} "{key}" not found')
+        return found[0]
 
     async def events_of(self, *about: ObjectReference) -> Sequence[Event]:
         found = await asyncio.gather(*map(self._events_about, about))
@@ -318,6 +335,11 @@ class LiveCluster(ShownCluster):
     def _tell_notices(self) -> None:
         readings = [*self._readings(), *self._event_readings()]
         found = dict(notices(readings, self.client.server))
+        if SERVER in found:
+            told = self.collections.of(NoticeRow).get(SERVER)
+            longest_s = max(each.failing_for_s for each in readings)
+            since = told.since if told is not None else self.clock.now() - timedelta(seconds=longest_s)
+            found[SERVER] = msgspec.structs.replace(found[SERVER], since=since)
         if self.namespace:
             text = f"namespace {self.namespace} alone is shown: pods and claims of others are not"
             found["namespace"] = NoticeRow(severity="info", text=text)

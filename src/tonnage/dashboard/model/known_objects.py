@@ -143,6 +143,9 @@ class KnownObjects:
             self._index(known, is_there=False)
         return known
 
+    def find(self, cls: type[Object], key: Key) -> Object | None:
+        return self._by_kind.get(cls, {}).get(key)
+
     def __iter__(self) -> Iterator[Object]:
         for known in self._by_kind.values():
             yield from known.values()

@@ -6,7 +6,7 @@ if the timestamp is within two seconds of it, so that steps within one second ke
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -52,6 +52,25 @@ ORDER: Final = (
     *("attaching", "rebuilt", "attached", "started"),
 )
 """The order of step kinds with equal times; other kinds come last."""
+
+
+_BOOKKEEPING: Final = frozenset(("reserved", "released", "nominated", "detached", "event"))
+"""Kinds of steps about what is kept for a pod, not about the pod."""
+_TURNS: Final = frozenset(
+    ("failed", "succeeded", "terminating", "deleted", "provision-failed", "attach-failed", "rebuilding")
+)
+"""Kinds of steps after which a pod that had started is in another state."""
+
+
+def headline_of(steps: Sequence[PodStep]) -> int:
+    """Number of the step that says what happened to the pod; -1 without one. A pod that runs has started, whatever is
+    reported after that of its volumes."""
+    found = -1
+    for number, step in enumerate(steps):
+        has_started = found >= 0 and steps[found].kind == "started"
+        if step.kind in _TURNS or not (has_started or step.kind in _BOOKKEEPING):
+            found = number
+    return found
 
 
 def happened_at(told: datetime | None, now: datetime) -> datetime:

@@ -66,6 +66,10 @@ class Lane:
             found.append(step if is_behind else msgspec.structs.replace(step, at=found[-1].at))
         return tuple(found)
 
+    def row(self) -> LaneRow:
+        steps = self.told()
+        return LaneRow(pod=self.pod, steps=steps, headline=lane_steps.headline_of(steps), done=self.is_done)
+
     def add(self, step: PodStep, *, is_heard: bool = False) -> bool:
         """Insert a step by its time. False if the lane already has it."""
         if any(_is_same(step, known, is_heard != (known in self.heard)) for known in self.steps):
@@ -227,7 +231,7 @@ class Lanes:
         changed, self._changed = self._changed, set()
         for uid in sorted(changed):
             lane = self._lanes.get(uid)
-            yield uid, None if lane is None else LaneRow(pod=lane.pod, steps=lane.told(), done=lane.is_done)
+            yield uid, None if lane is None else lane.row()
 
     def forget(self) -> None:
         self._changed.update(self._lanes)

@@ -16,11 +16,13 @@ from tonnage.clock import Clock, in_background, repeatedly
 from tonnage.dashboard.model.cluster_model import ClusterModel
 from tonnage.dashboard.model.known_objects import DriverContents
 from tonnage.dashboard.wire import Collections, FaultRow, NoticeRow
-from tonnage.errors import TonnageError
+from tonnage.errors import NotFound, TonnageError
 from tonnage.faults import FAULT_FILE_NAME, Fault, FaultFile
+from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Event, ObjectReference
 from tonnage.objects.document import Doc
-from tonnage.objects.meta import Object
+from tonnage.objects.meta import Key, Object
+from tonnage.objects.scheme import resource_of
 from tonnage.objects.small_groups import Lease
 from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.schedulers_seen import SchedulersSeen
@@ -108,6 +110,17 @@ class ShownCluster:
 
     def unlisted(self) -> Mapping[str, str]:
         return {}
+
+    async def document(self, cls: type[Object], key: Key) -> Doc:
+        """One object with all its fields, as it is now. Raises NotFound."""
+        return to_doc(self.known(cls, key))
+
+    def known(self, cls: type[Object], key: Key) -> Object:
+        """An object as it was last heard of. Raises NotFound."""
+        found = self.model.objects.find(cls, key)
+        if found is None:
+            raise NotFound(f'{resource_of(cls).qualified} "{key}" not found')
+        return found
 
     async def events_of(self, *about: ObjectReference) -> Sequence[Event]:
         return ()

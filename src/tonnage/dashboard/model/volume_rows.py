@@ -25,6 +25,7 @@ from tonnage.objects.meta import Key
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
 from tonnage.scheduling.volumes.rebuilds import is_on_its_way
 from tonnage.scheduling.volumes.volume_reach import affinity_of
+from tonnage.whatif.page import natural
 
 MOST_NODES: Final = 16
 
@@ -66,7 +67,7 @@ def place_of(objects: KnownObjects, volume: PersistentVolume) -> VolumePlace:
         admitted.update(name for name in candidates if term.matches(name, objects.nodes[name].metadata.labels))
         named.update((each.key, value) for each in listed if names_a_node(each.key) for value in each.values)
     if is_wide:
-        return VolumePlace(zones=tuple(sorted(zones)), is_confined=True)
+        return VolumePlace(zones=tuple(sorted(zones, key=natural)), is_confined=True)
     found = sorted(admitted)
     if not found:  # a single named node counts even if it does not match; of several, those that do not exist
         gone = {name for key, name in named if not objects.nodes_by_label[key, name]}

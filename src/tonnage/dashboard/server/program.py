@@ -44,6 +44,8 @@ class DashboardSettings:
     tls: ServerTls | None = None
     """Set if other machines can reach the address."""
     allowed_hosts: tuple[str, ...] = ()
+    command_flags: str = ""
+    """What kubectl and tonnage need to reach the cluster from this machine: `--kubeconfig FILE`."""
     asking: Asking | None = None
     """The configuration for questions; None for the default."""
 
@@ -66,7 +68,7 @@ async def shown(cluster: ShownCluster, settings: DashboardSettings) -> AsyncIter
     if tls is None and not (is_loopback(host) and await _leads_to_loopback(host)):
         raise TonnageError(f"{host} is not this machine alone: a dashboard is served there with TLS only")
     access = Access(settings.token, hosts=(host, *settings.allowed_hosts), is_secure=tls is not None)
-    app = App(routes_of(cluster, settings.data_dir, settings.asking), access)
+    app = App(routes_of(cluster, settings.data_dir, settings.asking, settings.command_flags), access)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(following_faults(cluster, settings.data_dir))
         await stack.enter_async_context(following_pools(cluster, settings.data_dir))

@@ -5,13 +5,15 @@ POST   /api/v1/faults                  {"kind": "slow", "nodes": ["node-1"], "va
 DELETE /api/v1/faults?kind=K&node=N    one fault; `node=` is the one for all nodes. Without kind and node: all of them
 GET  /api/v1/examples   {"examples": [{"name", "title", "about", "kind", "part"}]}
 POST /api/v1/replay     {"files": [{"name": "steps.yaml", "text": "…"}], "seed": 0} or {"example": "03-replay/burst"}
-GET /api/v1/about      {"version": "v1", "server": "https://…", "embedded": true}
+GET /api/v1/about      {"version": "v1", "server": "https://…", "embedded": true, "commandFlags": "--kubeconfig FILE"}
 GET /api/v1/state      the whole state, one message
 GET /api/v1/changes    server-sent events: the state, then what changes; ?since=AT: what changed since that message
 POST /api/v1/drain-preview  {"nodes": ["node-1"], "oneByOne": false}
 POST /api/v1/fit            {"workload": "sts/shop/db"} or {"template": "YAML"}, "max": 10000
 GET  /api/v1/workloads      {"workloads": ["StatefulSet/shop/db"]}: what `fit` may be asked about
 GET /api/v1/pending                            what waits, by cause; ?full=true: node by node
+GET /api/v1/objects/{resource}/{name}              {"yaml", "at"} of a node or a persistent volume, by its resource
+GET /api/v1/objects/{resource}/{namespace}/{name}  as well, of a claim or a pod
 GET /api/v1/pods/{namespace}/{name}            a pod's story
 GET /api/v1/pods/{namespace}/{name}/explain    node by node, pool by pool, scores
 
@@ -35,6 +37,8 @@ from tonnage.dashboard.model.shown_cluster import ShownCluster, look_at_faults
 from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.questions.cluster_questions import PendingAnswers, drained, fits, workloads_of
 from tonnage.dashboard.questions.given_files import examples, files_of, sorted_out
+from tonnage.dashboard.questions.object_text import KINDS as KINDS_AS_TEXT
+from tonnage.dashboard.questions.object_text import object_text
 from tonnage.dashboard.questions.playing import played
 from tonnage.dashboard.questions.pod_story import explained, pod_story
 from tonnage.dashboard.server.access import RequestRefused
@@ -42,6 +46,7 @@ from tonnage.dashboard.server.app import RoutedRequest, Router, json_answer
 from tonnage.dashboard.server.change_stream import PackedState, change_stream, takes_gzip
 from tonnage.dashboard.wire import VERSION
 from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile, kind_of
+from tonnage.objects.scheme import resource_of
 from tonnage.plane.settings import require_node
 from tonnage.private_files import NotOurs, require_own_folder
 from tonnage.whatif.fit import MOST
@@ -53,12 +58,16 @@ _MOST_SEED: Final = 2**31
 NOT_EMBEDDED: Final = "faults are for clusters of `tonnage up` alone, and this dashboard shows another"
 
 
-def routes_of(cluster: ShownCluster, data_dir: Path | None, asking: Asking | None = None) -> Router:
-    """Every route. `data_dir`: the folder of an embedded cluster. `asking`: the configuration for questions."""
+def routes_of(
+    cluster: ShownCluster, data_dir: Path | None, asking: Asking | None = None, command_flags: str = ""
+) -> Router:
+    """Every route. `data_dir`: the folder of an embedded cluster. `asking`: the configuration for questions.
+    `command_flags`: what kubectl needs to reach the cluster from this machine."""
     router, asking = Router(), asking or Asking()
     _add_faults(router, cluster, data_dir)
     _add_replay(router, asking)
-    _add_state(router, cluster, data_dir)
+    _add_state(router, cluster, data_dir, command_flags)
+    _add_objects(router, cluster)
     _add_what_if(router, cluster, asking)
     _add_why(router, cluster, asking)
     return router
@@ -166,7 +175,7 @@ def _given_files(said: Any) -> list[GivenText]:
     return found
 
 
-def _add_state(router: Router, cluster: ShownCluster, data_dir: Path | None) -> None:
+def _add_state(router: Router, cluster: ShownCluster, data_dir: Path | None, command_flags: str) -> None:
     whole = PackedState(cluster.collections)
 
     async def about(asked: RoutedRequest) -> web.StreamResponse:
@@ -177,6 +186,7 @@ def _add_state(router: Router, cluster: ShownCluster, data_dir: Path | None) -> 
                 "server": cluster.source,
                 "embedded": data_dir is not None,
                 "asksScheduler": cluster.asks_scheduler,
+                "commandFlags": command_flags,
             }
         )
 
@@ -240,6 +250,17 @@ def _object(said: Any, names: tuple[str, ...]) -> dict[str, Any]:
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _add_objects(router: Router, cluster: ShownCluster) -> None:
+    async def text(asked: RoutedRequest) -> web.StreamResponse:
+        resource, namespace, name = asked.path["resource"], asked.path.get("namespace", ""), asked.path["name"]
+        if resource not in KINDS_AS_TEXT or resource_of(KINDS_AS_TEXT[resource]).namespaced != bool(namespace):
+            raise RequestRefused(404, f"there are objects of {', '.join(KINDS_AS_TEXT)}, by namespace if they have one")
+        return json_answer(await object_text(cluster, resource, f"{namespace}/{name}" if namespace else name))
+
+    router.add("GET", "/api/v1/objects/{resource}/{name}", text)
+    router.add("GET", "/api/v1/objects/{resource}/{namespace}/{name}", text)
 
 
 def _add_why(router: Router, cluster: ShownCluster, asking: Asking) -> None:

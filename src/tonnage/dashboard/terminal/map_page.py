@@ -10,7 +10,6 @@ several nodes has its own line. The web page's map counts alike (pages/js/map/fa
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -32,7 +31,8 @@ from tonnage.dashboard.terminal.lines_view import (
     row,
 )
 from tonnage.dashboard.wire import CapacityRow, ClassRow, Collections, NodeRow, VolumeRow
-from tonnage.whatif.html.amounts import count_text, time_text
+from tonnage.whatif.html.amounts import byte_ticks, count_text, time_text
+from tonnage.whatif.page import natural
 
 NEARLY_FULL: Final = 0.95
 
@@ -158,6 +158,7 @@ def _promised(storage: NodeStorage, collections: Collections) -> int:
 USED, PROMISED, FREE = "█", "▒", "░"
 SORTS: Final = ("name", "fullness", "trouble")
 _MOST_BAR: Final = 40
+_POOL_BAR: Final = 30
 _SIGN_WIDTH: Final = 20
 
 
@@ -191,7 +192,7 @@ def map_lines(collections: Collections, *, width: int, search: str = "", sort: s
         return [plain(f"nothing is called {search}", "dim")]
     found: list[ScreenLine] = []
     longest = name_width((each.node.name for members in by_zone.values() for each in members), max(width // 3, 10))
-    for zone in sorted(by_zone):
+    for zone in sorted(by_zone, key=lambda zone: (not zone, natural(zone))):
         members = sorted(by_zone[zone], key=lambda each: _rank(each, sort))
         known = [each for each in members if each.is_known]
         free, size = sum(each.free for each in known), sum(each.size for each in known)
@@ -214,16 +215,10 @@ def map_lines(collections: Collections, *, width: int, search: str = "", sort: s
 
 def _rank(each: NodeStorage, sort: str) -> tuple[object, ...]:
     if sort == "fullness":
-        return (-each.fill_ratio, _natural(each.node.name))
+        return (-each.fill_ratio, natural(each.node.name))
     if sort == "trouble":
-        return (not each.trouble, _natural(each.node.name))
-    return (_natural(each.node.name),)
-
-
-def _natural(name: str) -> list[tuple[int, int, str]]:
-    """A sort key that puts node-2 before node-10."""
-    parts = re.findall("[0-9]+|[^0-9]+", name)
-    return [(0, int(part[:18]), "") if part[0] in "0123456789" else (1, 0, part) for part in parts]
+        return (not each.trouble, natural(each.node.name))
+    return (natural(each.node.name),)
 
 
 def _node_text(each: NodeStorage, width: int, name_width: int) -> Text:
@@ -256,10 +251,13 @@ def node_lines(collections: Collections, name: str, *, now: datetime) -> list[Sc
         )
     ]
     found += [plain(why, "red") for why in (node.reason, each.stale) if why]
+    full = byte_ticks(max((pool.size for each in nodes.values() for pool in each.node.pools), default=0))[-1]
+    if node.pools:
+        found.append(plain(f"pools; a full line is {bytes_text(round(full))} on every node", "dim"))
     for number, pool in enumerate(node.pools):
-        used = pool.size - pool.free
+        drawn = bar(pool.size - pool.free, 0, pool.free, max(round(_POOL_BAR * pool.size / full), 1))
         told = f"  {bytes_text(pool.free)} free of {bytes_text(pool.size)}"
-        found.append(ScreenLine(row(cell(f"pool {number}", 8), bar(used, 0, pool.free, 30), Text(told))))
+        found.append(ScreenLine(row(cell(f"pool {number}", 8), drawn, Text(told))))
     for key in each.capacities:
         found += _capacity_lines(key, collections, now)
     for slot in node.slots:

@@ -137,8 +137,10 @@ def flow_lines(collections: Collections, *, width: int, search: str = "") -> lis
 
 
 def _lane(lane: LaneRow, width: int, name_width: int) -> Text:
-    told = cell(_steps(lane.steps), max(width - name_width - 10, 10), "dim" if lane.done else "")
-    return row(cell(local_time(lane.steps[-1].at), 8), cell(lane.pod, name_width, "bold"), told)
+    """When and what happened to the pod last. Bookkeeping after that is on the lane's own page."""
+    steps = lane.steps[: lane.headline + 1] or lane.steps
+    told = cell(_steps(steps), max(width - name_width - 10, 10), "dim" if lane.done else "")
+    return row(cell(local_time(steps[-1].at), 8), cell(lane.pod, name_width, "bold"), told)
 
 
 def _steps(steps: tuple[PodStep, ...]) -> str:

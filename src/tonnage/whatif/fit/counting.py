@@ -25,6 +25,7 @@ from tonnage.whatif.creation import QuotaExceeded
 from tonnage.whatif.expansion import Replica
 from tonnage.whatif.fit import MOST
 from tonnage.whatif.node_copies import copy_of
+from tonnage.whatif.page import natural
 from tonnage.whatif.simulate.played_cluster import PlayedCluster
 from tonnage.whatif.sources import INTERRUPTIONS
 
@@ -101,8 +102,8 @@ class Counted:
 
     def document(self) -> dict[str, Any]:
         return {
-            "byNode": dict(sorted(self.by_node.items())),
-            "byZone": {zone: count for zone, count in sorted(self.by_zone.items()) if zone},
+            "byNode": {node: self.by_node[node] for node in sorted(self.by_node, key=natural)},
+            "byZone": {zone: self.by_zone[zone] for zone in sorted(self.by_zone, key=natural) if zone},
             "stops": msgspec.to_builtins(self.stops),
             "preempting": msgspec.to_builtins(self.preempting),
             "stuck": list(self.stuck),

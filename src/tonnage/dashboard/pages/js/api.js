@@ -81,7 +81,7 @@ const STATE_MS = 120000; // a large state over a slow line
 
 /**
  * Follow the cluster: its state, then its changes. `onMessage` is given each message, `onStatus` "live", "away",
- * "refused" or what the server says. A connection that is lost, or silent for too long (the machine slept, a proxy lost
+ * "refused" or what the server says, and when the server was last heard of, in milliseconds; 0 for never. A connection that is lost, or silent for too long (the machine slept, a proxy lost
  * the other side), is opened again, with pauses that grow to ten seconds: where it broke off, or with the state anew. A
  * server that was started again is logged in to.
  */
@@ -89,12 +89,14 @@ export function follow(onMessage, onStatus) {
   let source = null;
   let at = null; // up to where all is known
   let pause_s = 0.5;
-  let heardAt = 0;
+  let heardAt = 0; // or when a connection was begun: silence counts from there
+  let trueAt = 0; // until when what is shown is known to be true
   let timer = 0;
   const controller = new AbortController();
 
   const take = message => {
     at = message.at;
+    trueAt = Date.now();
     onMessage(message);
   };
 
@@ -115,7 +117,7 @@ export function follow(onMessage, onStatus) {
     const on = (name, listener) =>
       opened.addEventListener(name, event => {
         if (opened !== source) return; // closed: what is still on its way is of no interest
-        heardAt = Date.now();
+        if (name !== "error") heardAt = trueAt = Date.now();
         listener(event);
       });
     heardAt = Date.now();
@@ -141,7 +143,7 @@ export function follow(onMessage, onStatus) {
   async function lose(error) {
     drop();
     if (controller.signal.aborted) return;
-    onStatus(error instanceof Refusal && error.status !== 401 ? error.message : "away");
+    onStatus(error instanceof Refusal && error.status !== 401 ? error.message : "away", trueAt);
     const known = await login().catch(() => null);
     if (controller.signal.aborted) return;
     if (known === false) return onStatus("refused");

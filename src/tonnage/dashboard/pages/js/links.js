@@ -11,6 +11,7 @@ export const hrefs = {
   explanation: key => `#/explain/${path(key)}`,
   node: name => `#/map/node/${encodeURIComponent(name)}`,
   claim: key => `#/map/claim/${path(key)}`,
+  object: (table, key) => `#/tables/${table}/${path(key)}`,
 };
 
 /** A link with a name as its text; "" gives nothing. */

@@ -10,7 +10,9 @@
 import {addressOf, parsed} from "./address.js";
 import {ask, follow, givenToken, login, loginWith, Refusal} from "./api.js";
 import {el, keyed, replace, set} from "./dom.js";
+import {clockTime} from "./format.js";
 import {keepPlaces, writeAddress} from "./places.js";
+import {ageOf, keepAges} from "./since.js";
 import {State} from "./state.js";
 
 const views = import("./views.js"); // while they come, the state is on its way
@@ -19,6 +21,7 @@ const main = document.getElementById("main");
 let VIEWS = {};
 let about = {};
 let isIn = false; // logged in: a view is shown
+let lostAt = ""; // when the server was last heard of, while it is away
 let close = () => {};
 let current = {name: ""}; // the view that is shown: {name, goTo}
 
@@ -79,11 +82,24 @@ document.querySelector(".skip").addEventListener("click", event => {
   main.focus();
 });
 
-function showStatus(status) {
+function showStatus(status, heardAt = 0) {
+  lostAt = status === "live" || status === "refused" || !heardAt ? "" : new Date(heardAt).toISOString();
+  showAge();
   const element = document.getElementById("status");
   const words = {live: "live", away: "the dashboard's server is away; trying again", refused: "the token is not valid any more"};
   replace(element, words[status] ?? status);
   element.dataset.status = status;
+}
+
+/** While nobody tells what is new, what is shown is dimmed, and dated. */
+function showAge() {
+  const asOf = lostAt || state.notices.get("server")?.since || "";
+  const element = document.getElementById("as-of");
+  main.classList.toggle("is-old", Boolean(asOf));
+  element.hidden = !asOf;
+  if (element.dataset.at === asOf) return;
+  element.dataset.at = asOf;
+  replace(element, asOf ? ["Not live: what is shown is of ", el("b", {}, clockTime(asOf)), ", ", ageOf(asOf), " ago. It goes on by itself."] : null);
 }
 
 function showNotices() {
@@ -144,8 +160,8 @@ async function start() {
   } catch (error) {
     return startLater(error);
   }
-  const leave = follow(takeIn, status => {
-    showStatus(status);
+  const leave = follow(takeIn, (status, heardAt) => {
+    showStatus(status, heardAt);
     if (status !== "refused") return;
     leave();
     hasLeft = true;
@@ -187,7 +203,12 @@ async function takeIn(message) {
   if (isIn) showNavigation(whereTo()[0]);
 }
 
-state.onChange(changed => changed.notices && showNotices());
+state.onChange(changed => {
+  if (!changed.notices) return;
+  showNotices();
+  showAge();
+});
+keepAges(document.getElementById("as-of"));
 keepPlaces(main, () => {
   // The printed address, pasted where a page of ours is open already: it is taken as if it had been opened anew.
   if (givenToken() !== null) location.reload();

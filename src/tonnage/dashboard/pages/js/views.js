@@ -7,6 +7,7 @@ import * as map from "./views/map.js";
 import * as pending from "./views/pending.js";
 import * as pod from "./views/pod.js";
 import * as replayView from "./views/replay.js";
+import * as tables from "./views/tables.js";
 import * as whatIf from "./views/what_if.js";
 
 export const VIEWS = {
@@ -15,6 +16,7 @@ export const VIEWS = {
   flow,
   explain,
   pod,
+  tables,
   "what-if": whatIf,
   replay: replayView,
   faults,

@@ -45,8 +45,12 @@ export function windowed({label, rowHeight, most = 14, keyOf, make, update = () 
       inner.append(row);
     }
     update(row, item);
-    row.setAttribute("aria-posinset", position + 1);
-    row.setAttribute("aria-setsize", items.length);
+    if (rowRole === "row") {
+      row.setAttribute("aria-rowindex", position + 2); // behind the row of heads
+    } else {
+      row.setAttribute("aria-posinset", position + 1);
+      row.setAttribute("aria-setsize", items.length);
+    }
     row.style.setProperty("transform", `translateY(${position * rowHeight}px)`);
     row.style.setProperty("height", `${rowHeight}px`);
     row.dataset.position = position;

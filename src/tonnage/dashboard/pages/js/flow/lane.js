@@ -31,17 +31,18 @@ export function makeLane({item}) {
 /** Bring a lane up to date. */
 export function updateLane(element, {item, isGone}) {
   const {lane, workload} = item;
-  const last = lane.steps?.at(-1);
+  const head = lane.steps?.at(lane.headline ?? -1); // what happened to the pod; what follows it is bookkeeping
   element.classList.toggle("lane-done", Boolean(lane.done));
   element.classList.toggle("cause-gone", isGone);
-  if (last) setAge(element.querySelector(".lane-last time"), last.at);
+  if (head) setAge(element.querySelector(".lane-last time"), head.at);
   const width = element.clientWidth;
   if (element.lane === lane && element.workload === workload && element.width === width) return;
   Object.assign(element, {lane, workload, width});
   replace(element.querySelector(".lane-workload"), workload ? named(workload) : "");
   const text = element.querySelector(".lane-text");
-  text.textContent = last?.text ?? "";
-  text.title = last?.text ?? "";
+  text.textContent = head?.text ?? "";
+  text.title = head?.text ?? "";
+  text.classList.toggle("is-bad", Boolean(head) && kindOf(head).tone === "bad");
   replace(element.querySelector(".lane-marks"), marks(lane, width || 900));
 }
 

@@ -1,23 +1,7 @@
 // Which nodes are shown, in which groups and order, and what a search finds. Pure.
 
+import {compareNames} from "../names.js";
 import {badness, isTroubled} from "./signs.js";
-
-/** node-10 after node-9; the keys are kept, since thousands of names are put in order again and again. */
-const sortKeys = new Map();
-function sortKey(name) {
-  let key = sortKeys.get(name);
-  if (key === undefined) {
-    if (sortKeys.size > 100000) sortKeys.clear();
-    key = name.replace(/\d+/g, digits => digits.padStart(12, "0"));
-    sortKeys.set(name, key);
-  }
-  return key;
-}
-
-function compareNames(a, b) {
-  const [one, other] = [sortKey(a), sortKey(b)];
-  return one < other ? -1 : one > other ? 1 : 0;
-}
 
 export const GROUPS = {zone: "by zone", class: "by class", none: "not grouped"};
 export const SORTS = {name: "by name", fullness: "fullest first", free: "most free first", trouble: "trouble first"};

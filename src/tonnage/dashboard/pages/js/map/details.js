@@ -2,6 +2,7 @@
 
 import {el} from "../dom.js";
 import {ago, bytes, clockTime, count, percent} from "../format.js";
+import {hrefs} from "../links.js";
 import {entriesOf} from "./bars.js";
 import {slotsElement} from "./tile.js";
 import {keptLines, scaleName, stateWords} from "./words.js";
@@ -43,7 +44,11 @@ function scaleWords(bars, scaleOf) {
 
 function drainLink(name) {
   const href = `#/what-if/drain/${encodeURIComponent(name)}`;
-  return el("p", {}, el("a", {href, "data-id": "drain"}, "Preview a drain of this node"));
+  return el("p", {class: "object-links"}, el("a", {href, "data-id": "drain"}, "Preview a drain of this node"), objectLink("nodes", name));
+}
+
+function objectLink(table, key) {
+  return el("a", {href: hrefs.object(table, key), "data-id": "object"}, "YAML and kubectl commands");
 }
 
 function signList(signs) {
@@ -82,6 +87,7 @@ export function claimDetails(key, row, state, {isLive = true} = {}) {
       ["attached to", row.attached?.length ? row.attached.join(", ") : "no node"],
       row.attaching?.length ? ["being attached to", row.attaching.join(", ")] : null,
     ]),
+    isLive && (row.claim || row.volume) ? el("p", {class: "object-links"}, row.claim ? objectLink("claims", row.claim) : objectLink("volumes", row.volume)) : null,
     row.why ? el("p", {}, el("bdi", {}, row.why)) : null,
     row.terminating ? el("p", {}, "Being deleted.") : null,
     row.error ? el("p", {class: "trouble"}, "Cannot be made: ", el("bdi", {}, row.error)) : null,

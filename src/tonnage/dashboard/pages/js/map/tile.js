@@ -11,6 +11,7 @@ import {barWords, moreWords, nameOn, nodeLabel, segmentLines} from "./words.js";
 const NAME_HEIGHT = 22;
 const PADDING = 14;
 const MORE_HEIGHT = 20;
+const [NAME_PX, LETTER_PX, SIGN_PX] = [90, 6.8, 22]; // the least of a name, a letter of a sign, and what stands around it
 
 /** How high a node is drawn at a level. Rows that are not drawn are laid out by this. */
 export function heightOf(fact, level) {
@@ -53,7 +54,7 @@ export function updateCell(cell, fact, level, look) {
   if (level === "cells") return;
   const name = cell.querySelector(".cell-name");
   if (name.textContent !== fact.name) name.textContent = fact.name;
-  showSigns(cell.querySelector(".cell-signs"), fact, level, mark);
+  showSigns(cell.querySelector(".cell-signs"), fact, level, mark, look.width);
   if (level === "tiles") {
     const canvas = cell.querySelector("canvas");
     const width = barWidth(look.width);
@@ -71,9 +72,9 @@ export function updateCell(cell, fact, level, look) {
 }
 
 /** Words where there is room for them, marks where there is not; the label has all in words. */
-function showSigns(element, fact, level, mark) {
+function showSigns(element, fact, level, mark, width) {
   const shown = fact.signs.filter(sign => sign.kind !== "kept");
-  const most = level === "tiles" ? 1 : 4;
+  const most = level === "tiles" ? 1 : wordsThatFit(shown, width);
   replace(
     element,
     mark && el("span", {class: "sign marked"}, el("bdi", {}, mark)),
@@ -83,6 +84,13 @@ function showSigns(element, fact, level, mark) {
     }),
     shown.length > most && el("span", {class: "sign"}, shown.slice(most).map(sign => sign.mark).join(" ")),
   );
+}
+
+/** How many signs have room for their words beside a name, which is cut before them: at least one. */
+function wordsThatFit(signs, width) {
+  let left = width - NAME_PX;
+  const full = signs.findIndex(sign => (left -= sign.word.length * LETTER_PX + SIGN_PX) < 0);
+  return full < 0 ? signs.length : Math.max(1, full);
 }
 
 function showDetail(cell, fact, look) {

@@ -7,12 +7,13 @@ import {el, replace} from "../dom.js";
 import {makeLane, updateLane} from "../flow/lane.js";
 import {KINDS, kindOf, newsOf} from "../flow/steps.js";
 import {count} from "../format.js";
+import {compareNames} from "../names.js";
 import {keepAges} from "../since.js";
 import {windowed} from "../windowed.js";
 
 export const title = "Flow";
 
-const ROW = 66;
+const ROW = matchMedia("(max-width: 36rem)").matches ? 104 : 66; // on a telephone the headline has lines of its own
 let chosen = choicesOf(new URLSearchParams()); // kept for when one comes back
 
 /** Show the flow in `main`; gives back how it is closed, and how it shows another address. */
@@ -142,7 +143,7 @@ function select(label, all) {
 
 /** Offer these values, besides all of them; what is chosen stays offered while it is chosen. */
 function setOptions(field, value, values, wordOf = each => each) {
-  const offered = [...new Set([...values, ...(value ? [value] : [])])].sort();
+  const offered = [...new Set([...values, ...(value ? [value] : [])])].sort(compareNames);
   const key = JSON.stringify(offered);
   if (field.dataset.offered === key) return;
   field.dataset.offered = key;

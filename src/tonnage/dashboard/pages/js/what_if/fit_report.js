@@ -1,13 +1,14 @@
 // How many more fit, in words and tables: the number, where they go, what stops the next one, what would let it in.
 
+import {compareNames} from "../names.js";
 import {el} from "../dom.js";
 import {count} from "../format.js";
 import {name, table} from "../table.js";
 
 /** The whole answer as elements. `zoneOf` gives a node's zone; `waiting` says how many pods wait already. */
 export function fitReport(answer, {zoneOf, waiting}) {
-  const nodes = Object.entries(answer.byNode).sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
-  const zones = Object.entries(answer.byZone).sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
+  const nodes = Object.entries(answer.byNode).sort((a, b) => b[1] - a[1] || compareNames(a[0], b[0]));
+  const zones = Object.entries(answer.byZone).sort((a, b) => compareNames(a[0], b[0]));
   const most = Math.max(1, ...nodes.map(([, number]) => number));
   const hasZones = zones.length > 0;
   return [

@@ -1,5 +1,6 @@
 // Nodes that are chosen: found by a part of their name, kept as a list, taken out again.
 
+import {compareNames} from "../names.js";
 import {el, keyed, replace} from "../dom.js";
 import {name} from "../table.js";
 
@@ -36,7 +37,7 @@ export class NodePicker {
     const wanted = this.field.value.trim().toLowerCase();
     if (!wanted) return [];
     const found = [...this.state.nodes.values()].filter(row => !row.gone && row.name.toLowerCase().includes(wanted) && !this.chosen.has(row.name));
-    return found.map(row => row.name).sort((a, b) => a.length - b.length || (a < b ? -1 : 1));
+    return found.map(row => row.name).sort(compareNames);
   }
 
   search() {
