@@ -43,12 +43,13 @@ def storage_class(
     pool_policy: str = "",
     size_rules: str = "",
     parameters: Mapping[str, str] | None = None,
+    **annotations: str,
 ) -> StorageClass:
     """A class. `topologies` are its allowed ones, as maps of label key to values.
 
     Classes of one `group` share pools; `pool_policy` is how the driver chooses one, `size_rules` which sizes it makes.
     """
-    annotations = {CAPACITY_GROUP: group, POOL_POLICY: pool_policy, SIZE_RULES: size_rules}
+    annotations |= {CAPACITY_GROUP: group, POOL_POLICY: pool_policy, SIZE_RULES: size_rules}
     terms = [
         {"matchLabelExpressions": [{"key": key, "values": list(values)} for key, values in term.items()]}
         for term in topologies

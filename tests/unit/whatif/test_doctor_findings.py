@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import pytest
 
 from tonnage.clock import VirtualClock
@@ -18,7 +17,6 @@ from tonnage.objects.storage_v1 import (
     POOLS_SOURCE,
     POOLS_STALE_SINCE,
     VOLUME_COPIES,
-    StorageClass,
 )
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.testing.builders import node, pod
@@ -141,11 +139,6 @@ def rebuild_to(target: str) -> list[Object]:
 
 def pods(**sizes: str) -> list[Object]:
     return [each for name, size in sizes.items() for each in (claim(name, size), pod_with(f"pod-{name}", name))]
-
-
-def asking(name: str, provisioner: str = "a.b", **annotations: str) -> StorageClass:
-    found = storage_class(name, provisioner=provisioner)
-    return msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, annotations=annotations))
 
 
 TRUE_AND_NOT: Final[dict[str, tuple[Cluster, Cluster]]] = {
@@ -289,8 +282,8 @@ TRUE_AND_NOT: Final[dict[str, tuple[Cluster, Cluster]]] = {
         cluster(*base(), volume("pv", on="gone")),
     ),
     "volume-copies": (
-        cluster(*base(), asking("copied", **{VOLUME_COPIES: "3"})),
-        cluster(*base(), asking("copied", **{VOLUME_COPIES: "1"})),
+        cluster(*base(), storage_class("copied", **{VOLUME_COPIES: "3"})),
+        cluster(*base(), storage_class("copied", **{VOLUME_COPIES: "1"})),
     ),
 }
 """By finding, a cluster where it is found and one like it where it is not."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from msgspec.structs import replace
-
 from tonnage.clock import VirtualClock
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import (
@@ -82,8 +80,7 @@ def test_classes_of_which_one_uses_some_of_the_others_pools_share_disks() -> Non
 
 
 def opted_in(name: str, provisioner: str) -> StorageClass:
-    found = storage_class(name, provisioner=provisioner)
-    return replace(found, metadata=replace(found.metadata, annotations={CHECK_CAPACITY: "true"}))
+    return storage_class(name, provisioner=provisioner, **{CHECK_CAPACITY: "true"})
 
 
 def test_a_driver_that_publishes_nothing_and_has_a_source_is_told_of_the_command() -> None:

@@ -308,6 +308,13 @@ def test_figures_that_are_single_numbers_are_said_to_be():
     assert answer(CLUSTER + DB, "--workload", "sts/shop/db")["notes"] == []
 
 
+def test_a_class_whose_volumes_have_replicas_is_said_to_take_room_on_several_nodes():
+    copied = CLUSTER.replace("name: fast}", 'name: fast, annotations: {tonnage.dev/volume-copies: "3"}}')
+    found = answer(copied + DB, "--workload", "sts/shop/db")
+    assert found["notes"] == ["a claim of class fast takes room on 3 nodes: a replica of its volume on each"]
+    assert found["grades"]["count"] == "possible"
+
+
 def test_a_pod_with_ephemeral_volumes_is_a_template_too():
     pod = """
 apiVersion: v1

@@ -1,36 +1,21 @@
-"""Checks of CSI drivers and their StorageClasses.
-
-Drivers: registration, CSIDriver settings, classes, and attach limits that are missing, zero, never corrected or
-exceeded. Classes: those that seem to share disks, groups without effect, and volumes that are created too early.
+"""Checks of CSI drivers: registration, CSIDriver settings, capacity, and attach limits that are missing, zero, never
+corrected or exceeded. Their classes: `class_checks.py`.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
 
-from tonnage.objects.driver_size_rules import known_size_rules
-from tonnage.objects.size_rules import problem_with_size_rules
 from tonnage.objects.storage_v1 import (
-    CAPACITY_GROUP,
     CHECK_CAPACITY,
-    POOL_POLICIES,
-    POOL_POLICY,
-    SIZE_RULES,
     CSIDriver,
     CSINode,
     StorageClass,
 )
 from tonnage.scheduling.volumes.capacity.pools import (
-    Topology,
-    canonical,
-    free_bytes,
-    listed_pools,
-    problem_with_policy,
     rebuilds_volumes,
-    volume_limit,
 )
 from tonnage.whatif.doctor.capacity_checks import SOURCES_OF_POOLS, CapacityLayout, DriverFigures
 from tonnage.whatif.doctor.facts import FactAnswer, Facts
@@ -68,7 +53,6 @@ def driver_findings(facts: Facts, figures: Mapping[str, DriverFigures]) -> Itera
         yield from _rebuilding(facts, driver)
         yield from _capacity(facts, driver)
     yield from _unpublished(facts)
-    yield from _copied(facts)
     yield from _without_driver(facts)
 
 
@@ -181,17 +165,6 @@ def _opted_out(found: StorageClass, source: str | None) -> str:
     )
 
 
-def _copied(facts: Facts) -> Iterator[Finding]:
-    for _, each in sorted(facts.classes.items()):
-        if each.volume_copies > 1:
-            yield CATALOGUE["volume-copies"].about(
-                each,
-                f"a claim of it takes room on {each.volume_copies} nodes: a replica of its volume on each",
-                NOTHING,
-                driver=each.provisioner,
-            )
-
-
 def _without_driver(facts: Facts) -> Iterator[Finding]:
     of_csi = {each.class_name for each in facts.volumes.values() if each.spec.csi is not None}
     of_others = {each.class_name for each in facts.volumes.values() if each.spec.csi is None}
@@ -296,171 +269,3 @@ def _refused(facts: Facts) -> Iterator[Finding]:
                 " high a limit",
                 driver=each.spec.attacher,
             )
-
-
-class _Figures(NamedTuple):
-    pools: tuple[int, ...]
-    free: int | None
-    largest_volume: int | None
-    is_kept: bool
-
-
-def class_findings(facts: Facts) -> Iterator[Finding]:
-    for driver, classes in sorted(facts.classes_of.items()):
-        yield from _shared(facts, driver, classes)
-        for each in classes:
-            if not each.waits_for_consumer and _is_local(facts, driver):
-                yield CATALOGUE["immediate-binding"].about(
-                    each,
-                    f"volumes of {driver} can be used on some nodes only, but this class creates them before the"
-                    f" pod is placed: on any node, even one where the pod does not fit",
-                    "create a class like it with volumeBindingMode: WaitForFirstConsumer, and use that (the"
-                    " field cannot "
-                    "be changed)",
-                    driver=driver,
-                )
-    yield from _groups(facts)
-    yield from _policies(facts)
-    yield from _size_rules(facts)
-
-
-def _shared(facts: Facts, driver: str, classes: Sequence[StorageClass]) -> Iterator[Finding]:
-    """Sets of classes with equal figures wherever two of them have any, unless they already form a group."""
-    told = {each.name: _figures(facts, driver, each.name) for each in classes}
-    sets: list[list[StorageClass]] = []
-    for each in classes:
-        for others in sets:
-            if all(_are_alike(told[each.name], told[other.name]) for other in others):
-                others.append(each)
-                break
-        else:
-            sets.append([each])
-    taken = {each.capacity_group for each in classes}
-    for alike in sets:
-        groups = {each.capacity_group for each in alike}
-        if len(alike) < 2 or groups == {alike[0].capacity_group} != {""}:
-            continue
-        group = next((name for name in sorted(groups) if name), "") or _free_name(driver, taken)
-        taken.add(group)
-        names = [each.name for each in alike]
-        lacking = [each.name for each in alike if each.capacity_group != group]
-        places = len(set.intersection(*({*told[name]} for name in names)))
-        yield CATALOGUE["classes-share-disks"].about(
-            f"StorageClass {', '.join(names)}",
-            f"these classes of {driver} report the same figures for "
-            + (f"all {places} topologies" if places > 1 else "the one topology they share")
-            + ": they seem to share disks, but what is promised in one class is not counted in the others",
-            f"if they do: kubectl annotate storageclass {' '.join(map(shlex.quote, lacking))} "
-            f"--overwrite {CAPACITY_GROUP}={shlex.quote(group)}",
-            driver=driver,
-        )
-
-
-def _figures(facts: Facts, driver: str, class_name: str) -> Mapping[Topology, _Figures]:
-    return {
-        canonical(each.node_topology): _Figures(
-            listed_pools(each), free_bytes(each), volume_limit(each), is_kept=each.has_kept_pools
-        )
-        for each in facts.capacities_of.get(driver, ())
-        if each.storage_class_name == class_name and each.node_topology is not None
-    }
-
-
-def _are_alike(one: Mapping[Topology, _Figures], other: Mapping[Topology, _Figures]) -> bool:
-    """True if the figures are equal wherever both classes have any, and not all zero. For pools of `tonnage pools`,
-    which are exact, a subset is enough: a class may use fewer pools."""
-    common = one.keys() & other.keys()
-    is_something = any(one[each].free and other[each].free for each in common)
-    return is_something and all(_is_same_room(one[each], other[each]) for each in common)
-
-
-def _is_same_room(one: _Figures, other: _Figures) -> bool:
-    if one.is_kept and other.is_kept:
-        few, many = sorted((Counter(one.pools), Counter(other.pools)), key=Counter.total)
-        return few <= many
-    return one == other
-
-
-def _free_name(driver: str, taken: set[str]) -> str:
-    base = driver.split(".")[0] or "disks"
-    return next(
-        name
-        for number in range(1, len(taken) + 2)
-        if (name := base if number == 1 else f"{base}-{number}") not in taken
-    )
-
-
-def _groups(facts: Facts) -> Iterator[Finding]:
-    by_name: dict[str, list[StorageClass]] = {}
-    for each in facts.classes.values():
-        if each.capacity_group:
-            by_name.setdefault(each.capacity_group, []).append(each)
-    for group, members in sorted(by_name.items()):
-        drivers = {each.provisioner for each in members}
-        alone = [each for each in members if sum(other.provisioner == each.provisioner for other in members) == 1]
-        for each in alone:
-            told = (
-                "classes of different drivers share no disks" if len(drivers) > 1 else "no other class has that group"
-            )
-            yield CATALOGUE["capacity-group-alone"].about(
-                each,
-                f'its capacity group "{group}" has no effect: {told}',
-                f"kubectl annotate storageclass {shlex.quote(each.name)} {CAPACITY_GROUP}-, "
-                "or annotate the classes that share its disks",
-                driver=each.provisioner,
-            )
-
-
-def _policies(facts: Facts) -> Iterator[Finding]:
-    annotated: list[tuple[str, str, StorageClass | CSIDriver]] = [
-        *(("storageclass", each.provisioner, each) for _, each in sorted(facts.classes.items())),
-        *(("csidriver", name, each) for name, each in sorted(facts.drivers.items())),
-    ]
-    for resource, driver, each in annotated:
-        if problem := problem_with_policy(each):
-            yield CATALOGUE["pool-policy-unreadable"].about(
-                each,
-                f"{problem}: it counts as unknown, and fits are less sure than they could be",
-                f"kubectl annotate {resource} {shlex.quote(each.name)} --overwrite {POOL_POLICY}=most-free, "
-                f"or whatever the driver does: {', '.join(POOL_POLICIES)}. A policy that is not the driver's makes "
-                f"fits look surer than they are, {WEAKER}",
-                driver=driver,
-            )
-
-
-def _size_rules(facts: Facts) -> Iterator[Finding]:
-    lacking: dict[tuple[str, str], list[str]] = {}
-    for name, each in sorted(facts.classes.items()):
-        known = known_size_rules(each)
-        if problem := problem_with_size_rules(each):
-            yield CATALOGUE["size-rules-unreadable"].about(
-                each,
-                f"{problem}: the rules are ignored as a whole, and claims count with the size they ask for",
-                f"kubectl annotate storageclass {shlex.quote(name)} --overwrite "
-                f'{SIZE_RULES}="{known or "step=1Mi,step=1Gi,above=1Gi"}", or what the driver does',
-                driver=each.provisioner,
-            )
-        elif known and SIZE_RULES not in each.metadata.annotations:
-            lacking.setdefault((each.provisioner, known), []).append(name)
-    for (driver, known), names in lacking.items():
-        yield CATALOGUE["size-rules-missing"].about(
-            f"StorageClass {', '.join(names)}",
-            f"{driver} makes larger volumes than claims ask for, and nobody says so: a claim that just fits is sent to "
-            "a node where its volume cannot be made",
-            f'tonnage pools says so, or kubectl annotate storageclass {shlex.join(names)} {SIZE_RULES}="{known}"',
-            driver=driver,
-        )
-
-
-def _is_local(facts: Facts, driver: str) -> bool:
-    """True if only some nodes reach a volume: by capacity topology, or because each node is its own topology."""
-    reaches = [facts.reach[each.key] for each in facts.capacities_of.get(driver, ())]
-    if any(0 < len(each) < len(facts.nodes) for each in reaches):
-        return True
-    nodes = facts.nodes_of.get(driver, ())
-    keys = {key for node in nodes if (on := facts.csi_nodes[node].driver(driver)) for key in on.topology_keys}
-    for key in keys:
-        values = [facts.nodes[node].metadata.labels.get(key) for node in nodes]
-        if len(nodes) > 1 and len(set(values)) == len(values) and None not in values:
-            return True
-    return False

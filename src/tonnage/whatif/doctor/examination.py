@@ -14,7 +14,8 @@ from tonnage.printable import assembled, text
 from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.doctor.capacity_checks import DriverFigures, Provisioning, capacity_findings, figures_of
-from tonnage.whatif.doctor.driver_checks import attach_findings, class_findings, driver_findings
+from tonnage.whatif.doctor.class_checks import class_findings
+from tonnage.whatif.doctor.driver_checks import attach_findings, driver_findings
 from tonnage.whatif.doctor.facts import Facts
 from tonnage.whatif.doctor.findings import NOTHING, WORST_FIRST, Finding, Severity
 from tonnage.whatif.doctor.leftover_checks import leftover_findings, pending_findings

@@ -9,7 +9,7 @@ import pytest
 
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node
-from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.objects.storage_v1 import CHECK_CAPACITY, CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import QUEUE, SKIP, ActionType, ClusterEvent, EventResource, changes_of
 from tonnage.scheduling.volumes.hints import volume_binding_events
@@ -93,6 +93,12 @@ def test_a_class_that_joins_or_leaves_a_capacity_group_wakes_pods_of_all_classes
         assert not woken(shared, storage_class(group="disks"), pod=pod)
     assert not woken(shared, alone, gates=OFF)
     assert not woken(shared, alone, pod=PodInfo(pod_with("idle")))
+
+
+def test_a_class_that_no_longer_asks_for_capacity_wakes_pods():
+    asking, silent = storage_class(**{CHECK_CAPACITY: "true"}), storage_class()
+    assert woken(asking, silent)
+    assert not woken(silent, asking)
 
 
 def test_another_pool_policy_wakes_pods_with_claims():
