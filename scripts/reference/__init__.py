@@ -23,6 +23,7 @@ PAGES: Final = {
     "metrics.md": "metrics",
     "events.md": "events",
     "exit-codes.md": "exit_codes",
+    "driver-checks.md": "driver_checks",
 }
 """By page of docs/reference/ the module that writes it."""
 

@@ -1,4 +1,4 @@
-"""Every check by a name that scripts may rely on (docs/drivers/writing-a-driver.md), and its verdict."""
+"""Every check by a name that scripts may rely on (docs/reference/driver-checks.md), and its verdict."""
 
 from __future__ import annotations
 
