@@ -27,7 +27,14 @@ from tonnage.objects.core_v1 import Node
 from tonnage.objects.document import Doc
 from tonnage.objects.node_selectors import NOT_READY, UNREACHABLE
 from tonnage.objects.resources import BY_KIND
-from tonnage.objects.storage_v1 import CAPACITY_GROUP, POOL_POLICY, CSIDriver, CSIStorageCapacity, StorageClass
+from tonnage.objects.storage_v1 import (
+    CAPACITY_GROUP,
+    POOL_POLICY,
+    SIZE_RULES,
+    CSIDriver,
+    CSIStorageCapacity,
+    StorageClass,
+)
 from tonnage.plane.identities import MANAGER, Identities
 from tonnage.plane.settings import CommandLines, PlaneSettings
 
@@ -62,7 +69,9 @@ def starter_objects(classes: int, pool_policy: str = "") -> list[Doc]:
 
 
 def _class(name: str, *, is_grouped: bool) -> Doc:
-    annotations = {"storageclass.kubernetes.io/is-default-class": "true"} if name == CLASS else {}
+    annotations = {SIZE_RULES: "step=4Ki"}  # of the driver, as `tonnage driver-check --measure` tells
+    if name == CLASS:
+        annotations["storageclass.kubernetes.io/is-default-class"] = "true"
     if is_grouped:
         annotations[CAPACITY_GROUP] = GROUP
     return {
