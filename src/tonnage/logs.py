@@ -84,13 +84,11 @@ class LogLimiter(logging.Filter):
         *,
         limited: Sequence[str] = LIMITED,
         interval_s: float = INTERVAL_S,
-        server_interval_s: float = SERVER_INTERVAL_S,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
         self._limited = tuple(f"{name}." for name in limited)
         self._interval_s = interval_s
-        self._server_interval_s = server_interval_s
         self._now = now
         self._told: dict[Cause, _Told] = {}  # oldest first
         self._handler: logging.Handler | None = None
@@ -119,7 +117,7 @@ class LogLimiter(logging.Filter):
         if told is not None and told.left_out:
             record.msg = f"{record.getMessage()} ({_counted(cause, told, now)})"
             record.args = ()
-        interval_s = self._server_interval_s if cause[0] == _SERVER else self._interval_s
+        interval_s = SERVER_INTERVAL_S if cause[0] == _SERVER else self._interval_s
         self._told.pop(cause, None)
         self._told[cause] = _Told(now, now + interval_s)
         if len(self._told) > _MAX_CAUSES:

@@ -95,12 +95,12 @@ def require_own_folder(path: Path, *, is_inner: bool = False) -> None:
         os.close(fd)
 
 
-def open_own(path: Path, flags: int, *, mode: int = 0o600) -> int:
+def open_own(path: Path, flags: int) -> int:
     """Open a plain file of ours, checked before it is truncated; no link is followed. Raises NotOurs, OSError."""
     cuts = flags & os.O_TRUNC
     # O_NONBLOCK: opening a planted pipe must not block.
     try:
-        fd = os.open(path, (flags & ~os.O_TRUNC) | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, mode)
+        fd = os.open(path, (flags & ~os.O_TRUNC) | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     except OSError as exc:
         found = None if exc.errno == errno.ENOENT else _lstat(path)
         if found is not None:

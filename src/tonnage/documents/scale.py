@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from tonnage.documents.go_text import plain
-from tonnage.documents.validation.declared import Declared
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.errors import BadRequest, Cause, InternalError
 from tonnage.objects.document import Doc, copy, dig
 from tonnage.objects.field_errors import Errors, invalid, invalid_object
@@ -20,7 +20,7 @@ from tonnage.objects.selectors import LabelSelector
 
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 _MAX = (1 << 31) - 1
-_SPEC = Declared("autoscaling.ScaleSpec")
+_SPEC = TypeRules("autoscaling.ScaleSpec")
 
 
 def scale_of(doc: Doc, resource: Resource) -> Doc:

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from tonnage.clock import Clock, SystemClock
 from tonnage.documents.schema import schema_of_resource
-from tonnage.documents.validation.declared import Declared
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.gates import Gates
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
@@ -69,9 +69,9 @@ class Strategy:
         self.clock = clock or SystemClock()
 
     @cached_property
-    def declared(self) -> Declared:
+    def declared(self) -> TypeRules:
         """The rules in the lines of this kind."""
-        return Declared(schema_of_resource(self.resource))
+        return TypeRules(schema_of_resource(self.resource))
 
     def default(self, doc: Doc) -> None:
         """Fill in, in place, the defaults that upstream sets whenever it decodes this kind."""

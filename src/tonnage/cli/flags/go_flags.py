@@ -64,7 +64,7 @@ class Texts(click.ParamType[tuple[str, ...]]):
         return tuple(each.strip() for each in str(value).split(",")) if str(value) else ()
 
 
-def texts(name: str, *, default: tuple[str, ...] = (), help: str, hidden: bool = False) -> Option:
+def texts(name: str, *, default: tuple[str, ...] = (), help: str) -> Option:
     """A list flag: `--name=a,b`, `--name=a --name=b`. A given value replaces the default."""
 
     def joined(ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
@@ -78,7 +78,6 @@ def texts(name: str, *, default: tuple[str, ...] = (), help: str, hidden: bool =
         callback=joined,
         help=f"{help}  [default: {','.join(default)}]" if default else help,
         metavar="A,B",
-        hidden=hidden,
     )
 
 

@@ -84,10 +84,9 @@ class QuestionLimit:
 class Asking:
     """The scheduler's configuration for questions, and the queue of questions."""
 
-    def __init__(self, config_file: Path | None = None, gates: Gates | None = None, *, most_s: float = MOST_S) -> None:
+    def __init__(self, config_file: Path | None = None, gates: Gates | None = None) -> None:
         self.gates = gates or Gates()
         self.takes_any_pod = config_file is None
-        self.most_s = most_s
         self._config_file = config_file
         self._turn = asyncio.Lock()
         self._waiting = 0
@@ -134,7 +133,7 @@ class Asking:
         self._may_go_on.clear()
         try:
             async with self._turn:
-                return await _in_thread(work, QuestionLimit(self.most_s))
+                return await _in_thread(work, QuestionLimit(MOST_S))
         finally:
             self._waiting -= 1
             if not self._waiting:
@@ -142,7 +141,7 @@ class Asking:
 
     async def keep(self, work: Callable[[QuestionLimit], T]) -> T:
         """Run background work: it starts at once, and pauses while questions wait."""
-        return await _in_thread(work, QuestionLimit(self.most_s, stands_back_for=self._may_go_on))
+        return await _in_thread(work, QuestionLimit(MOST_S, stands_back_for=self._may_go_on))
 
 
 async def _in_thread(work: Callable[[QuestionLimit], T], limit: QuestionLimit) -> T:

@@ -17,7 +17,7 @@ import msgspec
 
 from tonnage.clock import rfc3339
 from tonnage.dashboard.model.shown_cluster import ShownCluster
-from tonnage.dashboard.questions.asking import Asking, QuestionLimit
+from tonnage.dashboard.questions.asking import MOST_S, Asking, QuestionLimit
 from tonnage.errors import TonnageError
 from tonnage.objects.meta import Object
 from tonnage.whatif.drain.preview import Preview, known_nodes
@@ -140,7 +140,7 @@ class PendingAnswers:
             question.try_changes(limit.check)
         except OutOfTime as exc:
             raise TonnageError(
-                f"{question.count} pods that wait were not explained to the end within {self._asking.most_s:g} s",
+                f"{question.count} pods that wait were not explained to the end within {MOST_S:g} s",
                 hint="ask the command, which takes the time it needs: tonnage explain --pending -o json",
             ) from exc
         return msgspec.json.encode(question.answer().document())
@@ -169,7 +169,7 @@ def drained(
     except OutOfTime as exc:
         if not preview.is_drained:
             raise TonnageError(
-                f"the drain was not rehearsed to its end within {asking.most_s:g} s",
+                f"the drain was not rehearsed to its end within {MOST_S:g} s",
                 hint="ask for fewer nodes, or ask the command, which takes the time it needs: tonnage drain-preview",
             ) from exc
     return preview.document()

@@ -17,7 +17,7 @@ import msgspec
 
 from tonnage.clock import format_duration, rfc3339
 from tonnage.dashboard.model.cluster_model import ClusterModel
-from tonnage.dashboard.questions.asking import Asking, QuestionLimit
+from tonnage.dashboard.questions.asking import MOST_S, Asking, QuestionLimit
 from tonnage.dashboard.questions.given_files import GivenFiles, captions
 from tonnage.dashboard.wire import Collections
 from tonnage.errors import TonnageError
@@ -163,7 +163,7 @@ def played(given: GivenFiles, asking: Asking, limit: QuestionLimit, *, seed: int
     except OutOfTime:
         if not film.document()["frames"]:
             raise TonnageError(
-                f"these files were not played within {asking.most_s:g} s",
+                f"these files were not played within {MOST_S:g} s",
                 hint="play a smaller cluster, or ask the command: tonnage replay, tonnage simulate",
             ) from None
         film.cut = film.cut or _TAIL

@@ -95,10 +95,9 @@ class Top(App[None]):
         Binding("q", "quit", "quit"),
     ]
 
-    def __init__(self, cluster: ShownCluster, questions: LiveQuestions, *, title: str = "") -> None:
+    def __init__(self, cluster: ShownCluster, questions: LiveQuestions) -> None:
         super().__init__()
         self._cluster, self._questions = cluster, questions
-        self._title = title or cluster.source
         self._page = "map"
         self._opened = ""
         self._search = ""
@@ -161,7 +160,7 @@ class Top(App[None]):
         parts += f"   sorted by {self._sort}" if self._page == "map" and not self._opened else ""
         parts += f"   /{self._search}" if self._search else ""
         head = Text(self._shown(" what keys do and signs mean" if self._helps else parts), style="bold")
-        right = self._shown(self._title)
+        right = self._shown(self._cluster.source)
         if head.cell_len + len(right) + 2 <= width:
             head.append(right.rjust(width - head.cell_len - 1))
         return head

@@ -186,7 +186,7 @@ class CustomKind:
 
     def validate(self, doc: Doc) -> Errors:
         """The errors of a new document, except of metadata (the create verb has validated it)."""
-        return self._rules.errors(doc) + embedded_errors(self.schema, doc, "") + list_errors(self.schema, doc, "")
+        return self._rules.errors(doc) + embedded_errors(self.schema, doc, "") + list_errors(self.schema, doc)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         """The errors of a change; an error that was there before in an unchanged value is allowed."""
@@ -200,7 +200,7 @@ class CustomKind:
         return errors + self._new_list_errors(new, old)
 
     def _new_list_errors(self, new: Doc, old: Doc) -> Errors:
-        return [] if list_errors(self.schema, old, "") else list_errors(self.schema, new, "")
+        return [] if list_errors(self.schema, old) else list_errors(self.schema, new)
 
     @cached_property
     def columns(self) -> tuple[PrinterColumn, ...]:

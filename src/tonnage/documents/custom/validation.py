@@ -415,10 +415,10 @@ def _metadata_errors(metadata: Any, path: str) -> Errors:
 # -- lists that are sets or maps --------------------------------------------------------------------------------------
 
 
-def list_errors(schema: Structural, value: Any, path: str) -> Errors:
+def list_errors(schema: Structural, value: Any) -> Errors:
     """Errors for repeated items in lists of type set, and repeated keys in lists of type map."""
     errors: Errors = []
-    for node, items, where in _described(schema, value, path):
+    for node, items, where in _described(schema, value, ""):
         if isinstance(items, list) and node.list_type == "set":
             errors += [duplicate(f"{where}[{index}]", items[index]) for index in _repeated(items)]
         elif isinstance(items, list) and node.list_type == "map":

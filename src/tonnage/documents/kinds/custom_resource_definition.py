@@ -16,7 +16,7 @@ from tonnage.documents.custom import definition_rules
 from tonnage.documents.custom.schema_rules import walk_schema
 from tonnage.documents.custom.validation import known_format
 from tonnage.documents.strategy import Generation, Strategy, fill
-from tonnage.documents.validation.declared import Declared
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig, same
 from tonnage.objects.field_errors import Errors, forbidden, invalid, required, unsupported
@@ -24,7 +24,7 @@ from tonnage.objects.field_rules import Rules, check, each, if_set, needed, unch
 
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 APPROVED = "api-approved.kubernetes.io"
-_SPEC = Declared("apiextensions.CustomResourceDefinitionSpec")
+_SPEC = TypeRules("apiextensions.CustomResourceDefinitionSpec")
 
 
 class CustomResourceDefinitionStrategy(Strategy):

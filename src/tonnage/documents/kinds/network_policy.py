@@ -7,15 +7,15 @@ from collections.abc import Iterator, Set
 from functools import partial
 
 from tonnage.documents.strategy import Generation, Strategy, fill
-from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.selectors import validate_label_selector
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, Wrong, forbidden, go_value, invalid, required
 from tonnage.objects.field_rules import check, each, parse_ip, sentences, validate_cidr
 
 _RULES = (("ingress", "from"), ("egress", "to"))
-_SPEC, _PORT = Declared("networking.NetworkPolicySpec"), Declared("networking.NetworkPolicyPort")
+_SPEC, _PORT = TypeRules("networking.NetworkPolicySpec"), TypeRules("networking.NetworkPolicyPort")
 _STRICT_SUBSET = "must be a strict subset of `cidr`"
 
 

@@ -11,9 +11,9 @@ import re
 from typing import ClassVar
 
 from tonnage.documents.strategy import Strategy, fill
-from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.resources import NOT_POSITIVE, round_amounts, validate_resource_quantity
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, go_value, invalid
@@ -23,7 +23,7 @@ _SYSTEM_INFO = (
     *("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion"),
     *("kubeProxyVersion", "operatingSystem", "architecture"),
 )
-_TAINT = Declared("core.Taint")
+_TAINT = TypeRules("core.Taint")
 _FEATURE_MAX_BYTES = 253
 _FEATURE = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
 

@@ -7,16 +7,16 @@ from functools import partial
 from typing import ClassVar
 
 from tonnage.documents.strategy import Strategy
-from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.selectors import validate_label_selector
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, invalid, required, unsupported
 from tonnage.objects.field_rules import each, one_of, sentences
 from tonnage.objects.resources import RBAC
 
-_ROLE_REF, _RULE = Declared("rbac.RoleRef"), Declared("rbac.PolicyRule")
+_ROLE_REF, _RULE = TypeRules("rbac.RoleRef"), TypeRules("rbac.PolicyRule")
 _SUBJECTS = ("ServiceAccount", "User", "Group")
 _SELECTORS = "aggregationRule.clusterRoleSelectors"
 

@@ -11,8 +11,8 @@ import re
 from typing import ClassVar
 
 from tonnage.documents.strategy import Generation, Strategy, keep
-from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.selectors import validate_label_selector
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid
@@ -104,7 +104,7 @@ _REASON_TOLD = (
     f"(e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', "
     f"regex used for validation is '{_REASON}')"
 )
-_CONDITION = Declared(
+_CONDITION = TypeRules(
     "meta.Condition",
     reason=field_rules.both(
         field_rules.must_be(lambda value: re.fullmatch(_REASON, value) is not None, _REASON_TOLD),
@@ -121,8 +121,8 @@ def validate_conditions(conditions: list[Doc], path: str) -> Wrong:
         yield from _CONDITION(condition, f"{path}[{idx}]")
 
 
-_BUDGET = Declared("policy.PodDisruptionBudgetSpec", selector=validate_label_selector)
-_BUDGET_STATUS = Declared("policy.PodDisruptionBudgetStatus", conditions=validate_conditions)
+_BUDGET = TypeRules("policy.PodDisruptionBudgetSpec", selector=validate_label_selector)
+_BUDGET_STATUS = TypeRules("policy.PodDisruptionBudgetStatus", conditions=validate_conditions)
 
 
 class DeviceClassStrategy(Strategy):

@@ -11,8 +11,8 @@ from collections.abc import Callable, Set
 from typing import ClassVar
 
 from tonnage.documents.strategy import Strategy, fill
-from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.metadata import validate_labels
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
@@ -312,5 +312,5 @@ def _validate_traffic(spec: Doc) -> Errors:
 
 
 _NOT_AN_IP = rules.must_be(lambda host: rules.parse_ip(host) is None, "must be a DNS name, not an IP address")
-_SPEC, _PORT = Declared("core.ServiceSpec"), Declared("core.ServicePort")
-_INGRESS = Declared("core.LoadBalancerIngress", hostname=_NOT_AN_IP)
+_SPEC, _PORT = TypeRules("core.ServiceSpec"), TypeRules("core.ServicePort")
+_INGRESS = TypeRules("core.LoadBalancerIngress", hostname=_NOT_AN_IP)

@@ -8,7 +8,7 @@ repeats some causes on an update; here every error is reported once.
 
 from __future__ import annotations
 
-from tonnage.documents.validation.declared import Declared
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
@@ -157,11 +157,11 @@ def validate_field_manager(manager: str, path: str) -> Errors:
     return errors
 
 
-_META = Declared(
+_META = TypeRules(
     "meta.ObjectMeta",
     labels=validate_labels,
     annotations=validate_annotations,
     ownerReferences=_validate_owners,
-    managedFields=rules.each(Declared("meta.ManagedFieldsEntry", manager=validate_field_manager)),
+    managedFields=rules.each(TypeRules("meta.ManagedFieldsEntry", manager=validate_field_manager)),
 )
 _AT_ANY_TIME = ("labels", "annotations", "ownerReferences", "managedFields")

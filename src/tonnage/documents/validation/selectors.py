@@ -120,11 +120,12 @@ DEPRECATED_NODE_LABELS = {
 }
 
 
-def label_selector_warnings(selector: Doc | None, path: str) -> list[str]:
+def node_topology_warnings(selector: Doc) -> list[str]:
     """A warning for every deprecated node label in a selector over nodes."""
-    labels = (selector or {}).get("matchLabels", {})
-    return node_selector_term_warnings(selector or {}, path) + [
-        f"{path}.matchLabels.{key}: {DEPRECATED_NODE_LABELS[key]}" for key in labels if key in DEPRECATED_NODE_LABELS
+    return node_selector_term_warnings(selector, "nodeTopology") + [
+        f"nodeTopology.matchLabels.{key}: {DEPRECATED_NODE_LABELS[key]}"
+        for key in selector.get("matchLabels", {})
+        if key in DEPRECATED_NODE_LABELS
     ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 
 from tonnage.documents.schema import Struct, type_named
-from tonnage.documents.validation.declared import Declared
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required
 
@@ -63,7 +63,7 @@ def validate_source(spec: Doc, path: str, *, has_node_affinity: bool) -> Wrong:
             yield required(f"{path}.nodeAffinity", "Local volume requires node affinity")
 
 
-_HOST_PATH, _NFS = Declared("core.HostPathVolumeSource"), Declared("core.NFSVolumeSource")
+_HOST_PATH, _NFS = TypeRules("core.HostPathVolumeSource"), TypeRules("core.NFSVolumeSource")
 
 
 def validate_host_path(source: Doc, path: str) -> Wrong:
@@ -89,7 +89,7 @@ def _validate_fc(source: Doc, path: str) -> Errors:
 
 
 # Of a csi source, nodeStageSecretRef has no rules: upstream forgot it, and objects rely on that.
-_VOLUME = Declared(
+_VOLUME = TypeRules(
     "core.PersistentVolumeSpec",
     fc=_validate_fc,
     flocker=_validate_flocker,

@@ -1,8 +1,8 @@
 """The pods of one node: volumes mounted, status written, volumes unmounted when the pod goes.
 
-    bound ──► admitted (`admission`) ──► creating: volumes mounted ──► running ──► deleted: unpublish, unstage, gone
-                 │                          │                             └─ of a Job: ended (`containers`)
-                 └─ OutOfcpu, NodeAffinity  └─ VolumeAttachmentLimitExceeded, VolumeNodeAffinity
+    bound ──► admitted (NodeAdmission) ──► creating: volumes mounted ──► running ──► deleted: unpublish, unstage, gone
+                 │                            │                             └─ of a Job: ended (`containers`)
+                 └─ OutOfcpu, NodeAffinity    └─ VolumeAttachmentLimitExceeded, VolumeNodeAffinity
                     rejected: event, Failed, for its controller to make another
 
 `sync_pod` never waits for an attachment: the pod is synced again when its VolumeAttachment changes.
@@ -13,11 +13,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from tonnage import logs
-from tonnage.behaviour.nodes.kubelet_admission import PREEMPTED, PREEMPTING, KubeletPreemption, PodRejection
+from tonnage.behaviour.nodes.kubelet_admission import (
+    NODE_AFFINITY,
+    PREEMPTED,
+    PREEMPTING,
+    AdmittedPods,
+    KubeletPreemption,
+    PodRejection,
+)
 from tonnage.clock import StampAges
 from tonnage.errors import Invalid, NotFound, RequestEntityTooLarge
 from tonnage.node.attach_limits import AttachLimitUpdater
@@ -25,12 +32,14 @@ from tonnage.node.context import NodeContext, NodePart
 from tonnage.node.mounts.mount_plan import plan_mounts
 from tonnage.node.mounts.mounter import Mounter
 from tonnage.node.mounts.pod_volumes import PodMounter, PodProgress
+from tonnage.node.node_objects import new_node
 from tonnage.node.pods import status
-from tonnage.node.pods.admission import NodeAdmission
 from tonnage.node.pods.containers import ending_of, kept_running, next_change_s, started_at
-from tonnage.objects.core_v1 import Pod
+from tonnage.objects.codec import convert
+from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _CREATING_S: Final = 1.0
 """How long a pod's volumes may take before its status says ContainerCreating. Most pods run by then, and one write is
 enough; upstream's status manager, too, skips states that are over."""
@@ -313,3 +322,49 @@ class PodWorker(NodePart):
             if not pod.is_terminal and not pod.metadata.is_terminating
             for to_mount in plan_mounts(pod, self._lookup).volumes_to_mount
         )
+
+
+class NodeAdmission(NodePart):
+    """Which pods the node has admitted; the rules are in `behaviour.nodes.kubelet_admission`.
+
+    A pod keeps its share until it has ended or is gone. After a start, pods that ran before are judged first, then by
+    age.
+    """
+
+    def __init__(self, context: NodeContext) -> None:
+        super().__init__(context)
+        self.admitted = AdmittedPods()
+
+    def restore(self) -> None:
+        """Admit the pods that are here at the start and fit. The others are rejected when synced."""
+        active = [pod for pod in self._pods.on_node(self._node) if not pod.is_terminal]
+        node = self._node_object()
+        for pod in sorted(active, key=_order):
+            if not pod.metadata.is_terminating:
+                self._judge(pod, node)
+            elif pod.status.start_time is not None:
+                self.admitted.admit(pod)
+
+    async def decide(self, pod: Pod) -> PodRejection | KubeletPreemption | None:
+        """None if the pod is or was admitted. Raises TonnageError."""
+        verdict = self._judge(pod, self._node_object())
+        if isinstance(verdict, PodRejection) and verdict.reason == NODE_AFFINITY:
+            with suppress(NotFound):  # the scheduler may have seen labels that our watch has not shown yet
+                verdict = self._judge(pod, await self._client.get(Node, self._node))
+        return verdict
+
+    def _judge(self, pod: Pod, node: Node) -> PodRejection | KubeletPreemption | None:
+        def is_active(uid: str) -> bool:
+            known = self._pods.pod(uid)
+            return known is not None and not known.is_terminal
+
+        return self.admitted.judge(pod, node, is_active)
+
+    def _node_object(self) -> Node:
+        """The Node, or the one that registration will create."""
+        found = self._nodes.get(self._node)
+        return found or convert(Node, new_node(self._node, self._settings, now=self._clock.now()))
+
+
+def _order(pod: Pod) -> tuple[bool, datetime, str]:
+    return pod.status.start_time is None, pod.metadata.creation_timestamp or _EPOCH, pod.key

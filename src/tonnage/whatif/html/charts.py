@@ -102,15 +102,15 @@ def details(summary: str, *parts: Part) -> Html:
     return element("details", element("summary", summary), region)
 
 
-def svg(name: str, title: str, description: str, drawn: Part, *, width: float = WIDTH, height: float = HEIGHT) -> Html:
+def svg(name: str, title: str, description: str, drawn: Part, *, height: float = HEIGHT) -> Html:
     """An SVG that screen readers treat as one image with a name and a description."""
     return element(
         "svg",
         element("title", title, id=f"{name}-title"),
         element("desc", description, id=f"{name}-desc"),
         drawn,
-        viewBox=f"0 0 {width:g} {height:g}",
-        width=f"{width:g}",
+        viewBox=f"0 0 {WIDTH:g} {height:g}",
+        width=f"{WIDTH:g}",
         height=f"{height:g}",
         role="img",
         aria_labelledby=f"{name}-title {name}-desc",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tonnage.documents.validation.declared import Declared
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
@@ -104,6 +104,6 @@ def _validate_variable(variable: Doc, path: str) -> Wrong:
 
 validate_env = rules.each(_validate_variable)
 """Names and sources of variables. Mirrors ValidateEnv."""
-_ENV_FROM = Declared("core.EnvFromSource")
-_SOURCE = Declared("core.EnvVarSource", fieldRef=validate_field_ref, resourceFieldRef=validate_resource_field_ref)
-_VARIABLE = Declared("core.EnvVar", valueFrom=_SOURCE)
+_ENV_FROM = TypeRules("core.EnvFromSource")
+_SOURCE = TypeRules("core.EnvVarSource", fieldRef=validate_field_ref, resourceFieldRef=validate_resource_field_ref)
+_VARIABLE = TypeRules("core.EnvVar", valueFrom=_SOURCE)

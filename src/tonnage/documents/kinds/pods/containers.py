@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from tonnage.documents.kinds.pods.container_env import validate_env, validate_env_from
 from tonnage.documents.kinds.pods.pod_security import validate_security_context
-from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.resources import is_sidecar, validate_resource_requirements
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
@@ -128,8 +128,8 @@ def _validate_ports(ports: list[Doc], path: str) -> Wrong:
         yield from _PORT(port, f"{path}[{idx}]")
 
 
-_PORT, _MOUNT, _DEVICE = Declared("core.ContainerPort"), Declared("core.VolumeMount"), Declared("core.VolumeDevice")
-_CONTAINER = Declared("core.Container", ports=_validate_ports, env=validate_env, envFrom=validate_env_from)
+_PORT, _MOUNT, _DEVICE = TypeRules("core.ContainerPort"), TypeRules("core.VolumeMount"), TypeRules("core.VolumeDevice")
+_CONTAINER = TypeRules("core.Container", ports=_validate_ports, env=validate_env, envFrom=validate_env_from)
 _FIRST = ("name", "image", "terminationMessagePolicy", "ports", "env", "envFrom")
 
 
@@ -255,13 +255,13 @@ _READINESS: rules.Rules = {
 }
 _LIVENESS: rules.Rules = {"successThreshold": rules.Asked(rules.must_be(lambda value: value == 1, "must be 1"), 0)}
 _HEADER_NAME = rules.named(names.http_header_name)
-_HTTP_GET = Declared(
+_HTTP_GET = TypeRules(
     "core.HTTPGetAction",
     httpHeaders=lambda headers, path: [
         error for header in headers for error in _HEADER_NAME(header.get("name", ""), path)
     ],
 )
-_PROBE = Declared("core.Probe", httpGet=_HTTP_GET)
+_PROBE = TypeRules("core.Probe", httpGet=_HTTP_GET)
 
 
 def _validate_handler(handler: Doc, path: str, grace_period_s: int | None) -> Errors:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.selectors import (
     PREFERRED,
@@ -17,6 +16,7 @@ from tonnage.documents.validation.selectors import (
     validate_node_selector,
     validate_node_selector_term,
 )
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, same
@@ -158,18 +158,18 @@ def _validate_label_keys(term: Doc, path: str) -> Wrong:
 
 
 validate_tolerations = rules.each(_validate_toleration)
-_TOLERATION, _SPREAD = Declared("core.Toleration"), Declared("core.TopologySpreadConstraint")
-_POD_TERM = Declared(
+_TOLERATION, _SPREAD = TypeRules("core.Toleration"), TypeRules("core.TopologySpreadConstraint")
+_POD_TERM = TypeRules(
     "core.PodAffinityTerm", labelSelector=validate_label_selector, namespaceSelector=validate_label_selector
 )
 # The values of a preference are not validated: a preference that matches nothing does no harm.
 _PREFERENCE = partial(validate_node_selector_term, allow_invalid_values=True)
 _POD_AFFINITY: rules.Rules = {
     REQUIRED: rules.each(_validate_pod_term),
-    PREFERRED: rules.each(Declared("core.WeightedPodAffinityTerm", podAffinityTerm=_validate_pod_term)),
+    PREFERRED: rules.each(TypeRules("core.WeightedPodAffinityTerm", podAffinityTerm=_validate_pod_term)),
 }
 _AFFINITY: rules.Rules = {
-    f"nodeAffinity.{PREFERRED}": rules.each(Declared("core.PreferredSchedulingTerm", preference=_PREFERENCE)),
+    f"nodeAffinity.{PREFERRED}": rules.each(TypeRules("core.PreferredSchedulingTerm", preference=_PREFERENCE)),
     "podAffinity": rules.part(_POD_AFFINITY),
     "podAntiAffinity": rules.part(_POD_AFFINITY),
 }

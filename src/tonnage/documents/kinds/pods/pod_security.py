@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.internal_form import internal
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required, too_long, unsupported
 from tonnage.objects.field_rules import (
@@ -140,9 +140,9 @@ def _validate_sysctls(spec: Doc, path: str) -> Wrong:
             yield invalid(at, name, "may not be specified when 'hostIPC' is true")
 
 
-_SECCOMP, _APP_ARMOR = Declared("core.SeccompProfile"), Declared("core.AppArmorProfile")
-_CONTEXT = Declared("core.SecurityContext", seccompProfile=_validate_seccomp, appArmorProfile=_validate_app_armor)
-_POD_CONTEXT = Declared(
+_SECCOMP, _APP_ARMOR = TypeRules("core.SeccompProfile"), TypeRules("core.AppArmorProfile")
+_CONTEXT = TypeRules("core.SecurityContext", seccompProfile=_validate_seccomp, appArmorProfile=_validate_app_armor)
+_POD_CONTEXT = TypeRules(
     "core.PodSecurityContext", seccompProfile=_validate_seccomp, appArmorProfile=_validate_app_armor
 )
 _USERS = ("fsGroup", "runAsUser", "runAsGroup", "supplementalGroups")

@@ -29,9 +29,9 @@ from tonnage.documents.kinds.pods.pod_security import (
 )
 from tonnage.documents.kinds.pods.pod_volumes import validate_volumes
 from tonnage.documents.validation import resources
-from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.metadata import validate_annotations, validate_labels
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, encode
@@ -311,8 +311,8 @@ def validate_hostname_override(spec: Doc, path: str) -> Wrong:
     yield from rules.sentences(path, name, names.dns_subdomain(name))
 
 
-_CLAIM = Declared("core.PodResourceClaim")
-_SPEC = Declared(
+_CLAIM = TypeRules("core.PodResourceClaim")
+_SPEC = TypeRules(
     "core.PodSpec",
     nodeSelector=validate_labels,
     schedulingGates=validate_scheduling_gates,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from tonnage.documents.kinds.pods import pod_placement
 from tonnage.documents.kinds.pods.pod_spec import MIRROR, validate_pod, validate_pod_annotations
 from tonnage.documents.strategy import keep
-from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.internal_form import pod_spec_diff, pod_spec_unchanged
 from tonnage.documents.validation.selectors import REQUIRED, has_invalid_values
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
@@ -32,8 +32,8 @@ _STATUS_LISTS = {
     "initContainerStatuses": "initContainers",
     "ephemeralContainerStatuses": "ephemeralContainers",
 }
-_CONDITION, _STATUS = Declared("core.PodCondition"), Declared("core.PodStatus")
-_CLAIM_STATUS = Declared("core.PodResourceClaimStatus")
+_CONDITION, _STATUS = TypeRules("core.PodCondition"), TypeRules("core.PodStatus")
+_CLAIM_STATUS = TypeRules("core.PodResourceClaimStatus")
 
 
 def validate_pod_update(new: Doc, old: Doc) -> Errors:

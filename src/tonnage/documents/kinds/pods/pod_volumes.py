@@ -10,8 +10,8 @@ import re
 
 from tonnage.documents.kinds.pods.container_env import FILE_FIELDS, validate_field_ref, validate_resource_field_ref
 from tonnage.documents.kinds.storage.persistent_volume_claim import validate_claim_spec
-from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.metadata import validate_annotations, validate_labels
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.documents.validation.volume_sources import SHOWN_AS, sources_in, validate_host_path, validate_nfs
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
@@ -237,12 +237,12 @@ _AZURE_WORDS: rules.Rules = {
 _PARTITION = rules.part(
     {"partition": rules.must_be(lambda value: 0 <= value <= 255, "must be between 1 and 255, inclusive")}
 )
-_FILE, _ITEM = Declared("core.DownwardAPIVolumeFile"), Declared("core.KeyToPath")
-_TOKEN, _SECRET = Declared("core.ServiceAccountTokenProjection"), Declared("core.LocalObjectReference")
-_ISCSI, _QUOBYTE = Declared("core.ISCSIVolumeSource", iqn=_iscsi_name), Declared("core.QuobyteVolumeSource")
-_VOLUME = Declared(
+_FILE, _ITEM = TypeRules("core.DownwardAPIVolumeFile"), TypeRules("core.KeyToPath")
+_TOKEN, _SECRET = TypeRules("core.ServiceAccountTokenProjection"), TypeRules("core.LocalObjectReference")
+_ISCSI, _QUOBYTE = TypeRules("core.ISCSIVolumeSource", iqn=_iscsi_name), TypeRules("core.QuobyteVolumeSource")
+_VOLUME = TypeRules(
     "core.Volume",
-    emptyDir=Declared("core.EmptyDirVolumeSource", sizeLimit=_validate_size_limit),
+    emptyDir=TypeRules("core.EmptyDirVolumeSource", sizeLimit=_validate_size_limit),
     hostPath=validate_host_path,
     gcePersistentDisk=_PARTITION,
     awsElasticBlockStore=_PARTITION,

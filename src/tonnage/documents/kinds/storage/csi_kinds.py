@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from tonnage.documents.kinds.storage.persistent_volume import validate_volume_spec
 from tonnage.documents.strategy import Generation, Strategy, keep
-from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.internal_form import internal, unchanged
 from tonnage.documents.validation.metadata import byte_size
-from tonnage.documents.validation.selectors import label_selector_warnings, validate_label_selector
+from tonnage.documents.validation.selectors import node_topology_warnings, validate_label_selector
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig, same
@@ -76,11 +76,12 @@ def _validate_token_requests(requests: list[Doc], path: str) -> Wrong:
     unique = rules.unique()
     for idx, request in enumerate(requests):
         repeated = unique(request.get("audience", ""), f"{path}[{idx}].audience")
-        yield from repeated or rules.check(request, f"{path}[{idx}]", {"expirationSeconds": rules.token_lifetime})
+        yield from repeated or _TOKEN(request, f"{path}[{idx}]")
 
 
+_TOKEN = TypeRules("storage.TokenRequest")
 _LIFECYCLE_MODE = rules.one_of("Persistent", "Ephemeral")
-_DRIVER = Declared(
+_DRIVER = TypeRules(
     "storage.CSIDriverSpec",
     tokenRequests=_validate_token_requests,
     volumeLifecycleModes=lambda modes, at: [wrong for mode in modes for wrong in _LIFECYCLE_MODE(mode, at)],
@@ -116,7 +117,7 @@ class CSINodeStrategy(Strategy):
         return errors
 
 
-_NODE_DRIVER = Declared("storage.CSINodeDriver")
+_NODE_DRIVER = TypeRules("storage.CSINodeDriver")
 
 
 def _validate_topology_keys(keys: list[str], path: str) -> Wrong:
@@ -147,7 +148,7 @@ class CSIStorageCapacityStrategy(Strategy):
         return errors + self.validate_immutable(new, old)
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
-        return label_selector_warnings(new.get("nodeTopology"), "nodeTopology")
+        return node_topology_warnings(new.get("nodeTopology", {}))
 
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
         if not self.gates.enabled("CSIStorageCapacityV2") and "availableCapacities" not in old:
@@ -189,8 +190,8 @@ class VolumeAttachmentStrategy(Strategy):
         return self.validate_update(new, old)
 
 
-_ATTACHMENT, _ATTACHMENT_SOURCE = Declared("storage.VolumeAttachmentSpec"), Declared("storage.VolumeAttachmentSource")
-_VOLUME_ERROR = Declared("storage.VolumeError")
+_ATTACHMENT, _ATTACHMENT_SOURCE = TypeRules("storage.VolumeAttachmentSpec"), TypeRules("storage.VolumeAttachmentSource")
+_VOLUME_ERROR = TypeRules("storage.VolumeError")
 
 
 def _validate_attachment_source(source: Doc) -> Errors:

@@ -11,7 +11,6 @@ from typing import ClassVar
 
 from tonnage.clock import rfc3339
 from tonnage.documents.strategy import Strategy
-from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.internal_form import diff, internal, unchanged
 from tonnage.documents.validation.resources import round_amounts, validate_basic_resource, validate_positive_quantity
 from tonnage.documents.validation.selectors import (
@@ -19,6 +18,7 @@ from tonnage.documents.validation.selectors import (
     node_selector_term_warnings,
     validate_node_selector,
 )
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.documents.validation.volume_sources import DEAD_SOURCES, SOURCE_DEFAULTS, sources_in, validate_source
 from tonnage.objects import field_rules as rules
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS
@@ -167,7 +167,7 @@ def _forbidden_unless(allowed: str | None, told: str) -> rules.Rule:
 
 
 _NOT_INLINE = _forbidden_unless(None, "may not be specified in the context of inline volumes")
-_VOLUME = Declared("core.PersistentVolumeSpec", accessModes=validate_access_modes, capacity=_validate_capacity)
+_VOLUME = TypeRules("core.PersistentVolumeSpec", accessModes=validate_access_modes, capacity=_validate_capacity)
 _FIRST = ("accessModes", "capacity", "persistentVolumeReclaimPolicy")
 _CLASS = ("storageClassName", "volumeMode", "volumeAttributesClassName")
 _INLINE: rules.Rules = {

@@ -7,9 +7,9 @@ from functools import partial
 from tonnage.documents.kinds.storage.persistent_volume import validate_access_modes
 from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation import resources
-from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.internal_form import diff, unchanged
 from tonnage.documents.validation.selectors import validate_label_selector
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS, class_name_in
@@ -179,7 +179,7 @@ def claim_spec_warnings(spec: Doc, path: str) -> list[str]:
     return told
 
 
-_CLAIM, _REFERENCE = Declared("core.PersistentVolumeClaimSpec"), Declared("core.TypedObjectReference")
+_CLAIM, _REFERENCE = TypeRules("core.PersistentVolumeClaimSpec"), TypeRules("core.TypedObjectReference")
 
 
 def _validate_data_sources(spec: Doc, path: str, allow_any_api_group: bool) -> Wrong:

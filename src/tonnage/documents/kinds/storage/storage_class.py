@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 from tonnage.documents.strategy import Strategy
-from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.metadata import byte_size
 from tonnage.documents.validation.selectors import (
     topology_term_warnings,
     validate_topology_selector_term,
 )
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.core_v1 import class_name_in
@@ -80,13 +80,13 @@ def _validate_allowed_topologies(terms: list[Doc], path: str) -> Wrong:
         seen.add(asked)
 
 
-_STORAGE_CLASS = Declared(
+_STORAGE_CLASS = TypeRules(
     "storage.StorageClass",
     provisioner=_validate_driver,
     parameters=_validate_parameters,
     allowedTopologies=_validate_allowed_topologies,
 )
-_ATTRIBUTES_CLASS = Declared(
+_ATTRIBUTES_CLASS = TypeRules(
     "storage.VolumeAttributesClass", driverName=_validate_driver, parameters=_validate_parameters
 )
 

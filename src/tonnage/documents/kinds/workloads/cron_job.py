@@ -9,12 +9,12 @@ from tonnage.documents.kinds.pods.pod import drop_disabled_pod_fields
 from tonnage.documents.kinds.pods.pod_warnings import spec_warnings, workload_name_warnings
 from tonnage.documents.kinds.workloads.job import default_job_parts, size_warnings, validate_job_spec
 from tonnage.documents.strategy import Generation, Strategy
-from tonnage.documents.validation.declared import Declared
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.field_errors import Errors, invalid, required, unsupported
 from tonnage.objects.texts.cron_schedule import InvalidSchedule, is_zone, parse_schedule
 
-_SPEC = Declared("batch.CronJobSpec")
+_SPEC = TypeRules("batch.CronJobSpec")
 _AT = "spec.jobTemplate.spec"
 _NAME_MAX = 52
 """The name of a Job has eleven more characters, and at most 63."""

@@ -6,14 +6,14 @@ from typing import ClassVar
 
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
 from tonnage.documents.kinds.workloads import workload
-from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.selectors import validate_label_selector
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import Errors, invalid, required, unsupported
 from tonnage.objects.texts.decode_budget import whole_number
 
-_SPEC = Declared("apps.DaemonSetSpec")
+_SPEC = TypeRules("apps.DaemonSetSpec")
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
@@ -46,7 +46,7 @@ class DaemonSetStrategy(workload.WorkloadStrategy):
         errors += validate_pod_template(template, "spec.template")
         errors += workload.validate_always_running(template, "DaemonSet")
         errors += _SPEC(spec, "spec", "minReadySeconds")
-        errors += validate_daemon_set_strategy(spec.get("updateStrategy", {}), "spec.updateStrategy")
+        errors += _validate_strategy(spec.get("updateStrategy", {}))
         return errors + _SPEC(spec, "spec", "revisionHistoryLimit")
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
@@ -63,8 +63,8 @@ def _set_template_generation(doc: Doc, generation: int) -> None:
     doc["metadata"]["annotations"] = {**annotations, _TEMPLATE_GENERATION: str(generation)}
 
 
-def validate_daemon_set_strategy(strategy: Doc, path: str) -> Errors:
-    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
+def _validate_strategy(strategy: Doc) -> Errors:
+    kind, rolling, path = strategy.get("type", ""), strategy.get("rollingUpdate"), "spec.updateStrategy"
     if kind == "OnDelete":
         return []
     if kind != "RollingUpdate":

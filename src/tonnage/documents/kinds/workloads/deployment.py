@@ -8,12 +8,12 @@ from tonnage.documents.kinds.pods.pod_defaults import default_pod_template
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
 from tonnage.documents.kinds.workloads import workload
 from tonnage.documents.strategy import keep
-from tonnage.documents.validation.declared import Declared
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import Errors, forbidden, invalid, required, unsupported
 from tonnage.objects.field_rules import amount_of, at_most_all, count_or_percent
 
-_DEPLOYMENT, _CONTROLLER = Declared("apps.DeploymentSpec"), Declared("core.ReplicationControllerSpec")
+_DEPLOYMENT, _CONTROLLER = TypeRules("apps.DeploymentSpec"), TypeRules("core.ReplicationControllerSpec")
 _PARTS_OF_REPLICA_SET = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 
 
@@ -26,8 +26,8 @@ class DeploymentStrategy(workload.WorkloadStrategy):
     def validate(self, doc: Doc) -> Errors:
         spec = doc["spec"]
         errors = _DEPLOYMENT(spec, "spec", "replicas")
-        errors += workload.validate_selected_template(spec, "ReplicaSet")
-        errors += validate_deployment_strategy(spec.get("strategy", {}), "spec.strategy")
+        errors += workload.validate_selected_template(spec)
+        errors += _validate_strategy(spec.get("strategy", {}))
         errors += _DEPLOYMENT(spec, "spec", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
         deadline_s = spec.get("progressDeadlineSeconds")
         if deadline_s is not None and deadline_s <= spec.get("minReadySeconds", 0):
@@ -45,8 +45,8 @@ class DeploymentStrategy(workload.WorkloadStrategy):
         keep(new["metadata"], old["metadata"], "labels")
 
 
-def validate_deployment_strategy(strategy: Doc, path: str) -> Errors:
-    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
+def _validate_strategy(strategy: Doc) -> Errors:
+    kind, rolling, path = strategy.get("type", ""), strategy.get("rollingUpdate"), "spec.strategy"
     if kind == "Recreate":
         told = "may not be specified when strategy `type` is 'Recreate'"
         return [] if rolling is None else [forbidden(f"{path}.rollingUpdate", told)]
@@ -68,7 +68,7 @@ class ReplicaSetStrategy(workload.WorkloadStrategy):
     warns_of_name = True
 
     def validate(self, doc: Doc) -> Errors:
-        return super().validate(doc) + workload.validate_selected_template(doc["spec"], "ReplicaSet")
+        return super().validate(doc) + workload.validate_selected_template(doc["spec"])
 
 
 class ReplicationControllerStrategy(workload.WorkloadStrategy):

@@ -15,9 +15,9 @@ from tonnage.documents.kinds.workloads.job_rules import (
 )
 from tonnage.documents.kinds.workloads.workload import WorkloadStrategy, parsed_selector, validate_match
 from tonnage.documents.strategy import keep
-from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.selectors import validate_label_selector
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.field_errors import Errors, Wrong, invalid, required, too_long, unsupported
@@ -191,7 +191,7 @@ def _validate_managed_by(value: str, path: str) -> Wrong:
         yield too_long(path, _MANAGED_BY_MAX)
 
 
-_SPEC = Declared("batch.JobSpec", managedBy=_validate_managed_by)
+_SPEC = TypeRules("batch.JobSpec", managedBy=_validate_managed_by)
 
 
 def _validate_completion_mode(spec: Doc, path: str) -> Wrong:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tonnage.documents.validation.declared import Declared
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import OMIT, Errors, Wrong, go_value, invalid, required, too_long, too_many
 from tonnage.objects.field_rules import (
@@ -19,7 +19,6 @@ from tonnage.objects.field_rules import (
     each,
     must_be,
     needed,
-    nonnegative,
     one_of,
     unique,
     validate_label_name,
@@ -31,7 +30,7 @@ def is_indexed(spec: Doc) -> bool:
     return bool(spec.get("completionMode") == "Indexed")
 
 
-_STATUS = Declared("batch.JobStatus")
+_STATUS, _SUCCESS_RULE = TypeRules("batch.JobStatus"), TypeRules("batch.SuccessPolicyRule")
 _CONDITIONS = "status.conditions"
 
 
@@ -270,7 +269,7 @@ def _validate_success_rule(rule: Doc, path: str, completions: int) -> Wrong:
             told = f"error parsing succeededIndexes: {exc.message}"
             yield invalid(f"{path}.succeededIndexes", indexes, told)
     if count is not None:
-        yield from nonnegative(count, f"{path}.succeededCount")
+        yield from _SUCCESS_RULE(rule, path)
         if count > completions:
             told = f"must be less than or equal to {completions} (the number of specified completions)"
             yield invalid(f"{path}.succeededCount", count, told)

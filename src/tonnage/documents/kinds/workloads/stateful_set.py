@@ -9,13 +9,12 @@ from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
 from tonnage.documents.kinds.storage.persistent_volume_claim import default_claim, validate_claim_spec
 from tonnage.documents.kinds.workloads import workload
 from tonnage.documents.strategy import fill
-from tonnage.documents.validation.declared import Declared
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.field_errors import Errors, forbidden, invalid
-from tonnage.objects.field_rules import nonnegative
 
-_SPEC = Declared("apps.StatefulSetSpec")
+_SPEC, _ROLLING = TypeRules("apps.StatefulSetSpec"), TypeRules("apps.RollingUpdateStatefulSetStrategy")
 _MUTABLE = (
     *("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit"),
     *("persistentVolumeClaimRetentionPolicy", "minReadySeconds"),
@@ -57,7 +56,7 @@ class StatefulSetStrategy(workload.WorkloadStrategy):
         """On an update immutable fields are not validated again."""
         spec = doc["spec"]
         errors = _SPEC(spec, "spec", "podManagementPolicy")
-        errors += validate_stateful_set_strategy(spec.get("updateStrategy", {}), "spec.updateStrategy")
+        errors += _validate_strategy(spec.get("updateStrategy", {}))
         errors += _SPEC(spec, "spec", "persistentVolumeClaimRetentionPolicy")
         if not is_update:
             for idx, claim in enumerate(spec.get("volumeClaimTemplates", ())):
@@ -92,8 +91,8 @@ class StatefulSetStrategy(workload.WorkloadStrategy):
         return told
 
 
-def validate_stateful_set_strategy(strategy: Doc, path: str) -> Errors:
-    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
+def _validate_strategy(strategy: Doc) -> Errors:
+    kind, rolling, path = strategy.get("type", ""), strategy.get("rollingUpdate"), "spec.updateStrategy"
     if kind == "OnDelete":
         if rolling is None:
             return []
@@ -102,9 +101,7 @@ def validate_stateful_set_strategy(strategy: Doc, path: str) -> Errors:
     if kind != "RollingUpdate":
         shown = workload.shown_strategy(kind, rolling, ("Partition", "MaxUnavailable"))
         return [invalid(path, shown, "must be 'RollingUpdate' or 'OnDelete'")]
-    if rolling is None:
-        return []
-    return nonnegative(rolling.get("partition", 0), f"{path}.rollingUpdate.partition")
+    return _ROLLING(rolling or {}, f"{path}.rollingUpdate")
 
 
 def _with_claim_volumes(spec: Doc) -> Doc:

@@ -16,8 +16,8 @@ from tonnage.documents.kinds.pods.pod_defaults import default_pod_template
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
 from tonnage.documents.kinds.pods.pod_warnings import spec_warnings, workload_name_warnings
 from tonnage.documents.strategy import Generation, Strategy, fill
-from tonnage.documents.validation.declared import Declared
 from tonnage.documents.validation.selectors import validate_label_selector
+from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, forbidden, invalid, required, unsupported
 from tonnage.objects.selectors import InvalidSelector, LabelSelector
@@ -57,7 +57,7 @@ class WorkloadStrategy(Strategy):
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
         status, was = new.get("status", {}), old.get("status", {})
-        errors = self._declared_status(status, "status")
+        errors = self._status_rules(status, "status")
         for field in self.parts:
             if status.get(field, 0) > status.get("replicas", 0):
                 errors.append(invalid(f"status.{field}", status[field], "cannot be greater than status.replicas"))
@@ -69,8 +69,8 @@ class WorkloadStrategy(Strategy):
         return errors
 
     @cached_property
-    def _declared_status(self) -> Declared:
-        return Declared(f"{self.resource.group or 'core'}.{self.resource.kind}Status")
+    def _status_rules(self) -> TypeRules:
+        return TypeRules(f"{self.resource.group or 'core'}.{self.resource.kind}Status")
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         told = workload_name_warnings(new["metadata"].get("name", "")) if self.warns_of_name and old is None else []
@@ -87,14 +87,14 @@ def shown_strategy(kind: str, rolling: Doc | None, fields: Sequence[str]) -> Doc
     return {"Type": kind, "RollingUpdate": inner}
 
 
-def validate_selected_template(spec: Doc, kind: str) -> Errors:
-    # As upstream, the error about a ReplicaSet's selector says "for deployment" too.
+def validate_selected_template(spec: Doc) -> Errors:
+    # As upstream, the error about a ReplicaSet's selector says "for deployment", and the other way round.
     errors = validate_selector(spec, "deployment", "invalid label selector")
     template = spec.get("template", {})
     if spec.get("selector") is None or parsed_selector(spec["selector"]) is not None:
         errors += validate_match(spec, template)
         errors += validate_pod_template(template, "spec.template")
-        errors += validate_always_running(template, kind)
+        errors += validate_always_running(template, "ReplicaSet")
     return errors
 
 

@@ -1,6 +1,6 @@
 """The rules that stand in the fields' lines of the `.schema` files, as rules that can be called.
 
-    _PORT = Declared("core.ServicePort")
+    _PORT = TypeRules("core.ServicePort")
     errors += _PORT(port, f"{path}[{idx}]")             # all lines, in their order
     errors += _PORT(port, f"{path}[{idx}]", "protocol")  # this line only
 
@@ -42,7 +42,7 @@ FORMATS: dict[str, rules.ListRule] = {
 }
 
 
-class Declared:
+class TypeRules:
     """A rule for values of one type: those of its lines, and those that are written by hand for some fields."""
 
     def __init__(self, of: str | Struct, **by_hand: rules.Rule) -> None:
@@ -126,7 +126,7 @@ def _made(rule: FieldRule, kind: Type) -> rules.Rule:
     """The rule for a single value. Raises KeyError, TypeError or ValueError if it does not suit the type."""
     if rule.word == "valid":
         if isinstance(kind, Struct):
-            return Declared(kind)
+            return TypeRules(kind)
     elif isinstance(kind, Scalar) and kind.name in _OF_VALUES[rule.word]:
         made = _MAKERS[rule.word](rule.argument, kind.name)
         told = rule.told

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tonnage.documents.schema import SchemaError, Struct, load, structs
-from tonnage.documents.validation.declared import Declared
+from tonnage.documents.validation.type_rules import TypeRules
 
 META = """\
 package io.k8s.apimachinery.pkg.apis.meta.v1
@@ -26,7 +26,7 @@ def read(*lines: str) -> Struct:
 
 
 def errors(value: dict[str, Any], *lines: str) -> list[str]:
-    return [str(error) for error in Declared(read(*lines))(value, "")]
+    return [str(error) for error in TypeRules(read(*lines))(value, "")]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_errors_come_in_the_order_of_lines_and_words() -> None:
 
 
 def test_some_fields_can_be_judged_alone() -> None:
-    rule = Declared(read("a string required", "b string required"))
+    rule = TypeRules(read("a string required", "b string required"))
     assert [error.field for error in rule({}, "spec", "b")] == ["spec.b"]
 
 
@@ -96,15 +96,15 @@ def test_the_rules_of_a_type_hold_only_where_it_must_be_valid() -> None:
 
 def test_a_rule_by_hand_applies_at_its_line_after_the_other_words() -> None:
     struct = read("a string required", "b string optional maxBytes=1", "c string required")
-    rule = Declared(struct, b=Declared(read("x string required")))
+    rule = TypeRules(struct, b=TypeRules(read("x string required")))
     assert [error.field for error in rule({"b": {}}, "")] == ["a", "c"]
-    by_hand = Declared(struct, b=lambda value, path: Declared(read("x string required"))({}, path))
+    by_hand = TypeRules(struct, b=lambda value, path: TypeRules(read("x string required"))({}, path))
     assert [error.field for error in by_hand({"b": "long"}, "")] == ["a", "b", "b.x", "c"]
 
 
 def test_immutable_fields_are_found_in_valid_parts_too() -> None:
     lines = ("b string immutable", "part Part valid", "other Part", "type Part", "a string immutable")
-    assert Declared(read(*lines)).immutable == ("b", "part.a")
+    assert TypeRules(read(*lines)).immutable == ("b", "part.a")
 
 
 @pytest.mark.parametrize(
@@ -126,6 +126,6 @@ def test_a_rule_that_does_not_suit_its_field_is_an_error(line: str) -> None:
 
 def test_every_rule_of_the_real_files_suits_its_field() -> None:
     for struct in structs():
-        rule = Declared(struct)
+        rule = TypeRules(struct)
         assert rule.by_field.keys() <= struct.fields.keys()
         assert isinstance(rule.immutable, tuple)
