@@ -126,9 +126,12 @@ def choose(
     policy: Policy,
     rng: random.Random,
     numbers: frozenset[int] | None = None,
+    kept_bytes: int = 0,
 ) -> PoolId | None:
-    """The pool for a volume of this size; None if none fits. `numbers`: only these pools of every node."""
-    roomy = [(free - size_bytes, pool_id) for pool_id, free in _pools(free_bytes, numbers) if free >= size_bytes]
+    """The pool for a volume of this size, which keeps so much free; None if none fits. `numbers`: only these pools of
+    every node."""
+    needed_bytes = size_bytes + kept_bytes
+    roomy = [(free - size_bytes, pool_id) for pool_id, free in _pools(free_bytes, numbers) if free >= needed_bytes]
     if not roomy:
         return None
     if policy == "random":

@@ -78,7 +78,7 @@ def test_a_class_may_name_pools_and_a_policy_and_sidecars_what_they_like() -> No
         ),
         (
             {"tier": "1", "colour": "red"},
-            "unknown parameter colour, tier: this driver knows pools, vgpattern and pool-policy",
+            "unknown parameter colour, tier: this driver knows pools, vgpattern, pool-policy and size-rules",
         ),
         (
             {"vgpattern": "["},

@@ -42,6 +42,7 @@ from tonnage.driver.volumes.parameters import (
     volume_bytes,
 )
 from tonnage.driver.volumes.publish import Rebuilder
+from tonnage.objects.size_rules import driver_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,9 @@ class Volumes:
                 return await self._on_wanted_node(known, wanted)
             source = self._source(wanted)
             at_least_bytes = source.size_bytes if source else 0
-            size = volume_bytes(wanted.required_bytes, wanted.limit_bytes, at_least_bytes=at_least_bytes)
+            rules = read_parameters(wanted.parameters).sizes
+            asked_bytes = driver_size(rules, wanted.required_bytes, is_block=wanted.access_type == "block")
+            size = volume_bytes(asked_bytes, wanted.limit_bytes, at_least_bytes=at_least_bytes)
             place = self._place(wanted, size)
             record = VolumeRecord(
                 volume_id=volume_id,
@@ -166,7 +169,10 @@ class Volumes:
         for group in groups:
             room = {node: core.faults.allocatable_bytes(node) for node in group}
             policy = parameters.policy or core.settings.policy
-            place = choose(room, size_bytes, policy=policy, rng=core.rng, numbers=parameters.pools)
+            kept_bytes = int(parameters.sizes.is_strict)
+            place = choose(
+                room, size_bytes, policy=policy, rng=core.rng, numbers=parameters.pools, kept_bytes=kept_bytes
+            )
             if place is not None:
                 return place
         nodes = [node for group in groups for node in group]

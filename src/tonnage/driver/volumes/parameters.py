@@ -2,6 +2,7 @@
 
     pools: "0,2"           volumes of this class only go to these pools of their node
     pool-policy: random    how a pool is chosen, instead of the driver's own policy
+    size-rules: step=1Gi   sizes as another driver makes them, in the words of `tonnage.dev/size-rules`
     vgpattern: "^vg-"      the same as `pools`, by names: pools are vg-1, vg-2, … in LVMNode objects (`lvm_nodes.py`)
 
     iops: "3000"           of a VolumeAttributesClass, so they may change. They are only kept in the record: folders
@@ -22,6 +23,7 @@ from tonnage.csi import csi_pb2 as csi
 from tonnage.driver import TOPOLOGY_KEY
 from tonnage.driver.errors import invalid_argument, out_of_range
 from tonnage.driver.node_pools import POLICIES, Policy
+from tonnage.objects.size_rules import NO_RULES, InvalidSizeRules, SizeRules
 from tonnage.objects.texts.go_regexp import InvalidPattern, compile_go
 from tonnage.quantity import Quantity
 
@@ -29,6 +31,7 @@ _SIDECARS: Final = "csi.storage.k8s.io/"
 _POOLS: Final = "pools"
 _POLICY: Final = "pool-policy"
 _PATTERN: Final = "vgpattern"
+_SIZES: Final = "size-rules"
 _MUTABLE: Final = ("iops", "throughput")
 _MOST_DIGITS: Final = 12
 _MOST_POOLS: Final = 100
@@ -41,6 +44,7 @@ class Parameters:
 
     pools: frozenset[int] | None = None
     policy: Policy | None = None
+    sizes: SizeRules = NO_RULES
 
 
 def driver_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
@@ -62,11 +66,14 @@ def read_parameters(parameters: Mapping[str, str]) -> Parameters:
     policy = next((policy for policy in POLICIES if policy == asked), None)
     if asked is not None and policy is None:
         raise invalid_argument(f'parameter {_POLICY}="{asked}": it is one of {", ".join(POLICIES)}')
+    try:
+        sizes = SizeRules.parse(known.pop(_SIZES, ""))
+    except InvalidSizeRules as exc:
+        raise invalid_argument(f"parameter {_SIZES}: {exc.message}") from exc
     if known:
-        raise invalid_argument(
-            f"unknown parameter {', '.join(sorted(known))}: this driver knows {_POOLS}, {_PATTERN} and {_POLICY}"
-        )
-    return Parameters(numbers, policy)
+        there_are = f"{_POOLS}, {_PATTERN}, {_POLICY} and {_SIZES}"
+        raise invalid_argument(f"unknown parameter {', '.join(sorted(known))}: this driver knows {there_are}")
+    return Parameters(numbers, policy, sizes)
 
 
 def read_mutable_parameters(parameters: Mapping[str, str]) -> dict[str, str]:

@@ -33,6 +33,7 @@ from tonnage.objects.storage_v1 import (
     StorageClass,
 )
 from tonnage.quantity import Quantity
+from tonnage.scheduling.volumes.capacity.pool_ids import problem_with_pool_ids
 from tonnage.scheduling.volumes.capacity.pools import (
     free_bytes,
     listed_pools,
@@ -291,6 +292,13 @@ def _of_one(facts: Facts, capacity: CSIStorageCapacity) -> Iterator[Finding]:
             f"its nodeTopology ({topology}) selects none of the {len(facts.nodes)} nodes",
             "if those nodes are gone, delete it; otherwise add these labels to the nodes (the driver's node"
             " plugin does that)",
+            driver=driver,
+        )
+    if problem := problem_with_pool_ids(capacity):
+        yield CATALOGUE["pool-ids-unreadable"].about(
+            capacity,
+            f"the ids of its pools are ignored, and pools that it shares with other classes count twice: {problem}",
+            "see who writes it; tonnage pools writes one id for each pool",
             driver=driver,
         )
     if problem := problem_with_annotated_pools(capacity):

@@ -19,6 +19,7 @@ from tonnage.objects.storage_v1 import (
     CSIDriver,
     StorageClass,
 )
+from tonnage.scheduling.volumes.capacity.pool_ids import pool_ids_of
 from tonnage.scheduling.volumes.capacity.pools import (
     Topology,
     canonical,
@@ -58,6 +59,12 @@ def class_findings(facts: Facts) -> Iterator[Finding]:
     yield from _size_rules(facts)
 
 
+def _have_ids(facts: Facts, classes: Sequence[StorageClass]) -> bool:
+    """True if all capacity objects of these classes tell which pools they have in common."""
+    names = {each.name for each in classes}
+    return all(pool_ids_of(each) for each in facts.capacities.values() if each.storage_class_name in names)
+
+
 def _shared(facts: Facts, driver: str, classes: Sequence[StorageClass]) -> Iterator[Finding]:
     """Sets of classes with equal figures wherever two of them have any, unless they already form a group."""
     told = {each.name: _figures(facts, driver, each.name) for each in classes}
@@ -72,7 +79,7 @@ def _shared(facts: Facts, driver: str, classes: Sequence[StorageClass]) -> Itera
     taken = {each.capacity_group for each in classes}
     for alike in sets:
         groups = {each.capacity_group for each in alike}
-        if len(alike) < 2 or groups == {alike[0].capacity_group} != {""}:
+        if len(alike) < 2 or groups == {alike[0].capacity_group} != {""} or _have_ids(facts, alike):
             continue
         group = next((name for name in sorted(groups) if name), "") or _free_name(driver, taken)
         taken.add(group)
