@@ -94,14 +94,14 @@ async def test_a_lost_connection_dims_and_dates_what_is_shown(serve, open_window
         page = window.page
         await page.goto(window.address)
         await expect(cell(page, "node-1")).to_be_visible()
-        await expect(page.locator("#as-of")).to_be_hidden()
+        await expect(page.locator("#not-live")).to_be_hidden()
         proxy.cut()
-        await expect(page.locator("#as-of")).to_contain_text("Not live: what is shown is of ")
+        await expect(page.locator("#not-live")).to_contain_text("Not live: what is shown is of ")
         opacity = "document.querySelector('main').checkVisibility() && getComputedStyle(main).opacity"
         assert await page.evaluate(opacity.replace("(main)", "(document.getElementById('main'))")) == "0.55"
         await expect(cell(page, "node-1")).to_be_visible()
         proxy.mend()
-        await expect(page.locator("#as-of")).to_be_hidden(timeout=BACK_MS)
+        await expect(page.locator("#not-live")).to_be_hidden(timeout=BACK_MS)
         await expect(page.locator("main.is-old")).to_have_count(0)
         await page.context.close()
 
@@ -109,10 +109,10 @@ async def test_a_lost_connection_dims_and_dates_what_is_shown(serve, open_window
 async def test_an_api_server_that_is_away_dims_and_dates_too(window: Window, shown_cluster: FilledCluster):
     since = datetime.now(UTC) - timedelta(minutes=5)
     shown_cluster.collections.put("notices", "server", NoticeRow(severity="error", text="does not answer", since=since))
-    await expect(window.page.locator("#as-of")).to_contain_text("5 min ago")
+    await expect(window.page.locator("#not-live")).to_contain_text("5 min ago")
     await expect(window.page.locator("main.is-old")).to_have_count(1)
     shown_cluster.collections.remove("notices", "server")
-    await expect(window.page.locator("#as-of")).to_be_hidden()
+    await expect(window.page.locator("#not-live")).to_be_hidden()
 
 
 async def test_the_flows_headline_is_what_happened_to_the_pod(window: Window, shown_cluster: FilledCluster):

@@ -175,7 +175,7 @@ async def tables(up: Watched, window: Window, pictures: Pictures) -> None:
     await window.go("tables/claims/shop/data-db-0?sort=-size")
     await expect(window.page.locator(".yaml")).to_contain_text("kind: PersistentVolumeClaim", timeout=30_000)
     await window.page.evaluate(
-        """folder => document.querySelectorAll(".command bdi").forEach(each => {
+        """folder => document.querySelectorAll(".command span").forEach(each => {
             each.textContent = each.textContent.replace(folder, "cluster"); })""",
         str(up.folder.absolute()),
     )

@@ -22,6 +22,7 @@ export function copyButton(text, element, label = "Copy") {
 
 /** A command in one line, with its button. */
 export function commandLine(command) {
-  const code = el("code", {tabindex: "0"}, el("bdi", {}, command));
+  const words = command.split(" ").flatMap((word, place) => [place ? " " : "", el("span", {}, word)]); // a line breaks between words
+  const code = el("code", {tabindex: "0"}, el("bdi", {}, words));
   return el("li", {class: "command"}, code, copyButton(() => command, code, `Copy: ${command}`));
 }

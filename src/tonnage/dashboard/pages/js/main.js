@@ -94,7 +94,7 @@ function showStatus(status, heardAt = 0) {
 /** While nobody tells what is new, what is shown is dimmed, and dated. */
 function showAge() {
   const asOf = lostAt || state.notices.get("server")?.since || "";
-  const element = document.getElementById("as-of");
+  const element = document.getElementById("not-live");
   main.classList.toggle("is-old", Boolean(asOf));
   element.hidden = !asOf;
   if (element.dataset.at === asOf) return;
@@ -208,7 +208,7 @@ state.onChange(changed => {
   showNotices();
   showAge();
 });
-keepAges(document.getElementById("as-of"));
+keepAges(document.getElementById("not-live"));
 keepPlaces(main, () => {
   // The printed address, pasted where a page of ours is open already: it is taken as if it had been opened anew.
   if (givenToken() !== null) location.reload();

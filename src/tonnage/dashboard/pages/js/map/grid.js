@@ -120,10 +120,10 @@ export class Grid {
       (cell, name) => {
         const fact = this.map.facts.of(name);
         if (fact) updateCell(cell, fact, this.map.level, columnLook);
-        const {lane, column, top, height} = this.layout.placeOf.get(name);
+        const {lane, column, top, height, more = 0} = this.layout.placeOf.get(name);
         cell.style.setProperty("transform", `translate(${lane * (this.columnWidth + LEVELS[this.map.level].gap)}px, ${top - row.top}px)`);
         cell.style.setProperty("width", `${this.columnWidth}px`);
-        cell.style.setProperty("height", `${height}px`);
+        cell.style.setProperty("height", `${height + more}px`);
         set(cell, "aria-colindex", column + 1);
         set(cell, "tabindex", name === this.cursor ? 0 : -1);
       },

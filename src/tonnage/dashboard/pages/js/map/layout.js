@@ -2,7 +2,7 @@
 //
 //   const layout = layOut(groups, {perRow: 6, heightOf: fact => 64, …});
 //   const [first, end] = seen(layout, top, bottom);      // of layout.rows, by binary search
-//   layout.placeOf.get("node-1")                         // {row, column, lane, top, height}
+//   layout.placeOf.get("node-1")                         // {row, column, lane, top, height, more?}
 //
 // A row is {kind: "header" | "shared" | "nodes", group, names, top, height, reach, index}. Each node of a group goes below the
 // lane (the column on the screen) that ends first, so that nothing stays empty beside a high one; nodes of one height come
@@ -46,8 +46,22 @@ export function layOut(groups, {perRow, heightOf, headerHeight, gap}) {
       add("nodes", group, names, places[0].top, Math.max(...places.map(place => place.top + place.height)));
     }
     top = Math.max(...ends);
+    stretch(placeOf, group.names, top - gap);
   }
   return {rows, placeOf, height: reach, perRow};
+}
+
+const LITTLE_PX = 60;
+
+/** Let the last nodes of a group's lanes end together where a little is missing (`place.more`). */
+function stretch(placeOf, names, bottom) {
+  const ended = new Set();
+  for (let at = names.length - 1; at >= 0 && at >= names.length - 40; at -= 1) {
+    const place = placeOf.get(names[at]);
+    const missing = bottom - place.top - place.height;
+    if (!ended.has(place.lane) && missing <= LITTLE_PX) place.more = missing;
+    ended.add(place.lane);
+  }
 }
 
 /** Which rows are between two heights: [first, end), `end` not among them. */
