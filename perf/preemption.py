@@ -9,7 +9,7 @@ one has to leave room for it.
 
     equal      pods alike, one after the other            unlike    pods that ask for different amounts
     budgets    as unlike, with 500 PodDisruptionBudgets   claims    as unlike, with a claim that is yet to be bound
-    burst      as equal, 100 pods nominated already       ports     a host port taken everywhere: every node is tried
+    burst      as equal, 100 pods nominated already       ports     a host port taken everywhere
     in vain    pods of a priority that nobody is below
 
 "decide" is the search that fails, "preempt" what is made of it, both the median; "first" is the first preemption of
@@ -40,8 +40,8 @@ from tonnage.testing.builders import info, node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 
 KINDS = ("equal", "unlike", "budgets", "claims", "burst", "in vain", "ports")
-FIRST_KINDS = ("equal", "unlike", "budgets", "claims")
-"""Those whose first preemption is held to the budget; "burst" is as "equal", and "ports" tries every node."""
+FIRST_KINDS = ("equal", "unlike", "budgets", "claims", "ports")
+"""Those whose first preemption is held to the budget; "burst" is as "equal"."""
 BUDGETS = 500
 NOMINATED = 100
 CPU_OF_NODE_M = 64_000

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,12 @@ class SumsAsked(NamedTuple):
 
     amounts: Sequence[tuple[str, int]]
     reasons: tuple[str, ...]
+
+
+class PortsFilter(FilterPlugin):
+    """NodePorts: a row passes if and only if none of its pods has a host port that this pod wants."""
+
+    reason: ClassVar[str]
 
 
 class SumsFilter(FilterPlugin):

@@ -27,7 +27,7 @@ from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.answer_cache import UNFIT, AnswerCache, RowAnswers
 from tonnage.scheduling.decision.diagnosis import NARROWED, NOBODY, Diagnosis
-from tonnage.scheduling.decision.nominated_room import SumsFilter, judge_by_sums, not_yet_counted
+from tonnage.scheduling.decision.nominated_room import PortsFilter, SumsFilter, judge_by_sums, not_yet_counted
 from tonnage.scheduling.framework import (
     Code,
     Cycle,
@@ -77,6 +77,8 @@ class Pipeline:
     """Plugins with a preference besides scores, in order."""
     sums: SumsFilter | None = None
     """The filter that sums decide, if the answers of all others are known not to depend on sums."""
+    ports: PortsFilter | None = None
+    """The filter of host ports, if there is one before the filter of sums."""
 
 
 @dataclass(slots=True)

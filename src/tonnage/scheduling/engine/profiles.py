@@ -34,7 +34,7 @@ from tonnage.scheduling.framework import (
     ReservePlugin,
     ScorePlugin,
 )
-from tonnage.scheduling.plugins.node_resources import NodeResourcesFit
+from tonnage.scheduling.plugins.node_resources import NodePorts, NodeResourcesFit
 from tonnage.scheduling.plugins.pod_and_node import OutOfScope, PrioritySort
 from tonnage.scheduling.plugins.registry import FACTORIES, ForeignPlugins
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
@@ -138,13 +138,16 @@ def assemble(profile: ResolvedProfile, rng: random.Random, foreign: ForeignPlugi
 
     filters: tuple[FilterPlugin, ...] = plain("filter", FilterPlugin)
     are_ours = all(each.node_only or each.name in FACTORIES for each in filters)
+    sums = next((each for each in filters if are_ours and isinstance(each, NodeResourcesFit)), None)
+    before_sums = filters[: filters.index(sums)] if sums is not None else ()
     pipeline = Pipeline(
         pre_filter=(OutOfScope(), *plain("preFilter", PreFilterPlugin)),
         filter=filters,
         pre_score=plain("preScore", PreScorePlugin),
         score=at("score", ScorePlugin),
         preferring=tuple(plugin for plugin in plain("score", ScorePlugin) if isinstance(plugin, VolumeBinding)),
-        sums=next((each for each in filters if are_ours and isinstance(each, NodeResourcesFit)), None),
+        sums=sums,
+        ports=next((each for each in before_sums if isinstance(each, NodePorts)), None),
     )
     sorts = plain("queueSort", QueueSortPlugin)
     sorts_by_priority = not sorts or type(sorts[0]) is PrioritySort

@@ -29,7 +29,7 @@ from tonnage.scheduling.cluster.columns import (
 )
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, NATIVE, PODS, PodInfo, amounts, is_extended, requests_of
 from tonnage.scheduling.configuration.plugin_args_rules import Shape, along
-from tonnage.scheduling.decision.nominated_room import SumsAsked, SumsFilter
+from tonnage.scheduling.decision.nominated_room import PortsFilter, SumsAsked, SumsFilter
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
@@ -37,7 +37,6 @@ from tonnage.scheduling.framework import (
     SKIP,
     Cycle,
     EventHint,
-    FilterPlugin,
     Judgement,
     PreFilterPlugin,
     PreScorePlugin,
@@ -337,7 +336,7 @@ def _evenness(uses: Sequence[tuple[Ints, Ints]]) -> Ints:
     return evenness
 
 
-class NodePorts(PreFilterPlugin, FilterPlugin):
+class NodePorts(PreFilterPlugin, PortsFilter):
     name = "NodePorts"
     reach = reach_of_row
     row_local = True

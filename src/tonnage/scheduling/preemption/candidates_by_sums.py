@@ -7,6 +7,7 @@ matter of arithmetic. For every resource r that the pod requests:
     all pods of lower priority go:   room[r] += their amounts; where it is still negative, nothing helps
     one comes back:                  if room[r] >= its amount for every r, room[r] -= that amount; else it is a victim
 
+A host port that the pod wants is a resource without room: a pod that has it does not come back.
 Pods that would violate a budget come back first, in their own pass. The result is the same as that of `victims.py`;
 `violating` is `DisruptionBudgets.violated_by` with arrays, by kind of pods (`ranked_residents.py`).
 """
@@ -82,19 +83,29 @@ class CandidatesBySums:
     def __init__(
         self,
         cluster: Cluster,
-        priority: int,
+        pod: PodInfo,
         sums: SumsAsked,
         rows: RowNumbers,
         expected: Mapping[int, Sequence[PodInfo]],
+        *,
+        port_reason: str = "",
     ) -> None:
+        """`port_reason`: the reason for a taken host port; empty if the pod wants none."""
         self.refusals: Counter[str] = Counter()
         self._cluster = cluster
         self._ranked = cluster.index(RankedResidents)
         pods = self._ranked.ranked(rows)
-        is_lesser: Mask = self._ranked.priorities[pods] < priority
+        is_lesser: Mask = self._ranked.priorities[pods] < pod.priority
         has_lesser: Mask = np.logical_or.reduce(is_lesser, axis=0)
         self._refuse(NO_VICTIMS, ~has_lesser)
         rows, pods, is_lesser = rows[has_lesser], pods[:, has_lesser], is_lesser[:, has_lesser]
+        ports: Ints | None = None
+        if port_reason:
+            in_conflict = self._ranked.in_conflict(pod.host_ports)[pods]
+            is_taken: Mask = np.logical_or.reduce(in_conflict & ~is_lesser, axis=0)
+            self._refuse(port_reason, is_taken)
+            rows, pods, is_lesser = rows[~is_taken], pods[:, ~is_taken], is_lesser[:, ~is_taken]
+            ports = in_conflict[:, ~is_taken].astype(np.int64)
         rooms, amounts = self._with_all_gone(sums.amounts, rows, pods, is_lesser, expected)
         fits = np.ones(len(rows), dtype=np.bool_)
         reasons = sums.reasons
@@ -102,6 +113,8 @@ class CandidatesBySums:
             is_short = room < 0
             self._refuse(reasons[min(place, len(reasons) - 1)], is_short)
             fits &= ~is_short
+        if ports is not None:  # of which there is none left
+            rooms, amounts = [*rooms, np.zeros(len(rows), dtype=np.int64)], [*amounts, ports]
         self.rows, self._pods = rows[fits], pods[:, fits]
         self._victims, self._dear = self._brought_back(
             [room[fits] for room in rooms], [each[:, fits] for each in amounts], is_lesser[:, fits]

@@ -1,7 +1,7 @@
 """Preemption: a pod that fits nowhere may replace pods of lower priority. Which node, and which victims?
 
     may the pod preempt? ─► rows that were refused for reasons pods can remove
-                               ├─ NodeResourcesFit alone is in the way: all of them at once   (candidates_by_sums.py)
+                               ├─ only resources and ports are in the way: all at once        (candidates_by_sums.py)
                                └─ anything else: one by one, by trying                        (victims.py)
                             ─► the cheapest                                                   (victims.py)
 
@@ -23,7 +23,7 @@ from tonnage.scheduling.cluster.columns import Mask
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import DefaultPreemptionArgs
 from tonnage.scheduling.decision.diagnosis import Diagnosis
-from tonnage.scheduling.decision.nominated_room import SumsFilter, looks_across_rows, takes_only_resources
+from tonnage.scheduling.decision.nominated_room import PortsFilter, SumsFilter, looks_across_rows, takes_only_resources
 from tonnage.scheduling.decision.scheduling_cycle import Decider
 from tonnage.scheduling.framework import SUCCESS, Code, Cycle, PostFilterResult, Status
 from tonnage.scheduling.preemption.candidates_by_sums import CandidatesBySums
@@ -109,21 +109,30 @@ class Preemption:
         is_summed = self._is_summed(cycle, diagnosis, rows, fit)
         if not is_summed.any():
             return None, rows
-        sums, expected = fit.sums(cycle.pod), expected_on(cycle)
-        found = CandidatesBySums(cycle.cluster, cycle.pod.priority, sums, rows[is_summed], expected)
+        sums, expected, ports = fit.sums(cycle.pod), expected_on(cycle), self._ports(cycle)
+        reason = ports.reason if ports is not None else ""
+        found = CandidatesBySums(cycle.cluster, cycle.pod, sums, rows[is_summed], expected, port_reason=reason)
         return found, rows[~is_summed]
 
+    def _ports(self, cycle: Cycle) -> PortsFilter | None:
+        """The filter of host ports, if the pod wants any."""
+        ports = self.decider.pipeline.ports
+        return None if ports is None or ports.name in cycle.skip_filter else ports
+
     def _is_summed(self, cycle: Cycle, diagnosis: Diagnosis, rows: RowNumbers, fit: SumsFilter) -> Mask:
-        """A mask over `rows`: True if every filter but `fit` passes the row, whichever of its pods go. Filters before
-        `fit` pass, because `fit` was the first to refuse; those after it are asked."""
-        filters = self.decider.filters
+        """A mask over `rows`: True if every filter but `fit` and that of ports passes the row, whichever of its pods
+        go. Filters before the first that refused pass; those after it are asked."""
+        filters, ports = self.decider.filters, self._ports(cycle)
         position = filters.index(fit)
         found: Mask = diagnosis.first[rows] == position
+        if ports is not None:
+            position = filters.index(ports)
+            found |= diagnosis.first[rows] == position
         taking_part = [each for each in filters if each.name not in cycle.skip_filter]
         if not all(each.passes_with_fewer_pods(cycle) for each in taking_part):
             return np.zeros_like(found)
         for plugin in filters[position + 1 :]:
-            if plugin.name not in cycle.skip_filter and found.any():
+            if plugin is not fit and plugin.name not in cycle.skip_filter and found.any():
                 judgement = plugin.filter(cycle, rows[found])
                 if judgement is not None:
                     found[found] = judgement.bits == 0

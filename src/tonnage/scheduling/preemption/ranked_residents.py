@@ -12,13 +12,15 @@ kept for resources that were asked about. Pods of one kind cannot be told apart 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from tonnage.keyed import Shelf
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Ids, Interner, Ints, grown
+from tonnage.scheduling.cluster.columns import HostPort, HostPorts, Ids, Interner, Ints, Mask, grown
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PODS, PodInfo
 
 Floats = npt.NDArray[np.float64]
@@ -65,6 +67,8 @@ class RankedResidents:
         self._amounts: dict[str, Ints] = {name: np.zeros(_FIRST_PODS, dtype=np.int64) for name in (CPU, MEMORY)}
         self._lowest: int | None = None
         self._free: list[int] = []
+        self._by_ports: Shelf[tuple[HostPort, ...], int, int] = Shelf()
+        """The numbers of pods by their host ports."""
         self._ranked: Ids = np.zeros((0, cluster.capacity), dtype=np.int32)
         self._touched: set[int] = set()  # rows for which `_ranked` is out of date
         self._starts_seen_at = cluster.start_changes.tick
@@ -82,6 +86,8 @@ class RankedResidents:
             if number == len(self._rows):
                 self._grow(2 * number)
         self._numbers[info.uid] = number
+        if info.host_ports:
+            self._by_ports.put(info.host_ports, number, number)
         self._rows[number] = row
         self.priorities[number] = info.priority
         self.starts[number] = started_at(info)
@@ -94,6 +100,7 @@ class RankedResidents:
 
     def resident_removed(self, info: PodInfo, row: int) -> None:
         number = self._numbers.pop(info.uid)
+        self._by_ports.take(info.host_ports, number)
         if self.priorities.item(number) == self._lowest:
             self._lowest = None
         self.priorities[number] = NOBODY
@@ -132,6 +139,16 @@ class RankedResidents:
             for number, pod in enumerate(self.pods):
                 if pod is not None:
                     found[number] = pod.requests.get(resource, 0)
+        return found
+
+    def in_conflict(self, ports: Sequence[HostPort]) -> Mask:
+        """By pod number, True if the pod has one of these host ports."""
+        found: Mask = np.zeros(len(self._rows), dtype=np.bool_)
+        for theirs in self._by_ports:
+            taken = HostPorts()
+            taken.add(theirs, 0)
+            if taken.is_in_conflict(ports, 0):
+                found[self._by_ports[theirs]] = True
         return found
 
     def ranked(self, rows: RowNumbers) -> Ids:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -309,10 +310,33 @@ def test_a_node_that_is_tried_is_compared_with_those_that_sums_decide():
         node("b"),
         pod("b1", cpu="1", on="b", priority=3, host_ports=[80]),
     )
-    # a by sums: one of 5. b has room, but its port is taken by one of 3.
-    assert names(post_filtered(cluster, asking(host_ports=[80]))) == ("b", ["b1"])
-    place(cluster, pod("b1", cpu="1", on="b", priority=6, host_ports=[80]))
-    assert names(post_filtered(cluster, asking(host_ports=[80]))) == ("a", ["a1"])
+    made = assemble(default_configuration().profiles[0], random.Random(1))
+    for pipeline in (made.pipeline, replace(made.pipeline, ports=None)):
+        # a by sums: one of 5. b has room, but its port is taken by one of 3; without `ports`, b is tried.
+        place(cluster, pod("b1", cpu="1", on="b", priority=3, host_ports=[80]))
+        assert names(post_filter_by(pipeline, cluster, asking(host_ports=[80]))) == ("b", ["b1"])
+        place(cluster, pod("b1", cpu="1", on="b", priority=6, host_ports=[80]))
+        assert names(post_filter_by(pipeline, cluster, asking(host_ports=[80]))) == ("a", ["a1"])
+
+
+def test_a_pod_with_the_wanted_port_goes_and_others_as_far_as_they_have_to():
+    cluster = cluster_of(
+        node("a"),
+        pod("a1", cpu="1", on="a", priority=9, host_ports=[80]),
+        pod("a2", cpu="2", on="a", priority=1),
+        pod("a3", cpu="1", on="a", priority=2, host_ports=[81]),
+        node("b"),
+        pod("b1", cpu="1", on="b", priority=100, host_ports=[80]),
+    )
+    # a: a1 has the port; without it and a2, which is the least, 3 of 4 CPUs are free. b: its pod is no lesser one.
+    assert names(post_filtered(cluster, asking("3", host_ports=[80]))) == ("a", ["a1", "a2"])
+    assert names(post_filtered(cluster, asking("1", host_ports=[80]))) == ("a", ["a1"])
+    place(cluster, pod("a1", cpu="1", on="a", priority=100, host_ports=[80]))
+    told = post_filtered(cluster, asking("3", host_ports=[80])).status.message
+    assert told == (
+        "preemption: 0/2 nodes are available: 1 No preemption victims found for incoming pod, "
+        "1 node(s) didn't have free ports for the requested pod ports."
+    )
 
 
 # -- volumes ----------------------------------------------------------------------------------------------------------
@@ -493,8 +517,9 @@ def test_the_search_goes_on_past_enough_until_one_violates_no_budget():
     cluster.index(DisruptionBudgets).put(budget("web"))
     made = assemble(default_configuration().profiles[0], random.Random(1))
     args = {"min_candidate_nodes_percentage": 0, "min_candidate_nodes_absolute": 1}
-    result = post_filter_by(made.pipeline, cluster, asking("1", host_ports=[80]), **args)
-    assert (names(result), result.budget_violations) == (("n0", ["p0"]), 0)
+    for pipeline in (made.pipeline, replace(made.pipeline, ports=None)):  # by sums, and by trying
+        result = post_filter_by(pipeline, cluster, asking("1", host_ports=[80]), **args)
+        assert (names(result), result.budget_violations) == (("n0", ["p0"]), 0)
 
 
 # -- the plugin -------------------------------------------------------------------------------------------------------
