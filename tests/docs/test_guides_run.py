@@ -28,6 +28,26 @@ def test_guides_show_commands():
     assert {"guides/read-explain.md", "guides/capacity-planning.md", "enhancements/kep-4049.md"} <= named
 
 
+ELSEWHERE = {
+    "beside-kube-scheduler.md": "tests/contracts/test_second_scheduler_on_every_server.py",
+    "dashboard.md": "tests/contracts/test_guides_as_reader_on_every_server.py",
+    "install.md": "tests/e2e/test_from_nothing_to_a_pod.py",
+    "migrate.md": "tests/contracts/test_guides_as_reader_on_every_server.py",
+    "observe.md": "tests/unit/plane/test_monitoring.py",
+    "reservation-mode.md": "tests/contracts/test_guides_as_reader_on_every_server.py",
+    "troubleshooting.md": "tests/contracts/test_guides_as_reader_on_every_server.py",
+    "upgrade.md": "tests/integration/deploy/test_releases.py",
+}
+"""Guides about a cluster that a test cannot have, and what does or reads their steps instead."""
+
+
+def test_every_guide_is_run_or_says_by_what_it_is_tested():
+    run_here = {path.name for path in PAGES if path.parent.name == "guides"}
+    guides = {path.name for path in (DOCS / "guides").glob("*.md")} - {"index.md"}
+    assert guides - run_here == ELSEWHERE.keys()
+    assert [test for test in ELSEWHERE.values() if not (ROOT / test).exists()] == []
+
+
 QUICK = ("kep-4049", "read-explain")
 """What the others show, the tests of the examples compare too."""
 

@@ -307,6 +307,10 @@ def the_dashboard_shows(stage: RightsStage) -> None:
 def people_look(stage: RightsStage) -> None:
     """The commands that only look, as `tonnage-reader`."""
     reader = ("--kubeconfig", str(stage.kubeconfig("reader")))
+    following = stage.run("looking", "--port", "0", program="dashboard", kubeconfig="reader")
+    assert following.readline().startswith("ready http://"), stage.log("looking")
+    stage.until(lambda: stage.asked("reader", "watch", "cronjobs"), "workloads to be followed")
+    stage.stop("looking")
     stage.apply(pod("asked"))
     for command in (
         ("explain", "--pod", f"{NAMESPACE}/asked"),
