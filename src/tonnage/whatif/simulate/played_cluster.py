@@ -80,8 +80,8 @@ class PlayedCluster:
         self.choices = PoolChoices(luck)
         self._nobody = state.schedulers.nobody if takes_any_pod else lambda scheduler: ""
         self._replica: Replica | None = None
-        self._orders: dict[tuple[Disk, tuple[int, ...]], list[int]] = {}
-        """By disk and the pools of it that a class reaches: these in the order of a driver with `first-fit`."""
+        self._orders: dict[Disk, list[int]] = {}
+        """By disk, its pools in the order of a driver with `first-fit`."""
         self.world = World(
             [each for each in state.objects if not (isinstance(each, Pod) and self._is_left_alone(each))],
             profiles,
@@ -149,7 +149,7 @@ class PlayedCluster:
         asked = self._asked_of(disk)
         sizes = descending(asked.values()) or (size,)
         if told == "first-fit":
-            numbers = self._in_order(disk, tuple(numbers), sizes)
+            numbers = self._in_order(disk, numbers, sizes)
         pools = [disk.pools[number] - kept for number in numbers]
         if max(pools, default=-1) < size:
             return None
@@ -159,14 +159,37 @@ class PlayedCluster:
         rest = [each for key, each in asked.items() if key != claim.key and self.world.volume_of(key) is None]
         return numbers[self.choices.pool_for(pools, (size, *descending(rest)), sizes)]
 
-    def _in_order(self, disk: Disk, numbers: tuple[int, ...], sizes: Sizes) -> list[int]:
-        if (disk, numbers) not in self._orders:
-            left, found = list(numbers), list[int]()
-            for free in self.choices.order_of([disk.pools[number] for number in numbers], sizes):
-                found.append(next(number for number in left if disk.pools[number] == free))
-                left.remove(found[-1])
-            self._orders[disk, numbers] = found
-        return self._orders[disk, numbers]
+    def _in_order(self, disk: Disk, numbers: Sequence[int], sizes: Sizes) -> list[int]:
+        """These pools in the one order that the driver has for all of the disk's."""
+        if disk not in self._orders:
+            everything = range(len(disk.pools))
+            if disk.ids:
+                found = self.choices.order_by(everything, lambda order: self._placed_in(order, disk))
+            else:
+                left, found = list(everything), []
+                for free in self.choices.order_of(disk.pools, sizes):
+                    found.append(next(number for number in left if disk.pools[number] == free))
+                    left.remove(found[-1])
+            self._orders[disk] = found
+        return [number for number in self._orders[disk] if number in numbers]
+
+    def _placed_in(self, order: Sequence[int], disk: Disk) -> int:
+        """How many replicas a driver with this order of pools creates, each claim in the pools of its class."""
+        storage, free, count = self.world.storage, list(disk.pools), 0
+        here = self._asked_of(disk)
+        claims = [each for each in (self._replica.claims if self._replica is not None else ()) if each.key in here]
+        asked = [
+            (here[each.key], storage.kept_bytes(each.class_name), set(storage.numbers_for(disk, each.class_name)))
+            for each in sorted(claims, key=lambda each: -here[each.key])
+        ]
+        while asked:
+            for size, kept, numbers in asked:
+                place = next((at for at in order if at in numbers and free[at] >= size + kept), None)
+                if place is None:
+                    return count
+                free[place] -= size
+            count += 1
+        return count
 
     def _asked_of(self, disk: Disk) -> Mapping[Key, int]:
         """The sizes that the current replica's claims ask of a disk."""

@@ -11,7 +11,7 @@ A driver with `first-fit` has an unknown order of pools: it is given the worst o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from itertools import islice, permutations
 from typing import Final
@@ -66,6 +66,15 @@ class PoolChoices:
         self.is_cut |= len(worth) == _MOST_ORDERS
         chosen = self._better(worth.values())
         return list(next(order for order in worth if worth[order] == chosen))
+
+    def order_by(self, numbers: Sequence[int], worth_of: Callable[[tuple[int, ...]], int]) -> list[int]:
+        """`order_of` for pools that classes share in part: their numbers in the order that is worth most or least."""
+        orders = list(islice(permutations(numbers), _MOST_ORDERS))
+        worth = {order: worth_of(order) for order in orders}
+        self.has_chosen |= len(set(worth.values())) > 1
+        self.is_cut |= len(orders) == _MOST_ORDERS
+        chosen = self._better(worth.values())
+        return list(next(order for order in orders if worth[order] == chosen))
 
     def _after(self, pools: Sequence[int], free: int, rest: Sizes, sizes: Sizes, ahead: int = 0) -> int:
         """How many replicas run in the end, including the current one, if it takes the pool with `free` bytes."""

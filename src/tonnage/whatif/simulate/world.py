@@ -10,13 +10,13 @@ At each instant everything due happens, then the queue is worked off, until noth
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
 from tonnage.behaviour.workloads.pod_states import RejectedPods
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
-from tonnage.objects.meta import Object
+from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.scheduling.configuration.profile import ResolvedProfile
@@ -33,6 +33,8 @@ from tonnage.whatif.simulate.world_state import Watcher, WorldSettings, WorldSta
 from tonnage.whatif.sources import engine_over
 
 TICK_S: Final = 1.0
+_ASKED_WITHIN_S: Final = 5.0
+"""A live scheduler is asked less than this before the objects are listed."""
 """How often a scheduler with waiting pods looks at the clock."""
 
 
@@ -74,7 +76,21 @@ class World(WorldState):
         unseen = self.engine.held.holds()
         if memory is not None:
             memory.after_writing().laid_into(self.engine, self.objects)
+            known = {key for holds in self.engine.held.holds().values() for hold in holds for key in hold.claims}
+            unseen = {
+                mode: [hold for hold in holds if not self._is_settled(hold, known)] for mode, holds in unseen.items()
+            }
         self._open(unseen)
+
+    def _is_settled(self, hold: Hold, known: Collection[Key]) -> bool:
+        """True if the live scheduler has seen the figures include the volumes of these claims: they were there before
+        it was asked, and it keeps nothing back for them."""
+        volumes = [self.volume_of(key) for key in hold.claims]
+        created = [each.metadata.creation_timestamp if each is not None else None for each in volumes]
+        now = self.clock.now()
+        return not any(key in known for key in hold.claims) and all(
+            at is not None and (now - at).total_seconds() >= _ASKED_WITHIN_S for at in created
+        )
 
     def _open(self, unseen: Mapping[Reservation, Sequence[Hold]]) -> None:
         self.storage.open(self.objects)
