@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 from order_play import safe_orders
 
 from examples_tried import tries
-from tonnage.scheduling.volumes.packing.pool_fits import NO_POOL, UNLIMITED, Ints2D, Sizes, descending, fits_one
+from tonnage.scheduling.volumes.packing.pool_fits import (
+    NO_POOL,
+    UNLIMITED,
+    Ints2D,
+    SearchBudget,
+    Sizes,
+    descending,
+    fits_one,
+)
 from tonnage.scheduling.volumes.packing.pool_grades import Grade, grade_one, grades
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, bad_order
 
@@ -178,3 +186,16 @@ def test_a_search_that_gives_up_expects_the_worst(policy: PoolPolicy) -> None:
     pools, sizes = (300, 290, 280, 270, 260, 250, 240), tuple(range(130, 117, -1))
     grade = grade_one(pools, sizes, policy=policy)
     assert grade is not Grade.NONE
+
+
+@settings(max_examples=tries(20), deadline=None)
+@given(st.integers(0, 2**32), st.lists(st.integers(1, 40), min_size=2, max_size=4).map(descending))
+def test_best_fit_on_thousands_of_unlike_nodes_is_graded_within_the_budget_of_one_decision(
+    seed: int, sizes: Sizes
+) -> None:
+    rng = np.random.default_rng(seed)
+    pools = -np.sort(-rng.integers(0, 60, size=(3_000, 4)), axis=1)
+    told = grades(pools, sizes, SearchBudget(), PoolPolicy.BEST_FIT, with_order=False)
+    for place in rng.choice(len(pools), 50, replace=False).tolist():
+        row = tuple(pools[place].tolist())
+        assert told[place] == grade_one(row, sizes, policy=PoolPolicy.BEST_FIT, with_order=False)

@@ -41,7 +41,14 @@ from tonnage.scheduling.volumes.packing.pool_fits import (
     needing_room,
     without,
 )
-from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, is_always_placed, outcomes
+from tonnage.scheduling.volumes.packing.pool_policies import (
+    MOST_ORDERS,
+    PoolPolicy,
+    are_always_placed,
+    is_always_placed,
+    order_count,
+    outcomes,
+)
 
 MOST_WAYS = 60
 """At most this many ways to shut out one claim are compared for all objects at once (five different claims have 52)."""
@@ -113,8 +120,11 @@ def have_room_to_spare(pools: Ints2D, promised: Ints | int, largest: Ints | int,
 def _guaranteed(pools: Ints2D, sizes: Sizes, search: SearchBudget, policy: PoolPolicy) -> Mask:
     """A mask over objects: True if no claim can be shut out. No object has a pool that holds all claims."""
     if policy.is_better_in_every_order:
-        # Most objects are sure for any driver; the rest is searched.
+        # Most objects are sure for any driver; the rest is played, or searched one by one.
         is_sure = _guaranteed(pools, sizes, search, PoolPolicy.UNKNOWN)
+        if policy is PoolPolicy.BEST_FIT and order_count(sizes) <= MOST_ORDERS:
+            is_sure[~is_sure] = are_always_placed(pools[~is_sure], sizes)
+            return is_sure
         for place in np.flatnonzero(~is_sure).tolist():
             is_sure[place] = is_always_placed(pools[place].tolist(), sizes, policy, search)
         return is_sure

@@ -13,17 +13,32 @@ asked for a claim that this placement has in the pool with most room now.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import permutations
+from math import factorial, prod
 from typing import Final, NamedTuple
 
-from tonnage.scheduling.volumes.packing.pool_fits import Found, SearchBudget, Sizes, descending, needing_room, without
+import numpy as np
+
+from tonnage.scheduling.cluster.columns import Mask
+from tonnage.scheduling.volumes.packing.pool_fits import (
+    Found,
+    Ints2D,
+    SearchBudget,
+    Sizes,
+    descending,
+    needing_room,
+    without,
+)
 
 MOST_STEPS: Final = 60_000
 """A search gives up after looking at this many pools, and expects the worst."""
 _STEPS_A_STATE: Final = 6
 """The extra steps counted for every new state of the pools."""
+MOST_ORDERS: Final = 24
+"""Best-fit is played on all objects at once for up to this many orders of claims (as many as four claims have)."""
 MOST_POOLS_IN_ORDER: Final = 6
 """First-fit is searched for up to this many relevant pools, in all orders; beyond, it is treated as random."""
 
@@ -84,6 +99,27 @@ def is_always_placed(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, sea
         return played is not None and not played.failing
 
     return _sure.ask((policy, rows, sizes), search, is_sure, worst=False)
+
+
+def are_always_placed(pools: Ints2D, sizes: Sizes) -> Mask:
+    """`is_always_placed` by best-fit for each of the O objects: every order of the claims is played on all at once. For
+    at most MOST_ORDERS orders (`order_count`)."""
+    placed = np.ones(len(pools), dtype=np.bool_)
+    for size in dict.fromkeys(sizes):
+        rows = np.flatnonzero(placed)
+        free = pools[rows]
+        chosen = np.arange(len(rows)), np.where(free >= size, free, np.iinfo(np.int64).max).argmin(axis=1)
+        has_room = free[chosen] >= size
+        free[chosen] -= size
+        placed[rows] = has_room
+        if len(sizes) > 1:
+            placed[rows[has_room]] = are_always_placed(free[has_room], without(sizes, size))
+    return placed
+
+
+def order_count(sizes: Sizes) -> int:
+    """In how many different orders these claims can come."""
+    return factorial(len(sizes)) // prod(factorial(count) for count in Counter(sizes).values())
 
 
 def outcomes(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: SearchBudget) -> frozenset[Sizes] | None:
