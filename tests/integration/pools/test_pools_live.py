@@ -19,11 +19,13 @@ from tonnage.objects.codec import convert
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
     CAPACITY_GROUP,
+    POOL_IDS,
     POOL_POLICY,
     POOLS_OBSERVED_AT,
     POOLS_PROGRAM,
     POOLS_SOURCE,
     POOLS_STALE_SINCE,
+    SIZE_RULES,
     CSIStorageCapacity,
 )
 
@@ -192,6 +194,35 @@ def test_classes_on_the_same_disks_become_a_group_and_what_an_admin_wrote_stays(
         )
         assert annotations_at(cluster, f"{CLASSES}/fast")[POOL_POLICY] == "most-free"
         assert annotations_at(cluster, f"{CLASSES}/slow")[POOL_POLICY] == "random"
+
+
+def test_sizes_and_ids_of_a_known_driver_are_written_and_what_an_admin_wrote_stays(cluster: ApiServerProcess) -> None:
+    add_node(
+        cluster, "node-1", {"capacity.topolvm.io/00default": "107374182400", "capacity.topolvm.io/ssd": "107374182400"}
+    )
+    for name, parameters, own in (
+        ("plain", {}, ""),
+        ("xfs", {"csi.storage.k8s.io/fstype": "xfs", "topolvm.io/device-class": "ssd"}, ""),
+        ("ours", {"csi.storage.k8s.io/fstype": "xfs"}, "minimum=1Gi"),
+    ):
+        metadata = {"name": name, **({"annotations": {SIZE_RULES: own}} if own else {})}
+        doc = {"metadata": metadata, "provisioner": "topolvm.io", "parameters": parameters}
+        create(cluster, CLASSES, {**doc, "volumeBindingMode": "WaitForFirstConsumer"})
+        add_capacity(cluster, f"{name}-of-node-1", "node-1", name)
+    driver = {"name": "topolvm.io", "nodeID": "node-1", "topologyKeys": ["example.com/node"]}
+    create(cluster, CSI_NODES, {"metadata": {"name": "node-1"}, "spec": {"drivers": [driver]}})
+    told = {"plain": "block-minimum=8Mi,extent=4Mi", "xfs": "minimum=300Mi,block-minimum=8Mi,extent=4Mi"}
+    with pools(cluster, "--source", "topolvm"):
+        for name, rules in {**told, "ours": "minimum=1Gi"}.items():
+            eventually(
+                lambda name=name, rules=rules: annotations_at(cluster, f"{CLASSES}/{name}").get(SIZE_RULES) == rules,  # type: ignore[misc]
+                f"the sizes of class {name}",
+            )
+            becomes(cluster, f"{name}-of-node-1", "100Gi")
+            # The default is the device class ssd under another name: one pool for all.
+            assert annotations_at(cluster, f"{CAPACITIES}/{name}-of-node-1")[POOL_IDS] == "ssd"
+    log = (cluster.folder / "pools.log").read_text()
+    assert log.count("tonnage.dev/size-rules is minimum=1Gi, which somebody else wrote: it is left so") == 1
 
 
 def test_a_source_whose_agent_is_gone_is_marked_and_then_dropped(cluster: ApiServerProcess) -> None:

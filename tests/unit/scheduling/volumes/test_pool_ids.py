@@ -210,3 +210,30 @@ def test_ids_that_do_not_fit_the_pools_are_ignored(ids: str, problem: str):
     found = capacity("fast", "a", pools=["1Gi", "2Gi"], pool_ids=ids)
     assert problem_with_pool_ids(found) == problem
     assert pool_ids_of(found) == (("a", "b") if ids == "a, b" else ())
+
+
+@pytest.mark.parametrize("reservation", ["Object", "Ledger"])
+def test_many_nodes_are_judged_as_each_one_alone(reservation: str):
+    """More objects than are judged one by one, other pools on every node, promises of the other class on some."""
+
+    def made(number: int) -> list[Object]:
+        name, shared = f"n{number:02}", 20 + 5 * (number % 7)
+        return [
+            node(name),
+            capacity("fast", name, pools=["60Gi", f"{shared}Gi"], pool_ids="ssd-1,ssd-2"),
+            capacity("mixed", name, pools=[f"{shared}Gi", f"{10 * (number % 5)}Gi"], pool_ids="ssd-2,hdd"),
+            claim(
+                f"job-{number}", f"{15 + number % 3}Gi", class_name="mixed", selected_node=name if number % 2 else ""
+            ),
+        ]
+
+    numbers = range(24)
+    all_nodes = VolumeRig(MIXED, *(each for number in numbers for each in made(number)), reservation=reservation)
+    for fast, mixed in ((["60Gi", "10Gi"], []), (["50Gi", "20Gi"], ["12Gi"]), (["30Gi", "30Gi"], ["20Gi", "20Gi"])):
+        asked = asking(all_nodes, "web", fast=fast, mixed=mixed)
+        alone = []
+        for number in numbers:
+            rig = VolumeRig(MIXED, *made(number), reservation=reservation)
+            alone += rig.nodes(asking(rig, "web", fast=fast, mixed=mixed))
+        assert alone and (reservation == "Object" or len(alone) < len(numbers))
+        assert sorted(all_nodes.nodes(asked)) == alone
