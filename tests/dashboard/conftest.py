@@ -20,11 +20,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from dashboard_window import CHROMIUM, TOKEN, Opened, Serve, Window
-from playwright.async_api import Browser, BrowserContext, async_playwright
+from playwright.async_api import Browser, BrowserContext, async_playwright, expect
 
 from support.filled_cluster import FilledCluster
 from tonnage.clock import SystemClock
 from tonnage.dashboard.server.program import DashboardSettings, shown
+from tonnage.dashboard.status.keeper import StatusKeeper
 
 HERE = Path(__file__).parent
 
@@ -63,9 +64,9 @@ async def serve() -> AsyncIterator[Serve]:
     """Serves clusters until the test's windows are closed: `address = await serve(shown_cluster, data_dir=…)`."""
     async with AsyncExitStack() as stack:
 
-        async def served(cluster: FilledCluster, **settings: Any) -> str:
+        async def served(cluster: FilledCluster, status: StatusKeeper | None = None, **settings: Any) -> str:
             return await stack.enter_async_context(
-                shown(cluster, DashboardSettings(**{"port": 0, "token": TOKEN, **settings}))
+                shown(cluster, DashboardSettings(**{"port": 0, "token": TOKEN, **settings}), status)
             )
 
         yield served
@@ -73,16 +74,21 @@ async def serve() -> AsyncIterator[Serve]:
 
 @pytest.fixture
 async def open_window(browser: Browser, serve: Serve) -> AsyncIterator[Opened]:
-    """Opens windows on an address, each in a browser profile of its own; all are checked at the end of the test."""
+    """Opens windows on an address, each in a browser profile of its own; all are checked at the end of the test. They
+    show `view`; the landing page if it is empty."""
     windows: list[Window] = []
     contexts: list[BrowserContext] = []
 
-    async def opened(address: str, **options: object) -> Window:
+    async def opened(address: str, view: str = "map", **options: object) -> Window:
         context = await browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
         contexts.append(context)
         window = Window(await context.new_page(), address)
         windows.append(window)
         await window.page.goto(address)
+        if view:
+            await expect(window.page.locator("nav a, .login").first).to_be_visible()
+        if view and await window.page.locator("nav a").count():
+            await window.go(view)
         return window
 
     yield opened

@@ -28,7 +28,7 @@ def proxy_for(address: str) -> FaultyProxy:
 async def test_after_a_cut_and_after_silence_the_page_goes_on_with_what_changed(serve, open_window, shown_cluster):
     shown_cluster.put(node("node-1"))
     with proxy_for(await serve(shown_cluster)) as proxy:
-        window = await open_window("about:blank")
+        window = await open_window("about:blank", view="")
         window.address = f"http://127.0.0.1:{proxy.port}/#token={TOKEN}"
         window.expected += ["ERR_"]
         page, asked = window.page, []
@@ -36,6 +36,7 @@ async def test_after_a_cut_and_after_silence_the_page_goes_on_with_what_changed(
         await page.clock.install()
         await page.goto(window.address)
         await expect(status(window)).to_have_text("live")
+        await window.go("map")
         main = page.get_by_role("main")
         await expect(main).to_contain_text("node-1")
 

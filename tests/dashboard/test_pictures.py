@@ -95,11 +95,13 @@ async def test_the_pictures_of_the_documentation(tmp_path: Path, open_window: Op
         await what_if(light, pictures)
         await replay(light, pictures)
         await faults(up, light, pictures)
+        await now(up, light, dark, small, pictures)
         for window in (light, dark, small):  # their streams end with the server
             await window.page.context.close()
 
 
 TERMINAL = (
+    ("n", "now", "is&#160;pending", "what is wrong, worst first, with its age and the next command"),
     ("m", "map", "node-6", "the map: a line a node, by zone, with its storage as a bar, free room and attach slots"),
     ("p", "pending", "would&#160;let", "pods that wait, by cause, with the nearest miss and what would help"),
 )
@@ -195,3 +197,13 @@ async def faults(up: Watched, window: Window, pictures: Pictures) -> None:
     await window.go("faults")
     await expect(window.page.get_by_role("main")).to_contain_text("node-1")
     await pictures.take(window, "faults")
+
+
+async def now(up: Watched, light: Window, dark: Window, small: Window, pictures: Pictures) -> None:
+    """A node has stopped while pods wait: the first page says so."""
+    FaultFile(up.folder / "faults.json").put(Fault("node-stopped", "node-6"))
+    for window, name in ((light, "now"), (dark, "now-dark"), (small, "now-telephone")):
+        await window.go("now")
+        await expect(window.page.locator(".trouble h3").first).to_have_text("node-6 is not ready", timeout=120_000)
+        await expect(window.page.locator(".chart").first).to_be_visible()
+        await pictures.take(window, name)

@@ -75,6 +75,12 @@ class ClusterQuestion:
             manifests = "manifests with -f or " if self.takes_files else ""
             raise click.UsageError(f"give {manifests}a cluster with --kubeconfig; {exc.message}") from exc
 
+    @property
+    def command_flags(self) -> str:
+        """What kubectl and tonnage need to reach the same cluster: the flags that were given."""
+        given = {"--kubeconfig": self.kubeconfig_file, "--context": self.context}
+        return " ".join(f"{flag} {shlex.quote(str(value))}" for flag, value in given.items() if value)
+
     @cached_property
     def creation(self) -> Creation:
         from tonnage.whatif.creation import Creation

@@ -196,6 +196,7 @@ async def following(question: ClusterQuestion) -> AsyncIterator[Top]:
     from tonnage.dashboard.follow.live_cluster import LiveCluster
     from tonnage.dashboard.model.shown_cluster import following_faults
     from tonnage.dashboard.questions.asking import Asking
+    from tonnage.dashboard.status.keeper import StatusKeeper
     from tonnage.dashboard.terminal.app import Top
     from tonnage.dashboard.terminal.pod_pages import LiveQuestions
     from tonnage.whatif.sources import check_answers
@@ -215,4 +216,6 @@ async def following(question: ClusterQuestion) -> AsyncIterator[Top]:
         folder = question.embedded_folder
         async with cluster, following_faults(cluster, folder), following_pools(cluster, folder):
             await cluster.wait_first()
-            yield Top(cluster, LiveQuestions(cluster, asking))
+            status = StatusKeeper(cluster, flags=question.command_flags)
+            async with status.looking():
+                yield Top(cluster, LiveQuestions(cluster, asking), status)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -86,15 +85,9 @@ async def _looked(question: ClusterQuestion) -> StatusKeeper:
         folder = question.embedded_folder
         async with cluster, following_faults(cluster, folder), following_pools(cluster, folder):
             await cluster.wait_first(ANSWERS_WITHIN_S)
-            keeper = StatusKeeper(cluster, flags=command_flags(question))
+            keeper = StatusKeeper(cluster, flags=question.command_flags)
             await keeper.look()
             return keeper
-
-
-def command_flags(question: ClusterQuestion) -> str:
-    """What kubectl and tonnage need to reach the same cluster: the flags that were given."""
-    given = {"--kubeconfig": question.kubeconfig_file, "--context": question.context}
-    return " ".join(f"{flag} {shlex.quote(str(value))}" for flag, value in given.items() if value)
 
 
 def _show_programs(data_dir: Path, output: str) -> None:

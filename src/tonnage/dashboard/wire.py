@@ -275,6 +275,12 @@ class Collections:
         """The rows of one class by key: `of(NodeRow)` is the collection nodes."""
         return cast("Mapping[str, R]", self._rows[_NAME_OF[kind]])
 
+    def snapshot(self) -> Collections:
+        """A copy of the rows, which another thread may read."""
+        found = Collections()
+        found._rows = {name: dict(rows) for name, rows in self._rows.items()}
+        return found
+
     def put(self, collection: str, key: str, row: Row) -> None:
         """Add or replace a row. An equal row is no change."""
         rows = self._rows[collection]

@@ -10,6 +10,7 @@ import pytest
 from support.filled_cluster import FilledCluster
 from tonnage.clock import SystemClock
 from tonnage.dashboard.questions.asking import Asking
+from tonnage.dashboard.status.keeper import StatusKeeper
 from tonnage.dashboard.terminal.app import Top
 from tonnage.dashboard.terminal.lines_view import LinesView, in_ascii, is_ascii_alone
 from tonnage.dashboard.terminal.pod_pages import LiveQuestions
@@ -35,9 +36,13 @@ class Screen:
 
 
 @asynccontextmanager
-async def screen_of(cluster: FilledCluster, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Screen]:
-    app = Top(cluster, LiveQuestions(cluster, Asking()))
+async def screen_of(cluster: FilledCluster, size: tuple[int, int] = (80, 24), page: str = "m") -> AsyncIterator[Screen]:
+    """A screen that shows the map; with an empty `page`, as it starts."""
+    status = StatusKeeper(cluster)
+    await status.look()
+    app = Top(cluster, LiveQuestions(cluster, Asking()), status)
     async with app.run_test(size=size) as pilot:
+        await pilot.press(*page)
         yield Screen(app, pilot)
 
 
@@ -49,10 +54,10 @@ def cluster_of_nodes(count: int) -> FilledCluster:
 
 async def test_the_keys_are_shown_and_every_page_keeps_to_eighty_by_twenty_four():
     async with screen_of(cluster_of_nodes(100)) as screen:
-        for key in ("m", "p", "f"):
+        for key in ("n", "m", "p", "f"):
             lines = (await screen.press(key)).splitlines()
             assert len(lines) == 24
-            for shown in ("map", "pending", "flow", "search", "sort", "back", "quit"):
+            for shown in ("now", "map", "pending", "flow", "search", "sort", "back", "quit"):
                 assert shown in lines[-1]
 
 
@@ -167,3 +172,20 @@ async def test_headings_and_errors_have_their_own_style():
         await screen.text()
         heading, first = (screen.app.query_one(LinesView).render_line(number) for number in (0, 1))
         assert next(iter(heading)).style.bold and next(iter(first)).style.reverse
+
+
+@pytest.mark.parametrize("width", [80, 60])
+async def test_the_first_screen_is_what_is_wrong_and_enter_leads_to_it(width: int):
+    cluster = cluster_of_nodes(3)
+    cluster.put(node("node-2", taints=["node.kubernetes.io/not-ready:NoSchedule"]), storage_class())
+    cluster.put(capacity(node="node-1", pools=["60Gi", "40Gi"]))
+    async with screen_of(cluster, (width, 40), page="") as screen:
+        shown = await screen.text()
+        assert "2 nodes ready, 1 not" in shown and "1 error" in shown
+        assert "ERROR    node-2 is not ready" in shown
+        assert "kubectl describe node node-2" in shown
+        assert "fast, free" in shown and "█" in shown and "100Gi of 100Gi" in shown
+        assert all(len(line) <= width for line in shown.splitlines())
+        shown = await screen.press("down", "down", "enter")
+        assert "NotReady" in shown or "not-ready" in shown
+        assert "no room" in await screen.press("escape") or "map" in await screen.text()

@@ -166,7 +166,7 @@ async def test_a_driver_that_does_not_answer_is_one_trouble_for_all_its_claims_a
             provisioning_failed(f"default/{name}", "rpc error: code = Unavailable desc = no socket", 90, name=name)
         )
     found = await rig.one("driver-silent")
-    assert (found.headline, found.count) == (f"driver {DRIVER} does not answer", 2)
+    assert (found.headline, found.count) == (f"Driver {DRIVER} does not answer", 2)
     assert "default/x, default/y" in found.meaning and "desc = no socket." in found.meaning
     assert age_s(found) == 90
 
@@ -176,7 +176,7 @@ async def test_a_refused_volume_tells_the_drivers_words_and_who_waits():
     rig.put(claim("data", "5Gi", selected_node="a"), waiting("db", "data"))
     rig.heard(provisioning_failed("default/data", "rpc error: code = ResourceExhausted desc = full"))
     found = await rig.one("volume-refused")
-    assert found.headline == "the volume of default/data is refused on a"
+    assert found.headline == "The volume of default/data is refused on a"
     assert found.meaning == (
         "The provisioner says: rpc error: code = ResourceExhausted desc = full. Waiting for it: default/db."
     )
@@ -187,7 +187,7 @@ async def test_a_volume_that_nobody_makes_is_slow():
     rig.put(claim("data", "5Gi", selected_node="a", metadata=created(110)))
     assert await rig.look() == []
     (found,) = await rig.look(after_s=20)
-    assert (found.kind, found.headline) == ("volume-slow", "the volume of default/data is not made on a")
+    assert (found.kind, found.headline) == ("volume-slow", "The volume of default/data is not made on a")
     assert found.meaning.startswith(f"The provisioner of {DRIVER} was asked for 5Gi and has said nothing.")
 
 
@@ -222,7 +222,7 @@ async def test_stale_figures_of_one_class_are_one_trouble():
         rig.put(csi_node(name, {}))
     found = (await rig.look())[0]
     assert (found.kind, found.count, found.object) == ("figures-stale", 2, "StorageClass fast")
-    assert found.headline == "figures of class fast on a, b may be wrong"
+    assert found.headline == "Figures of class fast on a, b may be wrong"
     assert "nobody keeps these figures any more" in found.meaning
 
 
@@ -245,7 +245,7 @@ async def test_a_scheduler_whose_lease_ran_out_is_silent_and_its_pods_are_told_w
     rig.cluster.held = [lease("tonnage", 300)]
     rig.put(pod("web", metadata=created(120), spec={"schedulerName": "tonnage"}))
     found = await rig.one("scheduler-silent")
-    assert found.headline == "no scheduler tonnage is running"
+    assert found.headline == "Scheduler tonnage is not running"
     assert found.meaning == ("The lease of scheduler tonnage ran out at 2026-01-02T02:55:15Z. 1 pod waits for it.")
     assert age_s(found) == 285
     rig.cluster.held = [lease("tonnage", 5)]
@@ -276,7 +276,7 @@ async def test_what_doctor_finds_wrong_now_is_told_in_its_words():
     rig.put(storage_class("lonely"), volume("pv-9", on="gone", claim="default/old"), claim("old", volume="pv-9"))
     kinds = {each.kind: each for each in await rig.look()}
     assert kinds.keys() == {"capacity-missing", "volume-left-behind"}
-    assert kinds["capacity-missing"].headline == "class lonely has no capacity object"
+    assert kinds["capacity-missing"].headline == "Class lonely has no capacity object"
     assert kinds["volume-left-behind"].command == "kubectl describe pv pv-9"
 
 

@@ -176,6 +176,7 @@ class LiveCluster(ShownCluster):
     ) -> None:
         super().__init__(clock=client.clock, source=client.server)
         self.client = client
+        self.is_known = False
         self.namespace = namespace
         self.informers = Informers(client)
         self._scheduler, self._scheduler_user = scheduler, scheduler_user
@@ -282,6 +283,7 @@ class LiveCluster(ShownCluster):
             await self.clock.sleep(_LOOK_S)
         self._tell_notices()
         self.settle()
+        self.is_known = True
 
     # -- changes from the API server ----------------------------------------------------------------------------------
 

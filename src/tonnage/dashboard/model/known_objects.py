@@ -146,6 +146,14 @@ class KnownObjects:
     def find(self, cls: type[Object], key: Key) -> Object | None:
         return self._by_kind.get(cls, {}).get(key)
 
+    def snapshot(self) -> KnownObjects:
+        """A copy of the objects by kind, which another thread may read; of the indexes, only attachments by volume."""
+        found = KnownObjects()
+        for kind, known in self._by_kind.items():
+            found._by_kind.setdefault(kind, {}).update(known)
+        found.attachments_of_volume.update(self.attachments_of_volume)
+        return found
+
     def __iter__(self) -> Iterator[Object]:
         for known in self._by_kind.values():
             yield from known.values()

@@ -34,6 +34,8 @@ class ShownCluster:
     """A cluster's rows (`collections`), the model that makes them (`model`), and the state for questions."""
 
     asks_scheduler = False
+    is_known = True
+    """False until the state was read for the first time."""
 
     def __init__(self, *, clock: Clock, source: str = "the objects") -> None:
         self.clock = clock

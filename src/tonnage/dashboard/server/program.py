@@ -20,6 +20,7 @@ from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.server.access import Access
 from tonnage.dashboard.server.app import App
 from tonnage.dashboard.server.routes import routes_of
+from tonnage.dashboard.status.keeper import StatusKeeper
 from tonnage.endpoints import Endpoint
 from tonnage.errors import TonnageError
 from tonnage.listener import listening
@@ -62,16 +63,20 @@ async def served(client: Client, settings: DashboardSettings) -> AsyncIterator[s
 
 
 @asynccontextmanager
-async def shown(cluster: ShownCluster, settings: DashboardSettings) -> AsyncIterator[str]:
+async def shown(
+    cluster: ShownCluster, settings: DashboardSettings, status: StatusKeeper | None = None
+) -> AsyncIterator[str]:
     """Serve a cluster while the block runs. Yields its address. Raises TonnageError when the port is taken."""
     host, tls = settings.host, settings.tls
     if tls is None and not (is_loopback(host) and await _leads_to_loopback(host)):
         raise TonnageError(f"{host} is not this machine alone: a dashboard is served there with TLS only")
     access = Access(settings.token, hosts=(host, *settings.allowed_hosts), is_secure=tls is not None)
-    app = App(routes_of(cluster, settings.data_dir, settings.asking, settings.command_flags), access)
+    status = status or StatusKeeper(cluster, flags=settings.command_flags)
+    app = App(routes_of(cluster, settings.data_dir, settings.asking, settings.command_flags, status), access)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(following_faults(cluster, settings.data_dir))
         await stack.enter_async_context(following_pools(cluster, settings.data_dir))
+        await stack.enter_async_context(status.looking())
         if tls is not None:
             await stack.enter_async_context(tls.renewed())
         try:

@@ -8,6 +8,8 @@ POST /api/v1/replay     {"files": [{"name": "steps.yaml", "text": "…"}], "seed
 GET /api/v1/about      {"version": "v1", "server": "https://…", "embedded": true, "commandFlags": "--kubeconfig FILE"}
 GET /api/v1/state      the whole state, one message
 GET /api/v1/changes    server-sent events: the state, then what changes; ?since=AT: what changed since that message
+GET /api/v1/status     what is wrong now, worst first, and what has ended; as `tonnage status -o json`
+GET /api/v1/history?since=AT    {"samples": […]}: an hour every 10 s, a day every 2 min; ?since=AT: those after AT
 POST /api/v1/drain-preview  {"nodes": ["node-1"], "oneByOne": false}
 POST /api/v1/fit            {"workload": "sts/shop/db"} or {"template": "YAML"}, "max": 10000
 GET  /api/v1/workloads      {"workloads": ["StatefulSet/shop/db"]}: what `fit` may be asked about
@@ -33,6 +35,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from tonnage import __version__
+from tonnage.clock import InvalidTime, parse_rfc3339
 from tonnage.dashboard.model.shown_cluster import ShownCluster, look_at_faults
 from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.questions.cluster_questions import PendingAnswers, drained, fits, workloads_of
@@ -44,6 +47,7 @@ from tonnage.dashboard.questions.pod_story import explained, pod_story
 from tonnage.dashboard.server.access import RequestRefused
 from tonnage.dashboard.server.app import RoutedRequest, Router, json_answer
 from tonnage.dashboard.server.change_stream import PackedState, change_stream, takes_gzip
+from tonnage.dashboard.status.keeper import StatusKeeper
 from tonnage.dashboard.wire import VERSION
 from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile, kind_of
 from tonnage.objects.scheme import resource_of
@@ -59,11 +63,16 @@ NOT_EMBEDDED: Final = "faults are for clusters of `tonnage up` alone, and this d
 
 
 def routes_of(
-    cluster: ShownCluster, data_dir: Path | None, asking: Asking | None = None, command_flags: str = ""
+    cluster: ShownCluster,
+    data_dir: Path | None,
+    asking: Asking | None = None,
+    command_flags: str = "",
+    status: StatusKeeper | None = None,
 ) -> Router:
     """Every route. `data_dir`: the folder of an embedded cluster. `asking`: the configuration for questions.
     `command_flags`: what kubectl needs to reach the cluster from this machine."""
     router, asking = Router(), asking or Asking()
+    _add_status(router, status or StatusKeeper(cluster, flags=command_flags))
     _add_faults(router, cluster, data_dir)
     _add_replay(router, asking)
     _add_state(router, cluster, data_dir, command_flags)
@@ -200,6 +209,21 @@ def _add_state(router: Router, cluster: ShownCluster, data_dir: Path | None, com
     router.add("GET", "/api/v1/about", about)
     router.add("GET", "/api/v1/state", state)
     router.add("GET", "/api/v1/changes", change_stream(cluster.collections))
+
+
+def _add_status(router: Router, keeper: StatusKeeper) -> None:
+    async def status(asked: RoutedRequest) -> web.StreamResponse:
+        return json_answer(await keeper.current())
+
+    async def history(asked: RoutedRequest) -> web.StreamResponse:
+        try:
+            since = parse_rfc3339(asked.query["since"]) if "since" in asked.query else None
+        except InvalidTime as exc:
+            raise RequestRefused(400, f"since: {exc.message}") from exc
+        return json_answer({"samples": keeper.log.samples(since)})
+
+    router.add("GET", "/api/v1/status", status)
+    router.add("GET", "/api/v1/history", history)
 
 
 def _add_what_if(router: Router, cluster: ShownCluster, asking: Asking) -> None:

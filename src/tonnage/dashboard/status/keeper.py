@@ -7,6 +7,8 @@ async with keeper.looking():            # every LOOK_S
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -23,6 +25,8 @@ from tonnage.errors import ApiError, TonnageError
 
 LOOK_S: Final = 5.0
 FRESH_S: Final = 1.0
+MOST_AT_ONCE: Final = 5000
+"""Nodes, pods and volumes that are judged within milliseconds; more are judged in a thread."""
 REST: Final = 10
 """Pause after a look, in multiples of its duration: a large cluster is looked at less often."""
 
@@ -44,7 +48,7 @@ class StatusKeeper:
         self.is_blind = False
         """True if nodes or pods cannot be read: then little is known."""
         self.looked_at: datetime | None = None
-        self._looked_s = 0.0
+        self._next_s = 0.0
 
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[None]:
@@ -54,16 +58,29 @@ class StatusKeeper:
 
     async def _look_on(self) -> None:
         while True:
-            began = self._cluster.clock.monotonic()
             try:
-                await self.look()
+                await self._look_again()
             except Exception:  # a bug of ours must not stop the looks for good
                 _log.exception("Troubles cannot be looked for")
-            took_s = self._cluster.clock.monotonic() - began
-            await self._cluster.clock.sleep(max(LOOK_S, REST * took_s))
+            await self._cluster.clock.sleep(LOOK_S)
+
+    async def _look_again(self) -> None:
+        """Look, unless somebody does already or the last look was slow and just now."""
+        clock = self._cluster.clock
+        if clock.monotonic() < self._next_s:
+            return
+        began_s, self._next_s = clock.monotonic(), math.inf
+        try:
+            await self.look()
+        finally:
+            ended_s = clock.monotonic()
+            self._next_s = ended_s + max(FRESH_S, REST * (ended_s - began_s))
 
     async def look(self) -> None:
+        """Look now; nothing is concluded from a state that is not read yet."""
         cluster, unseen = self._cluster, []
+        if not cluster.is_known:
+            return
         leases = None
         try:
             leases = await cluster.leases()
@@ -75,27 +92,28 @@ class StatusKeeper:
         unlisted = cluster.unread()
         self.is_blind = not unlisted.keys().isdisjoint(("Node", "Pod"))
         unseen += [f"cannot see {kind} objects: {why}" for kind, why in unlisted.items()]
+        is_large = len(model.objects.pods) + len(model.objects.volumes) + len(model.objects.nodes) > MOST_AT_ONCE
         sight = Sight(
-            model.objects,
-            cluster.collections,
+            model.objects.snapshot() if is_large else model.objects,
+            cluster.collections.snapshot() if is_large else cluster.collections,
             now,
-            refusals=model.refusals.of_claim,
+            refusals=dict(model.refusals.of_claim),
             leases=leases,
             running=model.memory.scheduler_names,
             unlisted=unlisted,
         )
-        totals = totals_of(sight)
-        self.found, self.overview, self.unseen = troubles(sight, totals), overview(sight, totals), unseen
-        self.log.note(self.found, self.overview, model.refusals.count, now)
-        self.looked_at, self._looked_s = now, cluster.clock.monotonic()
+        refused = model.refusals.count
+        self.found, self.overview = await asyncio.to_thread(_judged, sight) if is_large else _judged(sight)
+        self.unseen = unseen
+        self.log.note(self.found, self.overview, refused, now)
+        self.looked_at = now
 
     def command_of(self, found: Trouble) -> str:
         return f"{found.command}{self._flags}"
 
     async def current(self) -> dict[str, Any]:
         """The status as a document. Looks again if the last look is old."""
-        if self.looked_at is None or self._cluster.clock.monotonic() - self._looked_s > FRESH_S:
-            await self.look()
+        await self._look_again()
         return {**self.document(), "ended": list(reversed(self.log.ended))}
 
     def document(self, *, is_whole: bool = False) -> dict[str, Any]:
@@ -125,6 +143,11 @@ class StatusKeeper:
             "count": found.count,
             "more": more,
         }
+
+
+def _judged(sight: Sight) -> tuple[list[Trouble], Overview]:
+    totals = totals_of(sight)
+    return troubles(sight, totals), overview(sight, totals)
 
 
 def _told_at(at: datetime | None) -> str | None:

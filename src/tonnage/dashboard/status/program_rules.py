@@ -32,8 +32,8 @@ def notice_troubles(sight: Sight) -> Iterator[Trouble]:
     """An API server that does not answer, and a scheduler that was asked and did not."""
     notices = sight.rows.of(NoticeRow)
     for topic, kind, headline, command in (
-        ("server", "api-server-away", "the API server does not answer", "kubectl get --raw /readyz"),
-        ("scheduler", "scheduler-not-asked", "the scheduler does not answer", "kubectl get leases -A"),
+        ("server", "api-server-away", "The API server does not answer", "kubectl get --raw /readyz"),
+        ("scheduler", "scheduler-not-asked", "The scheduler does not answer", "kubectl get leases -A"),
     ):
         found = notices.get(topic)
         if found is not None and found.severity != Severity.INFO.value:
@@ -63,7 +63,7 @@ def scheduler_troubles(sight: Sight) -> Iterator[tuple[str, Trouble]]:
                 trouble(
                     "scheduler-silent",
                     f"Scheduler {name}",
-                    f"no scheduler {name} is running",
+                    f"Scheduler {name} is not running",
                     f"{capital(why)} {wait} for it.",
                     "kubectl get leases -A",
                     since=_lease_end(sight, name) or min(times, default=None),
@@ -96,7 +96,7 @@ def driver_troubles(sight: Sight) -> Iterator[Trouble]:
         yield trouble(
             "driver-silent",
             f"CSIDriver {driver}",
-            f"driver {driver} does not answer",
+            f"Driver {driver} does not answer",
             f"{count_text(len(keys), 'volume')} cannot be made: {named(sorted(keys))}. The provisioner says: "
             f"{capital(refusals[0].message, at_start=False)}",
             "kubectl get events -A --field-selector reason=ProvisioningFailed",
@@ -119,14 +119,14 @@ def lease_troubles(sight: Sight) -> Iterator[Trouble]:
             yield _not_renewed(
                 "provisioner-silent",
                 lease,
-                f"the provisioner of {own} is not running",
+                f"The provisioner of {own} is not running",
                 "Nobody makes or deletes its volumes, and its capacity figures grow old.",
                 until,
             )
         elif other or lease.name == _CONTROLLERS:
-            who, meaning = "the controller manager", "Claims and pods are not looked after."
+            who, meaning = "The controller manager", "Claims and pods are not looked after."
             if other:
-                who, meaning = f"a sidecar of {other}", "Its volumes may not be attached or resized."
+                who, meaning = f"A sidecar of {other}", "Its volumes may not be attached or resized."
             yield _not_renewed("lease-not-renewed", lease, f"{who} is not running", meaning, until)
 
 

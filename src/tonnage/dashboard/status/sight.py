@@ -130,4 +130,5 @@ def capital(sentence: str, *, at_start: bool = True) -> str:
     told = sentence.strip()
     if not told:
         return ""
-    return f"{told[0].upper() if at_start else told[0]}{told[1:]}{'' if told[-1] in '.!?' else '.'}"
+    is_word = told.split()[0].isalpha()  # a name, such as csi.example, stays as it is
+    return f"{told[0].upper() if at_start and is_word else told[0]}{told[1:]}{'' if told[-1] in '.!?' else '.'}"

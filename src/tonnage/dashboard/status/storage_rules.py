@@ -14,8 +14,8 @@ from tonnage.dashboard.status.sight import Sight, Trouble, capital, describe, tr
 from tonnage.dashboard.wire import CapacityRow, VolumeRow
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduler.storage_totals import ClassTotals
-from tonnage.whatif.doctor.capacity_checks import capacity_findings, figures_of
-from tonnage.whatif.doctor.driver_checks import attach_findings, driver_findings
+from tonnage.whatif.doctor.capacity_checks import missing_node_findings
+from tonnage.whatif.doctor.driver_checks import attach_findings, registration_findings, unpublished_findings
 from tonnage.whatif.doctor.facts import Facts
 from tonnage.whatif.doctor.findings import Finding
 from tonnage.whatif.doctor.leftover_checks import leftover_findings
@@ -30,15 +30,15 @@ MOVED_S: Final = 1800.0
 DELETED_S: Final = 300.0
 
 DOCTORS: Final = {
-    "capacity-missing": "class {} has no capacity object",
-    "capacity-missing-on-node": "class {} has no capacity on some nodes",
-    "driver-unregistered": "driver {} is on no node",
-    "volume-left-behind": "volume {} is out of reach",
-    "rebuild-stuck": "the volume of {} does not arrive",
-    "attach-refused": "attachment {} is refused",
+    "capacity-missing": "Class {} has no capacity object",
+    "capacity-missing-on-node": "Class {} has no capacity on some nodes",
+    "driver-unregistered": "Driver {} is on no node",
+    "volume-left-behind": "Volume {} is out of reach",
+    "rebuild-stuck": "The volume of {} does not arrive",
+    "attach-refused": "Attachment {} is refused",
     "attach-limit-exceeded": "{} has more volumes attached than it allows",
-    "selected-node-gone": "the volume of {} is to be made on a node that is gone",
-    "claim-of-missing-class": "claim {} asks for a class that does not exist",
+    "selected-node-gone": "The volume of {} is to be made on a node that is gone",
+    "claim-of-missing-class": "Claim {} asks for a class that does not exist",
 }
 """Findings of `doctor` that are something wrong now, with their headlines."""
 
@@ -66,7 +66,7 @@ def _of_volume(sight: Sight, key: Key, row: VolumeRow) -> Iterator[Trouble]:
         yield trouble(
             "volume-slow",
             f"PersistentVolumeClaim {key}",
-            f"the volume of {key} is still on its way to {row.target}",
+            f"The volume of {key} is still on its way to {row.target}",
             f"{bytes_text(row.bytes)} are to be rebuilt there. {_waiting_pods(row)}",
             describe("PersistentVolumeClaim", key),
             since=row.since,
@@ -82,7 +82,7 @@ def _not_made(sight: Sight, key: Key, row: VolumeRow) -> Iterator[Trouble]:
             yield trouble(
                 "volume-refused",
                 f"PersistentVolumeClaim {key}",
-                f"the volume of {key} is refused{where}",
+                f"The volume of {key} is refused{where}",
                 f"The provisioner says: {capital(row.error, at_start=False)} {_waiting_pods(row)}",
                 describe("PersistentVolumeClaim", key),
                 since=refusal.since,
@@ -91,7 +91,7 @@ def _not_made(sight: Sight, key: Key, row: VolumeRow) -> Iterator[Trouble]:
         yield trouble(
             "volume-slow",
             f"PersistentVolumeClaim {key}",
-            f"the volume of {key} is not made{where}",
+            f"The volume of {key} is not made{where}",
             f"{_provisioner(row)} was asked for {bytes_text(row.bytes)} and has said nothing. {_waiting_pods(row)}",
             describe("PersistentVolumeClaim", key),
             since=row.since,
@@ -112,7 +112,7 @@ def _not_deleted(sight: Sight, key: Key, row: VolumeRow) -> Iterator[Trouble]:
         yield trouble(
             "volume-not-deleted",
             f"{kind} {key}",
-            f"{'claim' if row.claim else 'volume'} {key} is not deleted",
+            f"{'Claim' if row.claim else 'Volume'} {key} is not deleted",
             f"Its {bytes_text(row.bytes)} stay used. {_provisioner(row)} does not delete it, or a finalizer holds it.",
             describe(kind, key),
             since=since,
@@ -135,7 +135,7 @@ def attach_troubles(sight: Sight) -> Iterator[Trouble]:
             yield trouble(
                 "volume-slow",
                 f"VolumeAttachment {each.name}",
-                f"volume {volume} is not attached to {each.spec.node_name}",
+                f"Volume {volume} is not attached to {each.spec.node_name}",
                 f"The driver {each.spec.attacher} was asked and has said nothing. Its pod cannot start.",
                 describe("VolumeAttachment", each.name),
                 since=at,
@@ -155,7 +155,7 @@ def capacity_troubles(sight: Sight, totals: Mapping[str, ClassTotals]) -> Iterat
         yield trouble(
             "figures-stale",
             f"StorageClass {name}",
-            f"figures of class {name}{reach} may be wrong",
+            f"Figures of class {name}{reach} may be wrong",
             f"{capital(row.stale)}{more}",
             describe("CSIStorageCapacity", key) if len(found) == 1 else "kubectl get csistoragecapacities -A",
             since=min((at for _, each in found if (at := each.told_at) is not None), default=None),
@@ -166,7 +166,7 @@ def capacity_troubles(sight: Sight, totals: Mapping[str, ClassTotals]) -> Iterat
             yield trouble(
                 "class-nearly-full",
                 f"StorageClass {name}",
-                f"class {name} is nearly full",
+                f"Class {name} is nearly full",
                 f"{bytes_text(each.free)} of {bytes_text(each.total)} are free, and the largest free "
                 f"pool has {bytes_text(each.largest)}. Pods with new volumes of this class will soon wait.",
                 "kubectl get csistoragecapacities -A",
@@ -182,10 +182,10 @@ def doctors_troubles(sight: Sight, told: Collection[str]) -> Iterator[Trouble]:
     )
     objects = [each for of_kind in kinds for each in of_kind.values()]
     facts = Facts(objects, sight.now, is_live=True, unlisted=sight.unlisted)
-    figures = figures_of(facts)
     checks = (
-        driver_findings(facts, figures),
-        capacity_findings(facts, figures),
+        *(registration_findings(facts, each) for each in facts.drivers.values()),
+        unpublished_findings(facts),
+        *(missing_node_findings(facts, name) for name in facts.drivers),
         attach_findings(facts),
         leftover_findings(facts),
     )

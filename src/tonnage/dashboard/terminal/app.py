@@ -1,4 +1,4 @@
-"""`tonnage top`: map, pending pods and flow of a cluster in a terminal, kept up to date.
+"""`tonnage top`: what is wrong now, map, pending pods and flow of a cluster in a terminal, kept up to date.
 
 The page is redrawn at most twice a second, to spare slow ssh connections.
 """
@@ -17,6 +17,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Footer, Input, Static
 
 from tonnage.dashboard.model.shown_cluster import ShownCluster
+from tonnage.dashboard.status.keeper import StatusKeeper
 from tonnage.dashboard.terminal.lines_view import (
     LinesView,
     ScreenLine,
@@ -28,6 +29,7 @@ from tonnage.dashboard.terminal.lines_view import (
     row,
 )
 from tonnage.dashboard.terminal.map_page import FREE, PROMISED, SORTS, USED, map_lines, node_lines
+from tonnage.dashboard.terminal.now_page import now_lines
 from tonnage.dashboard.terminal.pod_pages import LiveQuestions, explanation_lines, flow_lines, lane_lines, pending_lines
 from tonnage.dashboard.wire import NodeRow, NoticeRow, PodRow
 from tonnage.errors import TonnageError
@@ -37,7 +39,7 @@ from tonnage.whatif.html.amounts import count_text
 from tonnage.whatif.pending.pending import PendingAnswer
 
 _KEYS: Final = (
-    ("m, p, f", "map, pending, flow"),
+    ("n, m, p, f", "now: what is wrong, worst first; map, pending, flow"),
     ("up, down, j, k", "one line; page up, page down, home, end: further"),
     ("enter", "more of the line under the cursor: a node, a pod, a lane"),
     ("escape", "back; in a search: show all again"),
@@ -85,6 +87,7 @@ class Top(App[None]):
     LinesView { height: 1fr; overflow-x: hidden; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "page('now')", "now"),
         Binding("m", "page('map')", "map"),
         Binding("p", "page('pending')", "pending"),
         Binding("f", "page('flow')", "flow"),
@@ -95,10 +98,10 @@ class Top(App[None]):
         Binding("q", "quit", "quit"),
     ]
 
-    def __init__(self, cluster: ShownCluster, questions: LiveQuestions) -> None:
+    def __init__(self, cluster: ShownCluster, questions: LiveQuestions, status: StatusKeeper) -> None:
         super().__init__()
-        self._cluster, self._questions = cluster, questions
-        self._page = "map"
+        self._cluster, self._questions, self._status = cluster, questions, status
+        self._page = "now"
         self._opened = ""
         self._search = ""
         self._sort = SORTS[0]
@@ -135,7 +138,7 @@ class Top(App[None]):
     def _draw(self, *, from_top: bool = False, at: str = "") -> None:
         width = self.size.width
         state = (self._cluster.collections.revision, self._page, self._opened, self._search, self._sort, width,
-                 id(self._pending), id(self._explained), self._helps)  # fmt: skip
+                 id(self._pending), id(self._explained), self._helps, self._status.looked_at)  # fmt: skip
         if state == self._drawn and not from_top:
             return
         self._drawn = state
@@ -179,6 +182,8 @@ class Top(App[None]):
                 "flow": lambda: lane_lines(rows, self._opened),
             }
             return opened[self._page]()
+        if self._page == "now":
+            return now_lines(self._status, width=width, search=self._search)
         if self._page == "pending":
             return pending_lines(self._pending, rows, width=width, search=self._search)
         if self._page == "flow":
@@ -211,9 +216,12 @@ class Top(App[None]):
         if self._opened or self._helps:
             return
         self._opened = message.key
+        if self._page == "now":  # a trouble leads to its node, or to why its pod waits
+            kind, _, self._opened = message.key.partition(" ")
+            self._page = "map" if kind == "Node" else "pending"
         if self._page == "pending":
             self._explained = []
-            self.run_worker(self._explain(message.key), name="explanation", exclusive=False)
+            self.run_worker(self._explain(self._opened), name="explanation", exclusive=False)
         self._draw(from_top=True)
 
     def action_help(self) -> None:

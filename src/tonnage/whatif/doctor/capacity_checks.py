@@ -264,7 +264,7 @@ def capacity_findings(facts: Facts, figures: Mapping[str, DriverFigures]) -> Ite
     for each in facts.capacities.values():
         yield from _of_one(facts, each)
     for name, told in figures.items():
-        yield from _missing_nodes(facts, name)
+        yield from missing_node_findings(facts, name)
         yield from _following(told)
         yield from _sums(told)
 
@@ -335,7 +335,7 @@ def _of_one(facts: Facts, capacity: CSIStorageCapacity) -> Iterator[Finding]:
         )
 
 
-def _missing_nodes(facts: Facts, driver: str) -> Iterator[Finding]:
+def missing_node_findings(facts: Facts, driver: str) -> Iterator[Finding]:
     """A driver's nodes without capacity, class by class. A class without any object is another finding."""
     if not facts.knows(CSINode):
         return

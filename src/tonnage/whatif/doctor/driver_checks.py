@@ -49,10 +49,10 @@ def driver_findings(facts: Facts, figures: Mapping[str, DriverFigures]) -> Itera
     for name in facts.driver_names:
         driver = facts.drivers[name]
         yield CATALOGUE["driver-summary"].about(driver, _summary(facts, driver, figures[name]), NOTHING)
-        yield from _registration(facts, driver)
+        yield from registration_findings(facts, driver)
         yield from _rebuilding(facts, driver)
         yield from _capacity(facts, driver)
-    yield from _unpublished(facts)
+    yield from unpublished_findings(facts)
     yield from _without_driver(facts)
 
 
@@ -76,7 +76,7 @@ def _summary(facts: Facts, driver: CSIDriver, figures: DriverFigures) -> str:
     return "; ".join(told)
 
 
-def _registration(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
+def registration_findings(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
     if not facts.knows(CSINode) or not facts.nodes or "Persistent" not in driver.spec.volume_lifecycle_modes:
         return
     there = set(facts.nodes_of.get(driver.name, ()))
@@ -122,7 +122,7 @@ def _capacity(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
         )
 
 
-def _unpublished(facts: Facts) -> Iterator[Finding]:
+def unpublished_findings(facts: Facts) -> Iterator[Finding]:
     """Classes without any capacity object: nothing fits, or nothing is checked."""
     if "CSIStorageCapacity" in facts.unlisted:
         return

@@ -1,6 +1,6 @@
 // The page put together: login, the stream of changes into the state, and one view at a time, chosen by the fragment.
 //
-//   #/map   #/pending   #/flow   #/pod/NAMESPACE/NAME   #/tables   #/what-if   #/replay   #/faults
+//   #/now   #/map   #/pending   #/flow   #/pod/NAMESPACE/NAME   #/tables   #/what-if   #/replay   #/faults
 //
 // A view is a module in views/ with `title` and `open(main, context, ...rest)`, which shows it in `main` and gives back a
 // function that closes it, or {close, goTo}: `goTo(query, ...rest)` shows another address of the same view. `context` is
@@ -29,7 +29,7 @@ function go(where) {
   location.hash = `#/${where}`;
 }
 
-/** The view that the address names, and what it is about; the map for an address that names none. */
+/** The view that the address names, and what it is about; the landing page for an address that names none. */
 function whereTo() {
   try {
     const {parts: [name, ...rest], query} = parsed(location.hash);
@@ -38,7 +38,7 @@ function whereTo() {
   } catch (error) {
     if (!(error instanceof URIError)) throw error; // somebody's address, broken off within an escape
   }
-  return ["map", [], new URLSearchParams()];
+  return ["now", [], new URLSearchParams()];
 }
 
 /** Show what the address names; true when it is the view that is shown already. */
