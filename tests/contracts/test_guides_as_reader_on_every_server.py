@@ -16,6 +16,7 @@ import pytest
 from support.api_servers import ServerApi
 from support.http import ApiClient
 from tonnage.objects.core_v1 import Event
+from tonnage.objects.meta import Object
 from tonnage.objects.scheme import resource_of
 from tonnage.roles import documents_of
 from tonnage.scheduling.engine.event_handlers import READ_KINDS
@@ -132,7 +133,8 @@ def test_the_dashboard_follows_everything_as_the_reader(cluster: tuple[str, Path
 def test_the_reader_may_follow_every_kind_that_dashboard_and_top_follow(api: ServerApi, cluster: tuple[str, Path]):
     token = json.loads(cluster[1].read_text())["users"][0]["user"]["token"]
     reader = ApiClient(api.url, token)
-    followed = [resource_of(cls) for cls in (*(kind.cls for kind in READ_KINDS), *NOT_READ_BY_DECISIONS, Event)]
+    kinds: list[type[Object]] = [*(kind.cls for kind in READ_KINDS), *NOT_READ_BY_DECISIONS, Event]
+    followed = [resource_of(cls) for cls in kinds]
     refused = []
     for each in followed:
         for verb in ("list", "watch"):
