@@ -14,7 +14,7 @@ from tonnage.scheduling.volumes.packing.pool_grades import Grade, grade_one
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.scheduling.volumes.packing.shared_pools import (
     Pieces,
-    Reach,
+    PoolReach,
     SharedPools,
     pieces_of,
     shared_grade,
@@ -34,7 +34,9 @@ def problems(draw: st.DrawFn) -> tuple[SharedPools, Pieces, Pieces]:
     places = st.sets(st.integers(0, count - 1), min_size=1).map(lambda each: tuple(sorted(each)))
     reaches = draw(
         st.lists(
-            st.builds(Reach, places, st.sampled_from(POLICIES), st.sampled_from((UNBOUNDED, 6))), min_size=1, max_size=3
+            st.builds(PoolReach, places, st.sampled_from(POLICIES), st.sampled_from((UNBOUNDED, 6))),
+            min_size=1,
+            max_size=3,
         )
     )
     piece = st.tuples(st.integers(0, 9), st.integers(0, len(reaches) - 1))
@@ -127,7 +129,7 @@ class Twin:
 
 @settings(max_examples=tries(400))
 @given(problems())
-@example((SharedPools((10, 6, 4), (Reach((0, 1)), Reach((1, 2)))), ((8, 0), (4, 1)), ((6, 1),)))
+@example((SharedPools((10, 6, 4), (PoolReach((0, 1)), PoolReach((1, 2)))), ((8, 0), (4, 1)), ((6, 1),)))
 def test_grades_are_those_of_a_slow_twin(problem: tuple[SharedPools, Pieces, Pieces]):
     pools, pieces, promised = problem
     assert shared_grade(pools, pieces, promised, with_order=True) is Twin(pools).grade(pieces, promised)
@@ -176,7 +178,7 @@ def one_class(policy: PoolPolicy, free: Free, sizes: Free, promised: Free) -> Gr
 def test_one_class_with_all_pools_is_graded_as_without_sharing(
     free: Free, sizes: Free, promised: Free, policy: PoolPolicy
 ):
-    pools = SharedPools(free, (Reach(tuple(range(len(free))), policy),))
+    pools = SharedPools(free, (PoolReach(tuple(range(len(free))), policy),))
     pieces, beside = tuple((size, 0) for size in sizes), tuple((size, 0) for size in promised)
     known = one_class(policy, free, sizes, promised)
     found = shared_grade(pools, pieces, beside, with_order=True)
@@ -187,7 +189,7 @@ def test_one_class_with_all_pools_is_graded_as_without_sharing(
 
 
 def test_a_search_that_is_used_up_answers_with_the_worst():
-    pools = SharedPools((10, 10, 9, 9), (Reach((0, 1, 2)), Reach((1, 2, 3))))
+    pools = SharedPools((10, 10, 9, 9), (PoolReach((0, 1, 2)), PoolReach((1, 2, 3))))
     spent = SearchBudget(1)
     spent.spend(1)
     assert shared_grade(pools, ((5, 0), (5, 1), (4, 0), (4, 1)), (), spent, with_order=True) is Grade.NONE

@@ -21,7 +21,7 @@ from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room
 from tonnage.scheduling.volumes.capacity.reading import Held
 from tonnage.scheduling.volumes.capacity.shared_view import SharedView
 from tonnage.scheduling.volumes.packing.pool_fits import descending
-from tonnage.scheduling.volumes.packing.shared_pools import Reach, SharedPools, pieces_of
+from tonnage.scheduling.volumes.packing.shared_pools import PoolReach, SharedPools, pieces_of
 from tonnage.scheduling.volumes.reservations.holds import CapacityHolds
 
 
@@ -87,7 +87,7 @@ class SharedRooms:
         for each in connected:
             reached.setdefault(each.storage_class_name, set()).update(set(pool_ids_of(each)) - taken)
         reaches = tuple(
-            Reach(
+            PoolReach(
                 tuple(place for place, pool in enumerate(order) if pool in pools),
                 self._index.policy_of([name]),
                 rooms[name].claim_limit,
@@ -98,7 +98,7 @@ class SharedRooms:
         everywhere = tuple(range(len(order)))
         unknown = [(size, name) for size, name in promised if name not in owners]
         if unknown:  # its object is gone: it may be anywhere
-            reaches = (*reaches, Reach(everywhere))
+            reaches = (*reaches, PoolReach(everywhere))
             owners |= {name: len(reaches) - 1 for _, name in unknown}
         pieces = pieces_of((size, owners[name]) for size, name in promised)
         return SharedView(SharedPools(tuple(least[pool] - kept for pool in order), reaches), owners, pieces, kept)

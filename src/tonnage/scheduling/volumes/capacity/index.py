@@ -164,9 +164,12 @@ class CapacityIndex:
     def _read_touched(self) -> None:
         """Read objects again whose pools have become, or are no longer, those of others too."""
         if touched := self.groups.ids.touched:
-            for entry in [each for each in self._entries.values() if each.capacity.key in touched]:
-                self._read_again(entry)
+            known = [self._cluster.storage.capacities.get(key) for key in touched]
             touched.clear()
+            for capacity in known:
+                entry = self._entries.get(identity(capacity)) if capacity is not None else None
+                if entry is not None:
+                    self._read_again(entry)
 
     def _follow(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
         entry = self._entries.get(identity(old)) if old is not None else None

@@ -28,7 +28,7 @@ Pieces = tuple[Piece, ...]
 """Descending."""
 
 
-class Reach(NamedTuple):
+class PoolReach(NamedTuple):
     """The pools that a class draws from, by position, how its driver chooses among them, and its largest volume."""
 
     places: tuple[int, ...]
@@ -39,7 +39,7 @@ class Reach(NamedTuple):
 class SharedPools(NamedTuple):
     free: tuple[int, ...]
     """Free bytes of all pools, descending."""
-    reaches: tuple[Reach, ...]
+    reaches: tuple[PoolReach, ...]
     """By class."""
 
 
