@@ -9,7 +9,9 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
+from tonnage.objects.codec import convert
 from tonnage.objects.document import Doc, dig
+from tonnage.objects.selectors import LabelSelector
 from tonnage.quantity import Quantity
 
 NONE = "<none>"
@@ -95,21 +97,11 @@ def labels(pairs: dict[str, str] | None) -> str:
 
 def selector(wanted: Doc | None) -> str:
     """A label selector in the syntax of `kubectl get -l`, sorted by key; empty when it selects everything."""
-    if wanted is None:
-        return ""
-    terms = [(key, f"{key}={value}") for key, value in wanted.get("matchLabels", {}).items()]
-    terms += [(requirement["key"], _requirement(requirement)) for requirement in wanted.get("matchExpressions", ())]
-    return ",".join(text for _, text in sorted(terms, key=lambda term: term[0]))
+    return "" if wanted is None else str(convert(LabelSelector, wanted))
 
 
 def selector_or_none(wanted: Doc | None) -> str:
     return selector(wanted) or NONE
-
-
-def _requirement(requirement: Doc) -> str:
-    key, values = requirement["key"], ",".join(sorted(requirement.get("values", ())))
-    forms = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "DoesNotExist": f"!{key}"}
-    return forms.get(requirement["operator"], str(key))
 
 
 _ACCESS_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}

@@ -35,6 +35,7 @@ from tonnage.documents.object_metadata import track_managed_fields
 from tonnage.errors import BadRequest, Conflict
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.field_errors import FieldError, invalid, invalid_object
+from tonnage.objects.field_rules import token_lifetime
 from tonnage.objects.resources import ACCESS_REVIEWS, BY_PLURAL, LOCAL_ACCESS_REVIEWS, RULES_REVIEWS, TOKEN_REQUESTS
 from tonnage.objects.users import User
 
@@ -126,9 +127,8 @@ async def create_token(tokens: ServiceAccountTokens, registry: Registry, call: C
     spec = doc.get("spec", {})
     seconds = spec.get("expirationSeconds")
     seconds = service_account_tokens.DEFAULT_SECONDS if seconds is None else seconds
-    if not service_account_tokens.MIN_SECONDS <= seconds <= service_account_tokens.MAX_SECONDS:
-        limit = "less than 10 minutes" if seconds < service_account_tokens.MIN_SECONDS else "larger than 2^32 seconds"
-        raise _invalid("", invalid("spec.expirationSeconds", seconds, f"may not specify a duration {limit}"))
+    if errors := token_lifetime(seconds, "spec.expirationSeconds"):
+        raise _invalid("", errors[0])
     audiences = spec.get("audiences") or list(tokens.audiences)
     bound = _bound(registry, call, spec["boundObjectRef"]) if spec.get("boundObjectRef") else Kubernetes()
     now = registry.clock.now()

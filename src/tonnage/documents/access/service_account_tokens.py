@@ -31,8 +31,6 @@ from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.objects.users import CREDENTIAL_ID, User, service_account_user, split_service_account
 
-MIN_SECONDS: Final = 600
-MAX_SECONDS: Final = 1 << 32
 DEFAULT_SECONDS: Final = 3600
 WARN_ONLY_SECONDS: Final = 3607
 """What kubelets and injected volumes ask for. Upstream gives such a pod token a year, and warns after this time."""
