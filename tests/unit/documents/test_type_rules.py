@@ -87,6 +87,13 @@ def test_some_fields_can_be_judged_alone() -> None:
     assert [error.field for error in rule({}, "spec", "b")] == ["spec.b"]
 
 
+def test_some_lines_can_be_judged_from_one_to_another() -> None:
+    rule = TypeRules(
+        read("a string required", "b string required", "n string", "c string required", "d string required")
+    )
+    assert [error.field for error in rule({}, "", "b..c")] == ["b", "c"]
+
+
 def test_the_rules_of_a_type_hold_only_where_it_must_be_valid() -> None:
     lines = ("parts [Part] valid", "other Part", "needed Part required valid", "type Part", "name string required")
     told = errors({"parts": [{"name": "a"}, {}], "other": {}}, *lines)

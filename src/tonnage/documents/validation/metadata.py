@@ -47,7 +47,7 @@ def validate_object_meta(
         errors += [forbidden("metadata.namespace", "not allowed on this type")] if namespace else []
     else:
         errors += _META(meta, "metadata", "namespace")
-    errors += _META(meta, "metadata", "generation", *_AT_ANY_TIME)
+    errors += _META(meta, "metadata", "generation..managedFields")
     return errors + _validate_finalizers(meta.get("finalizers", []), are_finalizers_qualified)
 
 
@@ -55,7 +55,7 @@ def validate_object_meta_update(new: Doc, old: Doc, *, are_finalizers_qualified:
     """The errors of a change of metadata; `new` already has the stored generation and timestamps."""
     meta: Doc = new.get("metadata", {})
     before: Doc = old.get("metadata", {})
-    errors = _META(meta, "metadata", *_AT_ANY_TIME)
+    errors = _META(meta, "metadata", "labels..managedFields")
     finalizer_errors = _validate_finalizers(meta.get("finalizers", []), are_finalizers_qualified)
     if "deletionTimestamp" in before:
         added = sorted(set(meta.get("finalizers", [])) - set(before.get("finalizers", [])))
@@ -164,4 +164,3 @@ _META = TypeRules(
     ownerReferences=_validate_owners,
     managedFields=rules.each(TypeRules("meta.ManagedFieldsEntry", manager=validate_field_manager)),
 )
-_AT_ANY_TIME = ("labels", "annotations", "ownerReferences", "managedFields")

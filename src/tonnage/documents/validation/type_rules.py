@@ -2,7 +2,7 @@
 
     _PORT = TypeRules("core.ServicePort")
     errors += _PORT(port, f"{path}[{idx}]")             # all lines, in their order
-    errors += _PORT(port, f"{path}[{idx}]", "protocol")  # this line only
+    errors += _PORT(port, f"{path}[{idx}]", "protocol")  # this line only; `port..targetPort` is these and all between
 
 A rule that no word can say is written by hand and handed in, by the name of its field: it applies at the field's line,
 after the line's other rules. Every type is compiled on first use.
@@ -51,11 +51,16 @@ class TypeRules:
         self._tables: dict[tuple[str, ...], rules.Rules] = {}
 
     def __call__(self, value: Doc, path: str, *fields: str) -> Errors:
-        """The errors of a value; with `fields`, only those of these fields."""
+        """The errors of a value; with `fields`, only those of these lines. `a..d` is the lines from `a` to `d`."""
         table = self._tables.get(fields)
         if table is None:
-            table = self._tables[fields] = {field: self.by_field[field] for field in fields or self.by_field}
+            named = (name for field in fields for name in self._between(*field.split("..")))
+            table = self._tables[fields] = {name: self.by_field[name] for name in (named if fields else self.by_field)}
         return rules.check(value, path, table)
+
+    def _between(self, first: str, last: str = "") -> list[str]:
+        lines = list(self.by_field)
+        return lines[lines.index(first) : lines.index(last or first) + 1]
 
     @cached_property
     def struct(self) -> Struct:

@@ -23,10 +23,6 @@ from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, in
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _NOT_EPHEMERAL = ("ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules", *_PROBES, "lifecycle")
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
-_PROBE_NUMBERS = (
-    *("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"),
-    "terminationGracePeriodSeconds",
-)
 
 
 @dataclass(frozen=True)
@@ -107,7 +103,7 @@ def validate_image_spacing(container: Doc, path: str) -> Errors:
 
 
 def _validate_common(container: Doc, path: str, pod: Surroundings) -> Wrong:
-    yield from _CONTAINER(container, path, *_FIRST)
+    yield from _CONTAINER(container, path, "name..envFrom")
     yield from _validate_mounts(container, f"{path}.volumeMounts", pod.volumes)
     yield from _validate_devices(container, f"{path}.volumeDevices", pod.volumes)
     yield from _CONTAINER(container, path, "imagePullPolicy")
@@ -130,7 +126,6 @@ def _validate_ports(ports: list[Doc], path: str) -> Wrong:
 
 _PORT, _MOUNT, _DEVICE = TypeRules("core.ContainerPort"), TypeRules("core.VolumeMount"), TypeRules("core.VolumeDevice")
 _CONTAINER = TypeRules("core.Container", ports=_validate_ports, env=validate_env, envFrom=validate_env_from)
-_FIRST = ("name", "image", "terminationMessagePolicy", "ports", "env", "envFrom")
 
 
 def _validate_host_ports(containers: list[Doc], path: str) -> Wrong:
@@ -243,7 +238,7 @@ def _validate_hooks(container: Doc, path: str, grace_period_s: int | None) -> Wr
     for name in _PROBES:
         if name in container:
             yield from _validate_handler(container[name], f"{path}.{name}", grace_period_s)
-            yield from _PROBE(container[name], f"{path}.{name}", *_PROBE_NUMBERS)
+            yield from _PROBE(container[name], f"{path}.{name}", "initialDelaySeconds..terminationGracePeriodSeconds")
             yield from rules.check(
                 container[name], f"{path}.{name}", _READINESS if name == "readinessProbe" else _LIVENESS
             )

@@ -39,7 +39,7 @@ _LINUX_ONLY_OF_SPEC = ("hostUsers", "hostPID", "hostIPC", "shareProcessNamespace
 
 def validate_security_context(context: Doc, path: str, *, host_users: bool) -> Errors:
     """A container's securityContext. Mirrors ValidateSecurityContext."""
-    errors = _CONTEXT(context, path, "runAsUser", "runAsGroup", "procMount")
+    errors = _CONTEXT(context, path, "runAsUser..procMount")
     if host_users and context.get("procMount") == "Unmasked":
         errors.append(invalid(f"{path}.procMount", "Unmasked", "`hostUsers` must be false to use `Unmasked`"))
     errors += _CONTEXT(context, path, "seccompProfile")
@@ -55,11 +55,13 @@ def validate_security_context(context: Doc, path: str, *, host_users: bool) -> E
 def validate_pod_security_context(spec: Doc, path: str) -> Errors:
     """The pod's own securityContext, with the host namespaces. Mirrors validatePodSpecSecurityContext."""
     context = spec.get("securityContext", {})
-    errors = _POD_CONTEXT(context, path, *_USERS)
+    errors = _POD_CONTEXT(context, path, "fsGroup..supplementalGroups")
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         told = "ShareProcessNamespace and HostPID cannot both be enabled"
         errors.append(invalid(f"{path}.shareProcessNamespace", True, told))
-    return [*errors, *_validate_sysctls(spec, f"{path}.sysctls"), *_POD_CONTEXT(context, path, *_POLICIES)]
+    errors += _validate_sysctls(spec, f"{path}.sysctls")
+    # The seLinuxChangePolicy MountOption belongs to the gate SELinuxMount, which is closed on a stock server.
+    return errors + _POD_CONTEXT(context, path, "fsGroupChangePolicy..seLinuxChangePolicy")
 
 
 def validate_host_users(spec: Doc, path: str) -> Wrong:
@@ -144,9 +146,4 @@ _SECCOMP, _APP_ARMOR = TypeRules("core.SeccompProfile"), TypeRules("core.AppArmo
 _CONTEXT = TypeRules("core.SecurityContext", seccompProfile=_validate_seccomp, appArmorProfile=_validate_app_armor)
 _POD_CONTEXT = TypeRules(
     "core.PodSecurityContext", seccompProfile=_validate_seccomp, appArmorProfile=_validate_app_armor
-)
-_USERS = ("fsGroup", "runAsUser", "runAsGroup", "supplementalGroups")
-# The seLinuxChangePolicy MountOption belongs to the gate SELinuxMount, which is closed on a stock server.
-_POLICIES = (
-    *("fsGroupChangePolicy", "seccompProfile", "appArmorProfile", "supplementalGroupsPolicy", "seLinuxChangePolicy"),
 )

@@ -174,14 +174,14 @@ def validate_pod_spec(
     )
     errors += _validate_pod_level(spec, f"{path}.resources", pod)
     errors += validate_host_network(spec, path, is_pod)
-    errors += _SPEC(spec, path, "restartPolicy", "dnsPolicy", "nodeSelector")
+    errors += _SPEC(spec, path, "restartPolicy..nodeSelector")
     errors += validate_pod_security_context(spec, f"{path}.securityContext")
     errors += validate_affinity(spec.get("affinity", {}), f"{path}.affinity", allow_invalid_values=allow_invalid_values)
     errors += validate_dns(spec, f"{path}.dnsConfig")
-    errors += _SPEC(spec, path, "readinessGates", "schedulingGates", "topologySpreadConstraints")
+    errors += _SPEC(spec, path, "readinessGates..topologySpreadConstraints")
     errors += validate_host_users(spec, path)
     errors += validate_hostname_override(spec, f"{path}.hostnameOverride")
-    errors += _SPEC(spec, path, *_NAMES) + validate_os(spec, path)
+    errors += _SPEC(spec, path, "serviceAccountName..overhead") + validate_os(spec, path)
     return [*errors, *_validate_file_keys(spec, path)]
 
 
@@ -319,8 +319,4 @@ _SPEC = TypeRules(
     topologySpreadConstraints=validate_topology_spread,
     tolerations=validate_tolerations,
     overhead=lambda amounts, path: resources.validate_resource_requirements({"limits": amounts}, path),
-)
-_NAMES = (
-    *("serviceAccountName", "nodeName", "activeDeadlineSeconds", "hostname", "subdomain", "tolerations", "hostAliases"),
-    *("priorityClassName", "runtimeClassName", "preemptionPolicy", "overhead"),
 )

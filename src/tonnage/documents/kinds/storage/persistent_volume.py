@@ -127,7 +127,11 @@ def validate_volume_spec(
     spec: Doc, path: str, *, is_inline: bool = False, allow_invalid_values: bool = False
 ) -> Errors:
     """A volume's spec; an inline spec is a CSI source and hardly anything else."""
-    errors = rules.check(spec, path, _INLINE) if is_inline else _VOLUME(spec, path, *_FIRST)
+    errors = (
+        rules.check(spec, path, _INLINE)
+        if is_inline
+        else _VOLUME(spec, path, "accessModes..persistentVolumeReclaimPolicy")
+    )
     if "nodeAffinity" in spec and not is_inline:
         at, selector = f"{path}.nodeAffinity.required", spec["nodeAffinity"].get("required")
         if selector is None:
@@ -139,7 +143,11 @@ def validate_volume_spec(
     if is_root and spec.get("persistentVolumeReclaimPolicy") == "Recycle":
         told = "may not be 'recycle' for a hostPath mount of '/'"
         errors.append(forbidden(f"{path}.persistentVolumeReclaimPolicy", told))
-    errors += rules.check(spec, path, _INLINE_CLASS) if is_inline else _VOLUME(spec, path, *_CLASS)
+    errors += (
+        rules.check(spec, path, _INLINE_CLASS)
+        if is_inline
+        else _VOLUME(spec, path, "storageClassName..volumeAttributesClassName")
+    )
     if "volumeAttributesClassName" in spec and "csi" not in spec and not is_inline:
         errors.append(required(f"{path}.csi", "has to be specified when using volumeAttributesClassName"))
     return errors
@@ -168,8 +176,6 @@ def _forbidden_unless(allowed: str | None, told: str) -> rules.Rule:
 
 _NOT_INLINE = _forbidden_unless(None, "may not be specified in the context of inline volumes")
 _VOLUME = TypeRules("core.PersistentVolumeSpec", accessModes=validate_access_modes, capacity=_validate_capacity)
-_FIRST = ("accessModes", "capacity", "persistentVolumeReclaimPolicy")
-_CLASS = ("storageClassName", "volumeMode", "volumeAttributesClassName")
 _INLINE: rules.Rules = {
     "claimRef": rules.if_set(_NOT_INLINE),
     "capacity": rules.if_set(_NOT_INLINE),

@@ -28,7 +28,7 @@ class DeploymentStrategy(workload.WorkloadStrategy):
         errors = _DEPLOYMENT(spec, "spec", "replicas")
         errors += workload.validate_selected_template(spec)
         errors += _validate_strategy(spec.get("strategy", {}))
-        errors += _DEPLOYMENT(spec, "spec", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
+        errors += _DEPLOYMENT(spec, "spec", "minReadySeconds..progressDeadlineSeconds")
         deadline_s = spec.get("progressDeadlineSeconds")
         if deadline_s is not None and deadline_s <= spec.get("minReadySeconds", 0):
             errors.append(invalid("spec.progressDeadlineSeconds", deadline_s, "must be greater than minReadySeconds"))

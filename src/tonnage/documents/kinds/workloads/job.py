@@ -30,10 +30,6 @@ _MOST_PARALLEL = _MANY_TO_COUNT = _MOST_FAILED = 100_000
 _MOST_OF_MANY = 10_000
 """Limit of parallelism and maxFailedIndexes for over 100,000 completions with a backoffLimitPerIndex."""
 _MANAGED_BY_MAX = 63
-_COUNTS = (
-    *("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"),
-    *("backoffLimitPerIndex", "maxFailedIndexes"),
-)
 
 
 class JobStrategy(WorkloadStrategy):
@@ -133,7 +129,7 @@ def default_job_parts(spec: Doc) -> None:
 
 def validate_job_spec(spec: Doc, path: str) -> Errors:
     """Validate everything but the selector."""
-    errors = _SPEC(spec, path, *_COUNTS)
+    errors = _SPEC(spec, path, "parallelism..maxFailedIndexes")
     if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
         errors.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
     errors += _SPEC(spec, path, "managedBy")
