@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from tonnage.objects.storage_v1 import POOL_IDS
 from tonnage.testing.storage_builders import capacity, storage_class, volume
 from tonnage.whatif.node_copies import sharing_pools, with_more_room
 from tonnage.whatif.simulate.disks import Disks, figures
+from tonnage_command import tonnage
 
 GI = 1 << 30
 FAST = capacity("fast", "a", pools=["100Gi", "60Gi"], pool_ids="ssd-1,ssd-2")
@@ -60,3 +63,59 @@ def test_objects_that_share_some_pools_only_are_no_one_purchase():
     assert sharing_pools(FAST, objects) == [FAST]
     alike = capacity("mixed", "a", pools=["60Gi", "100Gi"], pool_ids="ssd-2,ssd-1")
     assert sharing_pools(FAST, [FAST, alike, *CLASSES.values()]) == [FAST, alike]
+
+
+ROUNDING = """
+apiVersion: v1
+kind: Node
+metadata: {name: a, labels: {kubernetes.io/hostname: a}}
+status: {allocatable: {cpu: "8", memory: 16Gi, pods: "110"}}
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: lvm, annotations: {tonnage.dev/size-rules: "step=1Mi,step=1Gi,above=1Gi,strict"}}
+provisioner: x.example
+volumeBindingMode: WaitForFirstConsumer
+---
+apiVersion: storage.k8s.io/v1
+kind: CSIDriver
+metadata: {name: x.example}
+spec: {storageCapacity: true}
+---
+apiVersion: storage.k8s.io/v1
+kind: CSIStorageCapacity
+metadata:
+  name: a
+  namespace: default
+  annotations: {tonnage.dev/available-capacities: "15Gi,1Gi", tonnage.dev/pool-ids: "v1,v2"}
+storageClassName: lvm
+nodeTopology: {matchLabels: {kubernetes.io/hostname: a}}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db, namespace: default}
+spec:
+  replicas: 0
+  serviceName: db
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec: {containers: [{name: c, image: x, volumeMounts: [{name: data, mountPath: /d}]}]}
+  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec: {accessModes: [ReadWriteOnce], storageClassName: lvm, resources: {requests: {storage: 1536Mi}}}
+"""
+
+
+def test_fit_counts_what_the_driver_takes_and_its_remedies_are_the_least(tmp_path: Path):
+    """Each 1536Mi is 2Gi, and strictly more must be free: seven in 15Gi, none in 1Gi."""
+    file = tmp_path / "cluster.yaml"
+    file.write_text(ROUNDING)
+    done = tonnage("fit", "-f", str(file), "--workload", "StatefulSet/default/db", "-o", "json")
+    answer = json.loads(done.stdout)
+    assert (answer["count"], answer["atMost"]) == (7, 7)
+    assert {each["kind"]: each["amount"] for each in answer["remedies"] if each["kind"] == "pool"} == {
+        "pool": 2 * GI + 1
+    }
+    # 1Gi is left of the large pool, and 1Gi in the small one: 1Gi is not strictly more than 1Gi
+    assert "1023Mi instead of 1536Mi for claim data-db-7" in answer["wouldHelp"]
