@@ -194,7 +194,7 @@ def scheduler_silent(failure: TonnageError) -> str:
 
 
 def not_listed(kind: str, why: str) -> str:
-    return f"{kind} objects cannot be listed and count as none: {why}"
+    return f"{kind} objects cannot be listed and are ignored: {why}"
 
 
 async def check_answers(client: Client) -> None:

@@ -231,7 +231,7 @@ class LiveCluster(ShownCluster):
         """The notes that a command prints for this cluster."""
         found = [not_listed(kind, why) for kind, why in self.unlisted().items()]
         if self.namespace:
-            found.append(f"only namespace {self.namespace} is read: pods and claims of others count as none")
+            found.append(f"only namespace {self.namespace} is read: pods and claims of other namespaces are ignored")
         return found if self.asks_scheduler else [*found, SCHEDULER_NOT_ASKED]
 
     async def document(self, cls: type[Object], key: Key) -> Doc:
