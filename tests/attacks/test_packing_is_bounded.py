@@ -9,6 +9,7 @@ import time
 from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.scheduling.judgement import SEARCH_ENDED
+from tonnage.scheduling.volumes.packing.pool_fits import MOST_STEPS_A_DECISION
 from tonnage.scheduling.volumes.volume_fit import NOT_ENOUGH_SPACE
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
@@ -45,7 +46,7 @@ def test_a_decision_against_a_thousand_tight_objects_ends_and_tells_that_it_did_
     told = {each["grade"] for volumes in answer.document()["volumes"].values() for each in volumes}
     assert "unknown" in told
     misses = [each.miss.told for each in answer.nodes if each.miss is not None]
-    ended = "the search ended after 1000000 steps, and goes on when the pod is tried again"
+    ended = f"the search ended after {MOST_STEPS_A_DECISION} steps, and goes on when the pod is tried again"
     assert any(ended in each for each in misses)
 
 

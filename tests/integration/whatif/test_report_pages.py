@@ -318,9 +318,10 @@ def _assert_map(drawn: Mapping[str, Any], disks: list[Any]) -> None:
     assert sorted(drawn["claims"]) == sorted(by_name(each) for each in volumes)
     assert sorted(drawn["promised"]) == sorted(by_name(each) for each in volumes if each["promised"])
     assert drawn["pools"] == sum(len(disk["freeBytes"]) for disk in disks)
-    sizes = {by_name(each): each["bytes"] for each in volumes}
     widths = dict(zip(drawn["claims"], drawn["widths"], strict=True))
-    if sizes:
-        largest = max(sizes, key=lambda name: sizes[name])
+    for classes in {tuple(disk["classes"]) for disk in disks}:  # every class has a scale of its own
+        own = [each for disk in disks if tuple(disk["classes"]) == classes for each in disk["volumes"]]
+        sizes = {by_name(each): each["bytes"] for each in own}
+        largest = max(sizes, key=lambda name: sizes[name], default="")
         for name, size_bytes in sizes.items():  # blocks have a hairline between them
             assert widths[name] + 1 == pytest.approx((widths[largest] + 1) * size_bytes / sizes[largest], abs=0.5)
