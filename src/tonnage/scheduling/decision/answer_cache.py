@@ -43,12 +43,15 @@ class Totals:
 
     def write(self, rows: Rows, totals: Ints) -> None:
         self.by_row[rows] = totals
-        row = only_row(rows)
-        first, last = (row // _BLOCK, row // _BLOCK + 1) if row >= 0 else (0, len(self._blocks))
-        blocks = self._blocks[first:last]
-        most = blocks.max(axis=1)
-        self._most[first:last] = most.tolist()
-        self._ties[first:last] = np.count_nonzero(blocks == most[:, None], axis=1).tolist()
+        if (row := only_row(rows)) >= 0:
+            number = row // _BLOCK
+            block = self._blocks[number]
+            most = block.max()
+            self._most[number], self._ties[number] = most.item(), int(np.count_nonzero(block == most))
+            return
+        highest = self._blocks.max(axis=1)
+        self._most = highest.tolist()
+        self._ties = (self._blocks == highest[:, None]).sum(axis=1).tolist()
 
     def draw(self, rng: random.Random) -> int:
         """One of the rows with the highest total, by lot."""

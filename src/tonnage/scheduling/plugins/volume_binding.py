@@ -334,7 +334,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             notes.plan = plan
             return SUCCESS
         pods = [each for each in cycle.nominated.get(row, ()) if cluster.node_of(each.uid) is None]
-        if expected := self._expected(notes.fit, pods, row):
+        if pods and (expected := self._expected(notes.fit, pods, row)):
             chosen = judge_beside(notes.fit, notes.demand, expected, row).chosen
             made = [each._replace(capacity=chosen.get(each.claim.key, each.capacity)) for each in plan.provisions]
             plan = plan._replace(provisions=tuple(made))

@@ -77,6 +77,8 @@ class ClassCapacity:
 
     def fits(self, policy: CapacityPolicy, sizes: Sizes, rows: Rows, own: Collection[Key] = ()) -> Mask:
         """A mask over `rows`: True where one object holds all claims of the group."""
+        if (row := only_row(rows)) >= 0:
+            return np.array([self.choice_at(policy, sizes, row, own) != NOTHING])
         return np.not_equal(self.choices(policy, sizes, rows, own), NOTHING)
 
     def fits_unheld(self, policy: CapacityPolicy, sizes: Sizes, rows: Rows) -> Mask:
