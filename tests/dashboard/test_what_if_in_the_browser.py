@@ -41,6 +41,8 @@ async def test_a_drain_is_previewed_with_the_map_before_and_after(serve: Serve, 
     await expect(after.locator("[data-node=mill-2]")).to_contain_text("data-db-0")
     await page.get_by_role("button", name="Side by side").click()
     await expect(before.locator("[data-node=mill-1]")).to_contain_text("data-db-0")
+    rulers = page.get_by_role("list", name="Scale")  # both maps have one, of the same amount and length
+    assert len(set(await rulers.all_inner_texts())) == 1 and await rulers.count() == 2
     await expect(after.locator("[data-node=mill-1]")).not_to_contain_text("data-db-0")
     # An answer is of its moment: when the cluster changes, that is said.
     await expect(page.locator(".as-of")).not_to_contain_text("has changed since")

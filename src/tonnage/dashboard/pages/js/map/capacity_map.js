@@ -37,6 +37,7 @@ import {LEVELS, LEVEL_ORDER, levelFor} from "./levels.js";
 import {Loose} from "./loose.js";
 import {coloursNow} from "./paint.js";
 import {Panel} from "./panel.js";
+import {Rulers} from "./rulers.js";
 import {POOLS, scaleKey, scalesOf} from "./scale.js";
 import {heightOf} from "./tile.js";
 
@@ -66,9 +67,10 @@ export class CapacityMap {
     this.grid = new Grid(this);
     this.loose = new Loose(this);
     this.panel = new Panel(this);
+    this.rulers = new Rulers(); // among the controls, or above a map without them
     this.controls = this.options.hasControls ? new Controls(this) : null;
     this.stage = el("div", {class: "stage"}, this.grid.element, this.arrows.element);
-    const main = el("div", {class: "map-main"}, this.controls?.element, this.loose.element, this.stage);
+    const main = el("div", {class: "map-main"}, this.controls?.element ?? this.rulers.element, this.loose.element, this.stage);
     this.element = el("div", {class: "map"}, main, this.panel.element);
     replace(container, this.element);
     document.addEventListener("scroll", () => this.schedule(), {capture: true, passive: true, signal: asks.signal});
@@ -226,7 +228,7 @@ export class CapacityMap {
     this.isLaid = true;
     this.element.dataset.level = this.level;
     this.grid.lay(layout, columns.width);
-    this.controls?.showScales();
+    this.rulers.show(this.level === "cells" ? [] : this.scales.values(), columns.width);
     this.element.style.setProperty("--controls", `${this.stickyHeight()}px`);
   }
 

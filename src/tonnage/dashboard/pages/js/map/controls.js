@@ -1,16 +1,13 @@
 // What one chooses by: search, zoom, grouping, order, colours, filters, and the legend.
 
 import {el, keyed, replace, set} from "../dom.js";
-import {bytes, count} from "../format.js";
+import {count} from "../format.js";
 import {GROUPS, SORTS} from "./arrangement.js";
 import {COLOUR_BY} from "./colours.js";
 import {LEVEL_ORDER, LEVEL_WORDS} from "./levels.js";
 import {SIGNS} from "./signs.js";
-import {barWidth} from "./tile.js";
-import {scaleName} from "./words.js";
 
 const MOST_NAMES = 16; // in the legend
-const MOST_SCALES = 6;
 const FULL_STEPS = ["0 %", "20 %", "40 %", "60 %", "80 %"];
 
 export class Controls {
@@ -37,10 +34,9 @@ export class Controls {
     this.trouble = toggle("Trouble only", () => map.choose({isTroubleOnly: !map.choices.isTroubleOnly}));
     this.cordoned = toggle("Cordoned", () => map.choose({isCordonedOnly: !map.choices.isCordonedOnly}));
     this.legend = el("ul", {class: "legend", "aria-label": "Legend"});
-    this.scales = el("ul", {class: "legend scales", "aria-label": "Scale"});
     this.counts = el("span", {class: "map-counts"});
     const line = [this.search, this.told, this.levels, this.trouble, this.cordoned, this.more(), this.counts];
-    this.element = el("div", {class: "controls", role: "search"}, el("div", {class: "control-line"}, line), this.legend, this.scales);
+    this.element = el("div", {class: "controls", role: "search"}, el("div", {class: "control-line"}, line), this.legend, map.rulers.element);
     document.addEventListener("keydown", event => this.onKey(event), {signal: map.asks.signal});
   }
 
@@ -125,27 +121,6 @@ export class Controls {
     replace(this.counts, shown === all ? count(all, "node") : `${shown} of ${count(all, "node")}`);
     this.tellFound();
     this.showLegend();
-    this.showScales();
-  }
-
-  /** A ruler for each scale, as long as its bytes are on the map. */
-  showScales() {
-    const {scales, level, grid} = this.map;
-    const all = level === "cells" ? [] : [...scales.values()].sort((a, b) => (scaleName(a) < scaleName(b) ? -1 : 1));
-    const across = barWidth(grid.columnWidth);
-    const id = `${across} ${all.map(scale => [scaleName(scale), scale.full, scale.step]).join("\n")}`;
-    if (id === this.scalesId) return;
-    this.scalesId = id;
-    this.scales.hidden = !all.length;
-    replace(
-      this.scales,
-      el("li", {}, "Scale"),
-      all.slice(0, MOST_SCALES).map(scale => {
-        const ruler = el("span", {class: "ruler", "aria-hidden": "true", style: {width: `${(across * scale.step) / scale.full}px`}});
-        return el("li", {}, ruler, el("span", {}, bytes(scale.step)), all.length > 1 ? [el("span", {}, " of "), el("bdi", {}, scaleName(scale))] : null, el("span", {class: "unseen"}, `; a full line is ${bytes(scale.full)}`));
-      }),
-      all.length > MOST_SCALES && el("li", {}, `and ${all.length - MOST_SCALES} more scales`),
-    );
   }
 
   showLegend() {
