@@ -88,11 +88,13 @@ async def test_filters_of_the_flow_and_the_search_in_what_waits_are_in_the_addre
 async def test_a_lost_connection_dims_and_dates_what_is_shown(serve, open_window, shown_cluster: FilledCluster):
     put_nodes(shown_cluster, NodeRow(name="node-1"))
     with proxy_for(await serve(shown_cluster)) as proxy:
-        window = await open_window("about:blank")
+        window = await open_window("about:blank", view="")
         window.address = f"http://127.0.0.1:{proxy.port}/#token={TOKEN}"
         window.expected += ["ERR_"]
         page = window.page
         await page.goto(window.address)
+        await expect(page.get_by_role("link", name="Map")).to_be_visible()
+        await window.go("map")
         await expect(cell(page, "node-1")).to_be_visible()
         await expect(page.locator("#not-live")).to_be_hidden()
         proxy.cut()
