@@ -200,4 +200,4 @@ def test_claims_are_packed_into_its_pools_and_its_volumes_follow_their_pod(clust
 
     for name in ("db", "late"):  # or mounts would be left behind
         cluster.delete(f"{CORE}/pods/{name}")
-        eventually(lambda name=name: cluster.get(f"{CORE}/pods/{name}").code == 404)
+    eventually(lambda: not cluster.get(f"{CORE}/pods").body["items"])

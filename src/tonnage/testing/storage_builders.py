@@ -43,13 +43,13 @@ def storage_class(
     pool_policy: str = "",
     size_rules: str = "",
     parameters: Mapping[str, str] | None = None,
-    **annotations: str,
+    annotations: Mapping[str, str] | None = None,
 ) -> StorageClass:
     """A class. `topologies` are its allowed ones, as maps of label key to values.
 
     Classes of one `group` share pools; `pool_policy` is how the driver chooses one, `size_rules` which sizes it makes.
     """
-    annotations |= {CAPACITY_GROUP: group, POOL_POLICY: pool_policy, SIZE_RULES: size_rules}
+    said = {CAPACITY_GROUP: group, POOL_POLICY: pool_policy, SIZE_RULES: size_rules} | dict(annotations or {})
     terms = [
         {"matchLabelExpressions": [{"key": key, "values": list(values)} for key, values in term.items()]}
         for term in topologies
@@ -58,7 +58,7 @@ def storage_class(
         StorageClass,
         {
             "kind": "StorageClass",
-            "metadata": meta(name, annotations={key: value for key, value in annotations.items() if value}),
+            "metadata": meta(name, annotations={key: value for key, value in said.items() if value}),
             "provisioner": provisioner,
             "parameters": dict(parameters or {}),
             "volumeBindingMode": "WaitForFirstConsumer" if delayed else "Immediate",

@@ -286,8 +286,8 @@ TRUE_AND_NOT: Final[dict[str, tuple[Cluster, Cluster]]] = {
         cluster(*base(), volume("pv", on="gone")),
     ),
     "volume-copies": (
-        cluster(*base(), storage_class("copied", **{VOLUME_COPIES: "3"})),
-        cluster(*base(), storage_class("copied", **{VOLUME_COPIES: "1"})),
+        cluster(*base(), storage_class("copied", annotations={VOLUME_COPIES: "3"})),
+        cluster(*base(), storage_class("copied", annotations={VOLUME_COPIES: "1"})),
     ),
 }
 """By finding, a cluster where it is found and one like it where it is not."""

@@ -80,7 +80,7 @@ def test_classes_of_which_one_uses_some_of_the_others_pools_share_disks() -> Non
 
 
 def opted_in(name: str, provisioner: str) -> StorageClass:
-    return storage_class(name, provisioner=provisioner, **{CHECK_CAPACITY: "true"})
+    return storage_class(name, provisioner=provisioner, annotations={CHECK_CAPACITY: "true"})
 
 
 def test_a_driver_that_publishes_nothing_and_has_a_source_is_told_of_the_command() -> None:

@@ -96,7 +96,7 @@ def test_a_class_that_joins_or_leaves_a_capacity_group_wakes_pods_of_all_classes
 
 
 def test_a_class_that_no_longer_asks_for_capacity_wakes_pods():
-    asking, silent = storage_class(**{CHECK_CAPACITY: "true"}), storage_class()
+    asking, silent = storage_class(annotations={CHECK_CAPACITY: "true"}), storage_class()
     assert woken(asking, silent)
     assert not woken(silent, asking)
 
