@@ -223,7 +223,7 @@ async def _run(flags: Flags, source: PoolSource, settings: PoolsSettings, comman
         )
         if removes:
             removed = await program.remove()
-            echo(f"{removed} capacity objects had pools from here, and have none now", err=True)
+            echo(f"{removed} capacity objects had pools from here: they have none now, or are deleted", err=True)
             return
         await running.serve(endpoint, is_ready=lambda: program.is_synced)
 

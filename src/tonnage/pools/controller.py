@@ -135,8 +135,7 @@ class PoolsController:
                 removed += 1
         # The classes first: a class that asks for capacity and has none gets no pods.
         await self._class_keeper.remove(self._classes, self.source)
-        await self.objects.remove()
-        return removed
+        return removed + await self.objects.remove()
 
     def look_again(self) -> None:
         """Queue everything: anything may have changed."""

@@ -96,11 +96,12 @@ class ObjectKeeper:
             if self._capacities.get(key) is None:
                 await self._writer.create(self.document(each))
 
-    async def remove(self) -> None:
-        """Delete every object that a copy of this program created for these drivers."""
-        for capacity in list(self._capacities):
-            if is_created(capacity) and self._is_of_drivers(capacity):
-                await self._writer.delete(capacity, "--remove")
+    async def remove(self) -> int:
+        """Delete every object that a copy of this program created for these drivers; returns how many there were."""
+        found = [each for each in self._capacities if is_created(each) and self._is_of_drivers(each)]
+        for capacity in found:
+            await self._writer.delete(capacity, "--remove")
+        return len(found)
 
     def _why_not(
         self, capacity: CSIStorageCapacity, wanted: NewObject | None, classes: Mapping[str, StorageClass]
