@@ -181,7 +181,7 @@ def test_an_example_that_follows_a_cluster_runs_until_it_is_stopped(bare: Path, 
 def test_an_example_for_a_terminal_runs_until_it_is_left(folder: Path, line: str):
     command = f"cd {folder} && KUBECONFIG=cluster/kubeconfig exec {sys.executable} -m {line}"
     terminal = Terminal("/bin/sh", "-c", command)
-    terminal.wait_for("node-1")
+    terminal.wait_for("nodes ready")
     terminal.press("q")
     assert terminal.wait_exit() == 0
 

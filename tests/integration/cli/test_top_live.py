@@ -61,6 +61,8 @@ def test_top_shows_a_live_cluster_follows_it_and_leaves_the_terminal_with_q(clus
 
     node("first-node")
     terminal = Terminal(sys.executable, "-m", "tonnage", "top", "--kubeconfig", str(cluster.kubeconfig))
+    terminal.wait_for("node ready")  # what is wrong now comes first
+    terminal.press("m")
     terminal.wait_for("first-node")
     node("later-node")
     terminal.wait_for("later-node")

@@ -19,7 +19,7 @@ from tonnage.whatif.drain.preview import Preview
 
 ROOT = Path(__file__).parents[3]
 MILL = ROOT / "examples" / "14-drain-preview" / "cluster.yaml"
-SCHEMA = (ROOT / "docs" / "json" / "drain-preview.md").read_text()
+SCHEMA = (ROOT / "docs" / "reference" / "json.md").read_text()
 
 
 def ask(*arguments: str, **options: Any) -> Result:
