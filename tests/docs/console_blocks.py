@@ -26,9 +26,23 @@ from typing import IO
 from tonnage_command import CLIENT, command_server
 
 ROOT = Path(__file__).parent.parent.parent
+ON_A_CLUSTER = (
+    "reservation-mode.md",
+    "troubleshooting.md",
+    "observe.md",
+    "dashboard.md",
+    "beside-kube-scheduler.md",
+    "migrate.md",
+    "upgrade.md",
+    "install.md",
+)
+"""Guides that presume a cluster of the reader's: they are done one after the other on the same."""
 PATIENCE_S = 120.0
 LOOKS_AGAIN_AFTER_S = 0.2
-LOOKS = r"kubectl (-n \S+ )?(get|describe) |(\./)?tonnage (status|explain|fit|drain-preview|doctor) "
+LOOKS = (
+    r"kubectl ((-n|--namespace) \S+ )?(get|describe|auth can-i) "
+    r"|(\./)?tonnage (status|explain|fit|drain-preview|doctor)\b"
+)
 _END = "--- the end of a command:"
 
 
@@ -55,6 +69,7 @@ def commands_of(document: Path) -> list[Command]:
     found: list[Command] = []
     is_inside = False
     for number, line in enumerate(document.read_text("utf-8").splitlines(), start=1):
+        line = line.removeprefix("    ")  # below a step of a list
         if line.startswith("```"):
             is_inside = line == "```console"
         elif is_inside and line.startswith("$ "):
@@ -67,6 +82,12 @@ def commands_of(document: Path) -> list[Command]:
             last = found[-1]
             found[-1] = Command(last.line, last.text, f"{last.shown}{line}\n", last.code)
     return found
+
+
+def files_of(document: Path) -> dict[str, str]:
+    """Files that a document shows whole: blocks of YAML whose first line is a comment with a name, by that name."""
+    blocks = re.findall(r"^```yaml\n# (\S+\.yaml)\n(.*?)^```$", document.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    return dict(blocks)
 
 
 def is_shown(shown: str, printed: str) -> bool:
@@ -95,7 +116,7 @@ class Shell:
         """Run it; AssertionError when it fails or prints something else."""
         give_up_at = time.monotonic() + PATIENCE_S
         while True:
-            printed, code = self._run(command)
+            printed, code = self.ask(command)
             told = f"line {command.line}: {command.text}\nexit {code}, printed\n{printed}"
             if code == command.code and (not command.shown or is_shown(command.shown, printed)):
                 return
@@ -103,7 +124,8 @@ class Shell:
                 raise AssertionError(f"{told}\nand not\n{command.shown}")
             time.sleep(LOOKS_AGAIN_AFTER_S)
 
-    def _run(self, command: Command) -> tuple[str, int]:
+    def ask(self, command: Command) -> tuple[str, int]:
+        """What it prints, and the code that it ends with."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{command.text}\necho '{_END}' $?\n")
         self._process.stdin.flush()
@@ -143,7 +165,7 @@ PYTHONPATH={ROOT / "src"} exec {sys.executable} -m tonnage "$@"
     variables = {
         **os.environ,
         "HOME": str(home),
-        "PATH": f"{checkout / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "PATH": os.pathsep.join([str(checkout / "bin"), os.environ["PATH"], str(Path(sys.executable).parent)]),
         "OPENBLAS_NUM_THREADS": "1",
         **environment,
     }

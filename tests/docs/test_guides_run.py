@@ -10,10 +10,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from console_blocks import ROOT, commands_of, shell
+from console_blocks import ON_A_CLUSTER, ROOT, commands_of, shell
 
 DOCS = ROOT / "docs"
-PAGES = sorted(path for path in DOCS.rglob("*.md") if path.name != "tutorial.md" and commands_of(path))
+ELSEWHERE_RUN = {"tutorial.md", *ON_A_CLUSTER}
+PAGES = sorted(path for path in DOCS.rglob("*.md") if path.name not in ELSEWHERE_RUN and commands_of(path))
 NEEDS_KUBECTL = [path for path in PAGES if any(each.text.startswith("kubectl ") for each in commands_of(path))]
 
 
@@ -28,24 +29,9 @@ def test_guides_show_commands():
     assert {"guides/read-explain.md", "guides/capacity-planning.md", "enhancements/kep-4049.md"} <= named
 
 
-ELSEWHERE = {
-    "beside-kube-scheduler.md": "tests/contracts/test_second_scheduler_on_every_server.py",
-    "dashboard.md": "tests/contracts/test_guides_as_reader_on_every_server.py",
-    "install.md": "tests/e2e/test_from_nothing_to_a_pod.py",
-    "migrate.md": "tests/contracts/test_guides_as_reader_on_every_server.py",
-    "observe.md": "tests/unit/plane/test_monitoring.py",
-    "reservation-mode.md": "tests/contracts/test_guides_as_reader_on_every_server.py",
-    "troubleshooting.md": "tests/contracts/test_guides_as_reader_on_every_server.py",
-    "upgrade.md": "tests/integration/deploy/test_releases.py",
-}
-"""Guides about a cluster that a test cannot have, and what does or reads their steps instead."""
-
-
-def test_every_guide_is_run_or_says_by_what_it_is_tested():
-    run_here = {path.name for path in PAGES if path.parent.name == "guides"}
+def test_every_guide_is_run():
     guides = {path.name for path in (DOCS / "guides").glob("*.md")} - {"index.md"}
-    assert guides - run_here == ELSEWHERE.keys()
-    assert [test for test in ELSEWHERE.values() if not (ROOT / test).exists()] == []
+    assert guides == {path.name for path in PAGES if path.parent.name == "guides"} | set(ON_A_CLUSTER)
 
 
 QUICK = ("kep-4049", "read-explain")

@@ -59,7 +59,9 @@ class StateFolder:
             fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
             os.close(self._lock_fd)
-            raise StateFolderError(f"{path} is in use by another driver", hint="give each its own --state-dir") from exc
+            raise StateFolderError(
+                f"{path} is in use by another driver", hint="stop it, or give each its own --state-dir"
+            ) from exc
         try:
             for folder in filter(os.path.lexists, [self.path / name for name in (VOLUMES, SNAPSHOTS, INTENTS)]):
                 require_own_folder(folder)
