@@ -27,6 +27,8 @@ from tonnage_command import CLIENT, command_server
 
 ROOT = Path(__file__).parent.parent.parent
 ON_A_CLUSTER = (
+    "capacity-planning.md",
+    "shell.md",
     "reservation-mode.md",
     "troubleshooting.md",
     "observe.md",
@@ -35,13 +37,14 @@ ON_A_CLUSTER = (
     "migrate.md",
     "upgrade.md",
     "install.md",
+    "drain-with-rebuild.md",
 )
 """Guides that presume a cluster of the reader's: they are done one after the other on the same."""
 PATIENCE_S = 120.0
 LOOKS_AGAIN_AFTER_S = 0.2
 LOOKS = (
     r"kubectl ((-n|--namespace) \S+ )?(get|describe|auth can-i) "
-    r"|(\./)?tonnage (status|explain|fit|drain-preview|doctor)\b"
+    r"|(\./|kubectl )?tonnage (status|explain|fit|drain-preview|doctor)\b"
 )
 _END = "--- the end of a command:"
 
@@ -159,7 +162,7 @@ explain|fit|drain-preview|doctor|simulate|replay|status|fault|version)
 esac
 PYTHONPATH={ROOT / "src"} exec {sys.executable} -m tonnage "$@"
 """
-    for path in (checkout / "tonnage", checkout / "bin" / "tonnage"):
+    for path in (checkout / "tonnage", checkout / "bin" / "tonnage", checkout / "bin" / "kubectl-tonnage"):
         path.write_text(wrapper)
         path.chmod(0o755)
     variables = {
