@@ -104,7 +104,7 @@ class Reader:
             self.shell.run(command)
             return
         printed, code = self.shell.ask(command)
-        refused = re.search(r"^error\b", printed, re.IGNORECASE | re.MULTILINE)
+        refused = re.search(r"^(error: |Error from server)", printed, re.MULTILINE)
         is_answer = code in ANSWERS or (code == 1 and printed.strip() in ("", "no"))  # of grep and kubectl auth can-i
         assert is_answer and not refused, f"line {command.line}: {command.text}\nexit {code}, printed\n{printed}"
 
