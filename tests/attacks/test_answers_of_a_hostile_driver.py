@@ -125,13 +125,11 @@ async def listening(
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         conversations.add(asyncio.current_task())  # type: ignore[arg-type]  # it runs as a task
-        try:
-            await speak(reader, writer)
-        except (asyncio.CancelledError, ConnectionError):
-            pass
-        finally:
-            writer.close()
-            with suppress(ConnectionError):
+        with suppress(asyncio.CancelledError, ConnectionError):  # also one that is cancelled while it hangs up
+            try:
+                await speak(reader, writer)
+            finally:
+                writer.close()
                 await writer.wait_closed()
 
     async with await asyncio.start_unix_server(converse, socket):
