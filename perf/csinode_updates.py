@@ -25,6 +25,7 @@ from prometheus_client import CollectorRegistry
 
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
+from tonnage.client.program import Runtime
 from tonnage.clock import SystemClock, rfc3339
 from tonnage.csi import csi_pb2 as csi
 from tonnage.node.metrics import NodeMetrics, Trigger
@@ -165,7 +166,8 @@ async def measure(folder: Path, options: argparse.Namespace) -> None:
                 "spec": {"attachRequired": True, "nodeAllocatableUpdatePeriodSeconds": PERIOD_S},
             }
         )
-        async with NodeProgram(client, settings, clock=clock, rng=random.Random(1), metrics=samples) as program:
+        runtime = Runtime(client, clock=clock, rng=random.Random(1))
+        async with NodeProgram(runtime, settings, metrics=samples) as program:
             running = asyncio.create_task(program.run())
             await program.wait_ready()
             await samples.wait_for("periodic", options.nodes * options.periods)

@@ -61,7 +61,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("informers", "metrics"),
         ("workqueue",),
         ("reconciler", "recorder"),
-        ("discovered_kinds",),
+        ("discovered_kinds", "program"),
     ),
     "apiserver": (
         (

@@ -32,14 +32,14 @@ from tonnage.client.config.connection import KubeconfigCluster, ServerConnection
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.metrics import RestClientMetrics, show_leadership
+from tonnage.client.program import Runtime
 from tonnage.clock import VirtualClock
+from tonnage.controllers.controller_context import ControllerManagerConfiguration
 from tonnage.controllers.program import ControllerManager
-from tonnage.controllers.registry import ControllerManagerConfiguration
 from tonnage.csi.client import CsiClient
 from tonnage.csi.metrics import sidecar_calls
 from tonnage.gates import Gates
 from tonnage.metrics import new_registry
-from tonnage.node.metrics import NodeMetrics
 from tonnage.node.program import NodeProgram
 from tonnage.node.settings import NodeSettings
 from tonnage.pools.program import PoolsProgram
@@ -165,17 +165,14 @@ async def _catalogue(folder: Path) -> Mapping[str, list[MetricDescription]]:
         RestClientMetrics(registries[program])
     for program in ("scheduler", "provisioner", "pools", "controllers"):
         show_leadership(registries[program], tuple)
-    SchedulerProgram(
-        client, default_configuration(), clock=clock, rng=rng, registry=registries["scheduler"]
-    ).engine.open()
-    _provisioner(client, clock, rng, registries["provisioner"])
+    runtimes = {name: Runtime(client, clock=clock, rng=rng, registry=each) for name, each in registries.items()}
+    SchedulerProgram(runtimes["scheduler"], default_configuration()).engine.open()
+    _provisioner(runtimes["provisioner"])
     source, settings = OF_DRIVERS[0], PoolsSettings(drivers=())
     PoolsProgram(client, source, settings, clock=clock, rng=rng, registry=registries["pools"])
-    node, nodes = NodeMetrics(registries["node"]), NodeSettings(names=(), root_dir=folder / "nodes")
-    NodeProgram(client, nodes, clock=clock, rng=rng, metrics=node)
+    NodeProgram(runtimes["node"], NodeSettings(names=(), root_dir=folder / "nodes"))
     sidecar_calls(registries["controllers"])
-    manager = ControllerManagerConfiguration()
-    ControllerManager(client, manager, clock=clock, rng=rng, registry=registries["controllers"])
+    ControllerManager(runtimes["controllers"], ControllerManagerConfiguration())
     RequestMetrics(registries["apiserver"], lambda resource: 0, Gates())
     AccessMetrics(registries["apiserver"], lambda: 0.0)
     show_audit_log(registries["apiserver"], lambda: None)
@@ -188,10 +185,11 @@ async def _catalogue(folder: Path) -> Mapping[str, list[MetricDescription]]:
         await client.close()
 
 
-def _provisioner(client: Client, clock: VirtualClock, rng: random.Random, registry: CollectorRegistry) -> None:
+def _provisioner(runtime: Runtime) -> None:
+    client, clock, rng, registry = runtime.client, runtime.clock, runtime.rng, runtime.registry
     metrics = ProvisionerMetrics(registry)
     driver = CsiClient("unix:///nowhere", clock=clock, rng=rng, on_call=metrics.calls)
-    Provisioner(client, driver, ProvisionerOptions(), clock=clock, rng=rng, registry=registry, metrics=metrics)
+    Provisioner(runtime, driver, ProvisionerOptions(), metrics=metrics)
     # What a provisioner shows of capacity it shows once it knows its driver.
     settings = CapacitySettings(namespace="default")
     CapacityController(

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from support.eventually import eventually_async
 from support.workload_stage import stage_in, workload
@@ -22,6 +21,7 @@ from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
+from tonnage.client.program import Runtime
 from tonnage.client.recorder import Recorder
 from tonnage.client.written_objects import remove_finalizer
 from tonnage.clock import SystemClock
@@ -32,7 +32,6 @@ from tonnage.controllers.nodes.taint_eviction import mark_disrupted
 from tonnage.documents import creation
 from tonnage.errors import NotFound, RequestEntityTooLarge
 from tonnage.faults import FaultFile
-from tonnage.node.metrics import NodeMetrics
 from tonnage.node.program import NodeProgram
 from tonnage.node.settings import NodeSettings
 from tonnage.objects.batch_v1 import Job
@@ -178,14 +177,8 @@ async def controllers(client: Client, *kinds: Callable[[ControllerContext], Any]
 @asynccontextmanager
 async def a_node(client: Client, folder: Path) -> AsyncIterator[None]:
     settings = NodeSettings(names=("node-1",), root_dir=folder / "nodes", csi_addresses=())
-    program = NodeProgram(
-        client,
-        settings,
-        clock=SystemClock(),
-        rng=random.Random(1),
-        metrics=NodeMetrics(CollectorRegistry()),
-        faults=FaultFile(folder / "faults.json"),
-    )
+    runtime = Runtime(client, clock=SystemClock(), rng=random.Random(1))
+    program = NodeProgram(runtime, settings, faults=FaultFile(folder / "faults.json"))
     async with program:
         running = asyncio.create_task(program.run())
         try:

@@ -7,11 +7,11 @@ import random
 import time
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from support.processes import ApiServerProcess
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
+from tonnage.client.program import Runtime
 from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import HttpResponse, Request
 from tonnage.clock import SystemClock
@@ -47,13 +47,7 @@ async def test_a_binding_that_was_answered_and_did_not_happen_is_made_again(
     transport = LyingTransport(kubeconfig.load(cluster.kubeconfig), clock=clock, user_agent="liar")
     async with (
         Client(transport, clock=clock) as client,
-        SchedulerProgram(
-            client,
-            default_configuration(),
-            clock=clock,
-            rng=random.Random(1),
-            registry=CollectorRegistry(),
-        ) as program,
+        SchedulerProgram(Runtime(client, clock=clock, rng=random.Random(1)), default_configuration()) as program,
     ):
         running = asyncio.create_task(program.run())
         try:

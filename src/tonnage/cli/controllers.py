@@ -30,7 +30,7 @@ from tonnage.cli.running import (
 from tonnage.controllers import PROGRAM
 
 if TYPE_CHECKING:
-    from tonnage.controllers.registry import ControllerManagerConfiguration
+    from tonnage.controllers.controller_context import ControllerManagerConfiguration
 
 
 @click.command(cls=GoCommand)
@@ -104,8 +104,8 @@ def controllers(wanted: str, **flags: Any) -> None:
     Ctrl-C stop it.
     """
     from tonnage.behaviour.nodes.node_lifecycle_plan import EvictionRates
-    from tonnage.controllers.nodes.node_lifecycle import NodeLifecycleConfiguration
-    from tonnage.controllers.registry import ControllerManagerConfiguration, UnknownController, enabled_controllers
+    from tonnage.controllers.controller_context import ControllerManagerConfiguration
+    from tonnage.controllers.registry import UnknownController, enabled_controllers
 
     check_endpoint(flags)
     say_all("warning", flags["gates"].warnings)
@@ -119,7 +119,7 @@ def controllers(wanted: str, **flags: Any) -> None:
     configuration = from_flags(
         ControllerManagerConfiguration,
         flags,
-        node_lifecycle=from_flags(NodeLifecycleConfiguration, flags, rates=from_flags(EvictionRates, flags)),
+        rates=from_flags(EvictionRates, flags),
         force_detach_on_timeout=not flags["disable_force_detach_on_timeout"],
     )
     asyncio.run(run(configuration, names, _election_of(flags), flags))
@@ -162,16 +162,10 @@ async def run(
         ]
         manager = await running.enter(
             ControllerManager(
-                running.clients.work,
+                running.runtime,
                 replace(configuration, drivers=tuple(drivers), root_ca_pem=connection.cluster.ca_pem),
-                clock=running.clock,
-                rng=running.rng,
-                registry=running.registry,
                 controllers=names,
-                identity=running.identity,
-                leadership=running.leadership,
                 on_synced=say_ready,
-                telling=running.clients.telling,
             )
         )
         await running.serve_securely(

@@ -12,6 +12,7 @@ import secrets
 import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -176,10 +177,8 @@ async def _serve(
             if lvm_namespace:
                 tasks.create_task(LvmNodes(driver, work, namespace=lvm_namespace, clock=clock).run())
             if driver.core.settings.rebuild:
-                name, telling = socket.gethostname(), running.clients.telling
-                rebuilding = await stack.enter_async_context(
-                    RebuildController(driver, work, clock=clock, identity=name, telling=telling)
-                )
+                runtime = replace(running.runtime, identity=socket.gethostname())
+                rebuilding = await stack.enter_async_context(RebuildController(runtime, driver))
         await stack.enter_async_context(serve(driver, endpoint=endpoint, node_endpoint_template=node_endpoint))
         looking = asyncio.create_task(driver.unknown_watch.run())
         stack.callback(looking.cancel)
@@ -187,7 +186,7 @@ async def _serve(
             say_ready()
             await asyncio.Event().wait()
         else:
-            await rebuilding.informers.wait_synced()
+            await rebuilding.wait_synced()
             say_ready()
             await rebuilding.run()
 

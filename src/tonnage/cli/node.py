@@ -142,21 +142,12 @@ def node(
 async def _run(
     settings: NodeSettings, kubeconfig_file: Path | None, faults_file: Path | None, listen: tuple[str, int]
 ) -> None:
-    from tonnage.node.metrics import NodeMetrics
     from tonnage.node.program import NodeProgram
     from tonnage.node.settings import PROGRAM
 
     async with connected(PROGRAM, connection_of(kubeconfig_file)) as running:
-        program = NodeProgram(
-            running.clients.work,
-            settings,
-            clock=running.clock,
-            rng=running.rng,
-            metrics=NodeMetrics(running.registry),
-            faults=None if faults_file is None else FaultFile(faults_file),
-            telling=running.clients.telling,
-            leases=running.clients.leases,
-        )
+        faults = None if faults_file is None else FaultFile(faults_file)
+        program = NodeProgram(running.runtime, settings, faults=faults)
         await running.serve(listen if listen[1] else None, is_ready=lambda: program.is_ready, is_told=False)
         await running.enter(program)
 

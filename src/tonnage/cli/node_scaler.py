@@ -73,8 +73,7 @@ async def _run(pool: NodePool, kubeconfig_file: Path | None) -> None:
     from tonnage.nodescaler.program import PROGRAM, NodeScaler
 
     async with connected(PROGRAM, connection_of(kubeconfig_file)) as running:
-        work, telling = running.clients.work, running.clients.telling
-        scaler = await running.enter(NodeScaler(work, pool, clock=running.clock, rng=running.rng, telling=telling))
+        scaler = await running.enter(NodeScaler(running.runtime, pool))
 
         async def scale() -> None:
             await scaler.wait_synced()

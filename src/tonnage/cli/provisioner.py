@@ -257,18 +257,13 @@ async def _run(flags: Flags) -> None:
             )
         )
         program = Provisioner(
-            running.clients.work,
+            running.runtime,
             driver,
             options,
-            clock=running.clock,
-            rng=running.rng,
-            registry=running.registry,
             metrics=metrics,
             capacity=capacity,
             pod_name=os.environ.get("POD_NAME", ""),
             owner_level=flags["capacity_ownerref_level"],
-            leadership=running.leadership,
-            telling=running.clients.telling,
         )
         await running.serve(endpoint, is_ready=lambda: program.is_synced)
 

@@ -1,7 +1,7 @@
 """What every long-running command shares: connection, leader election, health endpoint, and an orderly stop.
 
 async with connected(PROGRAM, connection_of(kubeconfig), election) as running:
-    program = await running.enter(Provisioner(running.clients.work, …))
+    program = await running.enter(Provisioner(running.runtime, …))
     await running.serve(endpoint, is_ready=lambda: program.is_synced)
     await run_until_signalled(running.led(program.run, lease))
 """
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tonnage.client.config.connection import ServerConnection
     from tonnage.client.leader import LeaderElector
     from tonnage.client.leadership import Leadership
+    from tonnage.client.program import Runtime
 
 T = TypeVar("T")
 
@@ -81,6 +82,22 @@ class RunningProgram:
     _election: Election | None
     _stack: AsyncExitStack
     _electors: list[LeaderElector] = field(default_factory=list)
+
+    @property
+    def runtime(self) -> Runtime:
+        """What the program itself is given."""
+        from tonnage.client.program import Runtime
+
+        return Runtime(
+            self.clients.work,
+            clock=self.clock,
+            rng=self.rng,
+            registry=self.registry,
+            identity=self.identity,
+            leadership=self.leadership,
+            telling=self.clients.telling,
+            leases=self.clients.leases,
+        )
 
     async def enter(self, context: AbstractAsyncContextManager[T]) -> T:
         """Keep a context open for as long as the program runs."""

@@ -142,16 +142,10 @@ async def run(configuration: Configuration, flags: Flags, foreign: ForeignPlugin
             )
         program = await running.enter(
             SchedulerProgram(
-                running.clients.work,
+                running.runtime,
                 configuration,
-                clock=running.clock,
-                rng=running.rng,
-                registry=running.registry,
-                identity=running.identity,
                 foreign=foreign,
-                leadership=running.leadership,
                 on_synced=_in_step,
-                telling=running.clients.telling,
                 engine_of=engine_of,
                 tracer=_tracer_of(flags["tracing_file"]),
             )

@@ -1,4 +1,4 @@
-"""ControllerContext, which every controller is built from as upstream's are, and QueueController, their common base."""
+"""The settings of all controllers, what a controller is built from, and QueueController, their common base."""
 
 from __future__ import annotations
 
@@ -8,15 +8,40 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from tonnage.behaviour.nodes.node_lifecycle_plan import EvictionRates
 from tonnage.client.http import Client
 from tonnage.client.informers import InformerFactory
 from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.client.reconciler import Reconcile, Reconciler
 from tonnage.client.recorder import EventType, Recorder
 from tonnage.clock import Clock
+from tonnage.csi.client import CsiClient
+from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolume, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import VolumeAttachment
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerManagerConfiguration:
+    """The settings of all controllers, by the names of kube-controller-manager's flags and with its defaults."""
+
+    node_monitor_period_s: float = 5.0
+    node_monitor_grace_period_s: float = 50.0
+    node_startup_grace_period_s: float = 60.0
+    rates: EvictionRates = field(default_factory=EvictionRates)
+    terminated_pod_gc_threshold: int = 12500
+    pod_gc_quarantine_s: float = 40.0
+    """How long a node must be missing before its pods are deleted; upstream has no flag for it."""
+    pvclaimbinder_sync_period_s: float = 15.0
+    attach_detach_reconcile_sync_period_s: float = 60.0
+    """0: attachments are not compared with what the drivers report."""
+    force_detach_on_timeout: bool = True
+    drivers: tuple[CsiClient, ...] = ()
+    """Connections to the CSI drivers whose volumes are attached from here."""
+    root_ca_pem: bytes = b""
+    """The CA that verifies the API server's certificate; empty when the system's CAs do, or nothing is verified."""
+    gates: Gates = field(default_factory=Gates)
 
 
 class AttacherHere(NamedTuple):
@@ -41,6 +66,7 @@ class ControllerContext:
     """For `Reconciler(metrics=…)`."""
     attachers: dict[str, AttacherHere] = field(default_factory=dict)
     """By driver name: whoever binds a volume or creates an attachment also makes the attacher's first write."""
+    configuration: ControllerManagerConfiguration = field(default_factory=ControllerManagerConfiguration)
 
 
 class QueueController:
@@ -53,6 +79,7 @@ class QueueController:
         self._clock = context.clock
         self._rng = context.rng
         self._metrics = context.queues
+        self._configuration = context.configuration
         self._loops: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     def _add_queue(

@@ -18,11 +18,9 @@ from typing import Final, Self
 
 from tonnage import logs
 from tonnage.client.cache import Indexer
-from tonnage.client.http import Client
-from tonnage.client.informers import Informers
+from tonnage.client.program import Program, Runtime
 from tonnage.client.reconciler import Reconciler
-from tonnage.client.recorder import EventType, Recorder
-from tonnage.clock import Clock
+from tonnage.client.recorder import EventType
 from tonnage.driver.core import RebuildHooks
 from tonnage.driver.driver import Driver
 from tonnage.driver.volume_affinity import AffinityChange, VolumeUser, change_for
@@ -42,19 +40,14 @@ _GATE = "MutablePVNodeAffinity"
 _log = logs.logger(__name__)
 
 
-class RebuildController:
+class RebuildController(Program):
     """Keeps the node affinity of every volume of one driver as the contract demands."""
 
-    def __init__(
-        self, driver: Driver, client: Client, *, clock: Clock, identity: str = "", telling: Client | None = None
-    ) -> None:
-        """`telling` writes events; its default is `client`."""
-        self.informers = Informers(client)
-        self.recorder = Recorder(telling or client, PROGRAM, identity or PROGRAM, by_note=True)
+    def __init__(self, runtime: Runtime, driver: Driver) -> None:
+        super().__init__(runtime)
+        self.recorder = self._new_recorder(PROGRAM, runtime.identity or PROGRAM)
         self._driver = driver
         self._driver_name = driver.core.settings.name
-        self._client = client
-        self._clock = clock
         self._nodes = self.informers.of(Node)
         self._volumes = self.informers.of(PersistentVolume)
         self._claims = self.informers.of(PersistentVolumeClaim)
@@ -64,7 +57,7 @@ class RebuildController:
         self._settling_since_s: dict[Key, float] = {}
         self._without_room: set[str] = set()  # uids of pods whose node had no room for one of their volumes
         self._refused: set[str] = set()  # by uid: the event on a volume's refusal is sent once
-        self._work = Reconciler("rebuilding", self._reconcile, clock=clock)
+        self._work = Reconciler("rebuilding", self._reconcile, clock=runtime.clock)
         self._volumes.add_handlers(on_delete=self._forget)
         self._work.follow(self._volumes)
         self._work.follow(self._claims, self._volumes_beside)
@@ -91,17 +84,11 @@ class RebuildController:
 
     async def __aenter__(self) -> Self:
         self._driver.core.hooks = self.hooks
-        self.informers.start()
-        self.recorder.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.informers.stop()
-        await self.recorder.stop()
+        return await super().__aenter__()
 
     async def run(self) -> None:
         """Work until cancelled. It starts when the informers are synced: a node that is not yet known is not gone."""
-        await self.informers.wait_synced()
+        await self.wait_synced()
         await self._work.run()
 
     # -- what to look at ----------------------------------------------------------------------------------------------

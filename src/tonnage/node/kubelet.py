@@ -78,7 +78,6 @@ class Kubelet(NodePart):
         """Run until cancelled. The shared informers must be synced."""
         self.drivers.recover()
         self.mounter.recover()
-        self._recorder.start()
         self.enqueue_all()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -91,7 +90,6 @@ class Kubelet(NodePart):
                 slow.cancel()
             await asyncio.gather(*self._slow.values(), return_exceptions=True)
             await self.limits.stop()
-            await self._recorder.stop(flush_s=2.0)
             await self.drivers.close()
 
     def faults_changed(self) -> None:

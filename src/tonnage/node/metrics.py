@@ -22,7 +22,6 @@ _UPDATE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10
 
 class NodeMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.registry = registry
 
         def counter(name: str, told: str, *labels: str) -> Counter:
             return Counter(name, told, labels, registry=registry)

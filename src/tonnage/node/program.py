@@ -11,12 +11,8 @@ import asyncio
 import random
 from typing import Final, Self
 
-from tonnage.client.http import Client
-from tonnage.client.informers import Informers
-from tonnage.client.metrics import show_watches
-from tonnage.client.recorder import Recorder, count_dropped_events
+from tonnage.client.program import Program, Runtime
 from tonnage.client.written_objects import MutationCache
-from tonnage.clock import Clock
 from tonnage.faults import FaultFile
 from tonnage.node.context import NodeCaches, NodeContext, NodeFaults, PodIndex
 from tonnage.node.kubelet import Kubelet
@@ -31,24 +27,21 @@ _BOUND_PODS: Final = "spec.nodeName!="
 _POLL_FAULTS_S: Final = 0.25
 
 
-class NodeProgram:
+class NodeProgram(Program):
+    flush_s = 2.0
+
     def __init__(
         self,
-        client: Client,
+        runtime: Runtime,
         settings: NodeSettings,
         *,
-        clock: Clock,
-        rng: random.Random,
-        metrics: NodeMetrics,
+        metrics: NodeMetrics | None = None,
         faults: FaultFile | None = None,
-        telling: Client | None = None,
-        leases: Client | None = None,
     ) -> None:
-        """`telling` writes events, `leases` the nodes' heartbeats; the default of both is `client`."""
+        super().__init__(runtime)
+        clock = runtime.clock
         self.settings = settings
-        self._clock = clock
-        self.metrics = metrics
-        self.informers = Informers(client)
+        self.metrics = metrics = metrics or NodeMetrics(runtime.registry)
         self._faults = NodeFaults(faults, clock=clock)
         of = self.informers.of
         self._index = PodIndex(of(Pod, field_selector=_BOUND_PODS), frozenset(settings.names), clock=clock)
@@ -62,26 +55,23 @@ class NodeProgram:
             csi_drivers=of(CSIDriver),
             attachments=of(VolumeAttachment),
         )
-        self._recorders = {name: Recorder(telling or client, PROGRAM, name, by_note=True) for name in settings.names}
         self.kubelets = {
             name: Kubelet(
                 NodeContext(
                     node=name,
-                    client=client,
-                    leases=leases or client,
+                    client=runtime.client,
+                    leases=runtime.leases or runtime.client,
                     settings=settings,
                     caches=caches,
-                    recorder=self._recorders[name],
+                    recorder=self._new_recorder(PROGRAM, name),
                     clock=clock,
-                    rng=random.Random(rng.getrandbits(64)),
+                    rng=random.Random(runtime.rng.getrandbits(64)),
                     faults=self._faults,
                     metrics=metrics,
                 )
             )
             for name in settings.names
         }
-        show_watches(metrics.registry, lambda: self.informers)
-        count_dropped_events(metrics.registry, self._recorders.values)
 
     async def __aenter__(self) -> Self:
         """Start the informers. Raises NotOurs if the nodes' folders, and so pods' volumes, belong to somebody else."""
@@ -89,11 +79,7 @@ class NodeProgram:
         for folder in map(self.settings.folder, self.settings.names):
             folder.mkdir(mode=0o700, exist_ok=True)
             require_own_folder(folder, is_inner=True)
-        self.informers.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.informers.stop()
+        return await super().__aenter__()
 
     async def run(self) -> None:
         await self.informers.wait_synced()

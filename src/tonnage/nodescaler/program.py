@@ -11,17 +11,14 @@ a pod is expected stays. Every round starts from the server's state, so it may b
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from tonnage import logs
 from tonnage.backoff import Backoff, jittered
-from tonnage.client.http import Client
-from tonnage.client.informers import Informers
-from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock, within
+from tonnage.client.program import Program, Runtime
+from tonnage.clock import within
 from tonnage.errors import ApiError, TonnageError
 from tonnage.nodescaler.node_pool import NodePool, taint_of
 from tonnage.nodescaler.plan import ScalePlan, plan, removals
@@ -36,7 +33,6 @@ PROGRAM: Final = "tonnage-node-scaler"
 _OTHERS: Final = (Namespace, Service, ReplicaSet, StatefulSet, ReplicationController, *STORAGE_KINDS)
 """What placing a pod may depend on, besides nodes and pods."""
 _LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
-_SYNC_TIMEOUT_S: Final = 120.0
 _REST_S: Final = 0.2
 """Between two rounds, so that a burst of changes is handled at once."""
 _LOOK_EVERY_S: Final = 30.0
@@ -46,24 +42,21 @@ _REFUSED_S: Final = 300.0
 _log = logs.logger("tonnage.node-scaler")
 
 
-class NodeScaler:
+class NodeScaler(Program):
     """Keeps one pool as large as the waiting pods need, and no larger."""
 
-    def __init__(
-        self, client: Client, pool: NodePool, *, clock: Clock, rng: random.Random, telling: Client | None = None
-    ) -> None:
-        """`telling` writes events; its default is `client`."""
+    sync_timeout_s = 120.0
+
+    def __init__(self, runtime: Runtime, pool: NodePool) -> None:
+        super().__init__(runtime)
         self.pool = pool
-        self._clock = clock
-        self._rng = rng
-        self.recorder = Recorder(telling or client, PROGRAM, f"{PROGRAM}-{pool.name}")
-        self.informers = Informers(client)
+        self.recorder = self._new_recorder(PROGRAM, f"{PROGRAM}-{pool.name}", by_note=False)
         self._pods = self.informers.of(Pod, field_selector=_LIVE_PODS)
         self._nodes = self.informers.of(Node)
         self._others = [self.informers.of(kind) for kind in _OTHERS]
         # A field manager per pool: another pool's scaler counts as somebody else.
-        self._proposals = ProposedNominations(client, f"{PROGRAM}-{pool.name}")
-        self._pool_nodes = PoolNodes(client, pool, clock)
+        self._proposals = ProposedNominations(runtime.client, f"{PROGRAM}-{pool.name}")
+        self._pool_nodes = PoolNodes(runtime.client, pool, runtime.clock)
         self._idle_since_s: dict[str, float] = {}  # a restarted scaler starts counting again
         self._wanted_since_s: dict[str, float] = {}
         self._refused_until_s = 0.0
@@ -72,19 +65,6 @@ class NodeScaler:
         followed: list[Any] = [self._pods, self._nodes, *self._others]
         for informer in followed:
             informer.on_change(lambda _: self._changed.set())
-
-    async def __aenter__(self) -> Self:
-        self.recorder.start()
-        self.informers.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.informers.stop()
-        await self.recorder.stop()
-
-    async def wait_synced(self) -> None:
-        """Return when the informers are synced. Raises NotSynced after two minutes."""
-        await self.informers.wait_synced(timeout_s=_SYNC_TIMEOUT_S)
 
     async def run(self) -> None:
         """Scale until cancelled. A failed round is repeated, after a growing pause."""

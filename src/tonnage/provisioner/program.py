@@ -10,25 +10,18 @@ its StatefulSet, DaemonSet or ReplicaSet, 2 a Deployment). Mirrors external-prov
 from __future__ import annotations
 
 import asyncio
-import random
 import secrets
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
-
-from prometheus_client import CollectorRegistry
 
 from tonnage import logs
 from tonnage.backoff import Backoff
 from tonnage.client.cache import Cache
 from tonnage.client.errors import Disconnected
-from tonnage.client.http import Client
-from tonnage.client.informers import Informers
-from tonnage.client.leadership import Leadership
-from tonnage.client.metrics import show_watches
 from tonnage.client.owners import find_owner
-from tonnage.client.recorder import Recorder, count_dropped_events
-from tonnage.clock import Clock
+from tonnage.client.program import Program, Runtime
+from tonnage.client.recorder import Recorder
 from tonnage.csi.client import CsiClient
 from tonnage.csi.driver_capabilities import DriverInfo
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
@@ -57,79 +50,51 @@ PROGRAM = "tonnage-provisioner"
 _log = logs.logger("tonnage.provisioner")
 
 
-@dataclass(eq=False)
-class Provisioner:
-    """Creates, deletes and expands the volumes of one driver, and publishes its capacity if `capacity` is given.
+class Provisioner(Program):
+    """Creates, deletes and expands the volumes of one driver, and publishes its capacity if `capacity` is given."""
 
-    `pod_name` and `owner_level` choose the owner of capacity objects; without a pod they have none. With a
-    `leadership`, the clients must ask it before they write. `telling` writes events; its default is `client`.
-    """
-
-    client: Client
-    driver: CsiClient
-    options: ProvisionerOptions
-    _: KW_ONLY
-    clock: Clock
-    rng: random.Random
-    registry: CollectorRegistry
-    metrics: ProvisionerMetrics
-    capacity: CapacitySettings | None = None
-    pod_name: str = ""
-    owner_level: int = 1
-    leadership: Leadership | None = None
-    telling: Client | None = None
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        driver: CsiClient,
+        options: ProvisionerOptions,
+        *,
+        metrics: ProvisionerMetrics,
+        capacity: CapacitySettings | None = None,
+        pod_name: str = "",
+        owner_level: int = 1,
+    ) -> None:
+        """`pod_name` and `owner_level` choose the owner of capacity objects; without a pod they have none."""
+        super().__init__(runtime)
+        self.driver, self.options, self.metrics, self.capacity = driver, options, metrics, capacity
+        self._pod_name, self._owner_level = pod_name, owner_level
         self.driver_info = DriverInfo("")
         """The driver's answers about itself, once the block is entered."""
-        self.informers = Informers(self.client)
-        self._recorder: Recorder | None = None
-        count_dropped_events(self.registry, lambda: () if self._recorder is None else (self._recorder,))
-        show_watches(self.registry, lambda: self.informers)
         self._loops: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     async def __aenter__(self) -> Self:
         with_node = self.options.node_deployment is not None
-        self.driver_info = await wait_for_driver(self.driver, with_node=with_node, clock=self.clock, rng=self.rng)
+        self.driver_info = await wait_for_driver(self.driver, with_node=with_node, clock=self._clock, rng=self._rng)
         _log.info("Detected CSI driver", driver=self.driver_info.name, address=self.driver.address)
-        self._recorder = Recorder(
-            self.telling or self.client,
-            self.driver_info.name,
-            f"{self.driver_info.name}_{secrets.token_hex(4)}",
-            by_note=True,
-        )
-        self._assemble(self._recorder, await self._owner())
-        self._recorder.start()
-        self.informers.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.informers.stop()
-        if self._recorder is not None:
-            await self._recorder.stop()
+        name = self.driver_info.name
+        self._assemble(self._new_recorder(name, f"{name}_{secrets.token_hex(4)}"), await self._owner())
+        return await super().__aenter__()
 
     @property
     def is_synced(self) -> bool:
         """True if the driver has answered and the informers are synced."""
-        return bool(self.driver_info.name) and self.informers.are_synced
-
-    async def wait_synced(self) -> None:
-        """Return when the informers are synced, however long the API server is away."""
-        await self.informers.wait_synced()
+        return bool(self.driver_info.name) and super().is_synced
 
     async def run(self) -> None:
         """Wait until the informers are synced, then work until cancelled."""
-        await self.wait_synced()
-        if self.leadership is not None and self.leadership.follows_another:
-            await self.informers.refresh()  # watches may be behind the other leader's last writes
+        await self._take_over()
         _log.info("Provisioning", driver=self.driver_info.name)
         try:
             async with asyncio.TaskGroup() as tasks:
                 for loop in self._loops:
                     tasks.create_task(loop())
         finally:
-            if self._recorder is not None:
-                await self._recorder.stop()  # while we still lead: later nothing may be written
+            await self._stop_recorders()  # while we still lead: later nothing may be written
 
     # -- putting it together ------------------------------------------------------------------------------------------
 
@@ -140,7 +105,7 @@ class Provisioner:
             refresher = self._capacity_controller(self.capacity, owner)
             self._loops.append(refresher.run)
         context = ProvisionerContext(
-            client=self.client,
+            client=self._client,
             driver=self.driver,
             driver_info=self.driver_info,
             options=options,
@@ -149,8 +114,8 @@ class Provisioner:
             metrics=self.metrics,
             refresher=refresher,
             own_topology=self._own_topology(),
-            clock=self.clock,
-            rng=self.rng,
+            clock=self._clock,
+            rng=self._rng,
         )
         self._loops += [ProvisionController(context).work.run, DeletionController(context).work.run]
         if controller.clone_volume:
@@ -194,29 +159,29 @@ class Provisioner:
         if deployment is not None:
             settings = replace(settings, managed_by=manager_on(deployment.node_name))
         return CapacityController(
-            self.client,
+            self._client,
             self.driver,
             self.informers,
             driver_name=self.driver_info.name,
             settings=settings,
-            clock=self.clock,
+            clock=self._clock,
             owner=owner,
             fixed_segment=Segment.of(self._own_topology() or {}) if deployment is not None else None,
-            registry=self.registry,
+            registry=self._runtime.registry,
             queues=self.metrics.queues,
         )
 
     async def _owner(self) -> OwnerReference | None:
         """The owner of capacity objects. Raises NoOwner or ApiError; waits while the server is away."""
-        if self.capacity is None or not self.pod_name:
+        if self.capacity is None or not self._pod_name:
             return None
-        backoff = Backoff(clock=self.clock, rng=self.rng)
+        backoff = Backoff(clock=self._clock, rng=self._rng)
         while True:
             try:
                 namespace = self.capacity.namespace
                 return await find_owner(
-                    self.client, namespace=namespace, pod_name=self.pod_name, level=self.owner_level
+                    self._client, namespace=namespace, pod_name=self._pod_name, level=self._owner_level
                 )
             except Disconnected as exc:
                 _log.warning("Waiting for the API server", error=exc.message)
-                await self.clock.sleep(backoff.next_s())
+                await self._clock.sleep(backoff.next_s())

@@ -1,7 +1,7 @@
 """The scheduler put together: client, informers, engine, loop, metrics. `tonnage scheduler` adds a command line.
 
-    async with Program(client, configuration, ...) as program:      # informers follow, nothing is placed yet
-        await program.run()                                        # places pods until cancelled
+    async with SchedulerProgram(runtime, configuration) as program:    # informers follow, nothing is placed yet
+        await program.run()                                           # places pods until cancelled
 
 Nothing is placed before every informer is synced. With leader election only the leader runs the loop; a leader that
 follows another one first fetches the state again. At -v 4 the scheduler logs what it considered for volumes.
@@ -11,20 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Self
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
 from tonnage import KUBERNETES_VERSION, logs
-from tonnage.client.http import Client
-from tonnage.client.informers import Informers
-from tonnage.client.leadership import Leadership
-from tonnage.client.metrics import show_watches
-from tonnage.client.recorder import Recorder, count_dropped_events
-from tonnage.clock import Clock
+from tonnage.client.program import Program, Runtime
 from tonnage.metrics import show_gates
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
@@ -67,44 +60,36 @@ def log_considered(decider: Decider, decision: Decision) -> None:
         _considered_log.debug("More was considered for volumes", pod=pod.key, lines_left_out=len(found) - MAX_LINES)
 
 
-_SYNC_TIMEOUT_S = 120.0
-
 _log = logs.logger("tonnage.scheduler")
 
 
-class SchedulerProgram:
+class SchedulerProgram(Program):
     """One scheduler, for all profiles of a configuration."""
+
+    sync_timeout_s = 120.0
 
     def __init__(
         self,
-        client: Client,
+        runtime: Runtime,
         configuration: Configuration,
         *,
-        clock: Clock,
-        rng: random.Random,
-        registry: CollectorRegistry,
-        identity: str = "tonnage-scheduler",
         foreign: ForeignPlugins | None = None,
-        leadership: Leadership | None = None,
         on_synced: Callable[[], object] = lambda: None,
-        telling: Client | None = None,
         engine_of: Callable[..., Engine] = Engine,
         tracer: Tracer | None = None,
     ) -> None:
-        """`leadership` must also be the guard of the clients. `telling`: the client for events and conditions, by
-        default `client`. `engine_of` creates the engine, for example a recording one. `tracer`: traces pods from queue
-        to binding."""
-        telling = telling or client
+        """`engine_of` creates the engine, for example a recording one. `tracer`: traces pods from queue to binding."""
+        super().__init__(runtime)
+        client, clock = runtime.client, runtime.clock
         self._on_synced = on_synced
-        self._leadership = leadership
-        self.metrics = SchedulerMetrics(registry, clock)
+        self.metrics = SchedulerMetrics(runtime.registry, clock)
         self.waits = PreBindWaits(clock)
         self._waiting_pods: dict[str, WaitingPod] = {}
         self._traces = PodTraces(tracer, clock) if tracer is not None else None
         self.engine = engine_of(
             configuration.profiles,
             clock=clock,
-            rng=rng,
+            rng=runtime.rng,
             foreign=foreign,
             settings=EngineSettings(
                 initial_backoff_s=float(configuration.pod_initial_backoff_seconds),
@@ -122,9 +107,9 @@ class SchedulerProgram:
                 on_decision=log_considered,
             ),
         )
-        self.recorder = Recorder(telling, configuration.profiles[0].scheduler_name, identity)
-        count_dropped_events(registry, lambda: (self.recorder,))
-        self.informers = Informers(client)
+        recorder = self._new_recorder(
+            configuration.profiles[0].scheduler_name, runtime.identity or "tonnage-scheduler", by_note=False
+        )
         of: Any = self.informers.of
         for kind in READ_KINDS:
             of(kind.cls, field_selector=kind.field_selector, is_optional=kind.is_told).add_handlers(
@@ -134,25 +119,24 @@ class SchedulerProgram:
         self.context = SchedulerContext(
             engine=self.engine,
             client=client,
-            api=LiveBindingApi(client, self.waits, self.recorder, newest),
-            events=self.recorder,
+            api=LiveBindingApi(client, self.waits, recorder, newest),
+            events=recorder,
             metrics=self.metrics,
             newest=newest,
             waits=self.waits,
             shows_nominations=configuration.profiles[0].gates.NominatedNodeNameForExpectation,
             waiting_pods=self._waiting_pods,
-            leadership=leadership,
-            telling=telling,
+            leadership=runtime.leadership,
+            telling=self._telling,
             traces=self._traces,
         )
         self.loop = SchedulingLoop(self.context)
-        telling.give_way_while(lambda: self.loop.is_busy)
+        self._telling.give_way_while(lambda: self.loop.is_busy)
         self.pages = pages = DebugPages(self.engine)
         for families in (self._state, pages.reservation_families, pages.nomination_families, pages.storage_families):
             self.metrics.watch(families)
-        show_watches(registry, lambda: self.informers)
         self._gates = configuration.profiles[0].gates
-        show_gates(registry, self._gates)
+        show_gates(runtime.registry, self._gates)
         self.metrics.count_plugins(self.engine.profiles.values())
 
     async def __aenter__(self) -> Self:
@@ -166,13 +150,10 @@ class SchedulerProgram:
                 gates=",".join(beyond),
                 as_before="--feature-gates " + ",".join(f"{gate}=false" for gate in beyond),
             )
-        self.recorder.start()
-        self.informers.start()
-        return self
+        return await super().__aenter__()
 
     async def __aexit__(self, *_: object) -> None:
-        await self.informers.stop()
-        await self.recorder.stop()
+        await super().__aexit__()
         if self._traces is not None:
             await asyncio.to_thread(self._traces.close)  # it may wait for a collector
 
@@ -186,22 +167,16 @@ class SchedulerProgram:
         if self._traces is not None:
             self._traces.pod_gone(uid)
 
-    @property
-    def is_synced(self) -> bool:
-        return self.informers.are_synced
-
     async def run(self) -> None:
         """Place pods until cancelled; running writes, also of events, are finished first."""
-        await self.informers.wait_synced(timeout_s=_SYNC_TIMEOUT_S)
-        if self._leadership is not None and self._leadership.follows_another:
-            await self.informers.refresh()
+        await self._take_over()
         self._on_synced()
         self.engine.open()
         _log.info("Scheduling", nodes=self.engine.cluster.count, profiles=",".join(self.engine.profiles))
         try:
             await self.loop.run()
         finally:
-            await self.recorder.stop()  # while we still lead: later nothing may be written
+            await self._stop_recorders()  # while we still lead: later nothing may be written
 
     def _state(self) -> Iterable[Metric]:
         """The current gauges."""

@@ -18,7 +18,7 @@ from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
 from tonnage.clock import SystemClock
-from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.controller_context import ControllerContext, ControllerManagerConfiguration
 from tonnage.controllers.volumes.attacher import Attacher
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
@@ -44,6 +44,7 @@ class StorageHarness:
         self.folder = folder
         self.clock = SystemClock()
         self.rng = random.Random(1)
+        self.configuration = ControllerManagerConfiguration()
 
     @property
     def address(self) -> str:
@@ -55,7 +56,9 @@ class StorageHarness:
     async def running(self, *makers: Callable[[ControllerContext], Controller]) -> AsyncIterator[list[Any]]:
         """Controllers at work, as the program runs them: informers and recorder are theirs together."""
         informers, recorder = Informers(self.client), Recorder(self.client, "storage-controllers", "test")
-        context = ControllerContext(self.client, informers, recorder, self.clock, self.rng)
+        context = ControllerContext(
+            self.client, informers, recorder, self.clock, self.rng, configuration=self.configuration
+        )
         made = [maker(context) for maker in makers]
         async with recorder, informers:
             await informers.wait_synced(timeout_s=20)

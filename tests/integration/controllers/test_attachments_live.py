@@ -14,6 +14,7 @@ from storage_harness import DRIVER, StorageHarness, storage_harness
 
 from support.eventually import eventually_async
 from tonnage.client.informers import Informers
+from tonnage.controllers.controller_context import ControllerManagerConfiguration
 from tonnage.controllers.volumes import volumes_on_nodes
 from tonnage.controllers.volumes.attach_detach import AttachDetachController
 from tonnage.controllers.volumes.persistent_volume_binder import PersistentVolumeBinder
@@ -250,7 +251,8 @@ async def _attach_error(harness: StorageHarness, name: str) -> VolumeError | Non
 async def test_without_the_gate_an_error_has_no_code(harness: StorageHarness) -> None:
     await harness.bound("pv", "data")
     gates = Gates.parse("MutableCSINodeAllocatableCount=false")
-    async with harness.driver() as driver, harness.attaching(AttachDetachController, gates=gates, retry_first_s=30.0):
+    harness.configuration = ControllerManagerConfiguration(gates=gates)
+    async with harness.driver() as driver, harness.attaching(AttachDetachController, retry_first_s=30.0):
         driver.refusal = (grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
         await harness.pod("db-0", "data", on="node-1")
 

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from support.eventually import eventually_async
 from tonnage.apiserver import server
 from tonnage.behaviour.nodes.node_lifecycle_plan import EvictionRates
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
+from tonnage.client.program import Runtime
 from tonnage.clock import SystemClock, rfc3339, rfc3339_micro
 from tonnage.controllers import program
+from tonnage.controllers.controller_context import ControllerManagerConfiguration
 from tonnage.controllers.garbage_collector import GarbageCollector
-from tonnage.controllers.nodes.node_lifecycle import LEASES, NodeLifecycleConfiguration
+from tonnage.controllers.nodes.node_lifecycle import LEASES
 from tonnage.controllers.program import ControllerManager
-from tonnage.controllers.registry import ControllerManagerConfiguration
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import ConfigMap, Namespace, Node, Pod
 from tonnage.objects.document import Doc
@@ -38,12 +38,10 @@ CONTROLLERS = (
     "taint-eviction-controller",
 )
 QUICK = ControllerManagerConfiguration(
-    node_lifecycle=NodeLifecycleConfiguration(
-        node_monitor_period_s=0.05,
-        node_monitor_grace_period_s=1.0,
-        node_startup_grace_period_s=30.0,
-        rates=EvictionRates(node_eviction_rate=100.0),
-    )
+    node_monitor_period_s=0.05,
+    node_monitor_grace_period_s=1.0,
+    node_startup_grace_period_s=30.0,
+    rates=EvictionRates(node_eviction_rate=100.0),
 )
 
 
@@ -58,11 +56,8 @@ class Harness:
     async def controllers(self, *names: str) -> AsyncIterator[ControllerManager]:
         """The manager at work; leaving stops it."""
         manager = ControllerManager(
-            self.client,
+            Runtime(self.client, clock=self.clock, rng=random.Random(1)),
             QUICK,
-            clock=self.clock,
-            rng=random.Random(1),
-            registry=CollectorRegistry(),
             controllers=names or CONTROLLERS,
         )
         async with manager:

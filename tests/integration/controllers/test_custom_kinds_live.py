@@ -10,15 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-
 from support.eventually import eventually_async
 from tonnage.apiserver import server
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
+from tonnage.client.program import Runtime
 from tonnage.clock import SystemClock
+from tonnage.controllers.controller_context import ControllerManagerConfiguration
 from tonnage.controllers.program import ControllerManager
-from tonnage.controllers.registry import ControllerManagerConfiguration
 from tonnage.errors import NotFound
 from tonnage.objects.resources import BY_PLURAL, Resource
 
@@ -47,11 +46,8 @@ async def at_work(folder: Path) -> AsyncIterator[Client]:
         server.serve(server.ServerSettings(data_dir=folder, port=0)) as running,
         Client.connect(kubeconfig.load(running.kubeconfig)) as client,
         ControllerManager(
-            client,
+            Runtime(client, clock=SystemClock(), rng=random.Random(1)),
             ControllerManagerConfiguration(),
-            clock=SystemClock(),
-            rng=random.Random(1),
-            registry=CollectorRegistry(),
             controllers=("namespace-controller", "garbage-collector-controller"),
         ) as manager,
     ):

@@ -9,15 +9,14 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry
-
 from support.eventually import eventually_async
 from tonnage.apiserver import server
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
+from tonnage.client.program import Runtime
 from tonnage.clock import SystemClock
+from tonnage.controllers.controller_context import ControllerManagerConfiguration
 from tonnage.controllers.program import ControllerManager
-from tonnage.controllers.registry import ControllerManagerConfiguration
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import ConfigMap, Namespace, ServiceAccount
 from tonnage.objects.meta import Object
@@ -39,11 +38,8 @@ async def controllers_in(folder: Path) -> AsyncIterator[tuple[Client, bytes]]:
         async with (
             Client.connect(connection) as client,
             ControllerManager(
-                client,
+                Runtime(client, clock=SystemClock(), rng=random.Random(1)),
                 ControllerManagerConfiguration(root_ca_pem=connection.cluster.ca_pem),
-                clock=SystemClock(),
-                rng=random.Random(1),
-                registry=CollectorRegistry(),
                 controllers=CONTROLLERS,
             ) as manager,
         ):

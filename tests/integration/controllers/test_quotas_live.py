@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from support.eventually import eventually_async
 from tonnage.apiserver import server
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
+from tonnage.client.program import Runtime
 from tonnage.clock import SystemClock
+from tonnage.controllers.controller_context import ControllerManagerConfiguration
 from tonnage.controllers.program import ControllerManager
-from tonnage.controllers.registry import ControllerManagerConfiguration
 from tonnage.errors import Forbidden
 from tonnage.objects.core_v1 import Pod, ResourceQuota
 from tonnage.objects.document import Doc
@@ -30,11 +30,8 @@ async def counting_in(folder: Path) -> AsyncIterator[Client]:
         server.serve(server.ServerSettings(data_dir=folder, port=0)) as running,
         Client.connect(kubeconfig.load(running.kubeconfig)) as client,
         ControllerManager(
-            client,
+            Runtime(client, clock=SystemClock(), rng=random.Random(1)),
             ControllerManagerConfiguration(),
-            clock=SystemClock(),
-            rng=random.Random(1),
-            registry=CollectorRegistry(),
             controllers=("resourcequota-controller",),
         ) as manager,
     ):

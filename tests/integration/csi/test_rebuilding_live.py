@@ -16,6 +16,7 @@ from tonnage.apiserver.server import ServerSettings
 from tonnage.apiserver.server import serve as serve_api
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
+from tonnage.client.program import Runtime
 from tonnage.clock import Clock, SystemClock, VirtualClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
@@ -57,7 +58,8 @@ class RebuildingStage:
         driver = Driver(settings, self.folder / "state", clock=clock, rng=rng)
         async with AsyncExitStack() as stack:
             stack.callback(driver.close)
-            rebuilding = await stack.enter_async_context(RebuildController(driver, self.client, clock=watch_clock))
+            runtime = Runtime(self.client, clock=watch_clock, rng=rng)
+            rebuilding = await stack.enter_async_context(RebuildController(runtime, driver))
             template = f"unix://{self.folder}/{{node}}.sock"
             address, *_ = await stack.enter_async_context(
                 serve(driver, endpoint=f"unix://{self.folder}/csi.sock", node_endpoint_template=template)

@@ -21,11 +21,11 @@ from support.scripted_driver import ScriptedDriver
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
+from tonnage.client.program import Runtime
 from tonnage.clock import SystemClock
 from tonnage.errors import NotFound
 from tonnage.faults import FaultFile
 from tonnage.gates import Gates
-from tonnage.node.metrics import NodeMetrics
 from tonnage.node.program import NodeProgram
 from tonnage.node.settings import NodeSettings
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
@@ -66,11 +66,8 @@ class NodeStage:
         """Start the nodes, and wait until they are registered."""
         self.measures = CollectorRegistry()  # a restart counts from zero
         program = NodeProgram(
-            self.client,
+            Runtime(self.client, clock=SystemClock(), rng=random.Random(1), registry=self.measures),
             self.settings,
-            clock=SystemClock(),
-            rng=random.Random(1),
-            metrics=NodeMetrics(self.measures),
             faults=self.faults,
         )
         await program.__aenter__()

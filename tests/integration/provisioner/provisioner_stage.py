@@ -24,6 +24,7 @@ from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.config.connection import KubeconfigCluster, KubeconfigUser, ServerConnection
 from tonnage.client.http import Client
+from tonnage.client.program import Runtime
 from tonnage.clock import SystemClock
 from tonnage.csi.client import CsiClient
 from tonnage.errors import NotFound
@@ -168,12 +169,9 @@ class ProvisionerStage:
         async with (
             CsiClient(self.address, clock=clock, rng=rng, timeout_s=timeout_s) as driver,
             Provisioner(
-                self.client,
+                Runtime(self.client, clock=clock, rng=rng, registry=registry),
                 driver,
                 options or ProvisionerOptions(retry_start_s=0.05, retry_max_s=0.2),
-                clock=clock,
-                rng=rng,
-                registry=registry,
                 metrics=ProvisionerMetrics(registry),
                 capacity=capacity,
             ) as running,

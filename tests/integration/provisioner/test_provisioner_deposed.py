@@ -13,6 +13,7 @@ from tonnage.client.clients import Clients
 from tonnage.client.config import kubeconfig
 from tonnage.client.leader import LeaderElector, LeaseLost
 from tonnage.client.leadership import Leadership
+from tonnage.client.program import Runtime
 from tonnage.clock import SystemClock
 from tonnage.csi.client import CsiClient
 from tonnage.metrics import new_registry
@@ -48,14 +49,10 @@ async def test_a_provisioner_that_slept_through_its_lease_calls_the_driver_no_mo
                 Clients.connect(connection, clock=clock, guard=leadership) as clients,
                 CsiClient(on.address, clock=clock, rng=rng, timeout_s=5.0, before_change=leadership.check) as driver,
                 Provisioner(
-                    clients.work,
+                    Runtime(clients.work, clock=clock, rng=rng, registry=registry, leadership=leadership),
                     driver,
                     ProvisionerOptions(retry_start_s=0.05, retry_max_s=0.1),
-                    clock=clock,
-                    rng=rng,
-                    registry=registry,
                     metrics=ProvisionerMetrics(registry),
-                    leadership=leadership,
                 ) as program,
             ):
                 elector = LeaderElector(clients.leases, "kube-system/pools", leadership)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from support.eventually import eventually_async
 from support.processes import ApiServerProcess, start_cluster
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
+from tonnage.client.program import Runtime
 from tonnage.clock import SystemClock
 from tonnage.scheduler.program import SchedulerProgram
 from tonnage.scheduling.configuration.configuration import parse
@@ -88,11 +88,8 @@ async def test_a_pod_that_ends_while_it_is_held(
     async with (
         Client.connect(kubeconfig.load(cluster.kubeconfig), clock=clock) as client,
         SchedulerProgram(
-            client,
+            Runtime(client, clock=clock, rng=random.Random(1)),
             configuration,
-            clock=clock,
-            rng=random.Random(1),
-            registry=CollectorRegistry(),
             foreign=foreign,
         ) as program,
     ):

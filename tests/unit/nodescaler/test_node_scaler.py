@@ -16,6 +16,7 @@ from pool_builders import UNSCHEDULABLE, template
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
+from tonnage.client.program import Runtime
 from tonnage.clock import VirtualClock
 from tonnage.errors import NotFound
 from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool
@@ -38,7 +39,8 @@ class NodeScalerRig:
     @asynccontextmanager
     async def scaler(self, said: Doc | None = None, max_nodes: int = 2, **limits: Any) -> AsyncIterator[NodeScaler]:
         pool = NodePool(template=said or template(), max_nodes=max_nodes, **limits)
-        async with NodeScaler(self.client, pool, clock=self.clock, rng=random.Random(1)) as scaler:
+        runtime = Runtime(self.client, clock=self.clock, rng=random.Random(1))
+        async with NodeScaler(runtime, pool) as scaler:
             await scaler.wait_synced()
             yield scaler
 

@@ -109,5 +109,6 @@ class ServiceAccountController(NamespaceObjectController):
 
 
 class RootCACertificatePublisher(NamespaceObjectController):
-    def __init__(self, context: ControllerContext, ca_pem: bytes) -> None:
+    def __init__(self, context: ControllerContext) -> None:
+        ca_pem = context.configuration.root_ca_pem
         super().__init__(context, ConfigMap, ROOT_CA, lambda namespace: root_ca(namespace, ca_pem))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -37,21 +37,10 @@ _TRIES: Final = 5
 _log = logs.logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeLifecycleConfiguration:
-    """The settings, by the names of kube-controller-manager's flags."""
-
-    node_monitor_period_s: float = 5.0
-    node_monitor_grace_period_s: float = 50.0
-    node_startup_grace_period_s: float = 60.0
-    rates: plan.EvictionRates = field(default_factory=plan.EvictionRates)
-
-
 class NodeLifecycleController(QueueController):
-    def __init__(self, context: ControllerContext, *, configuration: NodeLifecycleConfiguration | None = None) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._ages = StampAges(context.clock, most=1 << 14)
-        self._configuration = configuration or NodeLifecycleConfiguration()
         self._nodes = context.informers.of(Node)
         self._leases = context.informers.of(Lease, namespace=LEASES)
         self._pods_on_node = Indexer(context.informers.of(Pod), node_of_pod)

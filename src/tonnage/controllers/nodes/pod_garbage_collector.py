@@ -26,8 +26,6 @@ from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Node, Pod
 
 CHECK_EVERY_S: Final = 20.0
-QUARANTINE_S: Final = 40.0
-DEFAULT_THRESHOLD: Final = 12500
 _NODE_GONE: Final = ("DeletionByPodGC", "PodGC: node no longer exists")
 _NO_REASON: Final = ("", "")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -61,16 +59,10 @@ def unscheduled_terminating(pods: Iterable[Pod]) -> list[Pod]:
 
 
 class PodGCController(QueueController):
-    def __init__(
-        self,
-        context: ControllerContext,
-        *,
-        terminated_pod_gc_threshold: int = DEFAULT_THRESHOLD,
-        quarantine_s: float = QUARANTINE_S,
-    ) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._threshold = terminated_pod_gc_threshold
-        self._quarantine_s = quarantine_s
+        self._threshold = context.configuration.terminated_pod_gc_threshold
+        self._quarantine_s = context.configuration.pod_gc_quarantine_s
         self._pods = context.informers.of(Pod)
         self._nodes = context.informers.of(Node)
         self._missing_since_s: dict[str, float] = {}

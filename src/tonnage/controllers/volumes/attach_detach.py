@@ -76,8 +76,6 @@ def multi_attach_note(volume: str, pod: Pod, holders: Sequence[Pod]) -> str:
     return f"{note} and {far} pod(s) in different namespaces" if far else note
 
 
-SYNC_PERIOD_S: Final = 60.0
-"""kube-controller-manager's --attach-detach-reconcile-sync-period."""
 _WORKERS: Final = 32
 """Volumes reconciled at once: a worker mostly waits for answers."""
 _UNSEEN_S: Final = 5.0
@@ -87,21 +85,13 @@ _log = logs.logger("tonnage.attachments")
 
 
 class AttachDetachController(QueueController):
-    """Attaches and detaches until cancelled. `sync_period_s` 0: volumes are not queued periodically."""
+    """Attaches and detaches until cancelled. Without a sync period volumes are not queued periodically."""
 
-    def __init__(
-        self,
-        context: ControllerContext,
-        *,
-        sync_period_s: float = SYNC_PERIOD_S,
-        max_wait_for_unmount_s: float = MAX_WAIT_FOR_UNMOUNT_S,
-        force_detach_on_timeout: bool = True,
-    ) -> None:
+    def __init__(self, context: ControllerContext, *, max_wait_for_unmount_s: float = MAX_WAIT_FOR_UNMOUNT_S) -> None:
         super().__init__(context)
         informers = context.informers
-        self._sync_period_s = sync_period_s
+        self._sync_period_s = context.configuration.attach_detach_reconcile_sync_period_s
         self._max_wait_s = max_wait_for_unmount_s
-        self._force_on_timeout = force_detach_on_timeout
         self._deduplicated = DeduplicatingRecorder(context.recorder, context.clock)
         self._unattached: set[str] = set()
         """Names of attachments that are about to be created, or were seen before they were attached."""
@@ -118,7 +108,7 @@ class AttachDetachController(QueueController):
         self._created: dict[str, tuple[VolumeAttachment, float]] = {}
         """Attachments that we created and the informer does not show yet, with the time of creation."""
         self._queue = self._add_queue("attachments", self.reconcile, workers=_WORKERS)
-        self._loops += [self._volumes_attached.run, *([self._sync] if sync_period_s > 0 else [])]
+        self._loops += [self._volumes_attached.run, *([self._sync] if self._sync_period_s > 0 else [])]
         self._queue.follow(self._volumes)
         self._attachments.add_handlers(on_add=self._attachment_added, on_delete=self._attachment_deleted)
         self._queue.follow(self._attachments, volume_of_attachment)
@@ -157,7 +147,7 @@ class AttachDetachController(QueueController):
             lambda node: NodeState.of(self._nodes.get(node), self._csi_nodes.get(node), driver),
             lambda node: self._clock.monotonic() - self._unwanted_since_s[key, node],
             max_wait_s=self._max_wait_s,
-            force_on_timeout=self._force_on_timeout,
+            force_on_timeout=self._configuration.force_detach_on_timeout,
         )
         for attachment in attachments:
             there = [pod for pod in users if pod.spec.node_name == attachment.spec.node_name]

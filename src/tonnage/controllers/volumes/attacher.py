@@ -41,7 +41,6 @@ from tonnage.csi.conversion import UndecodableSecret, secret_values
 from tonnage.csi.driver_capabilities import DriverInfo, get_controller_capabilities, get_driver_name
 from tonnage.csi.errors import CsiError
 from tonnage.errors import ApiError, Conflict, Invalid, NotFound, RequestEntityTooLarge, TonnageError
-from tonnage.gates import Gates
 from tonnage.objects.core_v1 import CSIPersistentVolumeSource, PersistentVolume, Secret
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
@@ -68,13 +67,11 @@ class Attacher(QueueController):
         context: ControllerContext,
         *,
         driver: CsiClient,
-        gates: Gates | None = None,
         retry_first_s: float = 1.0,
         reconcile_sync_s: float = 60.0,
     ) -> None:
         super().__init__(context)
         self._driver = driver
-        self._gates = gates or Gates()
         self._reconcile_sync_s = reconcile_sync_s
         self._driver_info = DriverInfo("")
         self.volume_finalizer = ""
@@ -279,7 +276,7 @@ class Attacher(QueueController):
             raise CannotAttach(f'failed to load secret "{key}": {exc.message}') from exc
 
     async def _save_error(self, attachment: VolumeAttachment, where: str, failure: TonnageError) -> None:
-        has_codes = self._gates.enabled("MutableCSINodeAllocatableCount")
+        has_codes = self._configuration.gates.enabled("MutableCSINodeAllocatableCount")
         said = volume_error(failure, self._clock.now(), has_codes=has_codes)
         try:
             await self._patch(attachment, {"status": {where: said}}, "status")

@@ -58,16 +58,12 @@ def default_class(claim: PersistentVolumeClaim, classes: Iterable[StorageClass])
     return default_class_for(to_doc(claim), [to_doc(each) for each in classes])
 
 
-SYNC_PERIOD_S: Final = 15.0
-"""kube-controller-manager's --pvclaimbinder-sync-period."""
-
 _log = logs.logger("tonnage.claims")
 
 
 class PersistentVolumeBinder(QueueController):
-    def __init__(self, context: ControllerContext, *, sync_period_s: float = SYNC_PERIOD_S) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._sync_period_s = sync_period_s
         self._deduplicated = DeduplicatingRecorder(context.recorder, context.clock)
         self._attachers = context.attachers
         self._volumes = context.informers.of(PersistentVolume)
@@ -120,7 +116,7 @@ class PersistentVolumeBinder(QueueController):
                 if claim.status.phase != "Lost":
                     await self._mark_lost(claim, inputs, note)
                 return None
-        return jittered(self._sync_period_s, 0.2, self._rng)
+        return jittered(self._configuration.pvclaimbinder_sync_period_s, 0.2, self._rng)
 
     # -- inputs of a step --------------------------------------------------------------------------------------------
 
