@@ -22,7 +22,7 @@
   },
 
   bars: async () => {
-    const {barsOf, withoutSlivers} = await import("/js/map/bars.js");
+    const {barsOf, partsOf, withoutSlivers} = await import("/js/map/bars.js");
     const volumes = new Map([
       ["s/a", {state: "bound", storageClass: "x", bytes: 30}],
       ["s/b", {state: "moving", storageClass: "x", bytes: 20, target: "n2"}],
@@ -36,7 +36,12 @@
     const pool = {size: 100, free: 40, volumes: ["s/b", "s/a"]};
     const object = [["ns/c", {storageClass: "x", pools: [40], reserved: [{...entry, mode: "Object"}]}]];
     const many = {kind: "claims", segments: [...Array(9)].map((_, index) => ({kind: "claim", key: `s/${index}`, from: index, bytes: 1}))};
+    const classes = new Map([["x", {driver: "d"}], ["nvme", {driver: "other"}]]);
+    const shared = {row: {name: "n1", poolsDriver: "d", pools: [pool]}, claims: ["s/a", "s/b", "s/fast"], coming: [], told: [told[0], ["ns/nvme", {storageClass: "nvme", pools: [90, 80], stale: "old"}]]};
+    const ofAll = new Map([...volumes, ["s/fast", {state: "bound", storageClass: "nvme", driver: "other", bytes: 10}]]);
+    const beside = partsOf(shared, {classes, volumes: ofAll}).flatMap(part => barsOf(part.row, {...part, volumes: ofAll}));
     return {
+      beside: beside.map(bar => [bar.label, bar.size, bar.free, bar.stale ?? "", bar.segments.map(each => each.key ?? each.kind)]),
       one: short(barsOf({pools: [pool]}, here)),
       two: short(barsOf({pools: [pool, {size: 50, free: 50}]}, here)),
       outside: short(barsOf({}, here)),

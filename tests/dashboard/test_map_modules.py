@@ -57,6 +57,14 @@ async def test_layout_bars_arrangement_and_facts(window: Window):
     assert ["coming", "s/in", 50, 7] in found["landed"][0][2]
     assert [bar[0] for bar in found["landed"]] == ["pool", "pool", "kept"]
     assert [each[:2] for each in found["landed"][2][2]] == [["making", "s/new"]]
+    assert found[
+        "beside"
+    ] == [  # pools that show one driver's volumes, and the claims and free room of another beside them
+        ["pool", 100, 40, "", ["s/a", "s/b", "other", "kept"]],
+        ["nvme: claims", 10, None, "", ["s/fast"]],
+        ["nvme 0", 90, 90, "old", []],
+        ["nvme 1", 80, 80, "old", []],
+    ]
     assert found["slivers"] == [["small", 8, 8], ["claim", 1, 1]]
 
     found = await found_by(window, "arranged")

@@ -87,6 +87,15 @@ async def test_a_command_is_copied(serve, open_window, troubled):
     assert await window.page.evaluate("navigator.clipboard.readText()") == "kubectl describe node node-2"
 
 
+async def test_on_a_telephone_a_command_breaks_between_its_words_alone(serve, open_window, troubled):
+    address = await serve(troubled, StatusKeeper(troubled, flags="--kubeconfig shop/kubeconfig"))
+    page = (await open_window(address, view="", viewport={"width": 390, "height": 844})).page
+    command = page.locator(".trouble code").first
+    await expect(command).to_have_text("kubectl describe node node-2 --kubeconfig shop/kubeconfig")
+    heights = await command.locator("span").evaluate_all("all => all.map(each => each.getBoundingClientRect().height)")
+    assert len(heights) == 6 and len(set(heights)) == 1
+
+
 async def test_a_trouble_leads_to_its_object(serve, open_window, troubled):
     window = await open_window(await serve(troubled), view="")
     await window.page.get_by_role("link", name="node-2 is not ready").click()

@@ -205,7 +205,9 @@ async def now(up: Watched, light: Window, dark: Window, small: Window, pictures:
         await window.go("now")
         await expect(window.page.locator(".trouble h3").first).to_have_text("node-6 is not ready", timeout=120_000)
         await expect(window.page.locator(".chart").first).to_be_visible()
-        await window.page.locator(".trouble-command").evaluate_all(  # where this machine keeps its files is no picture
+        await window.page.locator(
+            ".trouble .command code"
+        ).evaluate_all(  # where this machine keeps its files is no picture
             "all => all.forEach(each => { each.textContent = each.textContent.replace(/ --kubeconfig .*/, '') })"
         )
         await pictures.take(window, name)

@@ -67,6 +67,12 @@ class NodeRow(Row):
     slots: tuple[AttachSlots, ...] = ()
     pools: tuple[PoolRow, ...] = ()
     """The node's pools, if visible (the embedded driver's records); else `capacities` say what is free."""
+    pools_driver: str = ""
+    """The driver of `pools`: volumes and capacity objects of other drivers are beside them."""
+
+    def has_in_pools(self, driver: str) -> bool:
+        """True if `pools` show where the driver's volumes are. An unknown driver counts as theirs."""
+        return bool(self.pools) and (not driver or not self.pools_driver or driver == self.pools_driver)
 
 
 class PoolRow(Row):

@@ -167,6 +167,24 @@ async def test_a_narrow_terminal_keeps_names_and_what_is_wrong():
         assert "storage-rack-7-shelf-12" in await screen.text()
 
 
+async def test_no_line_of_a_page_lies_under_the_scroll_bar():
+    cluster = cluster_of_nodes(30)
+    cluster.put(*(node(f"cordoned-{number}", unschedulable=True) for number in range(30)))
+    async with screen_of(cluster, size=(60, 20)) as screen:
+        for key in ("n", "m"):
+            await screen.press(key)
+            view = screen.app.query_one(LinesView)
+            assert view.show_vertical_scrollbar
+            room = view.scrollable_content_region.width
+            assert max(line.text.cell_len for line in view._lines) <= room
+
+
+async def test_how_to_leave_is_shown_at_sixty_columns():
+    async with screen_of(cluster_of_nodes(3), size=(60, 20)) as screen:
+        keys = (await screen.text()).splitlines()[-1]
+        assert "help" in keys and "quit" in keys
+
+
 async def test_headings_and_errors_have_their_own_style():
     async with screen_of(cluster_of_nodes(3)) as screen:
         await screen.text()

@@ -75,6 +75,21 @@ def test_pools_seen_from_inside_go_before_what_capacity_objects_tell():
     assert (found.used, found.free) == (80 * GI, 120 * GI)
 
 
+def test_what_other_drivers_have_is_counted_beside_the_pools_that_are_seen_from_inside():
+    pool = PoolRow(size=100 * GI, free=60 * GI)
+    cluster = rows(
+        nodes={"a": NodeRow(name="a", pools=(pool,), pools_driver="d")},
+        classes={"pools": ClassRow(driver="d"), "nvme": ClassRow(driver="other")},
+        capacities={"ns/1": capacity("a", 60), "ns/2": capacity("a", 7, 8, of="nvme")},
+        volumes={
+            "s/in": VolumeRow(node="a", bytes=40 * GI, driver="d", state="bound"),
+            "s/beside": VolumeRow(node="a", bytes=5 * GI, driver="other", state="bound"),
+        },
+    )
+    found = storage_of_nodes(cluster)[0]["a"]
+    assert (found.used, found.free) == (45 * GI, 75 * GI)
+
+
 def test_classes_of_one_group_promise_the_same_bytes():
     cluster = rows(
         nodes={"a": NodeRow(name="a")},

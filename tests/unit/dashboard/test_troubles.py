@@ -220,7 +220,8 @@ async def test_stale_figures_of_one_class_are_one_trouble():
     rig = StatusRig()
     for name in "ab":
         rig.put(csi_node(name, {}))
-    found = (await rig.look())[0]
+    cause, found = (await rig.look())[:2]
+    assert cause.kind == "driver-unregistered"
     assert (found.kind, found.count, found.object) == ("figures-stale", 2, "StorageClass fast")
     assert found.headline == "Figures of class fast on a, b may be wrong"
     assert "nobody keeps these figures any more" in found.meaning

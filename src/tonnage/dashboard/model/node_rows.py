@@ -27,12 +27,22 @@ def row_of(
     residents = [objects.pods[key] for key in sorted({*objects.pods_of_node[name], *assumed})]
     living = [pod for pod in residents if not pod.is_terminal]
     pools = tuple(_pools(objects, name, contents))
+    pools_driver = contents.driver if pools else ""
     slots = _slots(objects, name, living)
     if node is None:
         is_left = any(pool.volumes or pool.arriving or pool.other for pool in pools)
         if not (is_left or left_behind or objects.attachments_of_node[name]):
             return None
-        return NodeRow(name=name, ready=False, gone=True, reason=_GONE, pods=len(living), slots=slots, pools=pools)
+        return NodeRow(
+            name=name,
+            ready=False,
+            gone=True,
+            reason=_GONE,
+            pods=len(living),
+            slots=slots,
+            pools=pools,
+            pools_driver=pools_driver,
+        )
     labels = node.metadata.labels
     ready, reason = _readiness(node)
     return NodeRow(
@@ -45,6 +55,7 @@ def row_of(
         pods=len(living),
         slots=slots,
         pools=pools,
+        pools_driver=pools_driver,
     )
 
 

@@ -25,7 +25,7 @@ _NAMES: Final = {
         volume-left-behind claim-lost volume-refused pod-half-made pod-not-starting pod-terminating pods-pending
     """,
     Severity.WARNING: """
-        scheduler-not-asked lease-not-renewed figures-stale class-nearly-full driver-unregistered
+        scheduler-not-asked lease-not-renewed driver-unregistered figures-stale class-nearly-full
         capacity-missing-on-node rebuild-stuck volume-slow volume-not-deleted attach-refused attach-limit-exceeded
         selected-node-gone claim-of-missing-class
     """,

@@ -75,6 +75,8 @@ DRAW_S: Final = 0.5
 REST: Final = 4
 """Pause after a redraw, in multiples of its duration: four fifths of the time remain for keys."""
 ASK_S: Final = 3.0
+SCROLL_BAR: Final = 1
+"""Columns of the scroll bar: lines end before it, whether there is one or not."""
 
 
 class Top(App[None]):
@@ -84,18 +86,18 @@ class Top(App[None]):
     #head { height: 1; background: $panel; }
     #notice { height: auto; max-height: 3; color: $warning; }
     #search { display: none; height: 1; border: none; padding: 0; }
-    LinesView { height: 1fr; overflow-x: hidden; }
+    LinesView { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "page('now')", "now"),
         Binding("m", "page('map')", "map"),
         Binding("p", "page('pending')", "pending"),
         Binding("f", "page('flow')", "flow"),
+        Binding("question_mark", "help", "help", key_display="?"),  # these are seen at 60 columns
+        Binding("q", "quit", "quit"),
         Binding("slash", "search", "search", key_display="/"),
         Binding("s", "sort", "sort"),
-        Binding("question_mark", "help", "help", key_display="?"),
         Binding("escape", "leave", "back"),
-        Binding("q", "quit", "quit"),
     ]
 
     def __init__(self, cluster: ShownCluster, questions: LiveQuestions, status: StatusKeeper) -> None:
@@ -151,7 +153,7 @@ class Top(App[None]):
         told = "\n".join(f"{name}: {row.text}" for name, row in notices[:2])
         self.query_one("#notice", Static).update(Text("\n".join(map(self._shown, told.splitlines()))))
         self.query_one("#notice").display = bool(told)
-        self.query_one(LinesView).show(self._lines(width), from_top=from_top, at=at)
+        self.query_one(LinesView).show(self._lines(width - SCROLL_BAR), from_top=from_top, at=at)
         ended = time.monotonic()
         self._rests_until = ended + REST * (ended - began)
 
@@ -205,7 +207,7 @@ class Top(App[None]):
     async def _explain(self, pod: Key) -> None:
         try:
             explanation, weights = await self._questions.explanation(pod)
-            self._explained = explanation_lines(explanation, weights, width=self.size.width)
+            self._explained = explanation_lines(explanation, weights, width=self.size.width - SCROLL_BAR)
         except TonnageError as exc:
             self._explained = [plain(exc.message, "red")]
         self._draw()

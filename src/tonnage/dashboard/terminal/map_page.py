@@ -91,18 +91,19 @@ def storage_of_nodes(collections: Collections) -> tuple[dict[str, NodeStorage], 
     found = {name: NodeStorage(node) for name, node in nodes.items()}
     volumes = collections.of(VolumeRow)
     for key, volume in volumes.items():
-        if volume.node in found:
-            found[volume.node].volumes.append(key)
-            if volume.state != "making":
-                found[volume.node].used += volume.bytes
+        home = found.get(volume.node)
+        if home is not None:
+            home.volumes.append(key)
+            if volume.state != "making" and not home.node.has_in_pools(volume.driver):
+                home.used += volume.bytes
         if volume.target in found and volume.target != volume.node:
             found[volume.target].coming.append(key)
     shared = _free_of_capacities(collections, found)
     for each in found.values():
-        if each.node.pools:
+        for pool in each.node.pools:
             each.is_known = True
-            each.free = sum(pool.free for pool in each.node.pools)
-            each.used = sum(pool.size - pool.free for pool in each.node.pools)
+            each.free += pool.free
+            each.used += pool.size - pool.free
         each.promised = min(_promised(each, collections), each.free)
     return found, shared
 
@@ -118,8 +119,14 @@ def _free_of_capacities(collections: Collections, found: Mapping[str, NodeStorag
         storage.stale = storage.stale or each.stale
         storage.capacities.append(key)
     for storage in found.values():
-        storage.free = _room(storage.capacities, collections)
+        beside = (key for key in storage.capacities if not storage.node.has_in_pools(_driver_of(key, collections)))
+        storage.free = _room(beside, collections)
     return shared
+
+
+def _driver_of(key: str, collections: Collections) -> str:
+    of_class = collections.of(ClassRow).get(collections.of(CapacityRow)[key].storage_class)
+    return of_class.driver if of_class is not None else ""
 
 
 def _room(keys: Iterable[str], collections: Collections) -> int:
@@ -191,7 +198,7 @@ def map_lines(collections: Collections, *, width: int, search: str = "", sort: s
     if not by_zone:
         return [plain(f"nothing is called {search}", "dim")]
     found: list[ScreenLine] = []
-    longest = name_width((each.node.name for members in by_zone.values() for each in members), max(width // 3, 10))
+    longest = name_width((each.node.name for members in by_zone.values() for each in members), max(-(-width // 3), 10))
     for zone in sorted(by_zone, key=lambda zone: (not zone, natural(zone))):
         members = sorted(by_zone[zone], key=lambda each: _rank(each, sort))
         known = [each for each in members if each.is_known]

@@ -20,9 +20,9 @@ export function copyButton(text, element, label = "Copy") {
   return button;
 }
 
-/** A command in one line, with its button. */
-export function commandLine(command) {
-  const words = command.split(" ").flatMap((word, place) => [place ? " " : "", el("span", {}, word)]); // a line breaks between words
-  const code = el("code", {tabindex: "0"}, el("bdi", {}, words));
-  return el("li", {class: "command"}, code, copyButton(() => command, code, `Copy: ${command}`));
+/** A command that breaks between words, and its button. */
+export function copyableCommand(command) {
+  const words = command.split(" ").flatMap((word, place) => [place ? " " : "", el("span", {}, word)]);
+  const code = el("code", {}, el("bdi", {}, words));
+  return [code, copyButton(() => command, code, `Copy: ${command}`)];
 }

@@ -15,7 +15,19 @@
 // `size` is a pool's size, or more where more is written down than it has. `of` says by which scale the bar is drawn
 // (scale.js): its class, or POOLS.
 
-import {POOLS} from "./scale.js";
+import {isInPools, POOLS} from "./scale.js";
+
+/** A node's storage, {row, claims, coming, told}, in parts: what its pools show, and what other drivers have there. */
+export function partsOf(whole, {classes, volumes}) {
+  if (!whole.row.pools?.length) return [whole];
+  const part = (row, isPool) => {
+    const isOfPart = driver => isInPools(whole.row, driver) === isPool;
+    const isClaimOf = key => isOfPart(volumes.get(key).driver);
+    const isToldOf = ([, each]) => isOfPart(classes.get(each.storageClass)?.driver);
+    return {row, claims: whole.claims.filter(isClaimOf), coming: whole.coming.filter(isClaimOf), told: whole.told.filter(isToldOf)};
+  };
+  return [part(whole.row, true), part({...whole.row, pools: []}, false)];
+}
 
 /** Bars of a node. `volumes` is the state's map; `told` are the capacity objects of this node alone, [key, row]. */
 export function barsOf(row, {claims, coming, told, volumes}) {

@@ -24,13 +24,18 @@ export function nodeDetails(fact, state, bars, scaleOf, {isLive = true} = {}) {
     row.gone || !isLive ? null : drainLink(row.name),
     signList(fact.signs),
     row.taints?.length ? el("p", {class: "quiet"}, "Taints: ", el("bdi", {}, row.taints.join(", "))) : null,
-    section("Pools", bars, scaleWords(fact.bars, scaleOf), fact.told.filter(([, each]) => each.stale).map(([, each]) => el("p", {class: "trouble"}, "stale: ", el("bdi", {}, each.stale)))),
+    section("Pools", bars, scaleWords(fact.bars, scaleOf), whyStale(fact).map(why => el("p", {class: "trouble"}, "stale: ", el("bdi", {}, why)))),
     fact.told.length ? section("Capacity objects", table(["class", "free", "largest volume", "told"], fact.told.map(capacityCells))) : null,
     entries.length ? section("Kept back", el("ul", {class: "kept-list"}, entries.map(entry => keptItem(entry, isLive)))) : null,
     row.slots?.length ? section("Attach slots", row.slots.map(slotsElement)) : null,
     claimList("On their way here", fact.coming, state),
     claimList("Claims", fact.claims, state),
   ];
+}
+
+/** Why figures are stale, each reason once. */
+function whyStale({told}) {
+  return [...new Set(told.map(([, each]) => each.stale).filter(Boolean))];
 }
 
 /** "A full line is 500Gi of fast, 4Ti of bulk; a mark every 100Gi, 1Ti." */

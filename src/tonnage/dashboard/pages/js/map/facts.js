@@ -6,7 +6,7 @@
 //
 // A node's facts are worked out when they are asked for, and kept until a row that they come from changes.
 
-import {barsOf, entriesOf, keysOf, stillKept} from "./bars.js";
+import {barsOf, entriesOf, keysOf, partsOf, stillKept} from "./bars.js";
 import {signsOf} from "./signs.js";
 
 export class Facts {
@@ -147,6 +147,7 @@ export class Facts {
     const claims = [...(this.claimsOf.get(name) ?? [])].sort();
     const coming = [...(this.comingTo.get(name) ?? [])].sort();
     const told = [...(this.toldOf.get(name) ?? [])].sort().map(key => [key, capacities.get(key)]);
+    const parts = partsOf({row, claims, coming, told}, this.state);
     let bars;
     const fact = {
       name,
@@ -157,9 +158,9 @@ export class Facts {
       told,
       leaving: [],
       classes: new Set(),
-      ...this.sums(row, claims, told),
+      ...parts.map(part => this.sums(part)).reduce(added),
       get bars() { // only what is drawn in bars needs them
-        return (bars ??= barsOf(row, {claims, coming, told, volumes}));
+        return (bars ??= parts.flatMap(part => barsOf(part.row, {...part, volumes})));
       },
     };
     for (const key of claims) {
@@ -173,12 +174,12 @@ export class Facts {
   }
 
   /** size, used, free, kept in bytes; fullness 0..1, null where nobody tells. */
-  sums(row, claims, told) {
+  sums({row, claims, told}) {
     const kept = this.keptOf(row, told);
     if (row.pools?.length) {
       const size = row.pools.reduce((sum, pool) => sum + (pool.size ?? 0), 0);
       const free = row.pools.reduce((sum, pool) => sum + (pool.free ?? 0), 0);
-      return {size, free, used: size - free, kept, fullness: size > 0 ? Math.min(1, Math.max(0, (size - free) / size)) : null};
+      return {size, free, used: size - free, kept, fullness: fullnessOf(size, free)};
     }
     let used = 0;
     for (const key of claims) {
@@ -187,7 +188,7 @@ export class Facts {
     }
     if (!told.length) return {size: null, free: null, used, kept, fullness: null};
     const free = this.freeOf(told);
-    return {size: used + free, free, used, kept, fullness: used + free > 0 ? used / (used + free) : null};
+    return {size: used + free, free, used, kept, fullness: fullnessOf(used + free, free)};
   }
 
   /** Bytes kept back of a node, each promise once, less what lies in its pools already; of an object that is kept back
@@ -214,6 +215,16 @@ export class Facts {
     }
     return [...rooms.values()].reduce((sum, free) => sum + free, 0);
   }
+}
+
+function fullnessOf(size, free) {
+  return size > 0 ? Math.min(1, Math.max(0, (size - free) / size)) : null;
+}
+
+/** The sums of a node's pools and of what is beside them, of which nobody may tell how large it is. */
+function added(pools, beside) {
+  const [size, free] = [pools.size + beside.size, pools.free + beside.free];
+  return {size, free, used: pools.used + beside.used, kept: pools.kept + beside.kept, fullness: fullnessOf(size, free)};
 }
 
 function file(index, at, key) {

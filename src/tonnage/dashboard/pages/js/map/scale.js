@@ -12,6 +12,11 @@ const UNIT = 1024;
 /** The pools that a driver's own records show: all classes of the driver lie in them. */
 export const POOLS = " pools";
 
+/** True if a node's pools show where a driver's volumes are. A driver that nobody knows counts as theirs. */
+export function isInPools(row, driver) {
+  return Boolean(row?.pools?.length) && (!driver || !row.poolsDriver || driver === row.poolsDriver);
+}
+
 /** A full line that holds `largest` bytes, in round steps of a binary unit: 1, 2 or 5 times a power of ten of it. */
 export function scaleFor(largest) {
   if (!(largest > 0) || !Number.isFinite(largest)) return {full: 1, step: 1};
@@ -57,15 +62,12 @@ export function scalesOf(states, shared = [], before = new Map()) {
 
 /** Call `note(key, bytes, class)` for every bar that a node of this State may have. */
 function noteLargest(state, note) {
-  const hasPools = new Set();
-  for (const [name, row] of state.nodes) {
-    if (!row.pools?.length) continue;
-    hasPools.add(name);
-    for (const pool of row.pools) note(POOLS, Math.max(pool.size ?? 0, sumOf(pool.volumes ?? [], state) + sumOf(pool.arriving ?? [], state)));
+  for (const row of state.nodes.values()) {
+    for (const pool of row.pools ?? []) note(POOLS, Math.max(pool.size ?? 0, sumOf(pool.volumes ?? [], state) + sumOf(pool.arriving ?? [], state)));
   }
   const claimed = new Map(); // node → class → bytes of its claims there; nodes whose pools are seen have them in those
   for (const row of state.volumes.values()) {
-    if (!row.node || hasPools.has(row.node) || row.state === "making") continue;
+    if (!row.node || isInPools(state.nodes.get(row.node), row.driver) || row.state === "making") continue;
     if (!claimed.has(row.node)) claimed.set(row.node, new Map());
     const ofNode = claimed.get(row.node);
     ofNode.set(row.storageClass ?? "", (ofNode.get(row.storageClass ?? "") ?? 0) + (row.bytes ?? 0));
@@ -73,7 +75,7 @@ function noteLargest(state, note) {
   for (const row of state.capacities.values()) {
     if (row.nodeCount !== 1 || row.nodes?.length !== 1) continue;
     const [node] = row.nodes;
-    if (hasPools.has(node)) note(POOLS, 0, row.storageClass);
+    if (isInPools(state.nodes.get(node), state.classes.get(row.storageClass)?.driver)) note(POOLS, 0, row.storageClass);
     else for (const free of row.pools ?? []) note(scaleKey(state, row.storageClass), row.pools.length === 1 ? free + (claimed.get(node)?.get(row.storageClass) ?? 0) : free, row.storageClass);
   }
   for (const ofNode of claimed.values()) for (const [name, bytes] of ofNode) note(scaleKey(state, name), bytes, name);

@@ -1,7 +1,8 @@
 // The list of troubles: what is wrong, for how long, what it means, and the next command with a button that copies it.
 
 import {addressOf} from "../address.js";
-import {el, keyed, replace, set} from "../dom.js";
+import {copyableCommand} from "../copyable.js";
+import {el, keyed, replace} from "../dom.js";
 import {ageOf, setAge} from "../since.js";
 
 const WORDS = {error: "Error", warning: "Warning", info: "Note"};
@@ -14,7 +15,6 @@ export function showTroubles(list, troubles) {
 }
 
 function make(trouble) {
-  const command = el("code", {class: "trouble-command"});
   return el(
     "li",
     {class: "trouble"},
@@ -26,7 +26,7 @@ function make(trouble) {
       el("span", {class: "trouble-age"}, el("span", {class: "trouble-older"}), ageOf(trouble.since)),
     ),
     el("p", {class: "trouble-meaning"}),
-    el("div", {class: "trouble-next"}, command, copyButton(command)),
+    el("div", {class: "command"}),
     el("p", {class: "trouble-more quiet", hidden: true}),
   );
 }
@@ -43,8 +43,8 @@ function update(item, trouble) {
   say(item.querySelector(".trouble-older"), trouble.older ? "at least " : "for ");
   setAge(item.querySelector("time"), trouble.since);
   say(item.querySelector(".trouble-meaning"), trouble.meaning);
-  say(item.querySelector(".trouble-command"), trouble.command);
-  set(item.querySelector(".copy"), "aria-label", `Copy ${trouble.command}`);
+  const next = item.querySelector(".command");
+  if (next.firstChild?.textContent !== trouble.command) replace(next, copyableCommand(trouble.command));
   const more = item.querySelector(".trouble-more");
   more.hidden = !trouble.more;
   say(more, `… and ${trouble.more.toLocaleString("en")} more of this kind: tonnage status -o json lists them`);
@@ -52,17 +52,4 @@ function update(item, trouble) {
 
 function say(element, text) {
   if (element.textContent !== text) replace(element, el("bdi", {}, text));
-}
-
-function copyButton(command) {
-  const button = el("button", {type: "button", class: "copy"}, "Copy");
-  let timer = 0;
-  button.addEventListener("click", async () => {
-    const isCopied = await navigator.clipboard?.writeText(command.textContent).then(() => true, () => false);
-    if (!isCopied) getSelection().selectAllChildren(command); // without https there is no clipboard: Ctrl-C copies it
-    replace(button, isCopied ? "Copied" : "Selected");
-    clearTimeout(timer);
-    timer = setTimeout(() => replace(button, "Copy"), 2000);
-  });
-  return button;
 }

@@ -1,7 +1,7 @@
 // One object of a table: commands that look at it, and its YAML as the API server has it now.
 
 import {ask, Refusal} from "../api.js";
-import {commandLine, copyButton} from "../copyable.js";
+import {copyableCommand, copyButton} from "../copyable.js";
 import {el, replace} from "../dom.js";
 import {clockTime} from "../format.js";
 import {hrefs} from "../links.js";
@@ -52,7 +52,7 @@ export function objectPanel(about, onClose) {
       replace(title, el("bdi", {}, key));
       const yaml = el("div", {class: "yaml-place"}, el("p", {class: "quiet"}, "Reading…"));
       const flags = about.commandFlags ? ` ${about.commandFlags}` : "";
-      const commands = table.commands(key, row, {isEmbedded: about.embedded}).map(words => commandLine(`${shellWords(words)}${flags}`));
+      const commands = table.commands(key, row, {isEmbedded: about.embedded}).map(words => el("li", {class: "command"}, copyableCommand(`${shellWords(words)}${flags}`)));
       const links = LINKS[kind](key, row).map(([words, href]) => el("li", {}, el("a", {href}, words)));
       replace(body, el("ul", {class: "object-links"}, links), el("h4", {}, "Commands"), el("ul", {class: "commands"}, commands), el("h4", {}, "YAML"), yaml);
       body.scrollTop = element.scrollTop = 0;
