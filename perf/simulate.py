@@ -110,7 +110,7 @@ def state_of(nodes: int, pods: int) -> ClusterState:
     doc = database(pods)
     doc["metadata"]["uid"] = "db"
     from tonnage.objects.apps_v1 import StatefulSet
-    from tonnage.objects.scheme import resource_of
+    from tonnage.objects.codec import resource_of
 
     objects.append(creation.of(Manifest(origin, resource_of(StatefulSet), doc, is_from_server=False), []))
     return ClusterState(objects, "perf", clock_of(objects))

@@ -48,7 +48,6 @@ INNER_ROWS: dict[str, Rows] = {
         ("node_selectors", "selectors"),
         ("apps_v1", "core_v1", "small_groups", "storage_v1"),
         ("batch_v1", "driver_size_rules", "events_v1", "size_rules", "volume_matching"),
-        ("scheme",),
         ("codec",),
     ),
     "client": (
@@ -161,15 +160,9 @@ INNER_ROWS: dict[str, Rows] = {
         ("program",),
     ),
     "whatif": (
-        (
-            "manifest_errors",
-            "page",
-            "scheduler_memory",
-            "workloads",
-            "node_copies",
-            "html",
-        ),
-        ("manifests", "explain_report", "in_cluster_scheduler", "knobs", "schedulers_seen", "shadow", "unused_claims"),
+        ("manifest_errors", "page", "scheduler_memory", "workloads", "node_copies"),
+        ("html", "manifests", "explain_report", "in_cluster_scheduler", "knobs"),
+        ("schedulers_seen", "shadow", "unused_claims"),
         ("creation", "recording"),
         ("sources",),
         ("expansion", "replay"),

@@ -12,7 +12,7 @@ import yaml
 from tonnage.client.config.kubeconfig import load
 from tonnage.errors import TonnageError
 from tonnage.scheduling.configuration.strict_decoding import Problems, document_of
-from tonnage.whatif.manifest_errors import documents_of
+from tonnage.whatif.manifests import documents_of
 
 Read = Callable[[bytes, Path], None]
 

@@ -15,9 +15,9 @@ import pytest
 
 from support.api_servers import ServerApi
 from support.http import ApiClient
+from tonnage.objects.codec import resource_of
 from tonnage.objects.core_v1 import Event
 from tonnage.objects.meta import Object
-from tonnage.objects.scheme import resource_of
 from tonnage.roles import documents_of
 from tonnage.scheduling.engine.event_handlers import READ_KINDS
 from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS

@@ -12,7 +12,7 @@ from test_map_modules import found_by
 
 from support.filled_cluster import FilledCluster
 from tonnage.dashboard.wire import CapacityRow, ClassRow, NodeRow, Row
-from tonnage.whatif.html.amounts import byte_ticks
+from tonnage.whatif.page import byte_ticks
 
 
 def told(name: str, of_class: str, *gib: int) -> tuple[str, str, Row]:

@@ -18,10 +18,10 @@ from tonnage.documents.api_errors import UnknownReason
 from tonnage.documents.validation.metadata import FIELD_MANAGER_MAX_BYTES, validate_field_manager
 from tonnage.errors import BadRequest, Conflict
 from tonnage.objects import field_errors
+from tonnage.objects.codec import resource_of
 from tonnage.objects.document import decode, dig
 from tonnage.objects.field_errors import unsupported
 from tonnage.objects.meta import InvalidRevision, parse_revision
-from tonnage.objects.scheme import resource_of
 from tonnage.objects.selectors import FieldSelector, InvalidSelector, LabelMatcher, label_matcher
 from tonnage.objects.small_groups import LEASE_HEADER, Lease
 from tonnage.objects.users import User

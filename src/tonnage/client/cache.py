@@ -15,7 +15,7 @@ from typing import Generic, Literal, TypeVar
 
 from tonnage import logs
 from tonnage.keyed import Shelf
-from tonnage.objects import scheme
+from tonnage.objects.codec import resource_of
 from tonnage.objects.meta import Key, Object
 
 T = TypeVar("T", bound=Object)
@@ -35,7 +35,7 @@ class HandlerRegistration(Generic[T]):
 class Cache(Generic[T]):
     def __init__(self, cls: type[T]) -> None:
         self.cls = cls
-        self.name = scheme.resource_of(cls).qualified
+        self.name = resource_of(cls).qualified
         """`pods`, `csinodes.storage.k8s.io`: the name in logs."""
         self._objects: dict[Key, T] = {}
         # A tuple that is replaced, so that a handler may add handlers without their being called twice for one change.

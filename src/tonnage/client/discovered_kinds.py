@@ -22,10 +22,10 @@ from tonnage.client.reconciler import Reconciler
 from tonnage.clock import Clock
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects import codec
+from tonnage.objects.codec import RESOURCE_BY_HEAD
 from tonnage.objects.document import dig
 from tonnage.objects.meta import Document, Key, Object, RecordMeta
 from tonnage.objects.resources import BY_PLURAL, RESOURCES, Resource, group_versions
-from tonnage.objects.scheme import RESOURCE_BY_HEAD
 
 NEEDED_VERBS: Final = frozenset(("list", "watch", "delete"))
 

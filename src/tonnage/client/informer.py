@@ -30,11 +30,10 @@ from tonnage.client.rest import Selection
 from tonnage.clock import within
 from tonnage.errors import ApiError, Expired, Forbidden, Gone, NotFound, TonnageError
 from tonnage.objects import codec
-from tonnage.objects.codec import Bookmark, WatchChange, WatchFailure
+from tonnage.objects.codec import Bookmark, WatchChange, WatchFailure, resource_of
 from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.document import dig
 from tonnage.objects.meta import Key, Object, revision_of
-from tonnage.objects.scheme import resource_of
 
 
 @dataclass(slots=True)

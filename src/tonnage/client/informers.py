@@ -18,9 +18,9 @@ from tonnage.client.rest import Selection, selectors_of
 from tonnage.clock import within
 from tonnage.errors import TonnageError
 from tonnage.logs import logger
+from tonnage.objects.codec import resource_of
 from tonnage.objects.meta import Object
 from tonnage.objects.resources import Resource
-from tonnage.objects.scheme import resource_of
 
 T = TypeVar("T", bound=Object)
 

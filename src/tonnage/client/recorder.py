@@ -33,8 +33,7 @@ from tonnage.client.workqueue import WorkQueue
 from tonnage.clock import within
 from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
 from tonnage.metrics import show_families
-from tonnage.objects import scheme
-from tonnage.objects.codec import to_doc
+from tonnage.objects.codec import resource_of, to_doc
 from tonnage.objects.core_v1.small_kinds import EventSeries
 from tonnage.objects.core_v1.volume import ObjectReference
 from tonnage.objects.events_v1 import Event
@@ -321,7 +320,7 @@ class Recorder:
 def reference_to(about: Object | ObjectReference) -> ObjectReference:
     if isinstance(about, ObjectReference):
         return about
-    resource = scheme.resource_of(type(about))
+    resource = resource_of(type(about))
     return ObjectReference(
         api_version=resource.api_version,
         kind=resource.kind,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, TypeVar
 from urllib.parse import quote, urlencode
 
-from tonnage.objects import codec, scheme
+from tonnage.objects import codec
 from tonnage.objects.codec import ObjectList
 from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.document import Doc
@@ -21,7 +21,7 @@ Kind = type[Object] | Resource
 
 
 def resource_of(kind: Kind) -> Resource:
-    return kind if isinstance(kind, Resource) else scheme.resource_of(kind)
+    return kind if isinstance(kind, Resource) else codec.resource_of(kind)
 
 
 def collection_path(resource: Resource, namespace: str, query: Mapping[str, str] | None = None) -> str:

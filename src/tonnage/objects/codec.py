@@ -1,8 +1,11 @@
-"""Between bytes and typed objects.
+"""Between bytes and typed objects, and which class the objects of a kind have.
+
+A class has the name of its kind and stands in the module of its apiVersion; `resources` has everything else about the
+resource. A kind of `resources` without a class is served by the API server and read by no program.
 
 Decoding is one pass of one compiled decoder per class. If that fails, the document is decoded again: first without
 nulls, which a Go server sends for some empty fields and which mean absence, then to say what is wrong
-(`decode_errors`). `meta` says what absence means, `scheme` has the classes of kinds.
+(`decode_errors`). `meta` says what absence means.
 """
 
 from __future__ import annotations
@@ -10,18 +13,76 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, lru_cache
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from tonnage.clock import parse_rfc3339, rfc3339, rfc3339_micro
-from tonnage.errors import TonnageError
-from tonnage.objects import document, scheme
+from tonnage.errors import TonnageError, closest
+from tonnage.objects import apps_v1, batch_v1, core_v1, document, events_v1, small_groups, storage_v1
 from tonnage.objects.decode_errors import Unreadable, unreadable
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Document, ListMeta, MicroTime, Object, ObjectMeta, Record, Status
+from tonnage.objects.resources import BY_KIND, Resource
 from tonnage.objects.texts.json_text import shallow
 from tonnage.quantity import Quantity
+
+_MODULES: dict[str, ModuleType] = {
+    "v1": core_v1,
+    "apps/v1": apps_v1,
+    "batch/v1": batch_v1,
+    "coordination.k8s.io/v1": small_groups,
+    "events.k8s.io/v1": events_v1,
+    "policy/v1": small_groups,
+    "scheduling.k8s.io/v1": small_groups,
+    "storage.k8s.io/v1": storage_v1,
+}
+RESOURCE_BY_CLASS: dict[type[Object], Resource] = {
+    cls: BY_KIND[api_version, name]
+    for api_version, module in _MODULES.items()
+    for name, cls in sorted(vars(module).items())
+    if (api_version, name) in BY_KIND
+}
+RESOURCE_BY_HEAD: dict[type[Object], Resource] = {}
+"""Classes with metadata alone, made on demand: see `client.metadata_only`."""
+CLASS_BY_KIND: dict[tuple[str, str], type[Object]] = {
+    (resource.api_version, resource.kind): cls for cls, resource in RESOURCE_BY_CLASS.items()
+}
+
+
+class UnknownKind(TonnageError):
+    """There is no typed class for this apiVersion and kind."""
+
+    def __init__(self, api_version: str, kind: str) -> None:
+        self.api_version = api_version
+        self.kind = kind
+        super().__init__(
+            f'apiVersion "{api_version}", kind "{kind}" is not something Tonnage reads', hint=_hint(api_version, kind)
+        )
+
+
+def resource_of(cls: type[Object]) -> Resource:
+    """The resource whose objects are read as `cls`. Raises KeyError for a class that is no kind."""
+    resource = RESOURCE_BY_CLASS.get(cls)
+    return RESOURCE_BY_HEAD[cls] if resource is None else resource
+
+
+def class_of(api_version: str, kind: str) -> type[Object]:
+    """The class for objects of this kind. Raises UnknownKind."""
+    cls = CLASS_BY_KIND.get((api_version, kind))
+    if cls is None:
+        raise UnknownKind(api_version, kind)
+    return cls
+
+
+def _hint(api_version: str, kind: str) -> str | None:
+    for known_version, known_kind in CLASS_BY_KIND:
+        if known_kind == kind:
+            return f"{kind} is read as apiVersion: {known_version}"
+    close = closest(kind, sorted({known for _, known in CLASS_BY_KIND}))
+    return f"is {close[0]} meant?" if close else None
+
 
 T = TypeVar("T", bound=Object)
 R = TypeVar("R", bound=Record)
@@ -85,7 +146,7 @@ def read_doc(kind: str, data: bytes) -> Doc:
 
 def decode_doc(doc: Doc) -> Object:
     """Read a document as the class of its apiVersion and kind. Raises UnknownKind, Unreadable."""
-    cls = scheme.class_of(str(doc.get("apiVersion", "")), str(doc.get("kind", "")))
+    cls = class_of(str(doc.get("apiVersion", "")), str(doc.get("kind", "")))
     return convert(cls, doc)
 
 
@@ -96,7 +157,7 @@ def decode_list(cls: type[T], data: bytes | str) -> ObjectList[T]:
     if page is None:
         seen = _convert(_AnyPage, _json(kind, data), kind)
         page = _Page(kind=seen.kind, metadata=seen.metadata, items=tuple(convert(cls, item) for item in seen.items))
-    if page.kind not in ("", kind) and not scheme.resource_of(cls).is_list_kind(page.kind):
+    if page.kind not in ("", kind) and not resource_of(cls).is_list_kind(page.kind):
         raise Unreadable(kind, "", "kind", f'kind="{page.kind}" is another kind', value=page.kind)
     return ObjectList(page.items, page.metadata.resource_version, page.metadata.continue_)
 
@@ -127,10 +188,10 @@ def encode(record: Record) -> bytes:
 def to_doc(record: Record) -> Doc:
     """The object as a document; a part of an object without apiVersion and kind."""
     if isinstance(record, Document):
-        return {"apiVersion": scheme.resource_of(type(record)).api_version, "kind": type(record).__name__, **record.doc}
+        return {"apiVersion": resource_of(type(record)).api_version, "kind": type(record).__name__, **record.doc}
     doc: Doc = _plain(msgspec.to_builtins(record, builtin_types=(datetime,), enc_hook=_write), record)
     if isinstance(record, Object):
-        return {"apiVersion": scheme.resource_of(type(record)).api_version, **doc}
+        return {"apiVersion": resource_of(type(record)).api_version, **doc}
     return doc
 
 

@@ -22,16 +22,17 @@ import msgspec
 
 from tonnage.behaviour.workloads.daemon_set_plan import NodeEligibility, daemon_pod, target_node
 from tonnage.behaviour.workloads.job_pods import job_of, job_pod
+from tonnage.behaviour.workloads.pod_states import generated_name, ordinal_of
 from tonnage.behaviour.workloads.rollout import replica_set_for
-from tonnage.behaviour.workloads.stateful_set_plan import POD_INDEX, POD_NAME, claims_for, ordinal_of, pod_for
-from tonnage.behaviour.workloads.templates import claim_for, generated_name, pod_from_template, template_hash
+from tonnage.behaviour.workloads.stateful_set_plan import POD_INDEX, POD_NAME, claims_for, pod_for
+from tonnage.behaviour.workloads.templates import claim_for, pod_from_template, template_hash
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.batch_v1 import CronJob, Job
+from tonnage.objects.codec import resource_of
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod, ReplicationController
 from tonnage.objects.core_v1.volume import Volume
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
-from tonnage.objects.scheme import resource_of
 from tonnage.whatif.creation import Creation, QuotaExceeded, stable_uid
 from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifests import Manifest

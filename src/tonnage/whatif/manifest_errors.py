@@ -1,15 +1,13 @@
-"""Parses files into documents, and explains what is wrong with one: file, object, field, and remedy.
+"""Explains what is wrong with a document of a file: file, object, field, and remedy.
 
     web.yaml, document 3 (Pod default/web): spec.containers[0].resources.requests.cpu="1 core" is not a quantity: …
 
 An API server's error for a malformed document names no list positions and, for quantities, no field; so once `admit`
-has refused a document, the innermost refused part is searched here. Files are YAML or JSON, one document or many, also
-as UTF-16, which PowerShell writes.
+has refused a document, the innermost refused part is searched here.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,9 +18,6 @@ from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.schema import ListOf, MapOf, Scalar, Struct, Type
 from tonnage.errors import TonnageError, did_you_mean
 from tonnage.objects.document import Doc, copy
-from tonnage.objects.texts.decode_budget import MAX_DEPTH, Budget, BudgetExceeded, file_limits
-from tonnage.objects.texts.json_text import NumberOutOfRange, measure, read_json
-from tonnage.objects.texts.yaml_text import InvalidYaml, documents
 from tonnage.quantity import InvalidQuantity, Quantity
 
 
@@ -162,90 +157,3 @@ def shown_value(value: Any) -> str:
     except (TypeError, ValueError, OverflowError):
         text = str(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-
-
-_LONG_NUMBER = 19
-
-
-@dataclass(frozen=True, slots=True)
-class GivenText:
-    """The text of a file that is not on our disk, with its name. Accepted wherever a file name is."""
-
-    name: str
-    data: bytes
-
-    def __str__(self) -> str:
-        return self.name
-
-
-Source = str | GivenText
-"""Where manifests come from: the path of a file or folder, `-`, or a given text."""
-
-
-def documents_of(data: bytes, file: str, warnings: list[str]) -> list[Any]:
-    """The values of all documents, also of empty ones, in order. Appends to `warnings`. Raises BrokenManifest."""
-    if data.lstrip()[:1] == b"{":
-        try:
-            return [read_json(data, Budget(file_limits(len(data))))]
-        except (BudgetExceeded, NumberOutOfRange) as exc:
-            raise _unreadable(file, str(exc)) from exc
-        except msgspec.DecodeError:
-            pass  # several documents, another encoding, YAML in flow style, or broken: decided below
-    try:
-        text = data.decode(json.detect_encoding(data))
-    except UnicodeDecodeError as exc:
-        problem = f"byte {exc.start} is not {exc.encoding.upper()} text"
-        raise BrokenManifest(file, problem, hint="give YAML or JSON files, saved as UTF-8") from exc
-    text = text.removeprefix("\ufeff")
-    if text.lstrip()[:1] == "{":
-        try:
-            return _json_documents(text)
-        except BudgetExceeded as exc:
-            raise _unreadable(file, str(exc)) from exc
-        except json.JSONDecodeError as exc:
-            try:
-                return _yaml_documents(text, file, warnings)
-            except BrokenManifest:
-                where = f"line {exc.lineno} column {exc.colno}"
-                raise BrokenManifest(file, f"json: {where}: {exc.msg}", hint="correct the JSON there") from exc
-    return _yaml_documents(text, file, warnings)
-
-
-def _json_documents(text: str) -> list[Any]:
-    data = text.encode(errors="surrogatepass")
-    measure(data, Budget(file_limits(len(data))))
-    decoder, found, at = json.JSONDecoder(parse_int=_integer), [], 0
-    end = len(text.rstrip())
-    while at < end:
-        if text[at].isspace():
-            at += 1
-            continue
-        try:
-            value, at = decoder.raw_decode(text, at)
-        except RecursionError:  # unbalanced brackets cannot be measured
-            raise BudgetExceeded("depth", MAX_DEPTH) from None
-        found.append(value)
-    return found
-
-
-def _integer(digits: str) -> int | float:
-    """An integer beyond 64 bits is a float in Go, and quick to parse."""
-    return int(digits) if len(digits) < _LONG_NUMBER else float(digits)
-
-
-def _unreadable(file: str, problem: str) -> BrokenManifest:
-    return BrokenManifest(file, f"json: {problem}", hint="correct the JSON there")
-
-
-def _yaml_documents(text: str, file: str, warnings: list[str]) -> list[Any]:
-    found: list[Any] = []
-    try:
-        for number, each in enumerate(documents(text), 1):
-            found.append(each.value)
-            warnings += [
-                f'{file}, document {number}: line {line}: key "{key}" stands twice in one map; the last counts'
-                for key, line in each.repeated
-            ]
-    except InvalidYaml as exc:
-        raise BrokenManifest(file, exc.message, hint="correct the YAML there") from exc
-    return found

@@ -11,15 +11,12 @@ the cluster shows.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
-import msgspec
-
-from tonnage.clock import Clock, VirtualClock
+from tonnage.clock import VirtualClock
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object
@@ -32,95 +29,9 @@ from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
 from tonnage.scheduling.volumes.reservations.holds import Hold
-from tonnage.whatif.creation import stable_uid
+from tonnage.whatif.creation import ReplayObjects
 from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.sources import clock_of, engine_over
-
-T = TypeVar("T", bound=Object)
-Place = tuple[str, Key]
-"""(kind, namespace/name)."""
-
-
-def renewed(found: T, metadata: Mapping[str, Any] | None = None, **changes: Any) -> T:
-    """The object with these changes to its fields and metadata; `ReplayObjects` gives it a new version."""
-    replace = msgspec.structs.replace
-    return replace(found, metadata=replace(found.metadata, resource_version="", **(metadata or {})), **changes)
-
-
-class ReplayObjects:
-    """Objects as a server would store them, by kind and name, each with a uid, a creation time and a version.
-
-    A recreated object gets a new uid, a changed one a new version; an update without changes does nothing. Values that
-    an object already has are kept. Uids are derived from names and repeat in every run.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._kept: dict[str, dict[Key, Object]] = {}
-        self._lives: Counter[Place] = Counter()  # how often an object of that name was created
-        self._version = 0
-
-    def __iter__(self) -> Iterator[Object]:
-        for of_kind in self._kept.values():
-            yield from of_kind.values()
-
-    def get(self, kind: str, key: Key) -> Object | None:
-        of_kind = self._kept.get(kind)
-        return of_kind.get(key) if of_kind is not None else None
-
-    def of_kind(self, kind: str) -> Collection[Object]:
-        """All objects of a kind, in order of creation."""
-        return self._kept.get(kind, {}).values()
-
-    def load(self, objects: Iterable[Object]) -> None:
-        """Load the initial objects; those without a version get one above all given versions.
-
-        An object without a creation time counts as old.
-        """
-        found = list(objects)
-        self._version = max([self._version, *(each.metadata.revision for each in found)])
-        for each in found:
-            self._put(each, now=None)
-
-    def put(self, new: Object) -> tuple[Object | None, Object]:
-        """Create or replace an object. Returns (before, now): the same object if nothing changed.
-
-        An object with another uid replaces the existing one as a new object.
-        """
-        return self._put(new, now=self._clock.now)
-
-    def _put(self, new: Object, now: Callable[[], datetime] | None) -> tuple[Object | None, Object]:
-        kind, key, said = type(new).__name__, new.key, new.metadata
-        of_kind = self._kept.setdefault(kind, {})
-        before = of_kind.get(key)
-        is_update = before is not None and said.uid in ("", before.uid)
-        if before is not None and is_update:
-            was = before.metadata
-            uid, created_at = was.uid, said.creation_timestamp or was.creation_timestamp
-            version = said.resource_version or was.resource_version
-            meta = msgspec.structs.replace(said, uid=uid, creation_timestamp=created_at, resource_version=version)
-            if meta == was and msgspec.structs.replace(new, metadata=meta) == before:
-                return before, before
-        else:
-            place = (kind, key)
-            self._lives[place] += 1
-            uid = said.uid or stable_uid(f"{kind}/{key}/{self._lives[place]}")
-            created_at = said.creation_timestamp
-            if created_at is None and now is not None:
-                created_at = now()
-        if said.resource_version:
-            version = said.resource_version
-            self._version = max(self._version, said.revision)
-        else:
-            self._version += 1
-            version = str(self._version)
-        meta = msgspec.structs.replace(said, uid=uid, creation_timestamp=created_at, resource_version=version)
-        kept = of_kind[key] = msgspec.structs.replace(new, metadata=meta)
-        return before, kept
-
-    def remove(self, kind: str, key: Key) -> Object | None:
-        """Delete an object; None when there is none. Finalizers are ignored."""
-        return self._kept.get(kind, {}).pop(key, None)
 
 
 class ReplayError(TonnageError):

@@ -35,8 +35,8 @@ from tonnage.objects.meta import Key, Object
 from tonnage.printable import assembled, text
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.whatif.creation import Creation
-from tonnage.whatif.manifest_errors import GivenText, Origin, documents_of, shown_value
-from tonnage.whatif.manifests import READ, objects_at
+from tonnage.whatif.manifest_errors import Origin, shown_value
+from tonnage.whatif.manifests import READ, GivenText, documents_of, objects_at
 from tonnage.whatif.page import TextPage
 from tonnage.whatif.replay import Replay, ReplayError
 

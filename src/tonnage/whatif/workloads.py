@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 from tonnage.errors import TonnageError, closest, did_you_mean
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.batch_v1 import CronJob, Job
+from tonnage.objects.codec import resource_of
 from tonnage.objects.core_v1 import Pod, ReplicationController
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.scheme import resource_of
 
 Workload = StatefulSet | Deployment | ReplicaSet | ReplicationController | DaemonSet | Job | CronJob
 

@@ -20,7 +20,7 @@ from test_scheduler_volumes_live import SELECTED_NODE, Doc
 from support.eventually import eventually
 from support.processes import start_cluster
 from support.programs import RunningProgram, spawn
-from tonnage.objects.scheme import class_of, resource_of
+from tonnage.objects.codec import class_of, resource_of
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 GATE_OFF = ("--feature-gates", "NominatedNodeNameForExpectation=false")

@@ -16,9 +16,9 @@ from click.testing import CliRunner
 from support.configurations import storage_configuration
 from tonnage.cli.explain import explain
 from tonnage.objects import codec
+from tonnage.objects.codec import resource_of
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
-from tonnage.objects.scheme import resource_of
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import (

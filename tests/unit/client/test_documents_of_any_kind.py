@@ -13,12 +13,11 @@ from tonnage.client.discovered_kinds import document_class
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.objects import codec
-from tonnage.objects.codec import Bookmark, WatchChange
+from tonnage.objects.codec import Bookmark, WatchChange, resource_of
 from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.document import encode
 from tonnage.objects.meta import Document
 from tonnage.objects.resources import Resource
-from tonnage.objects.scheme import resource_of
 
 LVM_NODES = Resource("local.openebs.io", "v1alpha1", "LVMNode", "lvmnodes", namespaced=True)
 LVM_NODE = document_class(LVM_NODES)

@@ -13,10 +13,10 @@ from tonnage.client.discovered_kinds import metadata_class, served_resources
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.objects import codec
+from tonnage.objects.codec import class_of, resource_of
 from tonnage.objects.core_v1 import Secret
 from tonnage.objects.meta import ObjectMeta
 from tonnage.objects.resources import BY_PLURAL, RESOURCES
-from tonnage.objects.scheme import class_of, resource_of
 
 SECRETS, CLAIMS = BY_PLURAL["", "secrets"], BY_PLURAL["resource.k8s.io", "resourceclaims"]
 

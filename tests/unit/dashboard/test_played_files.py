@@ -30,7 +30,7 @@ from tonnage.dashboard.questions.given_files import (
 from tonnage.dashboard.questions.given_files import sorted_out as sorted_out_files
 from tonnage.dashboard.questions.playing import played
 from tonnage.errors import TonnageError
-from tonnage.whatif.manifest_errors import GivenText
+from tonnage.whatif.manifests import GivenText
 
 
 def play(name: str, **options: Any) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from tonnage.dashboard.questions.pod_story import explained, pod_story
 from tonnage.dashboard.wire import LaneRow, PodStep
 from tonnage.errors import TonnageError
 from tonnage.objects import codec
+from tonnage.objects.codec import resource_of
 from tonnage.objects.meta import Object
-from tonnage.objects.scheme import resource_of
 from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import attachment, capacity, claim, driver, pod_with, storage_class, volume

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tonnage.objects import codec, scheme
+from tonnage.objects import codec
 from tonnage.objects.apps_v1 import Deployment
-from tonnage.objects.codec import Bookmark, ObjectList, WatchChange, WatchFailure
+from tonnage.objects.codec import Bookmark, ObjectList, UnknownKind, WatchChange, WatchFailure
 from tonnage.objects.core_v1 import (
     ContainerPort,
     Event,
@@ -31,7 +31,6 @@ from tonnage.objects.core_v1 import (
 )
 from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.meta import MicroTime, ObjectMeta, OwnerReference, Record, StampedMeta, Status, split_key
-from tonnage.objects.scheme import UnknownKind
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.small_groups import Lease, LeaseSpec
 from tonnage.objects.storage_v1 import (
@@ -323,7 +322,7 @@ def test_an_empty_selector_is_written_since_it_is_not_absent() -> None:
 
 
 def test_an_empty_part_is_absent_whether_it_is_the_very_default_or_equals_it() -> None:
-    for cls in scheme.RESOURCE_BY_CLASS:
+    for cls in codec.RESOURCE_BY_CLASS:
         fields = msgspec.structs.fields(cls)
         parts: dict[str, Any] = {each.name: type(each.default)() for each in fields if isinstance(each.default, Record)}
         parts |= {each.name: VolumeAttachmentSpec(attacher="d", node_name="n") for each in fields if each.required}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.behaviour.workloads.pod_states import scaled_value
-from tonnage.behaviour.workloads.stateful_set_plan import ordinal_of
+from tonnage.behaviour.workloads.pod_states import ordinal_of, scaled_value
 from tonnage.clock import parse_duration
 from tonnage.objects.field_rules import amount_of, at_most_all
 from tonnage.objects.requirements import integer

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.whatif.html.amounts import byte_ticks
 from tonnage.whatif.html.capacity_map import capacity_map, scales_of
+from tonnage.whatif.page import byte_ticks
 
 GIB = 1 << 30
 

@@ -14,8 +14,8 @@ import pytest
 
 from tonnage.client.config.connection import Impersonation, KubeconfigCluster, KubeconfigUser, ServerConnection
 from tonnage.errors import Forbidden
+from tonnage.objects.codec import resource_of
 from tonnage.objects.meta import Object
-from tonnage.objects.scheme import resource_of
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.event_handlers import READ_KINDS
 from tonnage.testing.builders import node, pod

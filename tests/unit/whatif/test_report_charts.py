@@ -7,7 +7,9 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from tonnage.whatif.html.amounts import (
+from tonnage.whatif.html.charts import COLOURS, WIDTH, Axis, Series, Table, bar_chart, line_chart
+from tonnage.whatif.html.page import Html, element, text
+from tonnage.whatif.page import (
     MOST_TICKS,
     byte_ticks,
     bytes_text,
@@ -16,8 +18,6 @@ from tonnage.whatif.html.amounts import (
     time_text,
     time_ticks,
 )
-from tonnage.whatif.html.charts import COLOURS, WIDTH, Axis, Series, Table, bar_chart, line_chart
-from tonnage.whatif.html.page import Html, element, text
 
 PODS, TIME = Axis("pods"), Axis("time", time_ticks, time_text)
 GI = 1024**3

@@ -1,4 +1,4 @@
-"""What pods count for their workload: active, ready, available, or rejected by their node before they ran.
+"""What pods are to their workload: their names and ordinals; active, ready, available, or rejected before they ran.
 
 Ready is the kubelet's word; available is ready for `minReadySeconds` (podutil.IsPodAvailable). A rejected pod is
 recreated at once, to be placed elsewhere. If the next one is rejected on the same node, another is created only after
@@ -9,6 +9,8 @@ at, others go when they are replaced. All of it is in memory: a restarted contro
 
 from __future__ import annotations
 
+import random
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -21,6 +23,23 @@ from tonnage.clock import Clock
 from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, VOLUME_NODE_AFFINITY, Pod
 from tonnage.objects.meta import Key
 from tonnage.objects.texts.decode_budget import whole_number
+
+NUMBERED_NAME: Final = re.compile(r"(.*)-([0-9]+)")
+LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+"""No vowels: no words by accident. The alphabet of upstream's generated names."""
+_MAX_GENERATED_BASE: Final = 63 - 5
+
+
+def ordinal_of(name: str) -> int:
+    """The number at the end of a pod's name; -1 if there is none, or one beyond 32 bits."""
+    parts = NUMBERED_NAME.fullmatch(name)
+    number = whole_number(parts[2]) if parts else -1
+    return number if number < 2**31 else -1
+
+
+def generated_name(prefix: str, rng: random.Random) -> str:
+    """`prefix` and five letters, chosen here so that a create whose answer got lost can be looked up."""
+    return prefix[:_MAX_GENERATED_BASE] + "".join(rng.choice(LETTERS) for _ in range(5))
 
 
 def is_active(pod: Pod) -> bool:

@@ -11,7 +11,6 @@ updateStatefulSet of stateful_set_control.go, with the gate MaxUnavailableStatef
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,29 +19,20 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.behaviour.workloads.pod_states import is_available, is_ready
+from tonnage.behaviour.workloads.pod_states import NUMBERED_NAME, is_available, is_ready, ordinal_of
 from tonnage.behaviour.workloads.templates import REVISION_HASH, controller_ref, pod_from_template, refers_to
 from tonnage.objects.apps_v1 import StatefulSet, StatefulSetStatus
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.meta import Object, OwnerReference
-from tonnage.objects.texts.decode_budget import whole_number
 
 POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
 POD_INDEX: Final = "apps.kubernetes.io/pod-index"
-_NAME: Final = re.compile(r"(.*)-([0-9]+)")
-
-
-def ordinal_of(name: str) -> int:
-    """The number at the end of a pod's name; -1 if there is none, or one beyond 32 bits."""
-    parts = _NAME.fullmatch(name)
-    number = whole_number(parts[2]) if parts else -1
-    return number if number < 2**31 else -1
 
 
 def is_member(owner: StatefulSet, pod: Pod) -> bool:
     """True if the pod's name could be one of this set."""
-    parts = _NAME.fullmatch(pod.name)
+    parts = NUMBERED_NAME.fullmatch(pod.name)
     return parts is not None and parts[1] == owner.name
 
 

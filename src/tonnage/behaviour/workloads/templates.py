@@ -12,14 +12,14 @@ history/controller_history.go, getStatefulSetRevisions and constructHistory.
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from tonnage.behaviour.workloads.pod_states import LETTERS
 from tonnage.fnv import fnv1, fnv1a
-from tonnage.objects import codec, scheme
+from tonnage.objects import codec
 from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet, StatefulSet
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Pod, Volume
@@ -30,7 +30,7 @@ from tonnage.objects.names import dns_subdomain
 
 def owner_ref(owner: Object) -> OwnerReference:
     """A reference to an owner that does not control the object."""
-    resource = scheme.resource_of(type(owner))
+    resource = codec.resource_of(type(owner))
     return OwnerReference(api_version=resource.api_version, kind=resource.kind, name=owner.name, uid=owner.uid)
 
 
@@ -50,16 +50,13 @@ def by_age(found: Object) -> tuple[float, str]:
 
 def refers_to(reference: OwnerReference, owner: Object) -> bool:
     """True if a reference names an object of this kind and name, with any uid."""
-    resource = scheme.resource_of(type(owner))
+    resource = codec.resource_of(type(owner))
     named = (reference.api_version, reference.kind, reference.name)
     return named == (resource.api_version, resource.kind, owner.name)
 
 
 REVISION_HASH: Final = "controller-revision-hash"
 """The label with the revision of a pod or ControllerRevision."""
-_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""No vowels: no words by accident. The alphabet of upstream's generated names."""
-_MAX_GENERATED_BASE: Final = 63 - 5
 
 
 def pod_from_template(template: Mapping[str, Any], owner: Object) -> Doc:
@@ -73,11 +70,6 @@ def pod_from_template(template: Mapping[str, Any], owner: Object) -> Doc:
     metadata |= {field: copy(wanted[field]) for field in ("labels", "annotations", "finalizers") if wanted.get(field)}
     metadata["ownerReferences"] = [codec.to_doc(controller_ref(owner))]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": copy(template.get("spec", {}))}
-
-
-def generated_name(prefix: str, rng: random.Random) -> str:
-    """`prefix` and five letters, chosen here so that a create whose answer got lost can be looked up."""
-    return prefix[:_MAX_GENERATED_BASE] + "".join(rng.choice(_LETTERS) for _ in range(5))
 
 
 def template_hash(template: Mapping[str, Any], collision_count: int | None = None) -> str:
@@ -99,7 +91,7 @@ def canonical(value: Any) -> bytes:
 
 
 def _safe(number: int) -> str:
-    return "".join(_LETTERS[ord(digit) % len(_LETTERS)] for digit in str(number))
+    return "".join(LETTERS[ord(digit) % len(LETTERS)] for digit in str(number))
 
 
 def claim_for(pod: Pod, volume: Volume) -> Doc:

@@ -18,11 +18,11 @@ from tonnage.client.recorder import truncated
 from tonnage.clock import StampAges, parse_rfc3339, rfc3339
 from tonnage.controllers.controller_context import ControllerContext, QueueController
 from tonnage.errors import ApiError, Invalid, MethodNotAllowed, NotFound, RequestEntityTooLarge, TonnageError
+from tonnage.objects.codec import resource_of
 from tonnage.objects.core_v1 import Namespace, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.resources import Resource
-from tonnage.objects.scheme import resource_of
 
 _MAX_MESSAGE_BYTES: Final = 8 * 1024
 """Longer messages are cut: objects may have thousands of finalizers, of 300 bytes each."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from tonnage import logs
 from tonnage.behaviour.workloads import stateful_set_plan, templates
-from tonnage.behaviour.workloads.pod_states import earliest, next_check_s
+from tonnage.behaviour.workloads.pod_states import earliest, next_check_s, ordinal_of
 from tonnage.behaviour.workloads.stateful_set_plan import (
     Create,
     CreateClaims,
@@ -31,7 +31,6 @@ from tonnage.behaviour.workloads.stateful_set_plan import (
     has_identity,
     identity_labels,
     is_member,
-    ordinal_of,
     plan,
     pod_for,
     pod_name,

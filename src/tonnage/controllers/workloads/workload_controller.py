@@ -22,7 +22,7 @@ from tonnage.client.http import Client, PatchType
 from tonnage.clock import Clock, StampAges
 from tonnage.controllers.controller_context import ControllerContext, QueueController, namespace_of
 from tonnage.errors import ApiError, Conflict, Invalid, NotFound, RequestEntityTooLarge, TonnageError
-from tonnage.objects import codec, scheme
+from tonnage.objects import codec
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.batch_v1 import Job
 from tonnage.objects.codec import to_doc
@@ -92,7 +92,7 @@ async def claim_objects(
         return found.owned
     fresh = await client.get(type(owner), owner.key)
     if fresh.uid != owner.uid or fresh.metadata.is_terminating:
-        kind = scheme.resource_of(type(owner)).kind
+        kind = codec.resource_of(type(owner)).kind
         raise Conflict(f"{kind} {owner.key} does not adopt: it has just been deleted", name=owner.name, uid=owner.uid)
     adopted = [await _adopt(client, owner, each, finalizer) for each in found.adopt]
     return [*found.owned, *(each for each in adopted if each is not None)]
@@ -254,7 +254,7 @@ class WorkloadController(QueueController, ABC, Generic[Workload, Dependent]):
         super().__init__(context)
         self._ages = StampAges(context.clock)
         self._workloads: Cache[Workload] = workloads
-        self._kind = scheme.resource_of(workloads.cls).kind
+        self._kind = codec.resource_of(workloads.cls).kind
         self._owned = ControllerRefIndex(dependents)
         self._expectations = Expectations(context.client, context.clock)
         self._rejected = RejectedPods(context.clock)

@@ -13,7 +13,8 @@ from typing import Final, TypeVar, cast
 import msgspec
 
 from tonnage.behaviour.workloads import templates
-from tonnage.behaviour.workloads.templates import Versioned, generated_name
+from tonnage.behaviour.workloads.pod_states import generated_name
+from tonnage.behaviour.workloads.templates import Versioned
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.controllers.controller_context import ControllerContext

@@ -31,11 +31,11 @@ from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.wire import NoticeRow
 from tonnage.endpoints import Endpoint
 from tonnage.errors import Forbidden, NotFound, TonnageError, Unauthorized
+from tonnage.objects.codec import resource_of
 from tonnage.objects.core_v1 import Event, ObjectReference, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.resources import Resource
-from tonnage.objects.scheme import resource_of
 from tonnage.objects.small_groups import Lease
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.engine.event_handlers import READ_KINDS

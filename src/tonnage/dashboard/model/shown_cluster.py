@@ -18,11 +18,10 @@ from tonnage.dashboard.model.known_objects import DriverContents
 from tonnage.dashboard.wire import Collections, FaultRow, NoticeRow
 from tonnage.errors import NotFound, TonnageError
 from tonnage.faults import FAULT_FILE_NAME, Fault, FaultFile
-from tonnage.objects.codec import to_doc
+from tonnage.objects.codec import resource_of, to_doc
 from tonnage.objects.core_v1 import Event, ObjectReference
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.scheme import resource_of
 from tonnage.objects.small_groups import Lease
 from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.schedulers_seen import SchedulersSeen

@@ -24,7 +24,7 @@ from tonnage.whatif.drain.preview import Preview, known_nodes
 from tonnage.whatif.drain.rehearsal import Scene
 from tonnage.whatif.fit import MOST
 from tonnage.whatif.fit.fitting import Step, asked_template, asked_workload, fitted
-from tonnage.whatif.manifest_errors import GivenText
+from tonnage.whatif.manifests import GivenText
 from tonnage.whatif.pending.pending import PendingQuestion, summary
 from tonnage.whatif.simulate.played_cluster import PlayedCluster
 from tonnage.whatif.simulate.pool_choices import DriverLuck

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from tonnage.errors import TonnageError, closest
-from tonnage.whatif.manifest_errors import GivenText
+from tonnage.whatif.manifests import GivenText
 from tonnage.whatif.simulate.scenario import KIND
 
 MANIFESTS, STEPS, SCENARIO, CONFIGURATION, OTHER = "manifests", "steps", "scenario", "configuration", ""

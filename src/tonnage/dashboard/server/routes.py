@@ -50,11 +50,11 @@ from tonnage.dashboard.server.change_stream import PackedState, change_stream, t
 from tonnage.dashboard.status.keeper import StatusKeeper
 from tonnage.dashboard.wire import VERSION
 from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile, kind_of
-from tonnage.objects.scheme import resource_of
+from tonnage.objects.codec import resource_of
 from tonnage.plane.settings import require_node
 from tonnage.private_files import NotOurs, require_own_folder
 from tonnage.whatif.fit import MOST
-from tonnage.whatif.manifest_errors import GivenText
+from tonnage.whatif.manifests import GivenText
 
 MOST_NODES: Final = 500
 MOST_FILES: Final = 500

@@ -16,7 +16,7 @@ from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.meta import Key
 from tonnage.objects.node_selectors import UNSCHEDULABLE
 from tonnage.scheduling.volumes.explain.refusal_notes import half_made_in
-from tonnage.whatif.html.amounts import count_text
+from tonnage.whatif.page import count_text
 
 WAITS_S: Final = 30.0
 """A scheduler tries a new pod within a second; a pod that waits longer is pending."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 from tonnage.dashboard.status.sight import Sight
 from tonnage.dashboard.wire import NodeRow, PodRow, Row, VolumeRow
 from tonnage.scheduler.storage_totals import ClassTotals, class_totals
-from tonnage.whatif.html.amounts import bytes_text, count_text
+from tonnage.whatif.page import bytes_text, count_text
 
 MOST_CLASSES: Final = 24
 """Of more classes those with the most bytes are kept."""

@@ -19,8 +19,7 @@ from tonnage.objects.meta import Key
 from tonnage.objects.small_groups import Lease
 from tonnage.provisioner.options import lease_name
 from tonnage.whatif.doctor.findings import Severity
-from tonnage.whatif.html.amounts import count_text
-from tonnage.whatif.page import named
+from tonnage.whatif.page import count_text, named
 from tonnage.whatif.schedulers_seen import SchedulersSeen, lease_ends_at, seen_in
 
 PATIENCE: Final = timedelta(seconds=30)

@@ -22,8 +22,7 @@ from tonnage.dashboard.status.sight import Trouble
 from tonnage.dashboard.status.troubles import folded
 from tonnage.printable import assembled, text
 from tonnage.whatif.doctor.findings import Severity
-from tonnage.whatif.html.amounts import count_text, time_text
-from tonnage.whatif.page import TextPage
+from tonnage.whatif.page import TextPage, count_text, time_text
 
 STYLES: Final[Mapping[str, str]] = {
     Severity.ERROR.value: "bold red",

@@ -19,8 +19,7 @@ from tonnage.whatif.doctor.driver_checks import attach_findings, registration_fi
 from tonnage.whatif.doctor.facts import Facts
 from tonnage.whatif.doctor.findings import Finding
 from tonnage.whatif.doctor.leftover_checks import leftover_findings
-from tonnage.whatif.html.amounts import bytes_text, count_text
-from tonnage.whatif.page import named
+from tonnage.whatif.page import bytes_text, count_text, named
 
 MADE_S: Final = 120.0
 """How long a volume may be on its way to be made."""

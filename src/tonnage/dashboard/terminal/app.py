@@ -35,7 +35,7 @@ from tonnage.dashboard.wire import NodeRow, NoticeRow, PodRow
 from tonnage.errors import TonnageError
 from tonnage.objects.meta import Key
 from tonnage.printable import printable
-from tonnage.whatif.html.amounts import count_text
+from tonnage.whatif.page import count_text
 from tonnage.whatif.pending.pending import PendingAnswer
 
 _KEYS: Final = (

@@ -31,8 +31,7 @@ from tonnage.dashboard.terminal.lines_view import (
     row,
 )
 from tonnage.dashboard.wire import CapacityRow, ClassRow, Collections, NodeRow, VolumeRow
-from tonnage.whatif.html.amounts import byte_ticks, count_text, time_text
-from tonnage.whatif.page import natural
+from tonnage.whatif.page import byte_ticks, count_text, natural, time_text
 
 NEARLY_FULL: Final = 0.95
 

@@ -13,7 +13,7 @@ from tonnage.dashboard.status.report import show_trouble, verdict
 from tonnage.dashboard.status.troubles import folded
 from tonnage.dashboard.terminal.lines_view import ScreenLine, bytes_text, cell, heading, matches, plain, row
 from tonnage.dashboard.terminal.pod_pages import PageOfLines
-from tonnage.whatif.html.amounts import count_text
+from tonnage.whatif.page import count_text
 
 SPAN: Final = timedelta(hours=1)
 _LEVELS: Final = "▁▂▃▄▅▆▇█"

@@ -20,8 +20,7 @@ from tonnage.dashboard.wire import Collections, LaneRow, PodRow, PodStep
 from tonnage.objects.meta import Key
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.whatif.explain_report import print_explanation
-from tonnage.whatif.html.amounts import time_text
-from tonnage.whatif.page import TextPage
+from tonnage.whatif.page import TextPage, time_text
 from tonnage.whatif.pending.pending import PendingAnswer, PendingGroup, PendingQuestion, nearest_misses
 from tonnage.whatif.sources import ClusterState, OutOfTime
 

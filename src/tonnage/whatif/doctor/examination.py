@@ -29,8 +29,7 @@ from tonnage.whatif.doctor.switch import (
     switch_findings,
 )
 from tonnage.whatif.explain import DecisionSequence
-from tonnage.whatif.html.amounts import count_text
-from tonnage.whatif.page import TextPage
+from tonnage.whatif.page import TextPage, count_text
 from tonnage.whatif.pending.pending import PendingQuestion
 from tonnage.whatif.simulate.disk_documents import disks_of_objects
 from tonnage.whatif.sources import ClusterState

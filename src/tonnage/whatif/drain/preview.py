@@ -22,8 +22,7 @@ from tonnage.printable import assembled, text
 from tonnage.quantity import Quantity
 from tonnage.whatif.drain.outcome import DrainOutcome, Move, Stuck, VolumeMove, documents
 from tonnage.whatif.drain.rehearsal import Rehearsal, Scene
-from tonnage.whatif.html.amounts import count_text
-from tonnage.whatif.page import FittedTable, TextPage, named
+from tonnage.whatif.page import FittedTable, TextPage, count_text, named
 from tonnage.whatif.simulate.node_events import stays
 
 ALL_UP_TO: Final = 5

@@ -26,18 +26,18 @@ import msgspec
 from tonnage.behaviour.workloads.templates import claim_for
 from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import DaemonSet, StatefulSet
+from tonnage.objects.codec import resource_of
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
-from tonnage.objects.scheme import resource_of
 from tonnage.printable import text
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.expansion import Replica, WorkloadExpander, copied
 from tonnage.whatif.explain import RoomRemarks
 from tonnage.whatif.fit.counting import MOST_PODS, Counted, NodesNeeded, count, nodes_needed
 from tonnage.whatif.fit.remedies import SHOWN, Remedies, Remedy
-from tonnage.whatif.manifest_errors import Origin, Source
-from tonnage.whatif.manifests import Manifest
+from tonnage.whatif.manifest_errors import Origin
+from tonnage.whatif.manifests import Manifest, Source
 from tonnage.whatif.page import FittedTable, TextPage, named
 from tonnage.whatif.simulate.disk_documents import disk_documents
 from tonnage.whatif.simulate.played_cluster import PlayedCluster

@@ -29,6 +29,7 @@ from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.volumes.capacity.pools import free_bytes
 from tonnage.scheduling.volumes.demand import driver_bytes
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
+from tonnage.whatif.creation import renewed
 from tonnage.whatif.knobs import (
     CLAIM,
     NODE,
@@ -47,7 +48,7 @@ from tonnage.whatif.knobs import (
 )
 from tonnage.whatif.node_copies import copy_of, own_objects, shape_of, sharing_pools, volumes_on
 from tonnage.whatif.page import any_of, natural
-from tonnage.whatif.replay import Replay, renewed
+from tonnage.whatif.replay import Replay
 from tonnage.whatif.unused_claims import UnusedClaim, unused_claims
 
 NODES_TRIED: Final = 64

@@ -14,9 +14,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tonnage.whatif.html.amounts import byte_ticks, bytes_text, count_text
 from tonnage.whatif.html.charts import WIDTH, Table, coordinate, figure, svg
 from tonnage.whatif.html.page import Html, element, joined, paragraph
+from tonnage.whatif.page import byte_ticks, bytes_text, count_text
 
 Disk = Mapping[str, Any]
 Scales = Mapping[str, Sequence[float]]

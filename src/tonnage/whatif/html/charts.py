@@ -18,8 +18,8 @@ from leather import theme
 from leather.series import Series as LeatherSeries
 
 from tonnage.printable import printable
-from tonnage.whatif.html.amounts import number_text, number_ticks
 from tonnage.whatif.html.page import Html, Part, element, paragraph
+from tonnage.whatif.page import number_text, number_ticks
 
 WIDTH: Final = 720
 HEIGHT: Final = 250

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tonnage.whatif.html.amounts import byte_ticks, bytes_text, count_text, number_text
 from tonnage.whatif.html.capacity_map import capacity_map, scales_of
 from tonnage.whatif.html.charts import Axis, bar_chart, table
 from tonnage.whatif.html.page import Html, HtmlPage, paragraph
+from tonnage.whatif.page import byte_ticks, bytes_text, count_text, number_text
 
 Answer = Mapping[str, Any]
 

@@ -11,12 +11,12 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from tonnage.whatif.html.amounts import count_text, number_text
 from tonnage.whatif.html.capacity_map import capacity_map
 from tonnage.whatif.html.charts import WHOLE, Axis, Table, bar_chart, details, table
 from tonnage.whatif.html.drain_page import drain_page
 from tonnage.whatif.html.page import Html, HtmlPage, element, lines, paragraph
 from tonnage.whatif.html.simulate_page import simulate_page
+from tonnage.whatif.page import count_text, number_text
 
 Answer = Mapping[str, Any]
 

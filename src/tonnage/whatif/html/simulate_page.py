@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tonnage.whatif.html.amounts import (
+from tonnage.whatif.html.capacity_map import capacity_map, scales_of
+from tonnage.whatif.html.charts import WHOLE, Axis, Series, Table, bar_chart, details, line_chart, table
+from tonnage.whatif.html.page import Html, HtmlPage, element, paragraph
+from tonnage.whatif.page import (
     bytes_text,
     count_text,
     number_text,
@@ -13,9 +16,6 @@ from tonnage.whatif.html.amounts import (
     time_text,
     time_ticks,
 )
-from tonnage.whatif.html.capacity_map import capacity_map, scales_of
-from tonnage.whatif.html.charts import WHOLE, Axis, Series, Table, bar_chart, details, line_chart, table
-from tonnage.whatif.html.page import Html, HtmlPage, element, paragraph
 
 Run = Mapping[str, Any]
 Runs = Mapping[str, Run]

@@ -25,7 +25,7 @@ from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PodInfo
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.volumes.explain.account_entries import ClaimAccount, NodeAccount, amount
 from tonnage.scheduling.volumes.volume_fit import BIND_CONFLICT, NODE_CONFLICT, NOT_ENOUGH_SPACE
-from tonnage.whatif.html.amounts import count_text
+from tonnage.whatif.page import count_text
 
 FITS, ASSUMED, TERMINATING, FOREIGN, GATED = "fits", "assumed", "terminating", "scheduler", "gates"
 STORAGE, RESERVED, NO_CAPACITY, STATIC, SLOTS = "storage", "reserved", "capacity", "volumes", "slots"

@@ -24,11 +24,11 @@ from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.profiles import Assembled
 from tonnage.scheduling.engine.waking_rules import refused_rows
 from tonnage.scheduling.framework import Cycle, FilterPlugin
+from tonnage.whatif.creation import renewed
 from tonnage.whatif.explain import DecisionSequence
 from tonnage.whatif.knobs import least
 from tonnage.whatif.page import any_of, natural
 from tonnage.whatif.pending.changes import ANOTHER_NODE, ChangeProposals, ClusterChange, Waiting
-from tonnage.whatif.replay import renewed
 
 MOST_PAIRED: Final = 8
 """Pods that pairs are tried for: one of each cause, those that came first."""

@@ -31,8 +31,7 @@ from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.engine.attempt import EngineSettings, Placement
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.plugins.registry import ForeignPlugins
-from tonnage.whatif.html.amounts import count_text
-from tonnage.whatif.page import FittedTable, TextPage
+from tonnage.whatif.page import FittedTable, TextPage, count_text
 
 STORAGE_PLUGINS: Final = frozenset({"NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions", "VolumeZone"})
 _SCORING: Final = "VolumeBinding"

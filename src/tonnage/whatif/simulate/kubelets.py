@@ -25,7 +25,7 @@ from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME, VolumeNodeAff
 from tonnage.objects.core_v1.pod import PodCondition, PodStatus
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment, VolumeNodeResources
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.whatif.replay import renewed
+from tonnage.whatif.creation import renewed
 from tonnage.whatif.simulate.controllers import Controllers
 from tonnage.whatif.simulate.disks import Disk
 from tonnage.whatif.simulate.storage_model import StorageModel, driver_of

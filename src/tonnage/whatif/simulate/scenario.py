@@ -29,7 +29,8 @@ from tonnage.errors import TonnageError, did_you_mean
 from tonnage.objects.document import Doc
 from tonnage.objects.names import dns_subdomain
 from tonnage.quantity import InvalidQuantity, Quantity
-from tonnage.whatif.manifest_errors import GivenText, documents_of, shown_value
+from tonnage.whatif.manifest_errors import shown_value
+from tonnage.whatif.manifests import GivenText, documents_of
 from tonnage.whatif.simulate.disks import PICK_POLICIES, DriverSettings, StorageSettings
 
 T = TypeVar("T")

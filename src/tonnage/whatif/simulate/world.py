@@ -23,12 +23,11 @@ from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.whatif.scheduler_memory import SchedulerMemory
-from tonnage.whatif.simulate.controllers import Controllers
+from tonnage.whatif.simulate.controllers import Controllers, VolumeBinder
 from tonnage.whatif.simulate.kubelets import Kubelets, Rebuilds
 from tonnage.whatif.simulate.node_events import NodeEvents
 from tonnage.whatif.simulate.scheduler_loop import SchedulerLoop
 from tonnage.whatif.simulate.storage_model import StorageModel
-from tonnage.whatif.simulate.volume_binder import VolumeBinder
 from tonnage.whatif.simulate.world_state import Watcher, WorldSettings, WorldState
 from tonnage.whatif.sources import engine_over
 
@@ -71,7 +70,7 @@ class World(WorldState):
         self.nodes = NodeEvents(self, self.controllers, self.rebuilds)
         self.kubelets = Kubelets(self, self.controllers, self.rebuilds)
         self.scheduler = SchedulerLoop(self, self.engine, self.controllers, self.kubelets)
-        self.binder = VolumeBinder(self, self.scheduler)
+        self.binder = VolumeBinder(self)
         self._ticked_s = 0.0
         unseen = self.engine.held.holds()
         if memory is not None:
@@ -139,6 +138,8 @@ class World(WorldState):
             self.scheduler.look(now.key)
         elif isinstance(now, PersistentVolume):
             self.binder.volume_changed(now)
+            if now.spec.claim_ref is not None:
+                self.scheduler.look(now.spec.claim_ref.key)
         elif isinstance(now, Node):
             self.storage.nodes_changed()
             self.scheduler.look(now.name)

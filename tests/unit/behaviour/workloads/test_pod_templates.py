@@ -7,8 +7,8 @@ import random
 import pytest
 
 from support.workload_builders import NOW, a_pod, owned_by, replica_set, template
-from tonnage.behaviour.workloads.pod_states import is_active, is_available, next_check_s, scaled_value
-from tonnage.behaviour.workloads.templates import generated_name, pod_from_template, revision_hash, template_hash
+from tonnage.behaviour.workloads.pod_states import generated_name, is_active, is_available, next_check_s, scaled_value
+from tonnage.behaviour.workloads.templates import pod_from_template, revision_hash, template_hash
 
 
 def test_a_pod_has_all_of_its_template_and_its_owner() -> None:

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from support.workload_builders import a_pod, ago, stateful_set, template
-from tonnage.behaviour.workloads.stateful_set_plan import claims_for, is_member, ordinal_of, pod_for
+from tonnage.behaviour.workloads.pod_states import ordinal_of
+from tonnage.behaviour.workloads.stateful_set_plan import claims_for, is_member, pod_for
 from tonnage.behaviour.workloads.templates import data_of, in_order, new_revision, outdated, template_of, wanted
 from tonnage.objects.apps_v1 import ControllerRevision, StatefulSet
 from tonnage.objects.codec import convert

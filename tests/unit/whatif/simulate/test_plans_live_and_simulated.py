@@ -16,9 +16,9 @@ from tonnage.behaviour.nodes.node_lifecycle_plan import no_execute, plan
 from tonnage.behaviour.volumes.binding_plan import Bind, ClaimInputs, claim_step
 from tonnage.behaviour.workloads import stateful_set_plan
 from tonnage.behaviour.workloads.daemon_set_plan import DaemonPlan, ObservedDaemons, manage
-from tonnage.behaviour.workloads.pod_states import is_active
+from tonnage.behaviour.workloads.pod_states import is_active, ordinal_of
 from tonnage.behaviour.workloads.replica_set_plan import missing_replicas
-from tonnage.behaviour.workloads.stateful_set_plan import Create, ObservedState, ordinal_of
+from tonnage.behaviour.workloads.stateful_set_plan import Create, ObservedState
 from tonnage.behaviour.workloads.templates import template_hash
 from tonnage.objects import codec
 from tonnage.objects.apps_v1 import DaemonSet, ReplicaSet, StatefulSet

@@ -1,6 +1,6 @@
 // The scale of bars: how many bytes a full line stands for. Every bar of a storage class has one scale, on all nodes, so
 // that a pool of 500Gi is five times as long as one of 100Gi; each class has its own, so that small fast disks are no
-// slivers beside large slow ones. Pure. Every map of the page draws by it; reports count alike (whatif/html/amounts.py,
+// slivers beside large slow ones. Pure. Every map of the page draws by it; reports count alike (whatif/page.py,
 // `byte_ticks`), and a browser test compares the two.
 //
 //   const scales = scalesOf([state]);

@@ -16,10 +16,10 @@ import tonnage.objects
 from tonnage.documents import schema
 from tonnage.documents.schema import ListOf, MapOf, Scalar, Struct, schema_of, schema_of_resource
 from tonnage.objects import events_v1
+from tonnage.objects.codec import CLASS_BY_KIND, RESOURCE_BY_CLASS, class_of, resource_of
 from tonnage.objects.core_v1 import Event, Pod
 from tonnage.objects.meta import Document, MicroTime, Object, Record, Status
 from tonnage.objects.resources import BY_KIND, BY_PLURAL, RESOURCES
-from tonnage.objects.scheme import CLASS_BY_KIND, RESOURCE_BY_CLASS, class_of, resource_of
 from tonnage.quantity import Quantity
 
 # Served, and read by no program: devices are allocated by schedulers that know them, and what a definition brings is
