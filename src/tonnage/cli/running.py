@@ -136,10 +136,10 @@ class RunningProgram:
         self, flags: Flags, *, is_healthy: Callable[[], bool] = lambda: True, rng: random.Random, **pages: Any
     ) -> None:
         """Serve HTTPS as the flags say, unless the port is 0. `pages` holds `is_ready`, `debug` and `pages`."""
-        from tonnage.health import served
-
         if not flags["secure_port"]:
             return
+        from tonnage.health import served
+
         access = endpoint_flags.access_of(flags, self.connection, clock=self.clock, rng=rng, user_agent=self.name)
         if access is not None:
             await self.enter(access)

@@ -23,7 +23,7 @@ import click
 
 from tonnage.cli.flags.go_flags import FILE, FOLDER, ignored, refused, switch, texts
 from tonnage.cli.options import DURATION, PORT, Flags, Option, options, setting
-from tonnage.client.delegated_access import OPEN_PATHS
+from tonnage.client.delegated_access import OPEN_PATHS, OpenPaths
 from tonnage.clock import Clock, SystemClock
 from tonnage.errors import TonnageError
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tonnage.client.config.connection import ServerConnection
     from tonnage.client.delegated_access.access import DelegatedAccess
-    from tonnage.serving.server_tls import ServerTls, TlsRules
+    from tonnage.serving.server_tls import ServerTls
 
 
 _VERSIONS: Final = {
@@ -122,10 +122,8 @@ def is_loopback(address: str) -> bool:
         return address == "localhost"
 
 
-def tls_rules(flags: Flags) -> TlsRules:
-    """TLS versions and ciphers from the flags. Raises UsageError for unknown or conflicting values."""
-    from tonnage.serving.server_tls import TlsRules
-
+def tls_rules(flags: Flags) -> tuple[ssl.TLSVersion, tuple[str, ...]]:
+    """The fields of `TlsRules` from the flags. Raises UsageError for unknown or conflicting values."""
     if (flags["tls_cert_file"] is None) != (flags["tls_private_key_file"] is None):
         raise click.UsageError("--tls-cert-file and --tls-private-key-file go together")
     told = flags["tls_min_version"]
@@ -133,7 +131,7 @@ def tls_rules(flags: Flags) -> TlsRules:
         raise click.UsageError(f"--tls-min-version={told} is not supported: TLS 1.2 is the oldest that is spoken here")
     if told not in _VERSIONS:
         raise click.UsageError(f'--tls-min-version "{told}" is none of VersionTLS12 and VersionTLS13')
-    return TlsRules(_VERSIONS[told], _ciphers(flags["tls_cipher_suites"]))
+    return _VERSIONS[told], _ciphers(flags["tls_cipher_suites"])
 
 
 def _ciphers(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -154,9 +152,9 @@ def tls_of(
     flags: Flags, client_authorities: Callable[[], bytes], *, more_names: tuple[str, ...] = ()
 ) -> Iterator[ServerTls]:
     """TLS with the flags' certificate, else, as upstream, with a self-signed one that is also for `more_names`."""
-    from tonnage.serving.server_tls import GivenCertificate, ServerTls, ServingCertificate
+    from tonnage.serving.server_tls import GivenCertificate, ServerTls, ServingCertificate, TlsRules
 
-    rules, clock = tls_rules(flags), SystemClock()
+    rules, clock = TlsRules(*tls_rules(flags)), SystemClock()
     names = (flags["bind_address"], "localhost", *more_names)
     shown: GivenCertificate | ServingCertificate
     with ExitStack() as stack:
@@ -324,8 +322,6 @@ def endpoint_options(*, port: int) -> Option:
 
 def check_endpoint(flags: Flags) -> None:
     """Check the flags before anything starts. Raises UsageError, TonnageError."""
-    from tonnage.client.delegated_access.access import OpenPaths
-
     tls_rules(flags)
     if flags["unauthenticated_on_loopback"] and not is_loopback(flags["bind_address"]):
         raise click.UsageError(

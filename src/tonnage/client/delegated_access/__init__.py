@@ -1,6 +1,30 @@
 """Who may read a program's own pages, as the API server says: delegated authentication and authorisation."""
 
+from collections.abc import Sequence
 from typing import Final
+
+from tonnage.errors import TonnageError
 
 OPEN_PATHS: Final = ("/healthz", "/readyz", "/livez")
 """The paths of probes, which have no token: upstream's default of --authorization-always-allow-paths."""
+
+
+class OpenPaths:
+    """Paths open to everyone. A `*` is allowed only at the end, for any rest. Raises TonnageError for one elsewhere."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._whole: set[str] = set()
+        self._begin: list[str] = []
+        for path in (each.removeprefix("/") for each in paths):
+            if "*" in path[:-1]:
+                raise TonnageError(
+                    f'only trailing * allowed in "{path}"', hint="see --authorization-always-allow-paths"
+                )
+            if path.endswith("*"):
+                self._begin.append(path[:-1])
+            else:
+                self._whole.add(path)
+
+    def has(self, path: str) -> bool:
+        bare = path.removeprefix("/")
+        return bare in self._whole or any(bare.startswith(begin) for begin in self._begin)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from html import escape
@@ -23,14 +22,13 @@ import msgspec
 from aiohttp import web
 
 from tonnage.client.config.connection import ServerConnection
-from tonnage.client.delegated_access import OPEN_PATHS
+from tonnage.client.delegated_access import OPEN_PATHS, OpenPaths
 from tonnage.client.delegated_access.authentication import DelegatedAuthenticator, TokenAuthenticator, Unauthenticated
 from tonnage.client.delegated_access.authorities import AuthoritySources, FollowedAuthorities
 from tonnage.client.delegated_access.reviews import AccessAnswer, ExpiringCache, ReviewFailed, Reviews
 from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Transport
 from tonnage.clock import Clock
-from tonnage.errors import TonnageError
 from tonnage.health import recognised
 from tonnage.objects.document import encode
 from tonnage.objects.users import User
@@ -38,27 +36,6 @@ from tonnage.objects.users import User
 _CACHE_SIZE: Final = 8192
 _MAX_CACHED_BYTES: Final = 2_000
 """Longer questions are not cached: requests of strangers must not fill the memory."""
-
-
-class OpenPaths:
-    """Paths open to everyone. A `*` is allowed only at the end, for any rest. Raises TonnageError for one elsewhere."""
-
-    def __init__(self, paths: Sequence[str]) -> None:
-        self._whole: set[str] = set()
-        self._begin: list[str] = []
-        for path in (each.removeprefix("/") for each in paths):
-            if "*" in path[:-1]:
-                raise TonnageError(
-                    f'only trailing * allowed in "{path}"', hint="see --authorization-always-allow-paths"
-                )
-            if path.endswith("*"):
-                self._begin.append(path[:-1])
-            else:
-                self._whole.add(path)
-
-    def has(self, path: str) -> bool:
-        bare = path.removeprefix("/")
-        return bare in self._whole or any(bare.startswith(begin) for begin in self._begin)
 
 
 class DelegatedAuthorizer:

@@ -42,10 +42,9 @@ class TopologyKeys:
     """The label keys that capacity objects, volumes and classes select nodes by. Get it with `cluster.index`."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._counts: Counter[str] = Counter()
         storage = cluster.storage
-        for each in (*storage.capacities.values(), *storage.volumes, *storage.classes.values()):
-            self._changed(None, each)
+        known = (*storage.capacities.values(), *storage.volumes, *storage.classes.values())
+        self._counts: Counter[str] = Counter(key for each in known for key in _keys(_asked(each)))
         for kind in (CSIStorageCapacity, PersistentVolume, StorageClass):
             storage.on_change(kind, self._changed)
 
