@@ -218,11 +218,12 @@ class SchedulerLoop:
 
     def _answered(self, binding: SimulatedBinding, answer: Status | None) -> None:
         """Resume a binding with the answer to what it waits for; None starts it. Then it waits again, or is over."""
+        binding.wait = None  # its own writes, while it runs, are no answer
         try:
             binding.wait = binding.work.send(answer)
             binding.number += 1
         except StopIteration as end:
-            binding.wait, binding.status = None, end.value
+            binding.status = end.value
         uid, wait = binding.queued.uid, binding.wait
         topics = (*binding.placement.pod.claim_keys, binding.placement.node)
         if wait is not None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from simulated import typed, world_of
+from simulated import Seen, typed, world_of
 
+from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.configuration.configuration import parse
+from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
+from tonnage.scheduling.framework import SUCCESS, Api, Cycle, PreBindPlugin, Status
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 from tonnage.whatif.simulate.disks import DriverSettings
+from tonnage.whatif.simulate.world import World
+from tonnage.whatif.simulate.world_state import WorldSettings
 
 CLUSTER = (storage_class(), driver(), node("a"), node("b"))
 
@@ -170,3 +176,39 @@ def test_figures_of_a_live_cluster_go_on_to_say_what_they_include(metadata):
         world.put(each)
     world.run_until(20.0)
     assert sorted(seen.ran) == ["default/p0", "default/p1"]
+
+
+class MarkedAndSeen(PreBindPlugin):
+    """Waits until the pod's claim is bound, then writes to it, while what it waited for still holds."""
+
+    name = "MarkedAndSeen"
+
+    def __init__(self, args: object = None) -> None:
+        pass
+
+    async def pre_bind(self, cycle: Cycle, node_name: str, api: Api) -> Status:
+        (key,) = cycle.pod.claim_keys
+
+        def claim() -> PersistentVolumeClaim:
+            found = cycle.cluster.storage.claims.get(key)
+            assert found is not None
+            return found
+
+        await api.settled(lambda: SUCCESS if claim().is_bound else None, 60.0)
+        await api.patch(claim(), {"metadata": {"annotations": {"example.com/mark": "1"}}})
+        return SUCCESS
+
+
+def test_a_binding_that_writes_to_what_it_waited_for_goes_on():
+    head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    text = f"{head}profiles:\n- plugins: {{preBind: {{enabled: [{{name: MarkedAndSeen}}]}}}}\n"
+    known = [KnownPlugin.of(MarkedAndSeen)]
+    profiles = parse(text, source="a test", known_plugins=known, gates=Gates()).profiles
+    seen = Seen()
+    pools = capacity("fast", "a", "100Gi", pools=["100Gi"])
+    objects = typed((*CLUSTER, pools, claim("data", "60Gi"), pod_with("db", "data")))
+    settings = WorldSettings(takes_any_pod=True)
+    seen.world = world = World(objects, profiles, seen, foreign={"MarkedAndSeen": MarkedAndSeen}, settings=settings)
+    world.run_until(60.0)
+    assert seen.came_back == []
+    assert list(seen.ran) == ["default/db"]
