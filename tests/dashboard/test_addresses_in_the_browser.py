@@ -104,6 +104,16 @@ async def test_a_lost_connection_dims_and_dates_what_is_shown(serve, open_window
         await expect(cell(page, "node-1")).to_be_visible()
         proxy.mend()
         await expect(page.locator("#not-live")).to_be_hidden(timeout=BACK_MS)
+        # Both are away: what is shown is as old as the API server's last answer.
+        since = datetime.now(UTC) - timedelta(minutes=5)
+        shown_cluster.collections.put("notices", "server", NoticeRow(severity="error", text="is away", since=since))
+        await expect(page.get_by_role("status").first).to_contain_text("the API server is away")
+        proxy.cut()
+        await expect(page.get_by_role("status").first).to_contain_text("the dashboard's server is away")
+        await expect(page.locator("#not-live")).to_contain_text("5 min")
+        shown_cluster.collections.remove("notices", "server")
+        proxy.mend()
+        await expect(page.locator("#not-live")).to_be_hidden(timeout=BACK_MS)
         await expect(page.locator("main.is-old")).to_have_count(0)
         await page.context.close()
 

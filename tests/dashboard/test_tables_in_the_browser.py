@@ -16,6 +16,7 @@ from watched_cluster import watched_cluster
 from support.filled_cluster import FilledCluster
 from tonnage.dashboard.wire import NodeRow
 from tonnage.stories.objects import stateful_set
+from tonnage.testing.builders import node
 
 
 def names(page: Page) -> Locator:
@@ -108,6 +109,18 @@ async def test_an_object_is_shown_as_yaml_with_commands_and_back_closes_it(
     window.expected += ["422"]
     await window.go("tables/nodes/node-99")
     await expect(panel).to_contain_text('Its YAML cannot be read: nodes "node-99" not found')
+
+
+async def test_on_a_telephone_yaml_scrolls_and_the_panel_stays_on_the_screen(serve, open_window, shown_cluster):
+    shown_cluster.put(*ordinary_objects(), node("long", annotations={"note": "words " * 50}))
+    window = await open_window(await serve(shown_cluster), viewport={"width": 390, "height": 844})
+    await window.go("tables/nodes/long")
+    panel = window.page.get_by_role("complementary", name="Details")
+    yaml = panel.locator(".yaml")
+    await expect(yaml).to_contain_text("kind: Node")
+    assert await yaml.evaluate("each => each.scrollWidth > each.clientWidth")
+    box = await panel.bounding_box()
+    assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390
 
 
 async def test_hostile_objects_are_text_in_tables_and_quoted_in_commands(

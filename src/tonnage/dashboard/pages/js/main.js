@@ -21,6 +21,7 @@ const main = document.getElementById("main");
 let VIEWS = {};
 let about = {};
 let isIn = false; // logged in: a view is shown
+let stream = "away"; // what the stream of changes says of itself
 let lostAt = ""; // when the server was last heard of, while it is away
 let close = () => {};
 let current = {name: ""}; // the view that is shown: {name, goTo}
@@ -83,17 +84,26 @@ document.querySelector(".skip").addEventListener("click", event => {
 });
 
 function showStatus(status, heardAt = 0) {
+  stream = status;
   lostAt = status === "live" || status === "refused" || !heardAt ? "" : new Date(heardAt).toISOString();
   showAge();
-  const element = document.getElementById("status");
-  const words = {live: "live", away: "the dashboard's server is away; trying again", refused: "the token is not valid any more"};
-  replace(element, words[status] ?? status);
-  element.dataset.status = status;
 }
 
-/** While nobody tells what is new, what is shown is dimmed, and dated. */
+const STATUS_WORDS = {
+  live: "live",
+  away: "the dashboard's server is away; trying again",
+  behind: "the API server is away; trying again",
+  refused: "the token is not valid any more",
+};
+
+/** While nobody tells what is new, what is shown is dimmed, and dated by whoever went first. */
 function showAge() {
-  const asOf = lostAt || state.notices.get("server")?.since || "";
+  const silentSince = state.notices.get("server")?.since;
+  const status = stream === "live" && silentSince ? "behind" : stream;
+  const badge = document.getElementById("status");
+  replace(badge, STATUS_WORDS[status] ?? status);
+  badge.dataset.status = status;
+  const asOf = [lostAt, silentSince].filter(Boolean).sort()[0] ?? "";
   const element = document.getElementById("not-live");
   main.classList.toggle("is-old", Boolean(asOf));
   element.hidden = !asOf;
