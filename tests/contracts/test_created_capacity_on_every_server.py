@@ -23,6 +23,7 @@ from support.foreign_drivers import (
     definition_of,
     disk,
     drive,
+    has_status_apart,
     longhorn_node,
     pool,
     storage_node,
@@ -83,7 +84,16 @@ class Stage:
         namespace = doc["metadata"].get("namespace", "")
         if namespace:
             self.api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
-        return self.add(_path(kind, namespace), doc)
+        path = self.add(_path(kind, namespace), doc)
+        if has_status_apart(kind):
+            self.status(source, path, doc["status"])
+        found = self.api.get(path).body
+        assert {**found, "metadata": doc["metadata"]} == doc, "the definition has every field that is told"
+        return path
+
+    def status(self, source: PoolSource, path: str, told: Doc) -> None:
+        """Change some fields of an object's status, as the driver's own program does."""
+        self.api.patch(path + ("/status" if has_status_apart(source.kinds[0]) else ""), {"status": told})
 
     def clear(self) -> None:
         for path in reversed(self._made):
@@ -251,7 +261,7 @@ def test_directpv_has_an_object_a_node_and_takes_the_drive_with_the_most_free(st
         stage.become({"node-1": ("30Gi,10Gi", "40Gi", "30Gi")})
         eventually(lambda: stage.annotation(POOL_POLICY) == "most-free", "the policy to be told")
         # A volume of 4Gi, as CreateVolume writes it.
-        stage.api.patch(path, {"status": {"freeCapacity": 6 << 30}})
+        stage.status(DIRECTPV, path, {"freeCapacity": 6 << 30})
         stage.become({"node-1": ("30Gi,6Gi", "36Gi", "30Gi")})
 
 
@@ -266,7 +276,7 @@ def test_hwameistor_has_an_object_for_the_pool_of_a_disk_class(stage: Stage) -> 
         stage.become({"node-1": ("60Gi", "60Gi", "60Gi"), "node-2": ("20Gi", "20Gi", "20Gi")})
         stage.become({"node-1": ("20Gi", "20Gi", "20Gi"), "node-2": ("20Gi", "20Gi", "20Gi")}, copied)
         told: dict[str, Any] = {"freeCapacityBytes": 0, "usedCapacityBytes": 100 << 30}
-        stage.api.patch(path, {"status": {"pools": {"LocalStorage_PoolSSD": told}}})
+        stage.status(HWAMEISTOR, path, {"pools": {"LocalStorage_PoolSSD": told}})
         stage.become({"node-1": ("0", "0", "0"), "node-2": ("20Gi", "20Gi", "20Gi")})
         stage.become({"node-1": ("0", "0", "0"), "node-2": ("0", "0", "0")}, copied)
 
@@ -290,7 +300,7 @@ def test_longhorn_has_an_object_a_node_for_strict_local_classes_and_one_for_all_
         assert found["metadata"]["annotations"][POOLS_SOURCE] == "longhorn"
         assert [each["kind"] for each in found["metadata"]["ownerReferences"]] == ["StorageClass"]
         # A replica of 20Gi on node-3: it is left 10Gi; two replicas have min(170/2, 70) = 70Gi in all.
-        stage.api.patch(path, {"status": {"diskStatus": {"a": {"storageScheduled": 20 << 30}}}})
+        stage.status(LONGHORN, path, {"diskStatus": {"a": {"storageScheduled": 20 << 30}}})
         stage.become({"": ("100Gi,60Gi,10Gi", "170Gi", "100Gi")}, single)
         stage.become({"": ("70Gi", "70Gi", "60Gi")}, double)
 

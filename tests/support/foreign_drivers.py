@@ -4,11 +4,18 @@ kinds.
 longhorn_node("node-1", fast=disk("100Gi", scheduled="40Gi"))      one disk named fast, 60Gi left
 drive("node-1", "a", free="10Gi")                                  a DirectPVDrive
 storage_node("node-1", SSD=pool("100Gi", free="60Gi"))             a LocalStorageNode with a pool
+
+DRIVER_DEFINITIONS=folder: the projects' own definitions, from the YAML files of that folder, instead of the small ones.
 """
 
 from __future__ import annotations
 
+import os
+from functools import cache
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from tonnage.objects.codec import convert
 from tonnage.objects.document import Doc
@@ -182,14 +189,22 @@ def storage_node(name: str, *, state: str = "Ready", **pools: Doc) -> Doc:
     }
 
 
+_WITH_STATUS_APART = ("longhorn.io", "hwameistor.io")
+
+
 def definition_of(kind: Resource) -> Doc:
-    """A CustomResourceDefinition of a driver's kind that takes any fields."""
+    """The CustomResourceDefinition of a driver's kind: the project's own if given, else one that takes any fields."""
+    name = f"{kind.plural}.{kind.group}"
+    if own := os.environ.get("DRIVER_DEFINITIONS"):
+        return _definitions(own)[name]
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": kind.version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    if kind.group in _WITH_STATUS_APART:
+        version["subresources"] = {"status": {}}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{kind.plural}.{kind.group}"},
+        "metadata": {"name": name},
         "spec": {
             "group": kind.group,
             "scope": "Namespaced" if kind.namespaced else "Cluster",
@@ -197,3 +212,14 @@ def definition_of(kind: Resource) -> Doc:
             "versions": [version],
         },
     }
+
+
+def has_status_apart(kind: Resource) -> bool:
+    """True if a status is written by a request of its own."""
+    return any("status" in (each.get("subresources") or {}) for each in definition_of(kind)["spec"]["versions"])
+
+
+@cache
+def _definitions(folder: str) -> dict[str, Doc]:
+    found = [doc for file in sorted(Path(folder).glob("*.yaml")) for doc in yaml.safe_load_all(file.read_text())]
+    return {doc["metadata"]["name"]: doc for doc in found if doc}

@@ -286,6 +286,49 @@ def test_the_order_of_first_fit_is_not_known():
     assert (found["count"], found["atMost"]) == (2, 2)
 
 
+IN_COMMON = """
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: fast, annotations: {tonnage.dev/pool-policy: first-fit}}
+provisioner: pools.tonnage.dev
+volumeBindingMode: WaitForFirstConsumer
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: some, annotations: {tonnage.dev/pool-policy: first-fit}}
+provisioner: pools.tonnage.dev
+volumeBindingMode: WaitForFirstConsumer
+---
+apiVersion: storage.k8s.io/v1
+kind: CSIStorageCapacity
+metadata: {name: fast, namespace: kube-system, annotations: {tonnage.dev/pool-ids: "vg-3,vg-2,vg-1"}}
+storageClassName: fast
+availableCapacities: [20000Mi, 15360Mi, 10200Mi]
+nodeTopology: {matchLabels: {kubernetes.io/hostname: a}}
+---
+apiVersion: storage.k8s.io/v1
+kind: CSIStorageCapacity
+metadata: {name: some, namespace: kube-system, annotations: {tonnage.dev/pool-ids: "vg-3,vg-2"}}
+storageClassName: some
+availableCapacities: [20000Mi, 15360Mi]
+nodeTopology: {matchLabels: {kubernetes.io/hostname: a}}
+---
+"""
+
+
+@pytest.mark.parametrize("sizes", [("2Gi", "5Gi"), ("5Gi", "2Gi")])
+def test_the_order_in_which_a_first_fit_driver_gets_the_claims_is_not_known_either(sizes: tuple[str, str]):
+    """With vg-1 first, the claims of 2Gi go there: vg-2 and vg-3 hold three of 5Gi each, whichever claim is made first.
+    With vg-3 first, a 2Gi claim that is made first keeps one of 5Gi out of it."""
+    node = CLUSTER.partition("---\napiVersion: storage.k8s.io/v1\nkind: StorageClass")[0]
+    driver = "apiVersion: storage.k8s.io/v1\nkind: CSIDriver\nmetadata: {name: pools.tonnage.dev}\n"
+    cluster = f"{node}---\n{driver}spec: {{storageCapacity: true}}\n---{IN_COMMON}"
+    asked = two_claims(*sizes).replace("serviceName", "podManagementPolicy: Parallel\n  serviceName")
+    asked = asked.replace("5Gi}}, storageClassName: fast", "5Gi}}, storageClassName: some")
+    found = answer(cluster + asked, "--workload", "sts/shop/db")
+    assert (found["count"], found["atMost"]) == (5, 6)
+
+
 def test_explain_tells_the_same_truth():
     cluster = picking("best-fit", "400Gi, 400Gi") + two_claims(*KAFKA)
     Path("cluster.yaml").write_text(cluster)

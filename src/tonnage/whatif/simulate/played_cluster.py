@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import Final
 
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
@@ -19,12 +20,12 @@ from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.engine.attempt import Attempt
 from tonnage.scheduling.plugins.registry import ForeignPlugins
-from tonnage.scheduling.volumes.packing.pool_fits import Sizes, descending
+from tonnage.scheduling.volumes.packing.pool_fits import descending
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, placed_by
 from tonnage.whatif.expansion import Replica
 from tonnage.whatif.replay import Replay
 from tonnage.whatif.simulate.disks import Disk, PickPolicy
-from tonnage.whatif.simulate.pool_choices import DriverLuck, PoolChoices
+from tonnage.whatif.simulate.pool_choices import Course, DriverLuck, PoolChoices, distinct_orders
 from tonnage.whatif.simulate.world import World
 from tonnage.whatif.simulate.world_state import EVERY_ATTEMPT, Watcher, WorldSettings
 from tonnage.whatif.sources import ClusterState
@@ -80,8 +81,8 @@ class PlayedCluster:
         self.choices = PoolChoices(luck)
         self._nobody = state.schedulers.nobody if takes_any_pod else lambda scheduler: ""
         self._replica: Replica | None = None
-        self._orders: dict[Disk, list[int]] = {}
-        """By disk, its pools in the order of a driver with `first-fit`."""
+        self._courses: dict[Disk, Course] = {}
+        """By disk, what is assumed about a driver with `first-fit`."""
         self.world = World(
             [each for each in state.objects if not (isinstance(each, Pod) and self._is_left_alone(each))],
             profiles,
@@ -144,52 +145,63 @@ class PlayedCluster:
 
     def _pool_for(self, disk: Disk, claim: PersistentVolumeClaim, told: PickPolicy | None) -> int | None:
         storage = self.world.storage
+        if told == "first-fit":
+            return self._first_fit(disk, claim)
         size, kept = storage.taken_bytes(claim), storage.kept_bytes(claim.class_name)
         numbers = storage.numbers_for(disk, claim.class_name)
-        asked = self._asked_of(disk)
-        sizes = descending(asked.values()) or (size,)
-        if told == "first-fit":
-            numbers = self._in_order(disk, numbers, sizes)
         pools = [disk.pools[number] - kept for number in numbers]
         if max(pools, default=-1) < size:
             return None
-        if told in ("first-fit", "most-free", "best-fit"):
+        if told in ("most-free", "best-fit"):
             place = placed_by(PoolPolicy(told), tuple(pools), size)
             return None if place is None else numbers[place]
+        asked = self._asked_of(disk)
         rest = [each for key, each in asked.items() if key != claim.key and self.world.volume_of(key) is None]
-        return numbers[self.choices.pool_for(pools, (size, *descending(rest)), sizes)]
+        return numbers[self.choices.pool_for(pools, (size, *descending(rest)), descending(asked.values()) or (size,))]
 
-    def _in_order(self, disk: Disk, numbers: Sequence[int], sizes: Sizes) -> list[int]:
-        """These pools in the one order that the driver has for all of the disk's."""
-        if disk not in self._orders:
-            everything = range(len(disk.pools))
-            if disk.ids:
-                found = self.choices.order_by(everything, lambda order: self._placed_in(order, disk))
-            else:
-                left, found = list(everything), []
-                for free in self.choices.order_of(disk.pools, sizes):
-                    found.append(next(number for number in left if disk.pools[number] == free))
-                    left.remove(found[-1])
-            self._orders[disk] = found
-        return [number for number in self._orders[disk] if number in numbers]
+    def _first_fit(self, disk: Disk, claim: PersistentVolumeClaim) -> int | None:
+        """The first pool with room, after those claims of the replica that get their volumes before this one."""
+        if disk not in self._courses:
+            orders = distinct_orders([self._reached(disk, number) for number in range(len(disk.pools))])
+            every = permutations(range(len(self._replica.claims) if self._replica is not None else 0))
+            self._courses[disk] = self.choices.course_of(every, orders, lambda *course: self._placed_in(disk, *course))
+        turns, order = self._courses[disk]
+        free = list(disk.pools)
+        for each in self._in_turn(turns):
+            if each.key == claim.key:
+                break
+            now = self.world.get(PersistentVolumeClaim, each.key)
+            if now is not None and now.selected_node == claim.selected_node and self.world.volume_of(each.key) is None:
+                self._place(disk, free, order, each)
+        return self._place(disk, free, order, claim)
 
-    def _placed_in(self, order: Sequence[int], disk: Disk) -> int:
-        """How many replicas a driver with this order of pools creates, each claim in the pools of its class."""
-        storage, free, count = self.world.storage, list(disk.pools), 0
-        here = self._asked_of(disk)
-        claims = [each for each in (self._replica.claims if self._replica is not None else ()) if each.key in here]
-        asked = [
-            (here[each.key], storage.kept_bytes(each.class_name), set(storage.numbers_for(disk, each.class_name)))
-            for each in sorted(claims, key=lambda each: -here[each.key])
-        ]
-        while asked:
-            for size, kept, numbers in asked:
-                place = next((at for at in order if at in numbers and free[at] >= size + kept), None)
-                if place is None:
-                    return count
-                free[place] -= size
+    def _placed_in(self, disk: Disk, turns: Sequence[int], order: Sequence[int]) -> int:
+        """How many replicas a driver with this order of pools creates, if the claims come in these turns."""
+        free, count, here = list(disk.pools), 0, self._asked_of(disk)
+        claims = [each for each in self._in_turn(turns) if each.key in here]
+        while claims and all(self._place(disk, free, order, each) is not None for each in claims):
             count += 1
         return count
+
+    def _in_turn(self, turns: Sequence[int]) -> list[PersistentVolumeClaim]:
+        claims = self._replica.claims if self._replica is not None else ()
+        return [claims[turn] for turn in turns if turn < len(claims)]
+
+    def _place(self, disk: Disk, free: list[int], order: Sequence[int], claim: PersistentVolumeClaim) -> int | None:
+        """Take a claim's bytes from the first pool with room, and return its number; None if no pool has room."""
+        storage = self.world.storage
+        numbers, size = storage.numbers_for(disk, claim.class_name), storage.taken_bytes(claim)
+        least = size + storage.kept_bytes(claim.class_name)
+        place = next((number for number in order if number in numbers and free[number] >= least), None)
+        if place is not None:
+            free[place] -= size
+        return place
+
+    def _reached(self, disk: Disk, number: int) -> tuple[object, ...]:
+        """What tells a pool of a disk from others: its free bytes, and the classes that reach it."""
+        storage = self.world.storage
+        names = [name for name in storage.classes_of(disk) if number in storage.numbers_for(disk, name)]
+        return disk.pools[number], *names
 
     def _asked_of(self, disk: Disk) -> Mapping[Key, int]:
         """The sizes that the current replica's claims ask of a disk."""

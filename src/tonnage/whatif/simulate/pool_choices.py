@@ -6,24 +6,24 @@ beside an 80, else once. `PoolChoices` tries every choice for replica after repl
 is worth the fewest or the most replicas that run in the end. The search is bounded: `is_cut` says that it was cut and
 the rest is a guess.
 
-A driver with `first-fit` has an unknown order of pools: it is given the worst or the best before its first volume.
+A driver with `first-fit` has an unknown order of pools, and claims that are sent together reach it in any order: both
+are assumed for the worst or for the best before its first volume (`Course`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from enum import Enum
-from itertools import islice, permutations
-from typing import Final
+from itertools import islice, product, starmap
+from typing import Final, NamedTuple
 
 from tonnage.scheduling.volumes.packing.pool_fits import SearchBudget, Sizes, descending, fits_one
-from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, placed_by
 
 MOST_STATES: Final = 30_000
 """Limit of pool states per question, about half a second."""
 _FURTHEST: Final = 200
 """How many claims the search looks ahead."""
-_MOST_ORDERS: Final = 720
+_MOST_COURSES: Final = 720
 _PACKING_STEPS: Final = 2_000
 
 
@@ -32,6 +32,13 @@ class DriverLuck(Enum):
 
     WORST = "worst"
     BEST = "best"
+
+
+class Course(NamedTuple):
+    turns: tuple[int, ...]
+    """The claims of a replica, by position, in the order in which their volumes are made."""
+    order: tuple[int, ...]
+    """The pools, by number, in the order in which the driver looks at them."""
 
 
 class PoolChoices:
@@ -57,24 +64,20 @@ class PoolChoices:
         best = self._better(worth.values())
         return roomy[min(free for free in roomy if worth[free] == best)]
 
-    def order_of(self, pools: Sequence[int], sizes: Sizes) -> list[int]:
-        """The pools in the order of a driver with `first-fit`."""
-        if len(set(sizes)) == 1 or len(set(pools)) == 1:
-            return list(pools)
-        worth = {order: _first_fits(order, sizes) for order in islice(dict.fromkeys(permutations(pools)), _MOST_ORDERS)}
-        self.has_chosen = True
-        self.is_cut |= len(worth) == _MOST_ORDERS
-        chosen = self._better(worth.values())
-        return list(next(order for order in worth if worth[order] == chosen))
-
-    def order_by(self, numbers: Sequence[int], worth_of: Callable[[tuple[int, ...]], int]) -> list[int]:
-        """`order_of` for pools that classes share in part: their numbers in the order that is worth most or least."""
-        orders = list(islice(permutations(numbers), _MOST_ORDERS))
-        worth = {order: worth_of(order) for order in orders}
+    def course_of(
+        self,
+        turns: Iterable[tuple[int, ...]],
+        orders: Iterable[tuple[int, ...]],
+        worth_of: Callable[[tuple[int, ...], tuple[int, ...]], int],
+    ) -> Course:
+        """The course of a driver with `first-fit` in which the fewest or the most replicas run."""
+        most = _MOST_COURSES + 1
+        courses = list(islice(starmap(Course, product(islice(turns, most), islice(orders, most))), most))
+        self.is_cut |= len(courses) == most
+        worth = {course: worth_of(*course) for course in courses[:_MOST_COURSES]}
         self.has_chosen |= len(set(worth.values())) > 1
-        self.is_cut |= len(orders) == _MOST_ORDERS
         chosen = self._better(worth.values())
-        return list(next(order for order in orders if worth[order] == chosen))
+        return next(course for course in worth if worth[course] == chosen)
 
     def _after(self, pools: Sequence[int], free: int, rest: Sizes, sizes: Sizes, ahead: int = 0) -> int:
         """How many replicas run in the end, including the current one, if it takes the pool with `free` bytes."""
@@ -105,14 +108,15 @@ def _hold(pools: Sizes, sizes: Sizes) -> bool:
     return fits_one(pools, sizes, SearchBudget(_PACKING_STEPS))
 
 
-def _first_fits(pools: Sizes, sizes: Sizes) -> int:
-    """How many replicas a driver with this order of pools creates."""
-    count, free = 0, list(pools)
-    while _hold(descending(free), sizes):
-        for size in sizes:
-            place = placed_by(PoolPolicy.FIRST_FIT, tuple(free), size)
-            if place is None:
-                return count
-            free[place] -= size
-        count += 1
-    return count
+def distinct_orders(pools: Sequence[Hashable]) -> Iterator[tuple[int, ...]]:
+    """The orders of these pools, by number, of which no two differ by equal pools alone."""
+
+    def orders_of(left: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        firsts = {pools[number]: number for number in reversed(left)}
+        for first in reversed(firsts.values()):
+            for rest in orders_of(tuple(number for number in left if number != first)):
+                yield first, *rest
+        if not left:
+            yield ()
+
+    return orders_of(tuple(range(len(pools))))
