@@ -71,7 +71,12 @@ def driver_size(rules: SizeRules, requested_bytes: int, *, is_block: bool = Fals
 
     volume = request or the minimum, rounded up to its step; taken = volume + overhead, rounded up to whole extents
     """
-    return _rounded_up(_with_overhead(rules, volume_size(rules, requested_bytes, is_block=is_block)), rules.extent)
+    return taken_by(rules, volume_size(rules, requested_bytes, is_block=is_block))
+
+
+def taken_by(rules: SizeRules, volume_bytes: int) -> int:
+    """The bytes that a pool loses to a volume of this size."""
+    return _rounded_up(_with_overhead(rules, volume_bytes), rules.extent)
 
 
 def volume_size(rules: SizeRules, requested_bytes: int, *, is_block: bool = False) -> int:

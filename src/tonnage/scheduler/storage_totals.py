@@ -1,20 +1,23 @@
 """All bytes of each StorageClass, free and used, in total and by node.
 
 An object's total is its free bytes and those of the volumes in its topology. A volume counts for its class and for the
-classes that share its disks (`tonnage.dev/capacity-group`), where its node affinity has every label of the object.
+classes that share its disks (by `tonnage.dev/pool-ids`, else by `tonnage.dev/capacity-group`), where its node
+affinity has every label of the object.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.volumes.capacity.pool_ids import pool_ids_of
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, largest_volume
+from tonnage.scheduling.volumes.demand import volume_bytes
 
 NEARLY_FULL: Final = 0.10
 """A class with a smaller share of free bytes is nearly full: as the alert TonnageClassNearlyFull has it."""
@@ -74,18 +77,33 @@ def _with_totals(
     capacities: Iterable[CSIStorageCapacity], volumes: Iterable[PersistentVolume], classes: Classes
 ) -> Iterator[tuple[CSIStorageCapacity, int, int]]:
     """Each object with its free bytes and all its bytes."""
-    used = _used_bytes(volumes, classes)
-    for capacity in capacities:
-        disks = _disks(classes, capacity.storage_class_name)
+    used, known = _used_bytes(volumes, classes), list(capacities)
+    names: dict[Hashable, set[str]] = defaultdict(set)
+    for each in classes.values():
+        names[_disks(each)].add(each.name)
+    for capacity in known:
+        names[_pools(classes, capacity)].add(capacity.storage_class_name)
+    for capacity in known:
         free = max(free_bytes(capacity) or 0, 0)
-        yield capacity, free, free + min((used[disks, label] for label in _labels(capacity)), default=0)
+        sharing = names[_pools(classes, capacity)]
+        yield (
+            capacity,
+            free,
+            free + min((sum(used[each, at] for each in sharing) for at in _labels(capacity)), default=0),
+        )
 
 
-def _disks(classes: Classes, class_name: str) -> str:
-    """The name that classes on the same disks have in common: of their capacity group, else of the class."""
-    found = classes.get(class_name)
-    group = found.capacity_group if found is not None else ""
-    return f"{found.provisioner}/{group}" if found is not None and group else class_name
+def _pools(classes: Classes, capacity: CSIStorageCapacity) -> Hashable:
+    """What objects of the same pools have in common: their ids and place, else the disks of their class."""
+    found, ids = classes.get(capacity.storage_class_name), frozenset(pool_ids_of(capacity))
+    if found is None:
+        return capacity.storage_class_name
+    return (found.provisioner, tuple(_labels(capacity)), ids) if ids else _disks(found)
+
+
+def _disks(found: StorageClass) -> Hashable:
+    """What classes on the same disks have in common: their capacity group, else the class alone."""
+    return (found.provisioner, found.capacity_group) if found.capacity_group else found.name
 
 
 def _labels(capacity: CSIStorageCapacity) -> list[Label]:
@@ -94,12 +112,11 @@ def _labels(capacity: CSIStorageCapacity) -> list[Label]:
 
 
 def _used_bytes(volumes: Iterable[PersistentVolume], classes: Classes) -> Mapping[tuple[str, Label], int]:
-    """Bytes of volumes, by disks and by each label that the volume's nodes have."""
+    """Bytes of volumes, by class and by each label that the volume's nodes have."""
     used: dict[tuple[str, Label], int] = defaultdict(int)
     for volume in volumes:
-        disks = _disks(classes, volume.spec.storage_class_name)
         for label in set(_labels_of_volume(volume)):
-            used[disks, label] += volume.size.value()
+            used[volume.class_name, label] += volume_bytes(volume, classes.get(volume.class_name))
     return used
 
 

@@ -50,6 +50,23 @@ async def refusal(call: Awaitable[object]) -> tuple[Code, str]:
     return refused.value.code, refused.value.message
 
 
+@pytest.mark.parametrize(("pool", "is_there"), [("4352Mi", False), ("4356Mi", True)])
+async def test_a_rebuild_takes_what_the_class_says_on_top_and_strictly_more(
+    tmp_path: Path, pool: str, is_there: bool
+) -> None:
+    watch = Watch(cordoned={"node-1"})
+    pools = ("node-1=10Gi", f"node-2={pool}")
+    driver = driver_at(tmp_path, *pools, nodes=NODES, rebuild=True, hooks=watch.hooks)
+    asked = create("a", "4Gi", node="node-1", parameters={"size-rules": "overhead=256Mi,strict"})
+    volume_id = (await controller(driver).CreateVolume(asked, None)).volume.volume_id
+    call = controller(driver).ControllerPublishVolume(publish(volume_id, "node-2"), None)
+    if is_there:
+        await call
+    else:
+        assert (await refusal(call))[0] is Code.FAILED_PRECONDITION
+    assert driver.node_of(volume_id) == ("node-2" if is_there else "node-1")
+
+
 async def test_publishing_elsewhere_rebuilds_a_volume_of_a_cordoned_node(tmp_path: Path) -> None:
     watch = Watch(cordoned={"node-1"})
     driver = driver_at(tmp_path, nodes=NODES, rebuild=True, hooks=watch.hooks)

@@ -23,7 +23,7 @@ from tonnage.csi.errors import Code
 from tonnage.driver.errors import StatusError
 from tonnage.driver.volumes.parameters import topology_of
 
-GI = 1 << 30
+GI, MI = 1 << 30, 1 << 20
 MULTI = csi.VolumeCapability.AccessMode.MULTI_NODE_MULTI_WRITER
 
 
@@ -199,6 +199,24 @@ async def test_a_volume_grows_within_its_pool(tmp_path: Path) -> None:
         Code.RESOURCE_EXHAUSTED,
         f"volume {volume.volume_id} needs 5Gi more, and its pool has 4Gi free",
     )
+
+
+async def test_sizes_of_another_driver_count_from_making_to_growing(tmp_path: Path) -> None:
+    driver = driver_at(tmp_path)
+    service = controller(driver)
+    rules = {"size-rules": "step=1Gi,overhead=2%,extent=64Mi"}
+    volume = await make(service, create("a", "1536Mi", capability=as_blocks(), parameters=rules))
+    assert volume.capacity_bytes == 2 * GI  # and 41Mi on top, in extents of 64Mi
+    assert driver.core.allocations.free_bytes("node-1") == (8 * GI - 64 * MI,)
+
+    asked = csi.ControllerExpandVolumeRequest(volume_id=volume.volume_id, capacity_range=within("2500Mi"))
+    assert (await service.ControllerExpandVolume(asked, None)).capacity_bytes == 3 * GI
+    assert driver.core.allocations.free_bytes("node-1") == (7 * GI - 64 * MI,)
+    assert (tmp_path / "node-1" / "pool-0" / volume.volume_id).stat().st_size == 3 * GI
+
+    copy = await make(service, create("b", "3Gi", capability=as_blocks(), parameters=rules, volume=volume.volume_id))
+    assert copy.capacity_bytes == 3 * GI
+    assert driver.core.allocations.free_bytes("node-1") == (4 * GI - 128 * MI,)
 
 
 async def test_capacity_is_the_sum_the_largest_and_each_pool(tmp_path: Path) -> None:

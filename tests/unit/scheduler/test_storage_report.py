@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from prometheus_client import CollectorRegistry
 from scheduler_volume_rig import SchedulerRig
 
@@ -84,6 +85,18 @@ def test_volumes_of_classes_that_share_their_disks_count_in_the_total_of_each() 
         assert (
             storage_values(rig).get_sample_value("tonnage_capacity_total_bytes", {"storage_class": name}) == 100.0 * GI
         )
+
+
+@pytest.mark.parametrize(("ids", "total"), [("vg-2,vg-1", 100), ("vg-2,vg-3", 70)])
+def test_volumes_of_classes_with_exactly_the_same_pools_count_in_the_total_of_each(ids: str, total: int) -> None:
+    """Of classes that have some pools in common nobody knows which volumes are in those."""
+    rig = SchedulerRig(driver(), storage_class(), storage_class("slow", size_rules="overhead=50%"), node("a"))
+    rig.add(capacity(node="a", pools=["40Gi", "30Gi"], pool_ids="vg-1,vg-2"))
+    rig.add(capacity("slow", node="a", pools=["30Gi", "40Gi"], pool_ids=ids))
+    rig.add(volume("pv-1", "20Gi", on="a", class_name="slow"))  # it takes 30Gi
+    values = storage_values(rig)
+    assert values.get_sample_value("tonnage_capacity_total_bytes", {"storage_class": "fast"}) == total * GI
+    assert values.get_sample_value("tonnage_capacity_total_bytes", {"storage_class": "slow"}) == 100.0 * GI
 
 
 def test_what_several_nodes_share_is_told_of_its_class_and_of_no_node() -> None:

@@ -128,9 +128,9 @@ class StateFolder:
         try:
             if source is None:
                 with self._placing(record):
-                    contents.make(path, record.access_type, record.size_bytes)
+                    contents.make(path, record.access_type, record.capacity_bytes)
             else:
-                contents.copy(source, self._aside(intent), record.access_type, record.size_bytes)
+                contents.copy(source, self._aside(intent), record.access_type, record.capacity_bytes)
             self.save(record)
             if source is not None:
                 self._into_place(intent, record)

@@ -89,6 +89,8 @@ class VolumeRecord(InPool, frozen=True, kw_only=True):
     name: str
     order: int
     capacity_bytes: int
+    taken_bytes: int = 0
+    """What its pool loses to it, if that is more than its capacity (class parameter `size-rules`)."""
     parameters: dict[str, str] = {}
     mutable_parameters: dict[str, str] = {}
     """The last parameters of a VolumeAttributesClass."""
@@ -103,7 +105,7 @@ class VolumeRecord(InPool, frozen=True, kw_only=True):
 
     @property
     def size_bytes(self) -> int:
-        return self.capacity_bytes
+        return max(self.taken_bytes, self.capacity_bytes)
 
     @property
     def users(self) -> frozenset[str]:
@@ -132,6 +134,11 @@ class SnapshotRecord(InPool, frozen=True, kw_only=True):
     @property
     def id(self) -> str:
         return self.snapshot_id
+
+    @property
+    def capacity_bytes(self) -> int:
+        """The least size of a volume that is made from it."""
+        return self.size_bytes
 
 
 def volume_id_of(name: str) -> str:

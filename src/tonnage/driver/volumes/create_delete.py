@@ -42,7 +42,7 @@ from tonnage.driver.volumes.parameters import (
     volume_bytes,
 )
 from tonnage.driver.volumes.publish import Rebuilder
-from tonnage.objects.size_rules import driver_size
+from tonnage.objects.size_rules import taken_by, volume_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +73,12 @@ class Volumes:
             if known is not None:
                 return await self._on_wanted_node(known, wanted)
             source = self._source(wanted)
-            at_least_bytes = source.size_bytes if source else 0
+            at_least_bytes = source.capacity_bytes if source else 0
             rules = read_parameters(wanted.parameters).sizes
-            asked_bytes = driver_size(rules, wanted.required_bytes, is_block=wanted.access_type == "block")
+            asked_bytes = volume_size(rules, wanted.required_bytes, is_block=wanted.access_type == "block")
             size = volume_bytes(asked_bytes, wanted.limit_bytes, at_least_bytes=at_least_bytes)
-            place = self._place(wanted, size)
+            taken_bytes = taken_by(rules, size)
+            place = self._place(wanted, taken_bytes)
             record = VolumeRecord(
                 volume_id=volume_id,
                 name=wanted.name,
@@ -85,12 +86,13 @@ class Volumes:
                 node=place.node,
                 pool=place.pool,
                 capacity_bytes=size,
+                taken_bytes=taken_bytes,
                 access_type=wanted.access_type,
                 parameters=driver_parameters(wanted.parameters),
                 mutable_parameters=wanted.mutable_parameters,
                 source=wanted.source,
             )
-            with core.allocations.reserving_bytes(place, size):
+            with core.allocations.reserving_bytes(place, taken_bytes):
                 await core.add(record, core.folder.contents_of(source) if source else None)
             return record
 
@@ -103,7 +105,7 @@ class Volumes:
         core, differs = self._core, _difference(known, wanted)
         is_elsewhere = known.node not in wanted.nodes or not admits(wanted.requirement, known.node)
         if differs is None and is_elsewhere and not core.users_of(known) and self._rebuilder.may_leave(known.node):
-            return await self._rebuilder.ensure_on(known, self._place(wanted, known.capacity_bytes).node)
+            return await self._rebuilder.ensure_on(known, self._place(wanted, known.size_bytes).node)
         if differs is None and is_elsewhere:
             differs = f"it lives on {known.node}"
         if differs is not None:
@@ -130,22 +132,25 @@ class Volumes:
         core = self._core
         async with core.locks.hold(volume_id):
             record = core.volume(volume_id)
-            size = volume_bytes(required_bytes, limit_bytes)
+            rules = read_parameters(record.parameters).sizes
+            asked_bytes = volume_size(rules, required_bytes, is_block=record.access_type == "block")
+            size = volume_bytes(asked_bytes, limit_bytes)
             if size <= record.capacity_bytes:
                 if not lies_within(record.capacity_bytes, required_bytes, limit_bytes):
                     raise out_of_range(
                         f"volume {volume_id} has {in_words(record.capacity_bytes)} and cannot be made smaller"
                     )
                 return record
-            more = size - record.capacity_bytes
-            self._require_more(record, size, more)
+            taken_bytes = taken_by(rules, size)
+            more = max(taken_bytes - record.size_bytes, 0)
+            self._require_more(record, taken_bytes, more)
             with core.allocations.reserving_bytes(record.pool_id, more):
                 path = core.folder.contents_of(record)
                 try:
                     await asyncio.to_thread(contents.grow, path, record.access_type, size)
                 except contents.ForeignContents as exc:
                     raise refused(exc) from exc
-                grown = msgspec.structs.replace(record, capacity_bytes=size)
+                grown = msgspec.structs.replace(record, capacity_bytes=size, taken_bytes=taken_bytes)
                 await core.save(grown)
             return grown
 

@@ -76,17 +76,20 @@ class Rebuilder:
         parameters = read_parameters(record.parameters)
         room = {to_node: core.faults.allocatable_bytes(to_node)}
         policy = parameters.policy or core.settings.policy
-        place = choose(room, record.capacity_bytes, policy=policy, rng=core.rng, numbers=parameters.pools)
+        kept_bytes = int(parameters.sizes.is_strict)
+        place = choose(
+            room, record.size_bytes, policy=policy, rng=core.rng, numbers=parameters.pools, kept_bytes=kept_bytes
+        )
         if place is None:
             core.hooks.on_refused(record.volume_id, to_node)
             raise failed_precondition(
                 f"volume {record.volume_id} cannot be rebuilt on {to_node}: no pool has room for "
-                f"{in_words(record.capacity_bytes)}, the most that one has free is "
+                f"{in_words(record.size_bytes)}, the most that one has free is "
                 f"{in_words(largest_bytes(room, parameters.pools))}"
             )
         gone = frozenset(node for node in record.users if core.is_gone(node))
         moved = msgspec.structs.replace(record.without_users(gone), node=place.node, pool=place.pool)
-        with core.allocations.reserving_bytes(place, record.capacity_bytes):
+        with core.allocations.reserving_bytes(place, record.size_bytes):
             try:
                 await core.move(record, moved)
             except FileNotFoundError as exc:

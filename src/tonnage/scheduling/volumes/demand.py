@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
-from tonnage.objects.size_rules import NO_RULES, driver_size, rules_of
+from tonnage.objects.size_rules import NO_RULES, driver_size, rules_of, taken_by
 from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.cluster import Cluster
@@ -155,11 +155,11 @@ def counted_bytes(claim: PersistentVolumeClaim, storage: Storage, *, is_rebuild:
 
 
 def size_to_make(claim: PersistentVolumeClaim, storage: Storage, *, is_rebuild: bool) -> int | None:
-    """The bytes that a new volume takes: what the driver makes of the claim's request, or for a rebuild the size of the
-    old volume. None if the claim has no size."""
+    """The bytes that a new volume takes: what the driver makes of the claim's request, or for a rebuild what the old
+    volume takes. None if the claim has no size."""
     volume = storage.volumes.get(claim.spec.volume_name) if is_rebuild else None
-    if volume is not None and (size := volume.size.value()):
-        return size
+    if volume is not None and volume.size.value():
+        return volume_bytes(volume, storage.classes.get(volume.class_name))
     return driver_bytes(claim, storage.classes.get(claim.class_name)) if claim.requested is not None else None
 
 
@@ -168,6 +168,11 @@ def driver_bytes(claim: PersistentVolumeClaim, storage_class: StorageClass | Non
     requested = claim.requested.value() if claim.requested is not None else 0
     rules = rules_of(storage_class)
     return requested if rules is NO_RULES else driver_size(rules, requested, is_block=claim.spec.is_block)
+
+
+def volume_bytes(volume: PersistentVolume, storage_class: StorageClass | None) -> int:
+    """The bytes that a volume takes from its pool."""
+    return taken_by(rules_of(storage_class), volume.size.value())
 
 
 class Provision(NamedTuple):

@@ -100,8 +100,9 @@ class Rebuilds:
 
     def _begun(self, target: Disk, volume: PersistentVolume, size_bytes: int, node: Node) -> _Move | None:
         move, pick = _Move(target, node.name), self.model.pick_of(volume.class_name, driver_of(volume))
-        within = self.model.numbers_for(target, volume.class_name)
-        if not target.take(move.room(volume.name), size_bytes, pick, self.model.rng, within=within):
+        within, kept_bytes = self.model.numbers_for(target, volume.class_name), self.model.kept_bytes(volume.class_name)
+        room = move.room(volume.name)
+        if not target.take(room, size_bytes, pick, self.model.rng, kept_bytes=kept_bytes, within=within):
             return None
         self._moves[volume.name] = move
         return move

@@ -21,10 +21,10 @@ from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE, VolumeNodeA
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.node_selectors import NodeSelector
 from tonnage.objects.selectors import LabelSelector
-from tonnage.objects.size_rules import rules_of
+from tonnage.objects.size_rules import rules_of, volume_size
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.volumes.capacity.pools import pool_policy_of, rebuilds_volumes
-from tonnage.scheduling.volumes.demand import driver_bytes
+from tonnage.scheduling.volumes.demand import driver_bytes, volume_bytes
 from tonnage.whatif.creation import renewed
 from tonnage.whatif.simulate.disks import (
     DEFAULT_PICK,
@@ -114,7 +114,7 @@ class StorageModel:
             node = self.home_node(volume)
             disk = next(iter(self.disks_for(volume.class_name, node)), None) if node is not None else None
             if disk is not None:
-                disk.hold_before(volume.name, volume.size.value())
+                disk.hold_before(volume.name, self.volume_bytes(volume))
                 self.home[volume.name] = disk
 
     def take_unseen(self, volume: PersistentVolume) -> None:
@@ -218,6 +218,10 @@ class StorageModel:
         """The bytes that the driver takes for a claim, by the size rules of its class."""
         return driver_bytes(claim, self._classes.get(claim.class_name or ""))
 
+    def volume_bytes(self, volume: PersistentVolume) -> int:
+        """The bytes that a volume takes from its pool."""
+        return volume_bytes(volume, self._classes.get(volume.class_name))
+
     def numbers_for(self, disk: Disk, class_name: str) -> list[int]:
         """The pools of a disk, by number, that a class draws from."""
         told = (self._told.get(key) for key in disk.objects)
@@ -269,7 +273,8 @@ class StorageModel:
             affinity = self.affinity(disk)
         found = self._classes.get(class_name)
         reclaim = found.reclaim_policy if found is not None else "Delete"
-        self.objects.put(made_volume(name, claim, driver, size_bytes, affinity, reclaim))
+        made_bytes = volume_size(rules_of(found), claim.requested_size.value(), is_block=claim.spec.is_block)
+        self.objects.put(made_volume(name, claim, driver, made_bytes, affinity, reclaim))
         self.objects.put(bound_claim(claim, name))
 
     def _take(self, disk: Disk, name: str, claim: PersistentVolumeClaim, size_bytes: int) -> bool:

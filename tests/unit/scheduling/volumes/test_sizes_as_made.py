@@ -74,6 +74,15 @@ def test_a_rebuild_takes_the_volumes_size_as_it_is():
     assert rig.nodes(pod_with("web", "data")) == ["a"]
 
 
+@pytest.mark.parametrize(("pool", "fit"), [("10240Mi", []), ("10447Mi", []), ("10448Mi", ["a"])])
+def test_a_rebuild_takes_the_drivers_overhead_and_whole_extents_on_top(pool: str, fit: list[str]):
+    # 10240Mi and 2% are 10444.8Mi, in extents of 8Mi 10448Mi
+    rig = VolumeRig(node("a"), storage_class(size_rules="step=1Gi,overhead=2%,extent=8Mi"))
+    rig.put(driver(rebuilding=True), volume("pv", "10Gi", claim="default/data"), capacity(CLASS, "a", pools=[pool]))
+    rig.put(claim("data", "10Gi", volume="pv", selected_node="gone"))
+    assert rig.nodes(pod_with("web", "data")) == fit
+
+
 def test_rules_that_come_later_are_judged_by_at_once():
     rig = VolumeRig(node("a"), capacity(CLASS, "a", pools=["10200Mi"]))
     pod = rig.pod("web", "10200Mi")

@@ -28,7 +28,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, told_pools
-from tonnage.scheduling.volumes.demand import counted_bytes
+from tonnage.scheduling.volumes.demand import counted_bytes, volume_bytes
 from tonnage.scheduling.volumes.reservations.holds import RESTS, WAITS_FOR_REFRESH, Hold, HoldRecord
 
 _REBUILDING = "waits for its volume to be rebuilt"
@@ -281,7 +281,8 @@ class Figures:
 
     def came_undecided(self, uid: str, volume: PersistentVolume, key: Key, order: int) -> None:
         """A volume was created from an object for this claim, without a decision."""
-        size, history = volume.size.value(), self._histories.setdefault(uid, History())
+        history = self._histories.setdefault(uid, History())
+        size = volume_bytes(volume, self._storage.classes.get(volume.class_name))
         if history.falls.since(EVER) >= size:
             history.falls.take(EVER, size)
         else:
@@ -290,7 +291,7 @@ class Figures:
     def ended(self, uid: str, promise: Promise, charged: int) -> None:
         """A promise ended for another reason than a fall: the falls may have been from its volume."""
         if promise.is_made and uid in self._histories:
-            self._histories[uid].falls.take(promise.decided, _volume_size(promise, charged))
+            self._histories[uid].falls.take(promise.decided, self._volume_bytes(promise, charged))
 
     # -- shown volumes ------------------------------------------------------------------------------------------------
 
@@ -393,11 +394,13 @@ class Figures:
     def _size(self, promise: Promise) -> int | None:
         """The bytes that a volume takes: drivers may create it larger than requested."""
         asked = promise.counted_bytes(self._storage)
-        return None if asked is None else _volume_size(promise, asked)
+        return None if asked is None else self._volume_bytes(promise, asked)
 
-
-def _volume_size(promise: Promise, asked: int) -> int:
-    return asked if promise.volume is None else max(asked, promise.volume.size.value())
+    def _volume_bytes(self, promise: Promise, asked: int) -> int:
+        volume = promise.volume
+        return (
+            asked if volume is None else max(asked, volume_bytes(volume, self._storage.classes.get(volume.class_name)))
+        )
 
 
 def includes_claim(capacity: CSIStorageCapacity, claim_uid: str) -> bool:
