@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Any, NoReturn
+from typing import Any
 
 
 def plain(value: Any) -> str:
@@ -88,127 +88,86 @@ def quoted_list(texts: Iterable[str]) -> str:
 
 
 _BLANKS = re.compile(r"[ \t\r\n]*")
-_HEX_DIGITS = re.compile("[0-9a-fA-F]*")
-_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
-"""A string up to its end, or up to the first character that is not allowed in it."""
+_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+(?:(\\)(?:(u)[0-9a-fA-F]*+)?)?')
+"""A string up to its end, or up to the first character that is not allowed in it. Groups match in a wrong escape."""
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*|())(?:\.(?:[0-9]+|()))?(?:[eE][+-]?(?:[0-9]+|()))?")
 """A number. Groups match where digits are missing."""
 _DIGITS_MISSING = ("in numeric literal", "after decimal point in numeric literal", "in exponent of numeric literal")
-_LITERALS = {"t": "true", "f": "false", "n": "null"}
-_TRUNCATED = "unexpected end of JSON input"
-
-
-class _Problem(Exception):
-    pass
+_WORDS = {"t": "true", "f": "false", "n": "null"}
+_MAX_DEPTH = 10_000
+_VALUE, _KEY, _COLON = (
+    "looking for beginning of value",
+    "looking for beginning of object key string",
+    "after object key",
+)
+_AFTER = {"}": "after object key:value pair", "]": "after array element", "": "after top-level value"}
+_STARTS = {
+    _VALUE: '{["-0123456789tfn',
+    _KEY: '"',
+    _COLON: ":",
+    **{told: end and f",{end}" for end, told in _AFTER.items()},
+}
+"""What is wanted, in the words of the error -> the characters that it may begin with."""
 
 
 def syntax_error(text: bytes) -> str:
     """The error for a text that does not parse; for one that does, that it ends unexpectedly."""
-    # Go reads bytes, and shows a byte beyond ASCII as the character of that number.
-    scanner = _Scanner(text.decode("latin-1"))
-    try:
-        scanner.value()
-        if scanner.has_more():
-            scanner.refuse("after top-level value")
-    except _Problem as exc:
-        return str(exc)
-    except RecursionError:
-        return "exceeded max depth"
-    return _TRUNCATED
+    said, at = text.decode("latin-1"), 0  # Go reads bytes, and shows a byte beyond ASCII as the character of its number
+    wanted, closing, ends = _VALUE, "", [""]
+    while len(ends) <= _MAX_DEPTH:
+        at = _end(_BLANKS, said, at)
+        wrong = "" if said[at : at + 1] in (*_STARTS[wanted], *closing) else wanted
+        if not wrong and said[at] not in "{[]},:":
+            at, wrong = _scalar(said, at)
+            wanted, closing = _COLON if wanted is _KEY else _AFTER[ends[-1]], ""
+        elif not wrong:
+            wanted, closing = _step(said[at], ends)
+            at += 1
+        if at >= len(said):
+            return "unexpected end of JSON input"
+        if wrong:
+            return f"invalid character {_quoted_char(said[at])} {wrong}"
+    return "exceeded max depth"
 
 
-class _Scanner:
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
+def _step(char: str, ends: list[str]) -> tuple[str, str]:
+    """What is wanted after a bracket, comma or colon, and the bracket that may stand there instead."""
+    if char in "{[":
+        ends.append("}" if char == "{" else "]")
+        return _KEY if char == "{" else _VALUE, ends[-1]
+    if char in "}]":
+        ends.pop()
+        return _AFTER[ends[-1]], ""
+    return _KEY if char == "," and ends[-1] == "}" else _VALUE, ""
 
-    def has_more(self) -> bool:
-        self._skip(_BLANKS)
-        return self._at < len(self._text)
 
-    def refuse(self, why: str) -> NoReturn:
-        raise _Problem(f"invalid character {_quoted_char(self._peek())} {why}")
+def _scalar(said: str, at: int) -> tuple[int, str]:
+    """The end of a string, number or word, or where and in what it breaks off."""
+    if said[at] == '"':
+        found = _STRING.match(said, at)
+        assert found is not None
+        at = found.end()
+        if found[1]:
+            return at, "in \\u hexadecimal character escape" if found[2] else "in string escape code"
+        return (at + 1, "") if said[at : at + 1] == '"' else (at, "in string literal")
+    word = _WORDS.get(said[at])
+    if word is None:
+        found = _NUMBER.match(said, at)
+        assert found is not None
+        missing = (
+            (found.end(group), told) for group, told in enumerate(_DIGITS_MISSING, 1) if found[group] is not None
+        )
+        return next(missing, (found.end(), ""))
+    for wanted in word:
+        if said[at : at + 1] != wanted:
+            return at, f"in literal {word} (expecting {_quoted_char(wanted)})"
+        at += 1
+    return at, ""
 
-    def value(self) -> None:
-        first = self._next()
-        if first == "{":
-            self._entries("}", "after object key:value pair")
-        elif first == "[":
-            self._entries("]", "after array element")
-        elif first == '"':
-            self._string()
-        elif first in _LITERALS:
-            self._literal(_LITERALS[first])
-        elif first in "-0123456789":
-            self._number()
-        else:
-            self.refuse("looking for beginning of value")
 
-    def _skip(self, what: re.Pattern[str]) -> None:
-        found = what.match(self._text, self._at)
-        self._at = found.end() if found is not None else self._at
-
-    def _peek(self) -> str:
-        if self._at >= len(self._text):
-            raise _Problem(_TRUNCATED)
-        return self._text[self._at]
-
-    def _next(self) -> str:
-        """The next character that is not a blank."""
-        self._skip(_BLANKS)
-        return self._peek()
-
-    def _entries(self, end: str, after: str) -> None:
-        self._at += 1
-        if self._next() == end:
-            self._at += 1
-            return
-        while True:
-            if end == "}":
-                self._key()
-            self.value()
-            found = self._next()
-            if found not in (end, ","):
-                self.refuse(after)
-            self._at += 1
-            if found == end:
-                return
-
-    def _key(self) -> None:
-        if self._next() != '"':
-            self.refuse("looking for beginning of object key string")
-        self._string()
-        if self._next() != ":":
-            self.refuse("after object key")
-        self._at += 1
-
-    def _string(self) -> None:
-        self._skip(_STRING)
-        if (found := self._peek()) not in '"\\':
-            self.refuse("in string literal")
-        self._at += 1
-        if found == '"':
-            return
-        if self._peek() != "u":
-            self.refuse("in string escape code")
-        self._at += 1
-        self._skip(_HEX_DIGITS)
-        self.refuse("in \\u hexadecimal character escape")
-
-    def _literal(self, word: str) -> None:
-        for wanted in word:
-            if self._peek() != wanted:
-                self.refuse(f"in literal {word} (expecting {_quoted_char(wanted)})")
-            self._at += 1
-
-    def _number(self) -> None:
-        found = _NUMBER.match(self._text, self._at)
-        assert found is not None, "it begins with a digit or a minus"
-        for group, why in enumerate(_DIGITS_MISSING, 1):
-            if found[group] is not None:
-                self._at = found.end(group)
-                self.refuse(why)
-        self._at = found.end()
+def _end(what: re.Pattern[str], said: str, at: int) -> int:
+    found = what.match(said, at)
+    return found.end() if found is not None else at
 
 
 def _quoted_char(character: str) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Collection
 
 from tonnage.documents import api_errors
 from tonnage.documents.apply.managed_fields import reset_fields_of, track_update
+from tonnage.documents.apply.server_side_apply import fits
 from tonnage.documents.custom.custom_resource import CustomResource
-from tonnage.documents.custom.merging import is_typed
 from tonnage.documents.kinds.event import from_stored
 from tonnage.documents.schema import schema_of_resource
 from tonnage.documents.strategy import keep
@@ -71,7 +71,7 @@ def track_managed_fields(
         meta = new.setdefault("metadata", {})
         if meta.get("managedFields") == []:
             del meta["managedFields"]  # for these kinds only `[{}]` forgets all owners
-        if not is_typed(struct, new) or not is_typed(struct, old):
+        if not fits(struct, new) or not fits(struct, old):
             meta.pop("managedFields", None)
             return
     converted = from_stored(resource, new)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tonnage.apiserver.openapi.types import V2, definitions
-from tonnage.documents.apply.field_merge import merge
 from tonnage.documents.apply.field_walk import field_set_of
+from tonnage.documents.apply.server_side_apply import merge
 from tonnage.documents.patches.strategic_merge import strategic_merge
 from tonnage.documents.schema import schema_of
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from tonnage.documents.kinds.pods.pod import validate_pod_status_update, validate_pod_update
 from tonnage.documents.kinds.pods.pod_defaults import default_pod
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_create
-from tonnage.documents.kinds.pods.pod_update import validate_pod_status_update, validate_pod_update
 from tonnage.documents.validation.internal_form import pod_spec_diff, pod_spec_unchanged
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors

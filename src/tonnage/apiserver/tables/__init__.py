@@ -14,7 +14,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal
 
-from tonnage.apiserver.tables import cells, kind_cells, pods
+from tonnage.apiserver.tables import cells, pods
 from tonnage.apiserver.tables.cells import Cell
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.custom.printer_columns import Looks, PrinterColumn
@@ -64,7 +64,7 @@ def _description(schema: Struct, field: str) -> str:
     return schema.fields[last].description
 
 
-_CELLS = {**vars(cells), **vars(kind_cells), **vars(pods)}
+_CELLS = {**vars(cells), **vars(pods)}
 
 
 @cache

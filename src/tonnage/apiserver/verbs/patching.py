@@ -21,9 +21,8 @@ from tonnage.apiserver.verbs.writing import check_name, create_missing, merge_ow
 from tonnage.documents import api_errors, go_text
 from tonnage.documents.admit import Malformed
 from tonnage.documents.apply.managed_fields import reset_fields_of
-from tonnage.documents.apply.server_side_apply import apply
+from tonnage.documents.apply.server_side_apply import apply, fits
 from tonnage.documents.custom.custom_resource import CustomResource, admit_as
-from tonnage.documents.custom.merging import is_typed
 from tonnage.documents.go_text import syntax_error
 from tonnage.documents.kinds.event import from_stored, to_stored
 from tonnage.documents.object_metadata import api_versions_of
@@ -46,7 +45,7 @@ async def applied(registry: Registry, call: Call, options: WriteOptions) -> Writ
     config = await registry.work(is_large, lambda: _configuration(call, options.field_validation))
 
     def applied_to(live: Doc | None) -> Doc:
-        if isinstance(resource, CustomResource) and not is_typed(resource.struct, live):
+        if isinstance(resource, CustomResource) and not fits(resource.struct, live):
             about = f"{call.namespace}/{call.name}; {resource.api_version}, Kind={resource.kind}"
             told = "it has values of other types than its schema says now"
             raise api_errors.UnknownReason(f"failed to create typed live object ({about}): {told}")

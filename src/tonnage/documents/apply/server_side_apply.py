@@ -9,16 +9,32 @@ fields of its configuration. Applying the same configuration twice changes nothi
 Client-side `kubectl apply` keeps its configuration in an annotation. A user who moves to `--server-side` would conflict
 with his own earlier writes, so for the manager `kubectl` conflicts on fields that still have the annotation's value are
 ignored, and the annotation is kept up to date. Mirrors upstream's lastappliedmanager and lastappliedupdater.
+
+`merge` removes nothing: where both sides set a leaf the configuration wins, maps and structs merge entry by entry, list
+items by name, in the order of upstream's structured-merge-diff. `misfit` checks a configuration as the client wrote it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from typing import Any
 
-from tonnage.documents.apply.field_merge import merge, misfit
+from tonnage.documents import go_text
 from tonnage.documents.apply.field_set import FieldSet, Path, path_text
-from tonnage.documents.apply.field_walk import UnnamedItem, compare, field_set_of, remove_items, with_named_fields
+from tonnage.documents.apply.field_walk import (
+    LEAF,
+    Entries,
+    ListShape,
+    Shape,
+    UnnamedItem,
+    compare,
+    field_set_of,
+    list_shape,
+    remove_items,
+    shape_of,
+    with_named_fields,
+)
 from tonnage.documents.apply.managed_fields import (
     NEVER_OWNED,
     NOTHING,
@@ -33,7 +49,7 @@ from tonnage.documents.apply.managed_fields import (
     write_entries,
 )
 from tonnage.documents.patches.json_patch import PatchFailed
-from tonnage.documents.schema import Struct
+from tonnage.documents.schema import ListOf, MapOf, Scalar, Struct, Type
 from tonnage.errors import BadRequest, Cause, Conflict
 from tonnage.objects.document import Doc, copy, dig
 from tonnage.objects.field_errors import MAX_ERRORS_TOLD, MAX_TOLD_BYTES
@@ -233,3 +249,177 @@ def renew(doc: Doc, config: Doc) -> None:
     annotations[ANNOTATION] = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026") + "\n"
     if sum(len(f"{name}{value}".encode()) for name, value in annotations.items()) > MAX_ANNOTATIONS_BYTES:
         del annotations[ANNOTATION]
+
+
+def merge(struct: Struct, live: Doc, config: Doc) -> Doc:
+    """The live document with all fields that the configuration sets. Shares containers with both; changes neither."""
+    merged: Doc = _merge(shape_of(struct), live, config)
+    return merged
+
+
+def _merge(shape: Shape, old: Any, new: Any) -> Any:
+    if shape is LEAF or not (old or new) or not shape.enters(old, new):
+        return new
+    if isinstance(shape, ListShape):
+        return _merge_items(shape, old or [], new or [])
+    assert isinstance(shape, Entries)
+    merged = dict(old or {})
+    for name, value in (new or {}).items():
+        merged[name] = _merge(shape.fields[name][1], merged[name], value) if name in merged else value
+    return merged
+
+
+def _merge_items(shape: ListShape, old: list[Any], new: list[Any]) -> list[Any]:
+    """Walk both lists at once, as mergingWalker.visitListItems does.
+
+    Shared items follow the new order; an item that is only in `old` stays before the item that followed it. `due` is
+    the next shared item in the new order; other shared items of `old` are skipped.
+    """
+    theirs, ours = [shape.step(item) for item in old], [shape.step(item) for item in new]
+    wanted = dict(zip(ours, new, strict=True))
+    known = shape.grouped(old)
+    shared = iter([step for step in ours if step in known])
+    due = next(shared, None)
+    taken: set[str] = set()
+    merged: list[Any] = []
+
+    def take(step: str) -> None:
+        taken.add(step)
+        group = known.get(step, [None])
+        # Several live items of one name cannot be merged: the new item replaces them.
+        merged.append(_merge(shape.item, group[0] if len(group) == 1 else None, wanted[step]))
+
+    left = right = 0
+    while left < len(theirs) or right < len(ours):
+        if left < len(theirs) and right < len(ours):
+            if theirs[left] == ours[right]:
+                take(ours[right])
+                left, right, due = left + 1, right + 1, next(shared, None)
+                continue
+            if theirs[left] in wanted and due is not None and due != theirs[left]:
+                left += 1
+                continue
+        if left < len(theirs):
+            if theirs[left] not in wanted:
+                merged.append(old[left])
+                left += 1
+                continue
+            if theirs[left] in taken:
+                left += 1
+        if right < len(ours):
+            take(ours[right])
+            if due == ours[right]:
+                due = next(shared, None)
+            right += 1
+    return merged
+
+
+# -- does it fit? ------------------------------------------------------------------------------------------------------
+
+_TYPES: dict[str, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), "numeric": (int, float)}
+_SCALARS = {"string": "string", "bytes": "string", "bool": "boolean"} | dict.fromkeys(
+    ("int32", "int64", "number"), "numeric"
+)
+"""The scalars that upstream declares a type for; any scalar fits the others."""
+
+
+def misfit(struct: Struct, config: Doc) -> str:
+    """What is wrong with an applied configuration, in upstream's words; empty if it fits."""
+    found: list[str] = []
+    told_bytes = 0
+    for where, text in _misfits(struct, config, ()):
+        if len(found) >= MAX_ERRORS_TOLD or told_bytes > MAX_TOLD_BYTES:
+            found.append("and more")
+            break
+        path = path_text(where)
+        found.append(f"{path}: {text}" if path else text)
+        told_bytes += len(found[-1])
+    return found[0] if len(found) == 1 else "\n  ".join(["errors:", *found]) if found else ""
+
+
+def fits(struct: Struct, stored: Doc | None) -> bool:
+    """True if a document has the types of its schema, without which its fields cannot be owned.
+
+    A stored document may have repeated and unnamed items, and fields that an earlier schema declared.
+    """
+    return next(_misfits(struct, stored, (), is_stored=True), None) is None
+
+
+def _misfits(kind: Type, value: Any, path: Path, *, is_stored: bool = False) -> Iterator[tuple[Path, str]]:
+    if value is None:
+        return
+    if isinstance(kind, Scalar):
+        yield from _scalar_misfits(kind, value, path)
+    elif isinstance(kind, ListOf):
+        if not isinstance(value, list):
+            yield path, f"expected list, got &{{{go_text.plain(value)}}}"
+        else:
+            yield from _item_misfits(kind, value, path, is_stored)
+    elif not isinstance(value, dict):
+        yield path, f"expected map, got &{{{go_text.plain(value)}}}"
+    else:
+        for name, item in value.items():
+            below = kind.item if isinstance(kind, MapOf) else kind.others
+            if isinstance(kind, Struct) and name in kind.fields:
+                below = kind.fields[name].type
+            if below is not None:
+                yield from _misfits(below, item, (*path, f"f:{name}"), is_stored=is_stored)
+            elif not is_stored:
+                yield (*path, f"f:{name}"), "field not declared in schema"
+                return
+
+
+def _item_misfits(kind: ListOf, items: list[Any], path: Path, is_stored: bool) -> Iterator[tuple[Path, str]]:
+    shape = list_shape(kind)
+    seen: set[str] = set()
+    for position, item in enumerate(items):
+        step = f"i:{position}"
+        if isinstance(shape, ListShape):
+            try:
+                step = _named(shape, item)
+            except UnnamedItem as exc:
+                if not (is_stored and shape.keys and isinstance(item, dict)):
+                    yield path, f"element {position}: {exc}"
+                    return
+            if step in seen and not is_stored:
+                yield path, f"duplicate entries for key {path_text((step,))}"
+            seen.add(step)
+        yield from _misfits(kind.item, item, (*path, step), is_stored=is_stored)
+
+
+def _named(shape: ListShape, item: Any) -> str:
+    if shape.keys:
+        if item is None:
+            raise UnnamedItem("associative list with keys may not have a null element")
+        if not isinstance(item, dict):
+            raise UnnamedItem("associative list with keys may not have non-map elements")
+        for key, _ in shape.keys:
+            if isinstance(item.get(key), (dict, list)):
+                raise UnnamedItem(f"key field {key} must be a scalar")
+    elif item is None:
+        raise UnnamedItem("associative list without keys has an element that's an explicit null")
+    elif isinstance(item, dict):
+        raise UnnamedItem("associative list without keys has an element that's a map type")
+    elif isinstance(item, list):
+        raise UnnamedItem("not supported: associative list with lists as elements")
+    return shape.step(item)
+
+
+_SCHEMAS = ("JSON", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray")
+_OF_ANY_SHAPE = frozenset({"any", "FieldsV1", "deduced", *_SCHEMAS})
+
+
+def _scalar_misfits(kind: Scalar, value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    if kind.name in _OF_ANY_SHAPE:
+        return
+    wanted = _SCALARS.get(kind.name)
+    if wanted is None:
+        if isinstance(value, (dict, list)):
+            yield path, f"expected any scalar, got &{{{go_text.plain(value)}}}"
+    elif not isinstance(value, _TYPES[wanted]) or (wanted == "numeric" and isinstance(value, bool)):
+        if wanted == "numeric":
+            yield path, f"expected numeric (int or float), got {go_text.type_name(value)}"
+        elif wanted == "boolean":
+            yield path, f"expected boolean, got &{{{go_text.plain(value)}}}"
+        else:
+            yield path, f"expected string, got &value.valueUnstructured{{Value:{go_text.literal(value)}}}"

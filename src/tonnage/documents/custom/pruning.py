@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from tonnage.documents.admit import ROOT, Check, Findings, Malformed, Path, compile_check
-from tonnage.documents.custom.structural import META_FIELDS, Structural
+from tonnage.documents.custom.structural import META_FIELDS, Structural, described
 from tonnage.documents.schema import schema_of
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import go_value
@@ -132,22 +132,13 @@ def _coerce(schema: Structural | None, value: Any, path: Path, findings: Finding
             _coerce(schema.items, item, Path((path, index)), findings)
 
 
-def drop_nulls(schema: Structural | None, value: Any) -> None:
+def drop_nulls(schema: Structural, value: Any) -> None:
     """Remove, in place, null fields that are not nullable and have no default."""
-    if isinstance(value, dict):
-        drop: list[str] = []
-        for name, item in value.items():
-            below = schema.field(name) if schema is not None else None
-            if item is None:
-                if below is not None and not below.nullable and below.default is None:
-                    drop.append(name)
-            elif below is not None and isinstance(item, (dict, list)):
-                drop_nulls(below, item)
-        for name in drop:
-            del value[name]
-    elif isinstance(value, list) and schema is not None and schema.items is not None:
-        for item in value:
-            drop_nulls(schema.items, item)
+    for node, found, _ in described(schema, value, ""):
+        for name in list(found) if isinstance(found, dict) else ():
+            below = node.field(name)
+            if below is not None and _is_no_value(found[name], below) and below.default is None:
+                del found[name]
 
 
 MAX_DEFAULT_BYTES = 3 * 1024 * 1024
@@ -157,7 +148,7 @@ hundred thousand times.
 """
 
 
-def fill_defaults(schema: Structural | None, value: Any) -> None:
+def fill_defaults(schema: Structural, value: Any) -> None:
     """Fill in absent fields with their defaults, in place, up to `MAX_DEFAULT_BYTES`."""
     left_bytes = MAX_DEFAULT_BYTES
 
@@ -167,28 +158,20 @@ def fill_defaults(schema: Structural | None, value: Any) -> None:
         left_bytes -= schema.default_bytes
         return copy(schema.default) if left_bytes >= 0 else None
 
-    def fill(schema: Structural | None, value: Any) -> None:
-        if schema is None:
-            return
-        if isinstance(value, dict):
-            for name, below in schema.properties.items():
-                if below.default is not None and (name not in value or _is_no_value(value[name], below)):
-                    made = default_of(below)
-                    if made is None:
-                        return
-                    value[name] = made
-            for name, item in value.items():
-                described = schema.field(name)
-                if described is not None and name not in schema.properties and _is_no_value(item, described):
-                    item = value[name] = default_of(described)
-                fill(described, item)
-        elif isinstance(value, list) and schema.items is not None:
-            for index, item in enumerate(value):
-                if _is_no_value(item, schema.items):
-                    item = value[index] = default_of(schema.items)
-                fill(schema.items, item)
-
-    fill(schema, value)
+    for node, found, _ in described(schema, value, ""):
+        if isinstance(found, list):
+            if (items := node.items) is not None:
+                found[:] = [default_of(items) if _is_no_value(item, items) else item for item in found]
+            continue
+        for name, below in node.properties.items():
+            if below.default is not None and (name not in found or _is_no_value(found[name], below)):
+                if (made := default_of(below)) is None:
+                    break
+                found[name] = made
+        if (additional := node.additional) is not None:
+            for name in [name for name in found if name not in node.properties]:
+                if _is_no_value(found[name], additional):
+                    found[name] = default_of(additional)
 
 
 def _is_no_value(value: Any, schema: Structural) -> bool:

@@ -4,13 +4,19 @@ A schema of apiextensions.k8s.io/v1 states the type of every value once, outside
 this makes it structural, and tells a server which fields are known. Inside these four it may only restrict values of
 fields that are declared outside. The server describes metadata; a schema may restrict name and generateName. Rules and
 sentences are upstream's (schema.ValidateStructural). `validation` compiles the rules for single values from `source`.
+
+`struct_of` is the form that server-side apply and managed fields follow. Values without a schema merge by their own
+type: maps merge, everything else is replaced as a whole. No field is required, for these kinds have no Go type. Mirrors
+upstream's schemaconv.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from tonnage.documents.schema import Field, ListOf, MapOf, Scalar, Struct, Type, schema_of
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required
 from tonnage.objects.texts.go_regexp import InvalidPattern, compile_go
@@ -85,6 +91,29 @@ def compile_schema(schema: Doc | None) -> Structural:
         map_type=schema.get("x-kubernetes-map-type") or "",
         source=schema,
     )
+
+
+def described(schema: Structural, value: Any, path: str) -> Iterator[tuple[Structural, Any, str]]:
+    """Every map and list of a value that its schema describes, with its schema and path, outermost first."""
+    pending: list[tuple[Structural | None, Any, str]] = [(schema, value, path)]
+    while pending:
+        node, value, path = pending.pop()
+        if node is None or not isinstance(value, (dict, list)):
+            continue
+        yield node, value, path
+        if isinstance(value, dict):
+            below = [
+                (node.field(name), item, child(path, name) if name in node.properties else f"{path}[{step(name)}]")
+                for name, item in value.items()
+                if isinstance(item, (dict, list))
+            ]
+        else:
+            below = [(node.items, item, f"{path}[{index}]") for index, item in enumerate(value)]
+        pending += reversed(below)
+
+
+def child(path: str, name: str) -> str:
+    return f"{path}.{step(name)}" if path else step(name)
 
 
 def structural_errors(schema: Doc, path: str) -> Errors:
@@ -217,3 +246,67 @@ def _complete(nested: Doc, declared: Doc | None, declared_path: str, path: str) 
     for name, below in _properties(nested).items():
         where = f"{declared_path}.properties[{step(name)}]"
         yield from _complete(below, _properties(declared).get(name), where, f"{path}.properties[{step(name)}]")
+
+
+_DEDUCED = Scalar("deduced")
+_STRING = Scalar("string")
+_UNTYPED = Scalar("IntOrString")
+"""Any scalar."""
+
+
+def struct_of(schema: Structural, group: str, version: str, kind: str) -> Struct:
+    """The shape of a whole document, only for merging: `documents.admit` is for built-in kinds."""
+    package = ".".join([*reversed(group.split(".")), version])
+    others = _DEDUCED if schema.preserves_unknown else None
+    struct = Struct(package, kind, is_kind=False, others=others)
+    for name, below in schema.properties.items():
+        if name not in META_FIELDS:
+            struct.fields[name] = _field(name, below, schema.preserves_unknown)
+    _add_resource_fields(struct)
+    return struct
+
+
+def _add_resource_fields(struct: Struct) -> None:
+    for name, shape in (
+        ("apiVersion", _STRING),
+        ("kind", _STRING),
+        ("metadata", schema_of("meta", "v1", "ObjectMeta")),
+    ):
+        struct.fields[name] = Field(name, shape)
+
+
+def _field(name: str, schema: Structural, preserves: bool) -> Field:
+    return Field(name, _type(schema, preserves), default=schema.default)
+
+
+def _type(schema: Structural, preserves: bool) -> Type:
+    """`preserves`: an enclosing schema keeps unknown fields, which holds for everything below it."""
+    preserves = preserves or schema.preserves_unknown
+    if schema.type == "object" or (not schema.type and schema.properties):
+        return _object(schema, preserves)
+    if schema.type == "array":
+        item = _type(schema.items, preserves) if schema.items is not None else Scalar("any")
+        keys = schema.list_map_keys if schema.list_type == "map" else ()
+        return ListOf(item, keys=keys, is_set=schema.list_type == "set")
+    if not schema.type:
+        return _DEDUCED
+    if schema.type != "string":
+        return Scalar("bool" if schema.type == "boolean" else "number")
+    return _STRING if schema.source.get("format", "") in ("", "byte") else _UNTYPED
+
+
+def _object(schema: Structural, preserves: bool) -> Type:
+    is_atomic = schema.map_type == "atomic"
+    others: Type | None = None
+    if schema.additional is not None:
+        others = _type(schema.additional, preserves)
+    elif schema.has_additional or preserves or not schema.properties:
+        others = _DEDUCED
+    if not schema.properties and not schema.is_embedded:
+        return MapOf(others or _DEDUCED, is_atomic=is_atomic)
+    struct = Struct("", "", is_kind=False, is_atomic=is_atomic, others=others)
+    for name, below in schema.properties.items():
+        struct.fields[name] = _field(name, below, preserves)
+    if schema.is_embedded:
+        _add_resource_fields(struct)
+    return struct

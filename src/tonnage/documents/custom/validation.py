@@ -19,7 +19,7 @@ import msgspec
 
 from tonnage.documents.admit import Findings, Malformed, Path, compile_check
 from tonnage.documents.custom.formats import format_check
-from tonnage.documents.custom.structural import Structural, step
+from tonnage.documents.custom.structural import Structural, child, described, step
 from tonnage.documents.go_text import plain
 from tonnage.documents.patches.json_patch import equal
 from tonnage.documents.schema import schema_of
@@ -338,45 +338,22 @@ def _alternatives(
         outcome.merge(best)
 
 
-def _child(path: str, name: str) -> str:
-    return f"{path}.{step(name)}" if path else step(name)
-
-
 # -- embedded resources -----------------------------------------------------------------------------------------------
 
 
 def embedded_errors(schema: Structural, value: Any, path: str) -> Errors:
     return [
         error
-        for node, item, where in _described(schema, value, path)
+        for node, item, where in described(schema, value, path)
         if node.is_embedded and isinstance(item, dict)
         for error in resource_errors(item, where)
     ]
 
 
-def _described(schema: Structural, value: Any, path: str) -> Iterator[tuple[Structural, Any, str]]:
-    """Every map and list of a value that its schema describes, with its schema and path, outermost first."""
-    pending: list[tuple[Structural | None, Any, str]] = [(schema, value, path)]
-    while pending:
-        node, value, path = pending.pop()
-        if node is None or not isinstance(value, (dict, list)):
-            continue
-        yield node, value, path
-        if isinstance(value, dict):
-            below = [
-                (node.field(name), item, _child(path, name) if name in node.properties else f"{path}[{step(name)}]")
-                for name, item in value.items()
-                if isinstance(item, (dict, list))
-            ]
-        else:
-            below = [(node.items, item, f"{path}[{index}]") for index, item in enumerate(value)]
-        pending += reversed(below)
-
-
 def resource_errors(value: Doc, path: str) -> Wrong:
     """The errors in apiVersion, kind and metadata of an embedded resource."""
     for field in ("apiVersion", "kind"):
-        where = _child(path, field)
+        where = child(path, field)
         if field not in value:
             yield required(where)
         elif not isinstance(value[field], str):
@@ -389,7 +366,7 @@ def resource_errors(value: Doc, path: str) -> Wrong:
             told = f"may have mixed case, but should otherwise match: {','.join(wrong)}"
             yield invalid(where, value[field], told)
     if value.get("metadata") is not None:
-        yield from _metadata_errors(value["metadata"], _child(path, "metadata"))
+        yield from _metadata_errors(value["metadata"], child(path, "metadata"))
 
 
 def _metadata_errors(metadata: Any, path: str) -> Errors:
@@ -418,7 +395,7 @@ def _metadata_errors(metadata: Any, path: str) -> Errors:
 def list_errors(schema: Structural, value: Any) -> Errors:
     """Errors for repeated items in lists of type set, and repeated keys in lists of type map."""
     errors: Errors = []
-    for node, items, where in _described(schema, value, ""):
+    for node, items, where in described(schema, value, ""):
         if isinstance(items, list) and node.list_type == "set":
             errors += [duplicate(f"{where}[{index}]", items[index]) for index in _repeated(items)]
         elif isinstance(items, list) and node.list_type == "map":

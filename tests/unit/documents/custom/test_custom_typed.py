@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.custom.merging import is_typed, struct_of
-from tonnage.documents.custom.structural import compile_schema
+from tonnage.documents.apply.server_side_apply import fits
+from tonnage.documents.custom.structural import compile_schema, struct_of
 
 SCHEMA = {
     "type": "object",
@@ -41,7 +41,7 @@ STRUCT = struct_of(compile_schema(SCHEMA), group="example.com", version="v1", ki
     ],
 )
 def test_these_have(doc: dict[str, Any]) -> None:
-    assert is_typed(STRUCT, doc)
+    assert fits(STRUCT, doc)
 
 
 @pytest.mark.parametrize(
@@ -64,4 +64,4 @@ def test_these_have(doc: dict[str, Any]) -> None:
     ],
 )
 def test_these_have_not(doc: dict[str, Any]) -> None:
-    assert not is_typed(STRUCT, doc)
+    assert not fits(STRUCT, doc)

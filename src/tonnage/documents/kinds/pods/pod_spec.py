@@ -1,4 +1,4 @@
-"""Validation of a new pod or a pod template. Changes are validated in `pod_update`.
+"""Validation of a new pod or a pod template. Changes are validated in `pod`.
 
 `validate_pod_spec` checks the spec in upstream's order; the larger parts stand in `pod_volumes`, `containers`,
 `pod_placement` and `pod_security`.

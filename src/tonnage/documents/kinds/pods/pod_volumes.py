@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from tonnage.documents.kinds.pods.container_env import FILE_FIELDS, validate_field_ref, validate_resource_field_ref
+from tonnage.documents.kinds.pods.containers import FILE_FIELDS, validate_field_ref, validate_resource_field_ref
 from tonnage.documents.kinds.storage.persistent_volume_claim import validate_claim_spec
 from tonnage.documents.validation.metadata import validate_annotations, validate_labels
 from tonnage.documents.validation.type_rules import TypeRules
