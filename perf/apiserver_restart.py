@@ -29,6 +29,7 @@ from budgets import figure
 from tonnage.apiserver.bootstrap import bootstrap
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry
+from tonnage.apiserver.requests import Location
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, decode, encode
@@ -56,7 +57,7 @@ async def fill(folder: Path, objects: int) -> None:
     patterns: list[tuple[Resource, Doc]] = []
     for plural, doc in zip(KINDS, (pod("x"), claim("x"), {**CONFIG_MAP, "metadata": {"name": "x"}}), strict=True):
         resource = BY_PLURAL["", plural]
-        written = await registry.create(resource, "default", doc, WriteOptions(manager="perf"))
+        written = await registry.create(Location(resource, "default"), doc, WriteOptions(manager="perf"))
         patterns.append((resource, decode(written.document)))
 
     async def create(number: int) -> None:

@@ -14,7 +14,8 @@ from functools import partial
 
 from tonnage.apiserver.authorizer import CLUSTER_ROLES
 from tonnage.apiserver.options import WriteOptions
-from tonnage.apiserver.registry import Registry, on_change
+from tonnage.apiserver.registry import Registry, done_on_change
+from tonnage.apiserver.requests import Location
 from tonnage.apiserver.stored_documents import encoder
 from tonnage.clock import in_background
 from tonnage.documents.access.bootstrap_policy import bootstrap_policy, must_be_recreated, reconciled
@@ -90,18 +91,17 @@ async def publish_address(registry: Registry, port: int) -> None:
     ports = {"ports": wanted["spec"]["ports"]}
     if await _ensure(registry, "v1", "Service", wanted, namespace="default"):
         name = wanted["metadata"]["name"]
-        await registry.change(
-            services, "default", name, lambda doc: {**doc, "spec": {**doc["spec"], **ports}}, _OPTIONS
-        )
+        at = Location(services, "default", name)
+        await registry.change(at, lambda doc: {**doc, "spec": {**doc["spec"], **ports}}, _OPTIONS)
 
 
 async def _ensure(registry: Registry, api_version: str, kind: str, doc: Doc, *, namespace: str = "") -> bool:
     """Create the object if missing; True if it can be read now. A damaged one stays: the log has named it."""
-    resource = BY_KIND[api_version, kind]
+    at = Location(BY_KIND[api_version, kind], namespace, doc["metadata"]["name"])
     try:
-        if registry.store.get(resource.key(namespace, doc["metadata"]["name"])) is None:
+        if registry.store.get(at.key) is None:
             whole = {"kind": kind, "apiVersion": api_version, **doc, "metadata": dict(doc["metadata"])}
-            await registry.create(resource, namespace, whole, _OPTIONS)
+            await registry.create(at, whole, _OPTIONS)
     except KeyDamaged as exc:
         _log.error("%s; %s", exc.message, exc.hint)
         return False
@@ -125,7 +125,7 @@ async def aggregate(registry: Registry) -> bool:
                 return {**old, "rules": rules} if rules else {key: old[key] for key in old if key != "rules"}
 
             with suppress(NotFound):
-                await registry.change(CLUSTER_ROLES, "", name, with_rules, _AGGREGATION, is_large=True)
+                await registry.change(Location(CLUSTER_ROLES, name=name), with_rules, _AGGREGATION, is_large=True)
     return False
 
 
@@ -145,11 +145,6 @@ def _gathered(records: list[StoreRecord]) -> list[tuple[str, list[Doc]]]:
 
 @asynccontextmanager
 async def cluster_roles_aggregated(registry: Registry, rng: random.Random) -> AsyncIterator[None]:
-    changed = asyncio.Event()
-
-    def note(record: StoreRecord, *, is_deleted: bool) -> None:
-        changed.set()
-
     async def gather() -> bool:
         is_settled = await aggregate(registry)
         if not is_settled:
@@ -157,8 +152,8 @@ async def cluster_roles_aggregated(registry: Registry, rng: random.Random) -> As
         return is_settled
 
     failed = partial(_log.error, "ClusterRoles cannot be aggregated: %s")
-    registry.store.follow(CLUSTER_ROLES.store_prefix, note)
-    async with in_background(on_change(registry, rng, changed, gather, failed), "aggregation of ClusterRoles"):
+    async with done_on_change(registry, rng, gather, failed, "aggregation of ClusterRoles") as changed:
+        registry.store.follow(CLUSTER_ROLES.store_prefix, lambda record, *, is_deleted: changed.set())
         yield
 
 
@@ -174,19 +169,18 @@ async def ensure_policy(registry: Registry) -> None:
 async def _ensure_policy_object(registry: Registry, expected: Doc) -> None:
     resource = BY_KIND[expected["apiVersion"], expected["kind"]]
     namespace, name = expected["metadata"].get("namespace", ""), expected["metadata"]["name"]
+    at = Location(resource, namespace, name)
     try:
-        record = registry.store.get(resource.key(namespace, name))
+        record = registry.store.get(at.key)
         if record is None:
-            await registry.create(resource, namespace, expected, _POLICY_OPTIONS)
+            await registry.create(at, expected, _POLICY_OPTIONS)
             return
         existing = decode(record.document)
         if must_be_recreated(existing, expected):
-            await registry.remove(resource, namespace, name)
-            await registry.create(resource, namespace, expected, _POLICY_OPTIONS)
+            await registry.remove(at)
+            await registry.create(at, expected, _POLICY_OPTIONS)
         elif reconciled(existing, expected) is not None:
-            await registry.change(
-                resource, namespace, name, lambda old: reconciled(old, expected) or old, _POLICY_OPTIONS
-            )
+            await registry.change(at, lambda old: reconciled(old, expected) or old, _POLICY_OPTIONS)
             _log.info("%s %s was given what it had not yet", resource.kind, name)
     except KeyDamaged as exc:
         _log.error("%s; %s", exc.message, exc.hint)

@@ -19,9 +19,10 @@ from functools import partial
 from tonnage.apiserver import event_loop
 from tonnage.apiserver.custom_definitions import CRDS
 from tonnage.apiserver.options import WriteOptions
-from tonnage.apiserver.registry import Registry, on_change
+from tonnage.apiserver.registry import Registry, done_on_change
+from tonnage.apiserver.requests import Location
 from tonnage.backoff import Backoff
-from tonnage.clock import in_background, rfc3339
+from tonnage.clock import rfc3339
 from tonnage.documents.custom.custom_resource import CustomResource, custom_resources
 from tonnage.documents.custom.definition_rules import accept_names, establish, is_established, set_condition
 from tonnage.documents.kinds.custom_resource_definition import CLEANUP_FINALIZER
@@ -87,8 +88,8 @@ class DefinitionLifecycle:
             return doc
 
         with suppress(NotFound):
-            await self._registry.change(CRDS, "", name, change, _OPTIONS, subresource="status")
-            record = self._registry.read(CRDS, "", name)
+            await self._registry.change(Location(CRDS, name=name, subresource="status"), change, _OPTIONS)
+            record = self._registry.read(Location(CRDS, name=name))
             if event_loop.is_large(record.document):  # compiled in a thread; others by the first lookup
                 await self._registry.work(True, lambda: self._registry.definitions.prepare(record))
 
@@ -116,7 +117,7 @@ class DefinitionLifecycle:
 
     async def _finalize(self, name: str) -> None:
         """Delete the objects of a terminating definition, wait until they are gone, remove its finalizer."""
-        definition: Doc = decode(self._registry.read(CRDS, "", name).document)
+        definition: Doc = decode(self._registry.read(Location(CRDS, name=name)).document)
         if CLEANUP_FINALIZER not in definition["metadata"].get("finalizers", ()):
             return
         in_progress = ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
@@ -153,7 +154,7 @@ class DefinitionLifecycle:
             meta = decode(record.document)["metadata"]
             if "deletionTimestamp" not in meta:
                 with suppress(NotFound):
-                    await self._registry.remove(resource, meta.get("namespace", ""), meta["name"])
+                    await self._registry.remove(Location(resource, meta.get("namespace", ""), meta["name"]))
         return self._registry.store.count(resource.store_prefix)
 
     async def _note(self, name: str, status: str, reason: str, message: str, *, lets_go: bool = False) -> None:
@@ -168,17 +169,16 @@ class DefinitionLifecycle:
                     del meta["finalizers"]
             return doc
 
-        await self._registry.change(CRDS, "", name, change, _OPTIONS, subresource="status")
+        await self._registry.change(Location(CRDS, name=name, subresource="status"), change, _OPTIONS)
 
     @asynccontextmanager
     async def followed(self) -> AsyncIterator[None]:
         """Settle all definitions before the block begins, and every change inside it."""
-        changed = asyncio.Event()
-        self._registry.store.follow(CRDS.store_prefix, lambda record, *, is_deleted: changed.set())
-        await self.try_to_settle()
+        name = "definitions of custom resources"
         try:
-            following = on_change(self._registry, self._rng, changed, self.try_to_settle, _log.error)
-            async with in_background(following, "definitions of custom resources"):
+            async with done_on_change(self._registry, self._rng, self.try_to_settle, _log.error, name) as changed:
+                self._registry.store.follow(CRDS.store_prefix, lambda record, *, is_deleted: changed.set())
+                await self.try_to_settle()
                 yield
         finally:  # the next start continues
             tasks = list(self._deletions.values())

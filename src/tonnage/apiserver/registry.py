@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TypeVar
@@ -21,9 +22,10 @@ from tonnage.apiserver.admission import Charge, QuotaAdmission, StoreLister
 from tonnage.apiserver.custom_definitions import Definitions
 from tonnage.apiserver.event_loop import Workers
 from tonnage.apiserver.options import WriteOptions
+from tonnage.apiserver.requests import Location
 from tonnage.apiserver.stored_documents import encoder, is_stored_as_today
 from tonnage.backoff import Backoff
-from tonnage.clock import Clock, rfc3339
+from tonnage.clock import Clock, in_background, rfc3339
 from tonnage.documents import api_errors
 from tonnage.documents.access.attributes import AllowAll, Authorizer
 from tonnage.documents.access.escalation import is_guarded
@@ -107,31 +109,24 @@ class Registry:
     def now(self) -> str:
         return rfc3339(self.clock.now())
 
-    def read(self, resource: Resource, namespace: str, name: str) -> StoreRecord:
+    def read(self, at: Location) -> StoreRecord:
         """The current object. Raises NotFound."""
-        record = self.store.get(resource.key(namespace, name))
+        record = self.store.get(at.key)
         if record is None:
-            raise api_errors.not_found(resource, name)
+            raise api_errors.not_found(at.resource, at.name)
         return record
 
     # -- create -------------------------------------------------------------------------------------------------------
 
     async def create(
-        self,
-        resource: Resource,
-        namespace: str,
-        doc: Doc,
-        options: WriteOptions,
-        *,
-        is_tracked: bool = True,
-        is_large: bool = False,
-        requested_name: str = "",
+        self, at: Location, doc: Doc, options: WriteOptions, *, is_tracked: bool = True, is_large: bool = False
     ) -> Written:
         """Store a new object. Raises AlreadyExists, Invalid, Forbidden, or NotFound for its namespace.
 
         `is_tracked` is False if metadata.managedFields are already set (server-side apply). `is_large`: build and judge
-        the object in a thread. `requested_name` is the name in the URL.
+        the object in a thread.
         """
+        resource, namespace = at.resource, at.namespace
         meta: Doc = doc.setdefault("metadata", {})
         generate = meta.get("generateName", "") if not meta.get("name") else ""
         if isinstance(resource, CustomResource) and resource.is_terminating:
@@ -146,8 +141,7 @@ class Registry:
         if meta.get("resourceVersion", "") not in ("", "0"):
             raise api_errors.UnknownReason("resourceVersion should not be set on objects to be created")
         if self._is_guarded(resource, options.requester):
-            judge = partial(self._refuse_escalation, resource, namespace, requested_name, doc, None, options.requester)
-            await self.workers.run(judge)
+            await self.workers.run(partial(self._refuse_escalation, at, doc, None, options.requester))
         is_large = is_large or self._admission_reads_much(resource, namespace)
         for _ in range(_NAME_TRIES if generate else 1):
             attempt = copy(doc) if generate else doc
@@ -194,42 +188,38 @@ class Registry:
 
     async def change(
         self,
-        resource: Resource,
-        namespace: str,
-        name: str,
+        at: Location,
         change: Change,
         options: WriteOptions,
         *,
-        subresource: str = "",
         is_tracked: bool = True,
         is_put: bool = False,
         is_large: bool = False,
     ) -> Written:
-        """Replace an object by the result of `change`. Raises NotFound, Conflict, Invalid, or what `change` raises.
+        """Replace an object, or its subresource, by the result of `change`.
+
+        Raises NotFound, Conflict, Invalid, or what `change` raises.
 
         With `is_put` a foreign uid is a conflict; for a patch it is an invalid value. The others are as in `create`.
         """
+        resource = at.resource
         strategy = self.strategy(resource)
 
         def judged(record: StoreRecord) -> _Judged:
             # Read twice: decoding is several times faster than copying.
             old, new = _current(resource, record), change(_current(resource, record))
-            self._refuse_escalation(resource, namespace, name, new, old, options.requester)
+            self._refuse_escalation(at, new, old, options.requester)
             prepare_update(resource, new, old, may_overwrite=strategy.unconditional_update, is_put=is_put)
-            self._judge_change(resource, new, old, options, subresource, is_tracked)
+            self._judge_change(resource, new, old, options, at.subresource, is_tracked)
             is_idle = is_no_change(new, old) and is_stored_as_today(resource, record.document)
             return new, old, strategy.warnings(new, old), is_idle
 
         beside = is_large or self._is_guarded(resource, options.requester)
-        return await self._replace(
-            resource, namespace, name, judged, options.dry_run, beside=beside, is_charged=not subresource
-        )
+        return await self._replace(at, judged, options.dry_run, beside=beside, is_charged=not at.subresource)
 
     async def _replace(
         self,
-        resource: Resource,
-        namespace: str,
-        name: str,
+        at: Location,
         judge: Callable[[StoreRecord], _Judged],
         dry_run: bool,
         *,
@@ -238,37 +228,33 @@ class Registry:
     ) -> Written:
         """Write the result of `judge`, and judge again when another writer came first."""
         for _ in range(MAX_TRIES):
-            record = self.read(resource, namespace, name)
+            record = self.read(at)
             is_large = beside or event_loop.is_large(record.document)
             new, old, warnings, is_idle = await self.work(is_large, partial(judge, record))
             if is_idle:
                 return Written(record.document, warnings=warnings)
             charges: tuple[Charge, ...] = ()
             if is_charged:
-                charges = await self._quotas.charge(resource, new, old, dry_run=dry_run, is_large=is_large)
+                charges = await self._quotas.charge(at.resource, new, old, dry_run=dry_run, is_large=is_large)
             try:
-                return replace(await self._write(resource, new, old, record, dry_run), warnings=warnings)
+                return replace(await self._write(at.resource, new, old, record, dry_run), warnings=warnings)
             except (StaleRevision, KeyMissing):
                 await self._quotas.release(charges)
-        raise api_errors.modified(resource, name)
+        raise api_errors.modified(at.resource, at.name)
 
     def _is_guarded(self, resource: Resource, requester: User | None) -> bool:
         """True if the write must be compared with the requester's rights. Their roles may be large."""
         return self._guard is not None and requester is not None and not requester.is_master and is_guarded(resource)
 
-    def _refuse_escalation(
-        self, resource: Resource, namespace: str, name: str, new: Doc, old: Doc | None, requester: User | None
-    ) -> None:
+    def _refuse_escalation(self, at: Location, new: Doc, old: Doc | None, requester: User | None) -> None:
         """Raises Forbidden when the requester writes a role or binding beyond their rights (`access/escalation.py`)."""
-        if self._guard is None or requester is None or not is_guarded(resource):
+        if self._guard is None or requester is None or not is_guarded(at.resource):
             return
         judged = copy(new)
-        self.strategy(resource).default(judged)
-        self._guard(resource, namespace, name, judged, old, requester)
+        self.strategy(at.resource).default(judged)
+        self._guard(at.resource, at.namespace, at.name, judged, old, requester)
 
-    async def rewrite(
-        self, resource: Resource, namespace: str, name: str, change: Change, *, dry_run: bool = False
-    ) -> Written:
+    async def rewrite(self, at: Location, change: Change, *, dry_run: bool = False) -> Written:
         """Replace an object by the result of `change`, unjudged: `change` is the rule (binding, eviction).
 
         Raises NotFound, Conflict, or what `change` raises. Field ownership is not tracked, as upstream.
@@ -278,7 +264,7 @@ class Registry:
             old, new = decode(record.document), change(decode(record.document))
             return new, old, (), new == old
 
-        return await self._replace(resource, namespace, name, judged, dry_run)
+        return await self._replace(at, judged, dry_run)
 
     def _judge_change(
         self, resource: Resource, new: Doc, old: Doc, options: WriteOptions, subresource: str, is_tracked: bool
@@ -332,9 +318,7 @@ class Registry:
 
     async def remove(
         self,
-        resource: Resource,
-        namespace: str,
-        name: str,
+        at: Location,
         *,
         grace_s: int | None = None,
         propagation: str = "",
@@ -345,21 +329,22 @@ class Registry:
 
         `check` judges the preconditions at every try.
         """
+        resource = at.resource
         strategy = self.strategy(resource)
 
         def judged(record: StoreRecord) -> tuple[Doc, bool, bool]:
             old = decode(record.document)
             check(old)
-            self._admission.validate_delete(resource, name)
+            self._admission.validate_delete(resource, at.name)
             deletion = judge_deletion(strategy, old, asked_s=grace_s, propagation=propagation, now=self.clock.now())
             last = old if deletion.marked is None else deletion.marked
             return last, deletion.is_removed, last != old
 
         for _ in range(MAX_TRIES):
             try:
-                record = self.read(resource, namespace, name)
+                record = self.read(at)
             except KeyDamaged:
-                return await self._discard(resource, namespace, name, dry_run=dry_run)
+                return await self._discard(at, dry_run=dry_run)
             beside = event_loop.is_large(record.document)
             last, is_removed, is_marked = await self.work(beside, partial(judged, record))
             if dry_run:
@@ -374,20 +359,20 @@ class Registry:
             except (StaleRevision, KeyMissing):
                 continue
             return Written(record.document, removed=is_removed)
-        raise api_errors.modified(resource, name)
+        raise api_errors.modified(resource, at.name)
 
-    async def _discard(self, resource: Resource, namespace: str, name: str, *, dry_run: bool) -> Written:
+    async def _discard(self, at: Location, *, dry_run: bool) -> Written:
         """Delete an unreadable object at once: its preconditions, finalizers and owners are unknown."""
-        last: Doc = {"metadata": {"name": name, "uid": ""}}
-        if resource.namespaced:
-            last["metadata"]["namespace"] = namespace
-        encode_last = encoder(resource, last)
+        last: Doc = {"metadata": {"name": at.name, "uid": ""}}
+        if at.resource.namespaced:
+            last["metadata"]["namespace"] = at.namespace
+        encode_last = encoder(at.resource, last)
         if dry_run:
             return Written(encode_last(self.store.revision), removed=True)
         try:
-            record = await self.store.discard(resource.key(namespace, name), encode_last)
+            record = await self.store.discard(at.key, encode_last)
         except KeyMissing as exc:  # another deletion was faster
-            raise api_errors.not_found(resource, name) from exc
+            raise api_errors.not_found(at.resource, at.name) from exc
         return Written(record.document, removed=True)
 
 
@@ -406,25 +391,31 @@ def compile_schemas() -> None:
         table_of(struct)
 
 
-async def on_change(
+@asynccontextmanager
+async def done_on_change(
     registry: Registry,
     rng: random.Random,
-    changed: asyncio.Event,
     work: Callable[[], Awaitable[bool]],
     failed: Callable[[str], None],
-) -> None:
-    """Run `work` after every change, and again after growing pauses until it returns True. Ends with the store."""
-    backoff = Backoff(clock=registry.clock, rng=rng)
-    while True:
-        await changed.wait()
-        changed.clear()
-        try:
-            if await work():
-                backoff.reset()
-                continue
-        except StoreClosed:
-            return
-        except (ApiError, StoreError) as exc:
-            failed(exc.message)
-        changed.set()
-        await registry.clock.sleep(backoff.next_s())
+    name: str,
+) -> AsyncIterator[asyncio.Event]:
+    """Inside the block, run `work` whenever the event is set, and again after growing pauses until it returns True."""
+    changed, backoff = asyncio.Event(), Backoff(clock=registry.clock, rng=rng)
+
+    async def run() -> None:
+        while True:
+            await changed.wait()
+            changed.clear()
+            try:
+                if await work():
+                    backoff.reset()
+                    continue
+            except StoreClosed:
+                return
+            except (ApiError, StoreError) as exc:
+                failed(exc.message)
+            changed.set()
+            await registry.clock.sleep(backoff.next_s())
+
+    async with in_background(run(), name):
+        yield changed

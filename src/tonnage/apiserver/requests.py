@@ -30,6 +30,11 @@ class Location:
     subresource: str = ""
     watch: bool = False
 
+    @property
+    def key(self) -> str:
+        """The object's key in the store."""
+        return self.resource.key(self.namespace, self.name)
+
 
 Find = Callable[[str, str, str], Resource | None]
 """(group, version, plural) -> a resource outside the table, or None."""

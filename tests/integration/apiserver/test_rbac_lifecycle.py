@@ -9,6 +9,7 @@ from typing import Any
 from support.eventually import eventually_async
 from tonnage.apiserver.authorizer import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from tonnage.apiserver.options import WriteOptions
+from tonnage.apiserver.requests import Location
 from tonnage.apiserver.server import Server, ServerSettings, serve
 from tonnage.documents.access.attributes import Attributes
 from tonnage.objects.document import Doc, decode
@@ -24,7 +25,7 @@ def served(folder: Path, **settings: Any) -> Any:
 
 
 def role(server: Server, name: str) -> Doc:
-    doc: Doc = decode(server.registry.read(CLUSTER_ROLES, "", name).document)
+    doc: Doc = decode(server.registry.read(Location(CLUSTER_ROLES, "", name)).document)
     return doc
 
 
@@ -38,7 +39,7 @@ def revisions(server: Server) -> dict[str, int]:
 async def write(server: Server, name: str, **fields: Any) -> None:
     meta = {"name": name, "labels": fields.pop("labels", {})}
     doc = {"kind": "ClusterRole", "apiVersion": "rbac.authorization.k8s.io/v1", "metadata": meta, **fields}
-    await server.registry.create(CLUSTER_ROLES, "", doc, OPTIONS)
+    await server.registry.create(Location(CLUSTER_ROLES), doc, OPTIONS)
 
 
 def verbs_of(server: Server, name: str) -> list[str]:
@@ -61,9 +62,9 @@ async def test_what_is_missing_is_mended_by_the_next_start_and_what_was_added_st
         def changed(doc: Doc) -> Doc:
             return {**doc, "rules": [rule("frob")]}
 
-        await registry.change(CLUSTER_ROLES, "", "system:volume-scheduler", changed, OPTIONS)
-        await registry.remove(CLUSTER_ROLES, "", "view")
-        await registry.remove(CLUSTER_ROLE_BINDINGS, "", "system:discovery")
+        await registry.change(Location(CLUSTER_ROLES, "", "system:volume-scheduler"), changed, OPTIONS)
+        await registry.remove(Location(CLUSTER_ROLES, "", "view"))
+        await registry.remove(Location(CLUSTER_ROLE_BINDINGS, "", "system:discovery"))
     async with served(tmp_path) as server:
         mended = role(server, "system:volume-scheduler")["rules"]
         assert mended[0] == rule("frob") and len(mended) > 5
@@ -84,9 +85,9 @@ async def test_roles_that_gather_follow_those_that_they_gather_from(tmp_path: Pa
         await write(server, "b", labels={"to": "first"}, rules=[rule("list"), rule("get")])
         await write(server, "a", labels={"to": "first"}, rules=[rule("get")])
         await gathers(server, "second", ["get", "list"])
-        await server.registry.remove(CLUSTER_ROLES, "", "b")
+        await server.registry.remove(Location(CLUSTER_ROLES, "", "b"))
         await gathers(server, "second", ["get"])
-        await server.registry.remove(CLUSTER_ROLES, "", "a")
+        await server.registry.remove(Location(CLUSTER_ROLES, "", "a"))
         await gathers(server, "second", [])
 
 
@@ -105,7 +106,7 @@ async def test_how_the_server_authenticates_is_told_and_told_again(tmp_path: Pat
         published = partial(server.registry.store.get, key)
         record = await eventually_async(published, "the ConfigMap")
         assert decode(record.document)["data"] == {"client-ca-file": server.ca_pem.decode()}
-        await server.registry.remove(MAPS, "kube-system", "extension-apiserver-authentication")
+        await server.registry.remove(Location(MAPS, "kube-system", "extension-apiserver-authentication"))
         record = await eventually_async(published, "the ConfigMap to be made anew")
         assert decode(record.document)["data"] == {"client-ca-file": server.ca_pem.decode()}
 

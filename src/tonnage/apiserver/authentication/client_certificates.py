@@ -10,7 +10,6 @@ file leaves the old CAs in force. The ConfigMap kube-system/extension-apiserver-
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
 import random
@@ -24,7 +23,8 @@ from typing import Final
 from cryptography import x509
 
 from tonnage.apiserver.options import WriteOptions
-from tonnage.apiserver.registry import Registry, on_change
+from tonnage.apiserver.registry import Registry, done_on_change
+from tonnage.apiserver.requests import Location
 from tonnage.clock import Clock, in_background, repeatedly
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.document import Doc
@@ -141,27 +141,27 @@ async def authentication_published(
     registry: Registry, certificates: ClientCertificates, rng: random.Random
 ) -> AsyncIterator[None]:
     """Keep the ConfigMap with the clients' CAs current inside the block."""
-    changed = asyncio.Event()
-    changed.set()
-    key = _CONFIG_MAPS.key(NAMESPACE, NAME)
-
-    def note(record: StoreRecord, *, is_deleted: bool) -> None:
-        if record.key == key:
-            changed.set()
+    at = Location(_CONFIG_MAPS, NAMESPACE, NAME)
 
     def with_ca(doc: Doc) -> Doc:
         return {**doc, "data": {**doc.get("data", {}), "client-ca-file": certificates.ca_pem.decode()}}
 
     async def publish() -> bool:
         try:
-            await registry.change(_CONFIG_MAPS, NAMESPACE, NAME, with_ca, _OPTIONS)
+            await registry.change(at, with_ca, _OPTIONS)
         except NotFound:
             doc = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": NAME}}
-            await registry.create(_CONFIG_MAPS, NAMESPACE, with_ca(doc), _OPTIONS)
+            await registry.create(at, with_ca(doc), _OPTIONS)
         return True
 
     failed = partial(_log.error, "ConfigMap %s/%s cannot be written: %s", NAMESPACE, NAME)
-    registry.store.follow(_CONFIG_MAPS.store_prefix, note)
-    certificates.follow(changed.set)
-    async with in_background(on_change(registry, rng, changed, publish, failed), "client certificates"):
+    async with done_on_change(registry, rng, publish, failed, "client certificates") as changed:
+
+        def note(record: StoreRecord, *, is_deleted: bool) -> None:
+            if record.key == at.key:
+                changed.set()
+
+        changed.set()
+        registry.store.follow(_CONFIG_MAPS.store_prefix, note)
+        certificates.follow(changed.set)
         yield

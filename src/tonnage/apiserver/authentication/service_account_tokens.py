@@ -10,7 +10,6 @@ this is kube-controller-manager's tokens controller, which is given the key; her
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import logging
@@ -27,8 +26,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from tonnage.apiserver.options import WriteOptions
-from tonnage.apiserver.registry import Registry, on_change
-from tonnage.clock import Clock, in_background
+from tonnage.apiserver.registry import Registry, done_on_change
+from tonnage.apiserver.requests import Location
+from tonnage.clock import Clock
 from tonnage.documents.access import service_account_tokens
 from tonnage.documents.access.service_account_tokens import ACCOUNTS, Claims, InvalidToken, LegacyClaims
 from tonnage.documents.go_text import quoted_list
@@ -283,20 +283,7 @@ async def token_secrets_filled(
     registry: Registry, key: SigningKey, ca_pem: bytes, rng: random.Random
 ) -> AsyncIterator[None]:
     """Inside the block, every such Secret gets a token, or is deleted if its account is gone."""
-    store, waiting, changed = registry.store, dict[str, None](), asyncio.Event()
-
-    def wait(records: list[StoreRecord]) -> None:
-        waiting.update((record.key, None) for record in records if _MARK in record.document)
-        changed.set()
-
-    def note_secret(record: StoreRecord, *, is_deleted: bool) -> None:
-        if not is_deleted:
-            wait([record])
-
-    def note_account(record: StoreRecord, *, is_deleted: bool) -> None:
-        namespace = record.key.removeprefix(ACCOUNTS.store_prefix).partition("/")[0]
-        if is_deleted:
-            wait(store.list(f"{_SECRETS.store_prefix}{namespace}/"))
+    store, waiting = registry.store, dict[str, None]()
 
     async def fill() -> bool:
         while waiting:
@@ -313,9 +300,23 @@ async def token_secrets_filled(
         at = next(reversed(waiting))
         _log.error("Secret %s gets no token: %s", at.removeprefix(_SECRETS.store_prefix), told)
 
-    store.follow(ACCOUNTS.store_prefix, note_account)
-    wait(store.follow(_SECRETS.store_prefix, note_secret))
-    async with in_background(on_change(registry, rng, changed, fill, failed), "tokens of ServiceAccounts"):
+    async with done_on_change(registry, rng, fill, failed, "tokens of ServiceAccounts") as changed:
+
+        def wait(records: list[StoreRecord]) -> None:
+            waiting.update((record.key, None) for record in records if _MARK in record.document)
+            changed.set()
+
+        def note_secret(record: StoreRecord, *, is_deleted: bool) -> None:
+            if not is_deleted:
+                wait([record])
+
+        def note_account(record: StoreRecord, *, is_deleted: bool) -> None:
+            namespace = record.key.removeprefix(ACCOUNTS.store_prefix).partition("/")[0]
+            if is_deleted:
+                wait(store.list(f"{_SECRETS.store_prefix}{namespace}/"))
+
+        store.follow(ACCOUNTS.store_prefix, note_account)
+        wait(store.follow(_SECRETS.store_prefix, note_secret))
         yield
 
 
@@ -339,7 +340,7 @@ async def reconcile(registry: Registry, key: SigningKey, ca_pem: bytes, at: str)
                 raise NotFound("it is another one now")
 
         with suppress(NotFound):
-            await registry.remove(_SECRETS, namespace, name, check=check)
+            await registry.remove(Location(_SECRETS, namespace, name), check=check)
         return
 
     def change(old: Doc) -> Doc:
@@ -349,4 +350,4 @@ async def reconcile(registry: Registry, key: SigningKey, ca_pem: bytes, at: str)
 
     if change(secret) != secret:
         with suppress(NotFound, Conflict):
-            await registry.change(_SECRETS, namespace, name, change, _OPTIONS)
+            await registry.change(Location(_SECRETS, namespace, name), change, _OPTIONS)

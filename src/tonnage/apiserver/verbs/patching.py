@@ -16,7 +16,6 @@ from tonnage.apiserver import bodies
 from tonnage.apiserver.options import WriteOptions, write_options
 from tonnage.apiserver.registry import Registry, Written
 from tonnage.apiserver.requests import Call, Response
-from tonnage.apiserver.verbs import writing
 from tonnage.apiserver.verbs.writing import check_name, create_missing, merge_owners, respond_written
 from tonnage.documents import api_errors, go_text
 from tonnage.documents.admit import Malformed
@@ -77,7 +76,7 @@ async def applied(registry: Registry, call: Call, options: WriteOptions) -> Writ
         return to_stored(resource, applied_to(from_stored(resource, old)))
 
     try:
-        return await writing.change(registry, call, change, options, is_tracked=False, is_large=is_large)
+        return await registry.change(call.at, change, options, is_tracked=False, is_large=is_large)
     except NotFound:
         if call.subresource:
             raise
@@ -124,7 +123,7 @@ async def patch(registry: Registry, call: Call) -> Response:
         merge_owners(call, doc)
         return to_stored(call.resource, doc)
 
-    written = await writing.change(registry, call, change, options, is_large=is_large)
+    written = await registry.change(call.at, change, options, is_large=is_large)
     return await respond_written(registry, call, written)
 
 

@@ -116,7 +116,7 @@ async def get(registry: Registry, call: Call) -> Response:
     asked = revision(call.query.get("resourceVersion", ""), of="get")
     if asked > registry.store.revision:
         raise status.resource_version_too_large(asked, registry.store.revision)
-    record = registry.read(call.resource, call.namespace, call.name)
+    record = registry.read(call.at)
     return await respond(registry, call, record.document)
 
 

@@ -17,7 +17,7 @@ from tonnage.apiserver.authorizer import RbacAuthorizer
 from tonnage.apiserver.event_loop import on_loop
 from tonnage.apiserver.options import write_options
 from tonnage.apiserver.registry import Registry
-from tonnage.apiserver.requests import Call, Response
+from tonnage.apiserver.requests import Call, Location, Response
 from tonnage.apiserver.verbs.writing import read_body
 from tonnage.clock import rfc3339
 from tonnage.documents.access import service_account_tokens
@@ -120,7 +120,7 @@ async def create_token(tokens: ServiceAccountTokens, registry: Registry, call: C
         if meta.get(field, wanted) not in ("", wanted):
             told = f"must match the service account {field} if specified"
             raise _invalid(call.name, invalid(f"metadata.{field}", meta[field], told))
-    account = decode(registry.read(ACCOUNTS, call.namespace, call.name).document)["metadata"]
+    account = decode(registry.read(Location(ACCOUNTS, call.namespace, call.name)).document)["metadata"]
     if meta.get("uid") and meta["uid"] != account["uid"]:
         told = "the UID in the token request ({}) does not match the UID of the service account ({})"
         raise _conflict(TOKEN_REQUESTS.group, TOKEN_REQUESTS.kind, call.name, told.format(meta["uid"], account["uid"]))
@@ -175,7 +175,7 @@ def _bound(registry: Registry, call: Call, ref: Doc) -> Kubernetes:
         raise BadRequest(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
     if not name:
         raise BadRequest("Name parameter required.")
-    found = decode(registry.read(resource, call.namespace if resource.namespaced else "", name).document)
+    found = decode(registry.read(Location(resource, call.namespace if resource.namespaced else "", name)).document)
     if kind == "Pod" and found.get("spec", {}).get("serviceAccountName", "") != call.name:
         told = "to pod running with different serviceaccount name."
         raise BadRequest(f'cannot bind token for serviceaccount "{call.name}" {told}')

@@ -14,7 +14,7 @@ from dataclasses import replace
 from tonnage.apiserver import bodies, event_loop, responses, status
 from tonnage.apiserver.options import WriteOptions, write_options
 from tonnage.apiserver.registry import Change, Registry
-from tonnage.apiserver.requests import Call, Response
+from tonnage.apiserver.requests import Call, Location, Response
 from tonnage.apiserver.verbs import writing
 from tonnage.apiserver.verbs.patching import read_patch
 from tonnage.apiserver.verbs.reading import respond
@@ -62,7 +62,7 @@ async def create_binding(registry: Registry, call: Call) -> Response:
     def bound(pod: Doc) -> Doc:
         return bind(pod, binding, registry.gates, now=registry.now())
 
-    await registry.rewrite(_PODS, call.namespace, name, bound, dry_run=options.dry_run)
+    await registry.rewrite(Location(_PODS, call.namespace, name), bound, dry_run=options.dry_run)
     return responses.of_document(call, status.created_nothing(), 201)
 
 
@@ -72,7 +72,7 @@ async def create_eviction(registry: Registry, call: Call) -> Response:
     eviction = await _read(registry, call, EVICTIONS, options)
     validate_eviction(eviction, call.name)
     for tries_left in reversed(range(_EVICTION_TRIES)):
-        pod = decode(registry.read(_PODS, call.namespace, call.name).document)
+        pod = decode(registry.read(call.at).document)
         decision = await _judge(registry, call, pod, eviction, options)
         try:
             await _carry_out(registry, call, decision)
@@ -111,18 +111,16 @@ async def _carry_out(registry: Registry, call: Call, decision: EvictionDecision)
                 raise _BudgetMoved
             return charged
 
-        await registry.rewrite(_BUDGETS, call.namespace, charged["metadata"]["name"], charge)
+        await registry.rewrite(Location(_BUDGETS, call.namespace, charged["metadata"]["name"]), charge)
     if not wanted.dry_run:
-        marked = await registry.rewrite(
-            _PODS, call.namespace, call.name, lambda pod: mark_disrupted(pod, decision.options, now=registry.now())
-        )
+        marked = await registry.rewrite(call.at, lambda pod: mark_disrupted(pod, decision.options, now=registry.now()))
         if wanted.resource_version is not None:
             wanted = replace(wanted, resource_version=decode(marked.document)["metadata"]["resourceVersion"])
-    await wanted.remove(registry, _PODS, call.namespace, call.name)
+    await wanted.remove(registry, call.at)
 
 
 async def get_scale(registry: Registry, call: Call) -> Response:
-    doc = decode(registry.read(call.resource, call.namespace, call.name).document)
+    doc = decode(registry.read(call.at).document)
     return responses.of_document(call, _scale_of(doc, call.resource))
 
 
@@ -154,7 +152,7 @@ async def patch_scale(registry: Registry, call: Call) -> Response:
 async def _change_scale(
     registry: Registry, call: Call, options: WriteOptions, change: Change, *, is_large: bool = False
 ) -> Response:
-    written = await writing.change(registry, call, change, options, is_large=is_large)
+    written = await registry.change(call.at, change, options, is_large=is_large)
     return responses.of_document(call, _scale_of(decode(written.document), call.resource))
 
 
@@ -184,7 +182,7 @@ async def update_finalize(registry: Registry, call: Call) -> Response:
         changed = finalize(old, doc)
         return {**changed, "metadata": {**changed["metadata"], **{key: value for key, value in meant.items() if value}}}
 
-    written = await writing.change(registry, call, change, options, is_put=True)
+    written = await registry.change(call.at, change, options, is_put=True)
     return await respond(registry, call, written.document)
 
 
@@ -230,7 +228,7 @@ def refuse_container_request(registry: Registry, path: str) -> None:
     if found is None:
         return
     namespace, name, asked = found.groups()
-    registry.read(_PODS, namespace, name)
+    registry.read(Location(_PODS, namespace, name))
     raise NotImplementedHere(
         f'pods "{name}": nodes of this cluster run no containers, so {_NO_CONTAINERS[asked]}; '
         f'"kubectl describe pod {name} -n {namespace}" shows its volumes, conditions and events',

@@ -15,8 +15,8 @@ from tonnage.apiserver.options import (
     values,
     write_options,
 )
-from tonnage.apiserver.registry import Change, Registry, Written
-from tonnage.apiserver.requests import Call, Response
+from tonnage.apiserver.registry import Registry, Written
+from tonnage.apiserver.requests import Call, Location, Response
 from tonnage.apiserver.verbs.reading import respond, respond_list, select
 from tonnage.documents.access.attributes import Attributes, forbidden
 from tonnage.documents.admit import Malformed, admit
@@ -40,7 +40,7 @@ async def create(registry: Registry, call: Call) -> Response:
     """POST to a collection. Raises Invalid (422), AlreadyExists (409), Forbidden (403)."""
     options = write_options(call)
     doc, is_large = await _read_own(registry, call, options)
-    written = await registry.create(call.resource, call.namespace, doc, options, is_large=is_large)
+    written = await registry.create(call.at, doc, options, is_large=is_large)
     return await respond_written(registry, call, written)
 
 
@@ -55,36 +55,12 @@ async def update(registry: Registry, call: Call) -> Response:
         return mine
 
     try:
-        written = await change(registry, call, replace, options, is_put=True, is_large=is_large)
+        written = await registry.change(call.at, replace, options, is_put=True, is_large=is_large)
     except NotFound:
         if not registry.strategy(call.resource).create_on_update or call.subresource:
             raise
         written = await create_missing(registry, call, doc, options, is_large=is_large)
     return await respond_written(registry, call, written)
-
-
-async def change(
-    registry: Registry,
-    call: Call,
-    change: Change,
-    options: WriteOptions,
-    *,
-    is_put: bool = False,
-    is_tracked: bool = True,
-    is_large: bool = False,
-) -> Written:
-    """Replace the call's object, or its subresource, by the result of `change`: see `Registry.change`."""
-    return await registry.change(
-        call.resource,
-        call.namespace,
-        call.name,
-        change,
-        options,
-        subresource=call.subresource,
-        is_put=is_put,
-        is_tracked=is_tracked,
-        is_large=is_large,
-    )
 
 
 async def create_missing(
@@ -99,9 +75,7 @@ async def create_missing(
     if not decision.allowed:
         raise forbidden(asked, decision.reason)
     doc["metadata"].pop("resourceVersion", None)
-    return await registry.create(
-        resource, call.namespace, doc, options, is_tracked=is_tracked, is_large=is_large, requested_name=call.name
-    )
+    return await registry.create(at, doc, options, is_tracked=is_tracked, is_large=is_large)
 
 
 async def respond_written(registry: Registry, call: Call, written: Written) -> Response:
@@ -169,26 +143,20 @@ class DeleteOptions:
     resource_version: str | None = None
     dry_run: bool = False
 
-    async def remove(self, registry: Registry, resource: Resource, namespace: str, name: str) -> Written:
+    async def remove(self, registry: Registry, at: Location) -> Written:
         """Delete one object with these options. Raises NotFound, Conflict."""
 
         def check(doc: Doc) -> None:
-            check_preconditions(resource, doc["metadata"], uid=self.uid, resource_version=self.resource_version)
+            check_preconditions(at.resource, doc["metadata"], uid=self.uid, resource_version=self.resource_version)
 
         return await registry.remove(
-            resource,
-            namespace,
-            name,
-            grace_s=self.grace_s,
-            propagation=self.propagation,
-            check=check,
-            dry_run=self.dry_run,
+            at, grace_s=self.grace_s, propagation=self.propagation, check=check, dry_run=self.dry_run
         )
 
 
 async def delete(registry: Registry, call: Call) -> Response:
     options, resource = await _options(registry, call), call.resource
-    written = await options.remove(registry, resource, call.namespace, call.name)
+    written = await options.remove(registry, call.at)
     if written.removed and not returns_deleted(resource):
         uid = decode(written.document)["metadata"]["uid"]
         return responses.of_document(call, status.success(resource, call.name, uid))
@@ -203,7 +171,7 @@ async def delete_collection(registry: Registry, call: Call) -> Response:
     for record in records:
         meta = decode(record.document)["metadata"]
         try:
-            await options.remove(registry, call.resource, meta.get("namespace", ""), meta["name"])
+            await options.remove(registry, Location(call.resource, meta.get("namespace", ""), meta["name"]))
         except NotFound:
             continue
         shown.append(record.document)
