@@ -243,22 +243,7 @@ class StoreWriter:
             raise StoreFull(self.log.path)
 
     def _append(self, writes: Sequence[Write]) -> list[StoreError | None]:
-        """Append in order, in one commit except for discards. Raises StoreError if none of them is kept."""
-        outcomes: list[StoreError | None] = []
-        for discards, group in groupby(writes, key=lambda write: write.discards is not None):
-            for run in [[write] for write in group] if discards else [list(group)]:
-                try:
-                    if self._broken is not None:
-                        raise self._broken
-                    outcomes += self._append_run(run)
-                except Exception as exc:
-                    if not any(error is None for error in outcomes):
-                        raise
-                    failure = self._judged(exc)
-                    outcomes += [again(failure) for _ in run]
-        return outcomes
-
-    def _append_run(self, writes: list[Write]) -> list[StoreError | None]:
+        """Append in order, in one commit. Raises StoreError if none of them is kept."""
         outcomes: list[StoreError | None] = [None] * len(writes)
         if writes[0].discards is not None:
             self.log.discard(row_of(writes[0]), writes[0].discards)
@@ -324,9 +309,6 @@ class StoreWriter:
         return done
 
     def _replace_run(self, writes: list[Write], makes_room: bool) -> None:
-        damaged = any(write.discards is not None for write in writes)
-        if damaged and len(writes) > 1:
-            raise StoreFull(self.log.path)  # a damaged key has its own commit
         if writes[0].discards is not None:
             self.log.discard(row_of(writes[0]), writes[0].discards)
         else:

@@ -60,12 +60,12 @@ OnHealth = Callable[[StoreError | None, Sequence[Row]], None]
 
 
 def batches(writes: Writes) -> Iterator[Writes]:
-    """The writes in order, in runs of at most `BATCH_BYTES` of documents; a larger one goes alone."""
+    """The writes in order, one commit each: at most `BATCH_BYTES` of documents, or a larger one, or a discard."""
     batch: Writes = []
     size = 0
     for write in writes:
         size += len(write.record.document)
-        if batch and size > BATCH_BYTES:
+        if batch and (size > BATCH_BYTES or write.discards is not None or batch[0].discards is not None):
             yield batch
             batch, size = [], len(write.record.document)
         batch.append(write)
