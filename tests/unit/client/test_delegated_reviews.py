@@ -9,8 +9,7 @@ import pytest
 from scripted_reviews import ScriptedServer, answer
 
 from tonnage.client.delegated_access import OpenPaths
-from tonnage.client.delegated_access.access import DelegatedAuthorizer
-from tonnage.client.delegated_access.authentication import TokenAuthenticator
+from tonnage.client.delegated_access.access import DelegatedAuthorizer, TokenAuthenticator
 from tonnage.client.delegated_access.reviews import ExpiringCache, ReviewFailed, Reviews
 from tonnage.client.errors import Disconnected
 from tonnage.clock import VirtualClock
