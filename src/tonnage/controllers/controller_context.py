@@ -145,11 +145,6 @@ def namespace_of(found: Object) -> tuple[str]:
     return (found.namespace,)
 
 
-def claims_of_pod(pod: Pod) -> tuple[Key, ...]:
-    """The keys of all claims that a pod mounts, existing or not."""
-    return tuple(f"{pod.namespace}/{name}" for name in pod.claim_names())
-
-
 def node_of_pod(pod: Pod) -> tuple[str, ...]:
     return (pod.spec.node_name,) if pod.spec.node_name else ()
 

@@ -53,7 +53,7 @@ class RebuildController(Program):
         self._claims = self.informers.of(PersistentVolumeClaim)
         self._pods = self.informers.of(Pod)
         self._of_handle = Indexer(self._volumes, lambda volume: filter(None, (self._handle(volume),)))
-        self._pods_of_claim = Indexer(self._pods, lambda pod: (f"{pod.namespace}/{name}" for name in pod.claim_names()))
+        self._pods_of_claim = Indexer(self._pods, Pod.claim_keys)
         self._settling_since_s: dict[Key, float] = {}
         self._without_room: set[str] = set()  # uids of pods whose node had no room for one of their volumes
         self._refused: set[str] = set()  # by uid: the event on a volume's refusal is sent once
@@ -120,8 +120,8 @@ class RebuildController(Program):
         return [pod for pod in self._pods_of_claim(claim.key) if not pod.is_terminal]
 
     def _volumes_of(self, pod: Pod) -> Iterator[Key]:
-        for name in pod.claim_names():
-            claim = self._claims.get(f"{pod.namespace}/{name}")
+        for key in pod.claim_keys():
+            claim = self._claims.get(key)
             if claim is not None and claim.spec.volume_name:
                 yield claim.spec.volume_name
 

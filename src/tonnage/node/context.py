@@ -34,7 +34,7 @@ class PodIndex:
         self._written = MutationCache(pods, clock=clock)
         self._of_uid = of_ours(lambda pod: (pod.uid,))
         self._of_node = of_ours(lambda pod: (pod.spec.node_name,))
-        self._of_claim = of_ours(lambda pod: [f"{pod.namespace}/{claim}" for claim in pod.claim_names()])
+        self._of_claim = of_ours(Pod.claim_keys)
         self.ips: dict[str, str] = {}
         """The uid of the pod that has an IP address."""
         pods.add_handlers(on_add=self._take_ip, on_update=lambda _, new: self._take_ip(new), on_delete=self._free_ip)

@@ -101,7 +101,7 @@ def nodes_used_by(pods: Iterable[Pod], claims: Mapping[Key, PersistentVolumeClai
 
 
 def selected_nodes(pod: Pod, claims: Mapping[Key, PersistentVolumeClaim]) -> frozenset[str]:
-    found = (claims.get(f"{pod.namespace}/{name}") for name in pod.claim_names())
+    found = map(claims.get, pod.claim_keys())
     return frozenset(claim.selected_node for claim in found if claim is not None) - {""}
 
 

@@ -204,7 +204,7 @@ def claims_named(old: Any, new: Any) -> tuple[Key, ...]:
         elif isinstance(each, PersistentVolume) and each.spec.claim_ref is not None:
             found[each.spec.claim_ref.key] = None
         elif isinstance(each, Pod) and each.spec.volumes:
-            found.update(dict.fromkeys(f"{each.namespace}/{name}" for name in each.claim_names()))
+            found.update(dict.fromkeys(each.claim_keys()))
     return tuple(found)
 
 

@@ -195,7 +195,7 @@ class SchedulerMemory:
         if not self.node_of(asked):
             return set()
         others = [pods[each.pod] for each in self.pods if each.uid != asked.uid and each.pod in pods]
-        return _claims_of(asked).difference(*map(_claims_of, others))
+        return set(asked.claim_keys()).difference(*(each.claim_keys() for each in others))
 
 
 async def memory_of(endpoint: Endpoint, *, clock: Clock, user: KubeconfigUser | None = None) -> SchedulerMemory:
@@ -255,10 +255,6 @@ def _included(
     found = (claims.get(key) for key in held.claims if capacity is not None and identity(capacity) == held.uid)
     made = (each for each in found if each is not None and not each.rebuild_target)
     return {each.key for each in made if capacity is not None and includes_claim(capacity, each.uid)}
-
-
-def _claims_of(pod: Pod) -> set[Key]:
-    return {f"{pod.namespace}/{name}" for name in pod.claim_names()}
 
 
 def _assume_claim(engine: Engine, told: AssumedClaim) -> None:

@@ -115,7 +115,7 @@ def _tried_at(pod: Pod, decided: Collection[Key]) -> datetime | None:
     found = pod.condition("PodScheduled")
     if found is not None and found.reason != "SchedulingGated":
         return found.last_transition_time or pod.metadata.creation_timestamp
-    is_decided = pod.status.nominated_node_name or any(f"{pod.namespace}/{c}" in decided for c in pod.claim_names())
+    is_decided = pod.status.nominated_node_name or any(key in decided for key in pod.claim_keys())
     return pod.metadata.creation_timestamp if is_decided else None
 
 

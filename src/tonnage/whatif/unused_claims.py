@@ -32,7 +32,7 @@ def unused_claims(objects: Iterable[Object], but_by: Key = "") -> Iterator[Unuse
     """Claims that no pod uses, but for the pod `but_by`, and whose volume is deleted with them."""
     known = list(objects)
     pods = [each for each in known if isinstance(each, Pod) and not each.is_terminal and each.key != but_by]
-    used = {f"{each.namespace}/{name}" for each in pods for name in each.claim_names()}
+    used = {key for each in pods for key in each.claim_keys()}
     nodes = [each for each in known if isinstance(each, Node)]
     volumes = {each.name: each for each in known if isinstance(each, PersistentVolume)}
     claims = [each for each in known if isinstance(each, PersistentVolumeClaim)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tonnage.client.cache import Cache, Indexer
-from tonnage.controllers.controller_context import claims_of_pod, node_of_pod
+from tonnage.controllers.controller_context import node_of_pod
 from tonnage.objects.core_v1 import Pod
 from tonnage.testing.storage_builders import pod_with
 
@@ -11,7 +11,7 @@ from tonnage.testing.storage_builders import pod_with
 def test_pods_are_found_by_their_claims_as_they_come_change_and_go() -> None:
     cache: Cache[Pod] = Cache(Pod)
     cache.put(pod_with("old", "data", metadata={"resourceVersion": "1"}))
-    found = Indexer(cache, claims_of_pod)
+    found = Indexer(cache, Pod.claim_keys)
     cache.put(pod_with("p", "data", "logs", metadata={"resourceVersion": "2"}))
     assert [pod.name for pod in found("default/data")] == ["old", "p"]
     cache.put(pod_with("p", "logs", metadata={"resourceVersion": "3"}))

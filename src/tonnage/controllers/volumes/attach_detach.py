@@ -28,7 +28,6 @@ from tonnage.controllers.controller_context import (
     ControllerContext,
     DeduplicatingRecorder,
     QueueController,
-    claims_of_pod,
     node_of_pod,
     volume_of_attachment,
 )
@@ -114,7 +113,7 @@ class AttachDetachController(QueueController):
         self._queue.follow(self._attachments, volume_of_attachment)
         pods, self._claims = informers.of(Pod), informers.of(PersistentVolumeClaim)
         self._drivers = informers.of(CSIDriver)
-        self._pods_of = Indexer(pods, claims_of_pod)
+        self._pods_of = Indexer(pods, Pod.claim_keys)
         self._pods_on = Indexer(pods, node_of_pod)
         self._queue.follow(self._claims, lambda claim: (claim.spec.volume_name,) if claim.spec.volume_name else ())
         self._queue.follow(pods, self._needed_by)
@@ -238,7 +237,7 @@ class AttachDetachController(QueueController):
     def _needed_by(self, pod: Pod) -> list[str]:
         if not pod.spec.node_name:
             return []
-        claims = (self._claims.get(key) for key in claims_of_pod(pod))
+        claims = (self._claims.get(key) for key in pod.claim_keys())
         return [claim.spec.volume_name for claim in claims if claim is not None and claim.spec.volume_name]
 
     # -- writes --------------------------------------------------------------------------------------------------------

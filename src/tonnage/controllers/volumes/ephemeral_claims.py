@@ -12,7 +12,6 @@ from tonnage.controllers.controller_context import (
     ControllerContext,
     DeduplicatingRecorder,
     QueueController,
-    claims_of_pod,
 )
 from tonnage.errors import AlreadyExists, TonnageError
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, Volume
@@ -27,7 +26,7 @@ class EphemeralVolumeController(QueueController):
         self._deduplicated = DeduplicatingRecorder(context.recorder, context.clock)
         self._pods = context.informers.of(Pod)
         self._claims = context.informers.of(PersistentVolumeClaim)
-        self._pods_of = Indexer(self._pods, claims_of_pod)
+        self._pods_of = Indexer(self._pods, Pod.claim_keys)
         self._queue = self._add_queue("ephemeral-claims", self.reconcile)
         self._pods.add_handlers(on_add=self._pod_added)
         # A claim that is deleted under its pod is created again; when another owner's claim goes, its name is free.

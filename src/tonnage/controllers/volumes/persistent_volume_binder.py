@@ -29,7 +29,6 @@ from tonnage.controllers.controller_context import (
     DeduplicatingRecorder,
     QueueController,
     claim_of_volume,
-    claims_of_pod,
 )
 from tonnage.controllers.volumes.volumes_on_nodes import is_pod_terminated
 from tonnage.documents.kinds.storage.storage_class import default_class_for
@@ -76,7 +75,7 @@ class PersistentVolumeBinder(QueueController):
         """Names of volumes that are being bound right now; other claims do not choose them."""
         self._classes = context.informers.of(StorageClass)
         pods = context.informers.of(Pod)
-        self._pods = Indexer(pods, claims_of_pod)
+        self._pods = Indexer(pods, Pod.claim_keys)
         self._queue = self._add_queue("claims", self.reconcile, workers=WORKERS)
         volumes = self._add_queue("volumes", self.reconcile_volume, workers=WORKERS)
         volumes.follow(self._volumes)
@@ -213,7 +212,7 @@ class PersistentVolumeBinder(QueueController):
         return self._pending_keys() if volume.status.phase == AVAILABLE else []
 
     def _claims_for_pod(self, pod: Pod) -> list[Key]:
-        claims = ((key, self._claims.get(key)) for key in claims_of_pod(pod))
+        claims = ((key, self._claims.get(key)) for key in pod.claim_keys())
         return [key for key, claim in claims if claim is not None and not claim.is_bound]
 
     def _pending_keys(self) -> list[Key]:

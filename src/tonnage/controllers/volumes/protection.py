@@ -17,7 +17,7 @@ from tonnage.client.cache import Indexer
 from tonnage.client.http import Client
 from tonnage.client.reconciler import Reconciler
 from tonnage.client.written_objects import add_finalizer, remove_finalizer
-from tonnage.controllers.controller_context import ControllerContext, QueueController, claims_of_pod
+from tonnage.controllers.controller_context import ControllerContext, QueueController
 from tonnage.errors import Conflict, NotFound
 from tonnage.objects.core_v1 import PV_PROTECTION, PVC_PROTECTION, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
@@ -33,7 +33,7 @@ class ProtectionController(QueueController):
         self._claims = context.informers.of(PersistentVolumeClaim)
         self._volumes = context.informers.of(PersistentVolume)
         pods = context.informers.of(Pod)
-        self._pods = Indexer(pods, claims_of_pod)
+        self._pods = Indexer(pods, Pod.claim_keys)
         claim_queue = self._add_queue("claim-protection", self.reconcile_claim)
         claim_queue.follow(self._claims)
         claim_queue.follow(pods, self._terminating_claims)
@@ -57,7 +57,7 @@ class ProtectionController(QueueController):
 
     def _terminating_claims(self, pod: Pod) -> list[Key]:
         """The terminating claims of a pod that ended or is gone: they may be unused now."""
-        claims = (self._claims.get(key) for key in claims_of_pod(pod))
+        claims = (self._claims.get(key) for key in pod.claim_keys())
         return [claim.key for claim in claims if claim is not None and claim.metadata.is_terminating]
 
     # -- volumes ------------------------------------------------------------------------------------------------------

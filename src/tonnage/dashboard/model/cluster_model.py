@@ -66,7 +66,7 @@ class Touched:
             case Pod():
                 self.pods.add(found.key)
                 self.nodes.add(found.spec.node_name)
-                self.volumes.update(f"{found.namespace}/{claim}" for claim in found.claim_names())
+                self.volumes.update(found.claim_keys())
             case PersistentVolumeClaim():
                 self.volumes.add(found.key)
                 self.volume(found.spec.volume_name)

@@ -172,7 +172,7 @@ class KnownObjects:
             case Node():
                 yield from ((self.nodes_by_label, label) for label in found.metadata.labels.items())
             case Pod():
-                yield from ((self.pods_of_claim, f"{found.namespace}/{claim}") for claim in found.claim_names())
+                yield from ((self.pods_of_claim, key) for key in found.claim_keys())
                 if found.spec.node_name:
                     yield self.pods_of_node, found.spec.node_name
                 owner = found.metadata.controller

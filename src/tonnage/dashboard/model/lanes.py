@@ -364,8 +364,8 @@ class Lanes:
     def _history(self, pod: Pod, now: datetime, seen_at: datetime | None) -> Iterator[tuple[PodStep, bool]]:
         yield from ((step, False) for step in lane_steps.pod_steps(None, pod, now, seen_at))
         created = pod.metadata.creation_timestamp
-        for name in dict.fromkeys(pod.claim_names()):
-            claim = self._objects.claims.get(f"{pod.namespace}/{name}")
+        for key in pod.claim_keys():
+            claim = self._objects.claims.get(key)
             if claim is None:
                 continue
             steps = [(step, False) for step in self._claim_history(pod, claim, now)]

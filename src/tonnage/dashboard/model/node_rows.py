@@ -157,7 +157,7 @@ def pod_row(objects: KnownObjects, key: Key, decided: str) -> PodRow | None:
     pod = objects.pods.get(key)
     if pod is None:
         return None
-    claims = tuple(f"{pod.namespace}/{each}" for each in dict.fromkeys(pod.claim_names()))
+    claims = pod.claim_keys()
     if not claims and (pod.spec.node_name or pod.is_terminal):
         return None
     return PodRow(

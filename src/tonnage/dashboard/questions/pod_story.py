@@ -55,7 +55,9 @@ async def pod_story(cluster: ShownCluster, key: Key) -> bytes:
         "revision": revision,
         "at": cluster.clock.now(),
         **(_told(pod, objects, memory) if pod is not None else {"uid": ""}),
-        "claims": [_claim(each, objects, collections, memory) for each in _claim_keys(pod)],
+        "claims": [
+            _claim(each, objects, collections, memory) for each in (pod.claim_keys() if pod is not None else ())
+        ],
         "steps": lane.steps if lane is not None else (),
         "done": lane is not None and lane.done,
         "events": [_event(each) for each in sorted(events, key=_first_at)],
@@ -80,14 +82,10 @@ def _lane(collections: Collections, key: Key, pod: Pod | None) -> LaneRow | None
     return max(named, key=lambda each: each.steps[-1].at if each.steps else _LONG_AGO, default=None)
 
 
-def _claim_keys(pod: Pod | None) -> list[Key]:
-    return [f"{pod.namespace}/{name}" for name in dict.fromkeys(pod.claim_names())] if pod is not None else []
-
-
 def _about(key: Key, pod: Pod | None, objects: KnownObjects) -> list[ObjectReference]:
     namespace, name = split_key(key)
     found = [ObjectReference(kind="Pod", namespace=namespace, name=name, uid=pod.uid if pod is not None else "")]
-    for each in _claim_keys(pod)[:MOST_CLAIMS]:
+    for each in (pod.claim_keys() if pod is not None else ())[:MOST_CLAIMS]:
         claim = objects.claims.get(each)
         if claim is not None:
             kind = "PersistentVolumeClaim"

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.objects.core_v1.volume import Volume
-from tonnage.objects.meta import Condition, Object, ObjectMeta, Record, Time
+from tonnage.objects.meta import Condition, Key, Object, ObjectMeta, Record, Time
 from tonnage.objects.node_selectors import NodeSelector, PreferredSchedulingTerm, RequiredNodeAffinity, Toleration
 from tonnage.objects.selectors import LabelSelector
 from tonnage.quantity import Quantity
@@ -321,3 +321,7 @@ class Pod(Object):
         """The claims it mounts, in its namespace, in the order of its volumes; a claim mounted twice is there twice."""
         names = (volume.claim_name(self.metadata.name) for volume in self.spec.volumes)
         return tuple(name for name in names if name is not None)
+
+    def claim_keys(self) -> tuple[Key, ...]:
+        """The keys of the claims it mounts, existing or not, each once, in the order of its volumes."""
+        return tuple(dict.fromkeys([f"{self.namespace}/{name}" for name in self.claim_names()]))

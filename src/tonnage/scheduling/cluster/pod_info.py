@@ -274,9 +274,7 @@ class PodInfo:
     @derived
     def claim_keys(self) -> tuple[str, ...]:
         """The claims it mounts, as namespace/name, without duplicates."""
-        if not self.has_claims:
-            return ()
-        return tuple(dict.fromkeys([f"{self.namespace}/{name}" for name in self.pod.claim_names()]))
+        return self.pod.claim_keys() if self.has_claims else ()
 
     @derived
     def images(self) -> tuple[str, ...]:

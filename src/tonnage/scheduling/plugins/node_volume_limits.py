@@ -196,8 +196,7 @@ def _sharer_came(pod: PodInfo, event: ClusterEvent, old: None, new: Pod) -> Hint
     """A pod that shares a claim got its node: the volume is not new there. Upstream does not wake pods."""
     if not new.spec.node_name or new.namespace != pod.namespace:
         return NO_HELP
-    shared = {f"{new.namespace}/{name}" for name in new.claim_names()}
-    return NO_HELP if shared.isdisjoint(pod.claim_keys) else QUEUE
+    return NO_HELP if set(new.claim_keys()).isdisjoint(pod.claim_keys) else QUEUE
 
 
 def _limited(csi_node: CSINode) -> set[str]:

@@ -131,8 +131,8 @@ class FailedNodes:
 
 def refused_attachment(pod: Pod, storage: Storage) -> str:
     """Why a volume of a pod could not be attached to its node, according to VolumeAttachments; otherwise empty."""
-    for name in pod.claim_names():
-        claim = storage.claims.get(f"{pod.namespace}/{name}")
+    for key in pod.claim_keys():
+        claim = storage.claims.get(key)
         volume = storage.volumes.get(claim.spec.volume_name) if claim is not None else None
         if volume is None or volume.spec.csi is None:
             continue

@@ -145,7 +145,7 @@ def _why_preferred(facts: Facts, publishing: Mapping[str, DriverFigures]) -> str
 def _pods_with_several_claims(facts: Facts, drivers: set[str]) -> Iterator[str]:
     """The pods that have more than one claim of one class of these drivers."""
     for key, pod in facts.pods.items():
-        claims = (facts.claims.get(f"{pod.namespace}/{name}") for name in set(pod.claim_names()))
+        claims = map(facts.claims.get, pod.claim_keys())
         classes = Counter(each.class_name for each in claims if each is not None)
         if any(count > 1 and facts.driver_of_class(name) in drivers for name, count in classes.items()):
             yield key

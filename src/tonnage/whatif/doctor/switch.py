@@ -109,7 +109,7 @@ def compare_waiting(
 
 def _classes_of(judge: Judge, pod: Pod) -> set[str]:
     claims = judge.engine.cluster.storage.claims
-    found = (claims.get(f"{pod.namespace}/{name}") for name in pod.claim_names())
+    found = map(claims.get, pod.claim_keys())
     return {each.class_name for each in found if each is not None}
 
 

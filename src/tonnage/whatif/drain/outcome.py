@@ -222,8 +222,8 @@ def _users(world: World) -> dict[str, list[Pod]]:
     found: dict[str, list[Pod]] = {}
     for pod in world.pods():
         if not pod.is_terminal:
-            for name in pod.claim_names():
-                found.setdefault(f"{pod.namespace}/{name}", []).append(pod)
+            for key in pod.claim_keys():
+                found.setdefault(key, []).append(pod)
     return found
 
 

@@ -112,7 +112,7 @@ def _expanded(state: ClusterState, creation: Creation, workload: Workload) -> Fi
 
 def _pods(pod: Pod, claims: Sequence[PersistentVolumeClaim], creation: Creation, file: str) -> Iterator[Replica]:
     """Copies of a pod, each with copies of the claims that stand beside it, and those of its ephemeral volumes."""
-    own = [each for each in claims if each.namespace == pod.namespace and each.name in pod.claim_names()]
+    own = [each for each in claims if each.key in pod.claim_keys()]
     ephemeral = [claim_for(pod, each) for each in pod.spec.volumes if each.ephemeral is not None]
     made = (*map(_as_new, own), *(_created_claim(each, creation, file) for each in ephemeral))
     waiting = msgspec.structs.replace(_as_new(pod), spec=msgspec.structs.replace(pod.spec, node_name=""))

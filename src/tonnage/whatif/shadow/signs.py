@@ -141,7 +141,7 @@ class Shadow:
 
     def _lacks(self, pod: Pod, node: str) -> bool:
         claims = self._storage.claims
-        return node not in self._engine.cluster.row_of or any(claims.get(key) is None for key in _claim_keys(pod))
+        return node not in self._engine.cluster.row_of or any(claims.get(key) is None for key in pod.claim_keys())
 
     def _keep_waiting(self, old: Object | None, new: Object | None) -> None:
         pod = new or old
@@ -149,7 +149,7 @@ class Shadow:
         uid = uid_of(pod)
         if new is not None and not pod.spec.node_name and not pod.is_terminal:
             self._waiting[uid] = pod
-            for key in _claim_keys(pod):
+            for key in pod.claim_keys():
                 self._users.setdefault(key, {})[uid] = None
             if old is None and not self._can_judge:
                 self._note_begun(pod)
@@ -157,14 +157,14 @@ class Shadow:
             self._forget_claims(pod)
 
     def _forget_claims(self, pod: Pod) -> None:
-        for key in _claim_keys(pod):
+        for key in pod.claim_keys():
             users = self._users.get(key, {})
             users.pop(uid_of(pod), None)
             if not users:
                 self._users.pop(key, None)
 
     def _claims(self, pod: Pod) -> Iterator[PersistentVolumeClaim]:
-        found = (self._storage.claims.get(key) for key in _claim_keys(pod))
+        found = (self._storage.claims.get(key) for key in pod.claim_keys())
         return (each for each in found if each is not None)
 
     # -- pods ---------------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ class Shadow:
             return
         if new.is_terminal:
             self.failed(new)
-        if new.is_terminal or new.status.phase == "Running" or not any(_claim_keys(new)):
+        if new.is_terminal or new.status.phase == "Running" or not new.claim_keys():
             self._end(under_way)
 
     def _placed(self, waited: Pod, new: Pod) -> None:
@@ -380,10 +380,3 @@ class Shadow:
             if not late.is_bound and under_way.verdict is not None:
                 seen_by = f"claim {late.name} is still without a volume {when}"
                 self._refused(uid_of(under_way.pod), under_way.verdict.theirs, seen_by, late.key)
-
-
-def _claim_keys(pod: Pod) -> Iterator[Key]:
-    for volume in pod.spec.volumes:
-        name = volume.claim_name(pod.name)
-        if name is not None:
-            yield f"{pod.namespace}/{name}"

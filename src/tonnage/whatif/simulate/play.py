@@ -322,8 +322,8 @@ class Play:
             self.world.sizes[place] -= 1
         self.world.evict(found, "done")
         self.world.controllers.go_on(found)
-        for name in found.claim_names():
-            self.world.remove(PersistentVolumeClaim, f"{found.namespace}/{name}")
+        for key in found.claim_keys():
+            self.world.remove(PersistentVolumeClaim, key)
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
