@@ -17,9 +17,10 @@ from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY
 from tonnage.whatif.node_copies import with_more_room, with_more_slots
+from tonnage.whatif.page import count_text
 
-CLAIM, UNCORDON, TAINT, LABEL, CLASS, REQUEST, SLOTS, POOL, RESOURCE, PAIR, NODE = range(11)
-"""Ranks: the first six cost nothing."""
+CLAIM, UNCORDON, TAINT, LABEL, GATE, DELETE, CLASS, REQUEST, SLOTS, POOL, RESOURCE, PAIR, NODE = range(13)
+"""Ranks: what costs nothing comes first, a change of a size after that, another node last."""
 _MOST_SLOTS: Final = 256
 _MOST_CLASSES: Final = 8
 _PHYSICAL: Final = re.compile(r"(.*\.)?(kubernetes\.io|k8s\.io)/|topology\.")
@@ -70,10 +71,14 @@ def least(most: int, does: Callable[[int], bool]) -> int | None:
 # -- a node -----------------------------------------------------------------------------------------------------------
 
 
+def uncordon_knob(node: Node) -> Knob:
+    return Knob(UNCORDON, "uncordon", (node,), lambda of, more: _uncordoned(of), lambda more: "uncordon {node}")
+
+
 def state_knobs(node: Node, pod: Pod) -> Iterator[Knob]:
     """A node that is cordoned, tainted, or lacks labels that the pod selects nodes by."""
     if node.spec.unschedulable:
-        yield Knob(UNCORDON, "uncordon", (node,), lambda of, more: _uncordoned(of), lambda more: "uncordon {node}")
+        yield uncordon_knob(node)
     yield from (_taint_knob(node, taint) for taint in node.spec.taints if taint.key != UNSCHEDULABLE)
     missing = {key: value for key, value in pod.spec.node_selector.items() if node.metadata.labels.get(key) != value}
     if missing and not any(map(_PHYSICAL.match, missing)):
@@ -91,23 +96,22 @@ def _taint_knob(node: Node, taint: Taint) -> Knob:
 def slots_knobs(csi_node: CSINode) -> Iterator[Knob]:
     for driver in csi_node.spec.drivers:
         if driver.allocatable.count is not None:
-            yield _slots_knob(csi_node, driver.name)
+            yield slots_knob(csi_node, driver.name)
 
 
-def _slots_knob(csi_node: CSINode, driver: str) -> Knob:
+def slots_knob(csi_node: CSINode, driver: str, most: int = _MOST_SLOTS) -> Knob:
     def told(more: int) -> str:
-        slots = "1 more attach slot" if more == 1 else f"{more} more attach slots"
-        return f"{slots} for {driver} on {{node}}"
+        return f"{count_text(more, 'more attach slot')} for {driver} on {{node}}"
 
-    return Knob(SLOTS, "slots", (csi_node,), lambda of, more: with_more_slots(of, driver, more), told, _MOST_SLOTS)
+    return Knob(SLOTS, "slots", (csi_node,), lambda of, more: with_more_slots(of, driver, more), told, most)
 
 
-def pool_knob(sharing: Sequence[CSIStorageCapacity], most: int) -> Knob:
+def pool_knob(sharing: Sequence[CSIStorageCapacity], most: int, where: str = "on {node}") -> Knob:
     """One purchase for all classes that share the pools."""
     classes = " and ".join(sorted({each.storage_class_name for each in sharing}))
 
     def told(more: int) -> str:
-        return f"one more pool of {Quantity.from_bytes(more)} of class {classes} on {{node}}"
+        return f"one more pool of {Quantity.from_bytes(more)} of class {classes} {where}"
 
     return Knob(POOL, "pool", tuple(sharing), lambda of, more: with_more_room(of, more, as_pool=True), told, most)
 

@@ -11,7 +11,8 @@ the cluster shows.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple
@@ -29,7 +30,7 @@ from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
 from tonnage.scheduling.volumes.reservations.holds import Hold
-from tonnage.whatif.creation import ReplayObjects
+from tonnage.whatif.creation import ReplayObjects, renewed
 from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.sources import clock_of, engine_over
 
@@ -157,10 +158,33 @@ class Replay:
         self.engine.queue.nominator.expect(self.pod(key), node)
 
     def hold(self, holds: Mapping[Reservation, Sequence[Hold]]) -> None:
-        """Hold exactly this capacity: our own changes to an object end no hold."""
+        """Hold exactly this capacity."""
         keys = {each.pod for of_mode in holds.values() for each in of_mode}
         pods = (self.objects.get("Pod", key) for key in keys)
         self.engine.held.agree_with(holds, {each.key: PodInfo(each) for each in pods if isinstance(each, Pod)})
+
+    @contextmanager
+    def changed(self, objects: Sequence[Object], gone: Sequence[Object] = ()) -> Iterator[None]:
+        """Try a change: inside, `objects` are applied and `gone` deleted; afterwards everything is as before. Capacity
+        is held inside as it was before: our own changes to an object end no hold."""
+        holds = self.engine.held.holds()
+        before = [(each, self.objects.get(type(each).__name__, each.key)) for each in objects]
+        try:
+            for each in gone:
+                self.delete(type(each).__name__, each.namespace, each.name)
+            for each in objects:
+                self.apply(renewed(each))
+            self.hold(holds)
+            yield
+        finally:
+            for each, old in reversed(before):
+                if old is None:
+                    self.delete(type(each).__name__, each.namespace, each.name)
+                else:
+                    self.apply(renewed(old))
+            for each in gone:
+                self.apply(each)
+            self.hold(holds)
 
     def _check_waiting(self, pod: Pod) -> None:
         sent = self._on_their_way.get(uid_of(pod))

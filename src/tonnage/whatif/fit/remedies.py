@@ -29,7 +29,6 @@ from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.volumes.capacity.pools import free_bytes
 from tonnage.scheduling.volumes.demand import driver_bytes
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
-from tonnage.whatif.creation import renewed
 from tonnage.whatif.knobs import (
     CLAIM,
     NODE,
@@ -102,7 +101,6 @@ class Remedies:
     ) -> None:
         self._step = step
         self._replay = replay
-        self._holds = replay.engine.held.holds()
         self._pod = pod
         self._refusal = refusal
         self._objects = {(type(each), each.key): each for each in replay.objects}
@@ -154,32 +152,13 @@ class Remedies:
         """Whether the pod fits with these objects changed or added, and those gone; afterwards everything is as before.
         `surely`: whatever pools its driver picks."""
         self._step(1)
-        replay, changed, pod = self._replay, list[Object](), self._pod
-        try:
-            for each in gone:
-                replay.delete(type(each).__name__, each.namespace, each.name)
-            for each in changes:
-                if isinstance(each, Pod):
-                    pod = each
-                    continue
-                replay.apply(renewed(each))
-                changed.append(each)
-            replay.hold(self._holds)
-            engine = replay.engine
+        known, engine = list(changes), self._replay.engine
+        pod = next((each for each in known if isinstance(each, Pod)), self._pod)
+        with self._replay.changed([each for each in known if each is not pod], gone):
             profile = engine.profile_of(pod)
             if profile is None or not profile.decider.decide(engine.cluster, PodInfo(pod), ()).fits:
                 return False
             return not surely or len(self._claims) < 2 or _is_sure(engine.explain(pod))
-        finally:
-            for each in reversed(changed):
-                before = self._objects.get((type(each), each.key))
-                if before is None:
-                    replay.delete(type(each).__name__, each.namespace, each.name)
-                else:
-                    replay.apply(renewed(before))
-            for each in gone:
-                replay.apply(renewed(each))
-            replay.hold(self._holds)
 
     def _least(self, knob: Knob) -> int | None:
         """The smallest amount that does, if there is one whatever the driver picks."""

@@ -24,21 +24,35 @@ import msgspec
 
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.node_selectors import UNSCHEDULABLE, Taint, find_untolerated
+from tonnage.objects.node_selectors import Taint, find_untolerated
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
 from tonnage.scheduling.volumes.demand import driver_bytes
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount, amount
-from tonnage.whatif.knobs import LABEL, claim_knob, class_knobs, state_knobs, turned
+from tonnage.whatif.knobs import (
+    CLAIM,
+    DELETE,
+    GATE,
+    LABEL,
+    NODE,
+    REQUEST,
+    TAINT,
+    Knob,
+    claim_knob,
+    class_knobs,
+    pool_knob,
+    slots_knob,
+    state_knobs,
+    turned,
+    uncordon_knob,
+)
 from tonnage.whatif.node_copies import (
     copy_of,
     own_objects,
     shape_of,
     sharing_pools,
     volumes_on,
-    with_more_room,
-    with_more_slots,
 )
 from tonnage.whatif.page import named
 from tonnage.whatif.pending.causes import is_wish
@@ -47,7 +61,6 @@ from tonnage.whatif.unused_claims import unused_claims
 MOST_OF_A_KIND: Final = 4
 """So many places are tried for a change of one kind: those that the most pods were refused at."""
 _MOST_SHAPES: Final = 8
-_CLAIM, _UNCORDON, _TAINT, _LABEL, _GATE, _DELETE, _CLASS, _REQUEST, _SLOTS, _POOL, ANOTHER_NODE = range(11)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +93,12 @@ class ClusterChange:
 
     def text(self, size: int) -> str:
         return self.told(size).replace("{node}", self.node)
+
+
+def _of_knob(knob: Knob, node: str = "", unit: int = 1) -> ClusterChange:
+    return ClusterChange(
+        knob.rank, knob.told, lambda size: turned([(knob, size)]), size=knob.most, unit=unit, node=node
+    )
 
 
 def _of_no_size(
@@ -140,7 +159,7 @@ class ChangeProposals:
         return total
 
     def _sizes(self, pod: Pod, class_name: str) -> list[int]:
-        found = (self._claims[key] for key in _claim_keys(pod) if key in self._claims)
+        found = (self._claims[key] for key in pod.claim_keys() if key in self._claims)
         of_class = self._classes.get(class_name)
         return [driver_bytes(each, of_class) for each in found if each.class_name == class_name and not each.is_bound]
 
@@ -168,13 +187,7 @@ class ChangeProposals:
         for number, name in self._refused("NodeUnschedulable"):
             counted[name] += len(self._alike[number])
         for name in _most(counted):
-            node = self._nodes[name]
-            spec = msgspec.structs.replace(
-                node.spec,
-                unschedulable=False,
-                taints=tuple(each for each in node.spec.taints if each.key != UNSCHEDULABLE),
-            )
-            yield _of_no_size(_UNCORDON, "uncordon {node}", [msgspec.structs.replace(node, spec=spec)], node=name)
+            yield _of_knob(uncordon_knob(self._nodes[name]), name)
 
     def _untainted(self) -> Iterator[ClusterChange]:
         """A taint off every node that has it: who taints, taints by kind."""
@@ -194,7 +207,7 @@ class ChangeProposals:
             told = (
                 f"take taint {key}{f'={value}' if value else ''}:{effect} off {named([each.name for each in changed])}"
             )
-            yield _of_no_size(_TAINT, told, changed)
+            yield _of_no_size(TAINT, told, changed)
 
     def _labelled(self) -> Iterator[ClusterChange]:
         """Labels that pods select nodes by, on a node that lacks them."""
@@ -204,7 +217,7 @@ class ChangeProposals:
         for name, number in _most(counted):
             for knob in state_knobs(self._nodes[name], self._alike[number][0].pod):
                 if knob.rank == LABEL:
-                    yield _of_no_size(_LABEL, knob.told(1), turned([(knob, 1)]), node=name)
+                    yield _of_knob(knob, name)
 
     def _ungated(self) -> Iterator[ClusterChange]:
         by_gate: dict[str, list[Pod]] = defaultdict(list)
@@ -214,21 +227,21 @@ class ChangeProposals:
         for gate in _most(Counter({name: len(pods) for name, pods in by_gate.items()})):
             changed = [_without_gate(pod, gate) for pod in by_gate[gate]]
             pods = changed[0].key if len(changed) == 1 else f"{len(changed):,} pods"
-            yield _of_no_size(_GATE, f"remove scheduling gate {gate} from {pods}", changed)
+            yield _of_no_size(GATE, f"remove scheduling gate {gate} from {pods}", changed)
 
     def _deleted(self) -> Iterator[ClusterChange]:
         """Whoever has a claim that only one pod may have."""
         wanted: Counter[Key] = Counter()
         for pods in self._alike:
             if any(answer.rejected_by == "VolumeRestrictions" for answer in pods[0].explanation.nodes):
-                wanted.update(key for each in pods for key in _claim_keys(each.pod) if key in self._claims)
+                wanted.update(key for each in pods for key in each.pod.claim_keys() if key in self._claims)
         for key in _most(wanted):
             if "ReadWriteOncePod" not in self._claims[key].spec.access_modes:
                 continue
             for pod in self._objects:
-                if isinstance(pod, Pod) and pod.spec.node_name and not pod.is_terminal and key in _claim_keys(pod):
+                if isinstance(pod, Pod) and pod.spec.node_name and not pod.is_terminal and key in pod.claim_keys():
                     told = f"delete pod {pod.key}, which has claim {key} for itself"
-                    yield _of_no_size(_DELETE, told, [], (pod,))
+                    yield _of_no_size(DELETE, told, [], (pod,))
 
     # -- the workloads ------------------------------------------------------------------------------------------------
 
@@ -236,9 +249,9 @@ class ChangeProposals:
         """Claims without a volume of pods that were refused for their volumes, and of no pod that has a place."""
         waiting = {each.key for each in self._waiting}
         others = [each for each in self._objects if isinstance(each, Pod) and each.key not in waiting]
-        used = {key for pod in others if not pod.is_terminal for key in _claim_keys(pod)}
+        used = {key for pod in others if not pod.is_terminal for key in pod.claim_keys()}
         refused = {number for number, _ in self._refused("VolumeBinding")}
-        wanted = {key for number in refused for each in self._alike[number] for key in _claim_keys(each.pod)}
+        wanted = {key for number in refused for each in self._alike[number] for key in each.pod.claim_keys()}
         found = (self._claims[key] for key in sorted(wanted - used) if key in self._claims)
         return [each for each in found if not each.spec.volume_name]
 
@@ -248,7 +261,7 @@ class ChangeProposals:
             for each in unused_claims(self._objects):
                 first, *others = each.room
                 told = f"delete claim {each.claim.key}, which has {each.volume.size} on {{node}} and which no pod uses"
-                change = _of_no_size(_CLAIM, told, first, (each.claim, each.volume), each.node)
+                change = _of_no_size(CLAIM, told, first, (each.claim, each.volume), each.node)
                 yield replace(change, or_else=tuple(others))
 
     def _other_classes(self) -> Iterator[ClusterChange]:
@@ -256,7 +269,7 @@ class ChangeProposals:
         checked = {each.storage_class_name for each in self._objects if isinstance(each, CSIStorageCapacity)}
         classes = (each for each in self._objects if isinstance(each, StorageClass) and each.name in checked)
         for knob in class_knobs(self._unmade_claims(), classes):
-            yield _of_no_size(_CLASS, knob.told(1), turned([(knob, 1)]))
+            yield _of_knob(knob)
 
     def _smaller_claims(self) -> Iterator[ClusterChange]:
         """Claims of one class and size, down to half of it."""
@@ -279,7 +292,7 @@ class ChangeProposals:
         for place in _most(Counter({place: self._pods(numbers) for place, numbers in taken.items()})):
             name, driver = place
             if name in limits:
-                yield _slots_change(limits[name], driver, self._total(taken[place]))
+                yield _of_knob(slots_knob(limits[name], driver, self._total(taken[place])), name)
 
     def _pools(self) -> Iterator[ClusterChange]:
         """More room in one capacity object; of those for a group of classes that share their pools, in all of them."""
@@ -316,16 +329,9 @@ class ChangeProposals:
         topology = sharing[0].node_topology
         nodes = self._nodes.items() if topology is not None else ()
         reaches = [name for name, node in nodes if topology is not None and topology.matches(node.metadata.labels)]
-        classes = " and ".join(sorted({each.storage_class_name for each in sharing}))
-        where = "on {node}" if len(reaches) == 1 else f"for {named(sorted(reaches))}"
-        return ClusterChange(
-            _POOL,
-            lambda size: f"one more pool of {amount(size)} of class {classes} {where}",
-            lambda size: [with_more_room(each, size, as_pool=True) for each in sharing],
-            size=size,
-            unit=unit or 1,
-            node=reaches[0] if len(reaches) == 1 else "",
-        )
+        if len(reaches) == 1:
+            return _of_knob(pool_knob(sharing, size), reaches[0], unit or 1)
+        return _of_knob(pool_knob(sharing, size, f"for {named(sorted(reaches))}"), unit=unit or 1)
 
     def _more_nodes(self) -> Iterator[ClusterChange]:
         """One more of a kind that is there; an empty one, with what volumes take there now free."""
@@ -349,7 +355,7 @@ class ChangeProposals:
             shape = shape_of(copied)
             if shape not in seen:
                 seen.add(shape)
-                yield _of_no_size(ANOTHER_NODE, "one more node like {node}", copied, node=name)
+                yield _of_no_size(NODE, "one more node like {node}", copied, node=name)
 
 
 def _smaller_change(claims: Sequence[PersistentVolumeClaim]) -> ClusterChange:
@@ -357,25 +363,11 @@ def _smaller_change(claims: Sequence[PersistentVolumeClaim]) -> ClusterChange:
     old, class_name = claims[0].requested_size.value(), claims[0].class_name
     whose = f"claim {claims[0].key}" if len(claims) == 1 else f"each claim of class {class_name}"
     return ClusterChange(
-        _REQUEST,
+        REQUEST,
         lambda less: f"{amount(old - less)} instead of {amount(old)} for {whose}",
         lambda less: turned((knob, less) for knob in knobs),
         size=old // 2,
     )
-
-
-def _slots_change(csi_node: CSINode, driver: str, size: int) -> ClusterChange:
-    return ClusterChange(
-        _SLOTS,
-        lambda size: f"{size:,} more attach slot{'' if size == 1 else 's'} for {driver} on {{node}}",
-        lambda size: [with_more_slots(csi_node, driver, size)],
-        size=size,
-        node=csi_node.name,
-    )
-
-
-def _claim_keys(pod: Pod) -> list[Key]:
-    return [f"{pod.namespace}/{name}" for name in pod.claim_names()]
 
 
 def _of_taint(taint: Taint) -> tuple[str, str, str]:

@@ -24,11 +24,10 @@ from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.profiles import Assembled
 from tonnage.scheduling.engine.waking_rules import refused_rows
 from tonnage.scheduling.framework import Cycle, FilterPlugin
-from tonnage.whatif.creation import renewed
 from tonnage.whatif.explain import DecisionSequence
-from tonnage.whatif.knobs import least
+from tonnage.whatif.knobs import NODE, least
 from tonnage.whatif.page import any_of, natural
-from tonnage.whatif.pending.changes import ANOTHER_NODE, ChangeProposals, ClusterChange, Waiting
+from tonnage.whatif.pending.changes import ChangeProposals, ClusterChange, Waiting
 
 MOST_PAIRED: Final = 8
 """Pods that pairs are tried for: one of each cause, those that came first."""
@@ -119,7 +118,7 @@ class Trials:
     def tried_in_pairs(self, each: Waiting) -> Help | None:
         """Two changes that let a pod in which no single one does: the first pair, of the cheapest kinds, that does."""
         alone = ChangeProposals([each], self._replay.objects).of_cluster()
-        for first in [change for change in alone if change.rank != ANOTHER_NODE][:MOST_FIRST]:
+        for first in [change for change in alone if change.rank != NODE][:MOST_FIRST]:
             with self._changed(first.objects(first.size), first.deleted):
                 attempt = self._replay.attempt(each.key, explains=True)
                 if attempt.placement is not None:  # by itself after all
@@ -129,7 +128,7 @@ class Trials:
                     continue
                 left = Waiting(each.pod, attempt.explanation)
                 for second in ChangeProposals([left], self._replay.objects).of_cluster()[:MOST_SECOND]:
-                    if second.rank == ANOTHER_NODE:
+                    if second.rank == NODE:
                         continue
                     if each.key in self._only_local and not self._placed(second, second.size, [each.key]):
                         continue  # others beside it only take room
@@ -178,29 +177,14 @@ class Trials:
 
     @contextmanager
     def _changed(self, objects: Sequence[Object], deleted: Sequence[Object]) -> Iterator[None]:
-        replay = self._replay
-        holds = replay.engine.held.holds()
         in_effect, gone_before = len(self._in_effect), len(self._deleted)
-        before = [(each, replay.objects.get(type(each).__name__, each.key)) for each in objects]
-        try:
-            for gone in deleted:
-                replay.delete(type(gone).__name__, gone.namespace, gone.name)
-            for each in objects:
-                replay.apply(renewed(each))
-            replay.hold(holds)
+        with self._replay.changed(objects, deleted):
             self._in_effect += objects
             self._deleted += deleted
-            yield
-        finally:
-            del self._in_effect[in_effect:], self._deleted[gone_before:]
-            for each, old in reversed(before):
-                if old is None:
-                    replay.delete(type(each).__name__, each.namespace, each.name)
-                else:
-                    replay.apply(renewed(old))
-            for gone in deleted:
-                replay.apply(gone)
-            replay.hold(holds)
+            try:
+                yield
+            finally:
+                del self._in_effect[in_effect:], self._deleted[gone_before:]
 
 
 def _row_filters(profile: Assembled) -> list[FilterPlugin]:
