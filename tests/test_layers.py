@@ -103,9 +103,8 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "behaviour": (("workloads", "volumes", "nodes"),),
     "driver": (
-        ("errors", "node_pools", "volume_affinity"),
+        ("errors", "node_pools"),
         ("state",),
-        ("injected_faults",),
         ("core",),
         ("volumes",),
         ("driver",),
@@ -122,7 +121,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("examination",),
     ),
     "provisioner": (
-        ("options", "metrics", "driver_probe"),
+        ("metrics", "driver_probe"),
         ("capacity",),
         ("context",),
         ("volumes",),
@@ -141,10 +140,9 @@ INNER_ROWS: dict[str, Rows] = {
         ("settings", "metrics"),
         ("node_objects", "context"),
         ("drivers",),
-        ("attach_limits", "csi_node_writer"),
+        ("attach_limits",),
         ("mounts",),
         ("registration", "pods"),
-        ("kubelet",),
         ("program",),
     ),
     "dashboard": (
@@ -172,7 +170,7 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "cli": (
         ("commands", "completion", "forkserver", "options", "output"),
-        ("about", "answers", "apiserver", "cluster_options", "fault", "flags"),
+        ("about", "apiserver", "cluster_options", "fault", "flags"),
         ("running", "explain", "questions", "simulate", "status"),
         ("controllers", "csi_driver", "dashboard", "node", "node_scaler", "pools", "provisioner", "scheduler", "up"),
         ("driver_check",),

@@ -229,7 +229,6 @@ UNNAMED = {
     ),
     "node/registration.py": frozenset(("Starting", "NodeReady", "NodeSchedulable", "NodeNotSchedulable")),
     "nodescaler/program.py": frozenset(("TriggeredScaleUp", "NotTriggerScaleUp")),
-    "scheduler/binding_api.py": frozenset(("CapacityAwareRescheduling",)),
     "scheduler/binding_cycle.py": frozenset(("CapacityAwareRescheduling",)),
     "scheduler/loop.py": frozenset(("CapacityAwareRescheduling",)),
 }

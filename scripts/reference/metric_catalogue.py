@@ -46,8 +46,8 @@ from tonnage.pools.program import PoolsProgram
 from tonnage.pools.settings import PoolsSettings
 from tonnage.pools.sources import OF_DRIVERS
 from tonnage.provisioner.capacity.controller import CapacityController, CapacitySettings
+from tonnage.provisioner.context import ProvisionerOptions
 from tonnage.provisioner.metrics import ProvisionerMetrics
-from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.provisioner.program import Provisioner
 from tonnage.scheduler.program import SchedulerProgram
 from tonnage.scheduling.configuration.configuration import default_configuration

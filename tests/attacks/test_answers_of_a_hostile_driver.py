@@ -26,8 +26,7 @@ from tonnage.controllers.volumes.attacher_requests import published_nodes
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
 from tonnage.csi.errors import Code, CsiError, is_in_doubt
-from tonnage.provisioner.capacity.objects import InvalidCapacity, WorkItem, read_response
-from tonnage.provisioner.capacity.topology_segments import Segment
+from tonnage.provisioner.capacity.objects import InvalidCapacity, Segment, WorkItem, read_response
 
 Answer = Callable[[bytes, Any], Awaitable[bytes]]
 

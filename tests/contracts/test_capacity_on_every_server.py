@@ -23,8 +23,7 @@ from tonnage.logs import JsonLines
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.meta import OwnerReference
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSINode, CSIStorageCapacity, StorageClass
-from tonnage.provisioner.capacity.objects import MOST, manager_on
-from tonnage.provisioner.capacity.topology_segments import Segment
+from tonnage.provisioner.capacity.objects import MOST, Segment, manager_on
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
 from tonnage.testing.storage_builders import volume
 

@@ -37,7 +37,7 @@ from tonnage.gates import GateError, Gates
 
 if TYPE_CHECKING:
     from tonnage.provisioner.capacity.controller import CapacitySettings
-    from tonnage.provisioner.options import ProvisionerOptions
+    from tonnage.provisioner.context import ProvisionerOptions
 
 _OWN_GATES: Final = {
     "Topology": True,
@@ -175,7 +175,7 @@ def provisioner(**flags: Any) -> None:
 
 
 def options_of(flags: Flags) -> ProvisionerOptions:
-    from tonnage.provisioner.options import NodeDeployment, ProvisionerOptions
+    from tonnage.provisioner.context import NodeDeployment, ProvisionerOptions
 
     own, deployment = flags["gates"].own, None
     if flags["node_deployment"]:
@@ -220,7 +220,7 @@ def capacity_of(flags: Flags) -> CapacitySettings | None:
 
 def lease_of(driver_name: str, namespace: str) -> str:
     """The lease for which a driver's provisioners compete."""
-    from tonnage.provisioner.options import lease_name
+    from tonnage.provisioner.context import lease_name
 
     return f"{namespace or _own_namespace()}/{lease_name(driver_name)}"
 

@@ -4,11 +4,10 @@ serving         the sockets, and what happens around every call
 services/       the gRPC services: they read and check requests
 driver          `Driver`: what the services call
 volumes/        create, delete, expand, snapshot, publish, stage, rebuild; sizes, parameters, topology: no I/O
-core            what `volumes/` shares: settings, locks, faults, state
+core            what `volumes/` shares: settings, locks, faults on request, state
 state/          records and contents on disk, and in memory what is allocated in pools and on nodes
 rebuilding      the one part that knows Kubernetes: it keeps KEP-5925's contract, through `RebuildHooks`
 node_pools      pools as people write them, and the choice of a pool for a new volume
-injected_faults faults on request
 """
 
 from __future__ import annotations

@@ -2,21 +2,34 @@
 
 Disk work runs in threads. A record is saved before it is added to the allocations, and the caller holds the volume's
 lock. The driver itself knows nothing of Kubernetes: without `RebuildHooks` no volume leaves its node.
+
+The file of faults changes what the driver sees and how it answers, only here (`InjectedFaults`):
+
+| fault | what changes |
+| --- | --- |
+| out-of-space | `allocatable_bytes`: no pool of the node has free bytes. GetCapacity reports as before. |
+| stale-figures | `reported_bytes`: what was free when the fault, or this process, began. |
+| out-of-slots | `has_slot`: no further volume; volumes that have a slot keep it. |
+| slots-taken | `max_volumes` and `has_slot`: others have taken this many of the node's slots. |
+| slow, dead | `delay_or_refuse`: before the call, for its nodes. |
+
+CSI reads a limit of 0 as "no limit". So a node whose slots are all taken by others says 1 and refuses even that one;
+a node without a limit has none to take from.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tonnage.clock import Clock
+from tonnage.csi.errors import Code
 from tonnage.driver import DRIVER_NAME
 from tonnage.driver.errors import StatusError, failed_precondition, not_found, resource_exhausted
-from tonnage.driver.injected_faults import InjectedFaults
 from tonnage.driver.node_pools import Policy, PoolId
 from tonnage.driver.state.allocations import Allocations
 from tonnage.driver.state.contents import ForeignContents
@@ -24,8 +37,69 @@ from tonnage.driver.state.folder import StateFolder
 from tonnage.driver.state.records import Intent, SnapshotRecord, VolumeRecord
 from tonnage.driver.state.unknown import measured_bytes
 from tonnage.errors import TonnageError
+from tonnage.faults import Fault, FaultFile
 from tonnage.keyed import KeyedLocks
 from tonnage.private_files import NotOurs
+
+
+class InjectedFaults:
+    """The driver's figures and limits under the current faults. Without a file they are the true ones."""
+
+    def __init__(self, file: FaultFile | None, allocations: Allocations) -> None:
+        self._file = file
+        self._allocations = allocations
+        self._stale_bytes: dict[str, tuple[int, ...]] = {}
+
+    def refresh(self) -> None:
+        """Remember the figures of nodes whose figures have begun to be stale.
+
+        Every call begins with this: only calls change what is free, so the first call after the fault still sees what
+        was free when it began.
+        """
+        stale = [fault.node for fault in self._file.all() if fault.kind == "stale-figures"] if self._file else []
+        nodes = set(self._allocations.pools) if "" in stale else set(stale)
+        self._stale_bytes = {
+            node: self._stale_bytes.get(node) or self._allocations.free_bytes(node)
+            for node in nodes & set(self._allocations.pools)
+        }
+
+    async def delay_or_refuse(self, nodes: Iterable[str], clock: Clock) -> None:
+        """Delay a call about these nodes, or about the whole driver. Raises StatusError (UNAVAILABLE) while dead."""
+        concerned = tuple(nodes) or ("",)
+        if any(self._active("dead", node) for node in concerned):
+            raise StatusError(Code.UNAVAILABLE, 'the driver plays dead: the fault "dead" is set')
+        slow = [fault.value for node in concerned if (fault := self._active("slow", node)) is not None]
+        if slow:
+            await clock.sleep(max(slow))
+
+    def allocatable_bytes(self, node: str) -> tuple[int, ...]:
+        """Bytes that every pool of a node has for a new volume."""
+        free = self._allocations.free_bytes(node)
+        return (0,) * len(free) if self._active("out-of-space", node) else free
+
+    def reported_bytes(self, node: str) -> tuple[int, ...]:
+        """Bytes that every pool of a node is reported to have free."""
+        return self._stale_bytes.get(node) or self._allocations.free_bytes(node)
+
+    def max_volumes(self, node: str, limit: int) -> int:
+        """How many volumes a node is reported to take, given its true limit; 0 is no limit."""
+        return max(limit - self._slots_taken(node), 1) if limit else 0
+
+    def has_slot(self, node: str, volume_id: str, limit: int) -> bool:
+        """True if a volume may be attached to a node, or is attached already."""
+        in_use = self._allocations.slots_in_use(node)
+        if volume_id in in_use:
+            return True
+        if self._active("out-of-slots", node):
+            return False
+        return not limit or len(in_use) + self._slots_taken(node) < limit
+
+    def _slots_taken(self, node: str) -> int:
+        fault = self._active("slots-taken", node)
+        return int(fault.value) if fault else 0
+
+    def _active(self, kind: str, node: str) -> Fault | None:
+        return self._file.active(kind, node) if self._file else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,7 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.clock import Clock
-from tonnage.driver.core import Core, CsiDriverSettings, RebuildHooks
-from tonnage.driver.injected_faults import InjectedFaults
+from tonnage.driver.core import Core, CsiDriverSettings, InjectedFaults, RebuildHooks
 from tonnage.driver.state.allocations import Allocations
 from tonnage.driver.state.folder import StateFolder
 from tonnage.driver.state.records import StateFolderError, is_node_id, read_records

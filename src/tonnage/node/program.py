@@ -1,7 +1,10 @@
 """`NodeProgram` runs the kubelets of many nodes in one process on one set of informers. `tonnage node` starts it.
 
     informers ──► event handlers (PodIndex: by uid, node, claim) ──► the node's Kubelet and its queue
+    sockets ──► drivers ──► registration (Node, CSINode)          ticks, attach errors ──► limits ──► CSINode
+    pods ─────► worker: mounts, status, expansion                   every 10 s ────────────► Lease
 
+Slow work on a pod continues without a worker, so that a driver that hangs delays no other pods.
 After a kill it finds its mounts on disk and everything else in the API.
 """
 
@@ -9,19 +12,170 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import suppress
 from typing import Final, Self
 
 from tonnage.client.program import Program, Runtime
+from tonnage.client.reconciler import Reconciler
 from tonnage.client.written_objects import MutationCache
+from tonnage.clock import within
 from tonnage.faults import FaultFile
-from tonnage.node.context import NodeCaches, NodeContext, NodeFaults, PodIndex
-from tonnage.node.kubelet import Kubelet
+from tonnage.node.attach_limits import AttachLimitUpdater
+from tonnage.node.context import NodeCaches, NodeContext, NodeFaults, NodePart, PodIndex
+from tonnage.node.drivers import Drivers
 from tonnage.node.metrics import NodeMetrics
+from tonnage.node.mounts.mounter import Mounter
+from tonnage.node.pods.worker import STAGED, PodWorker
+from tonnage.node.registration import Registration
 from tonnage.node.settings import PROGRAM, NodeSettings
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
 from tonnage.private_files import own_folder, require_own_folder
+
+_WORKERS: Final = 8
+_SLOW_S: Final = 1.0
+"""Work that takes longer continues without a worker: a driver that hangs delays only its own pods."""
+_COMPLETE_S: Final = 5.0
+_FIRST_RETRY_S, _MAX_RETRY_S = 0.5, 122.0
+"""Upstream's pauses between retries of one volume."""
+
+
+class Kubelet(NodePart):
+    """The agent of one node. Shared parts are passed in; its state is its own."""
+
+    def __init__(self, context: NodeContext) -> None:
+        super().__init__(context)
+        self.name = name = context.node
+        self.drivers = Drivers(context, self._driver_changed)
+        self.registration = Registration(context, self.drivers)
+        self.limits = AttachLimitUpdater(context, self.drivers, self.registration.put)
+        self.mounter = Mounter(context, self.drivers)
+        self.worker = PodWorker(context, self.mounter, self.limits, enqueue=lambda uid: self.pod_queue.add(uid))
+        self.pod_queue = Reconciler(
+            f"pods of {name}",
+            self._reconcile,
+            clock=self._clock,
+            metrics=self._metrics.queues,
+            queue_name="pods",
+            workers=_WORKERS,
+            first_retry_s=_FIRST_RETRY_S,
+            max_retry_s=_MAX_RETRY_S,
+        )
+        self.registration_queue = Reconciler(
+            f"node {name}",
+            self._register,
+            clock=self._clock,
+            metrics=self._metrics.queues,
+            queue_name="registration",
+            workers=1,
+            max_retry_s=10.0,
+        )
+        self._slow: dict[str, asyncio.Task[float | None]] = {}
+        """Work that continues without a worker, by key; the key is queued when the work ends."""
+        self.has_polled = asyncio.Event()
+        """The drivers' sockets have been polled once."""
+
+    def enqueue_all(self) -> None:
+        """Queue the node and everything on it: at the start, and when a driver or a fault came or went."""
+        self.registration_queue.add(self.name)
+        for pod in self._pods.on_node(self.name):
+            self.pod_queue.add(pod.uid)
+        for uid in self.mounter.pods():
+            self.pod_queue.add(uid)
+        for volume in self.mounter.unused():
+            self.pod_queue.add(f"{STAGED}{volume}")
+
+    async def run(self) -> None:
+        """Run until cancelled. The shared informers must be synced."""
+        self.drivers.recover()
+        self.mounter.recover()
+        self.enqueue_all()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.registration_queue.run(), name=f"node {self.name}")
+                tasks.create_task(self._work(), name=f"pods of {self.name}")
+                tasks.create_task(self.registration.renew_lease_forever(), name=f"lease of {self.name}")
+                tasks.create_task(self._watch_sockets(), name=f"sockets of {self.name}")
+        finally:
+            for slow in self._slow.values():
+                slow.cancel()
+            await asyncio.gather(*self._slow.values(), return_exceptions=True)
+            await self.limits.stop()
+            await self.drivers.close()
+
+    def faults_changed(self) -> None:
+        self.registration.wake.set()
+        self.enqueue_all()
+
+    async def wait_complete(self) -> None:
+        """Return when the node and, within a few seconds, its drivers are registered. An idle node is complete."""
+        await self.has_polled.wait()
+        if self._context.is_idle:
+            return
+        await self.registration.is_registered.wait()
+        with suppress(TimeoutError):
+            await within(self._clock, _COMPLETE_S, self.registration.is_complete.wait())
+
+    async def _work(self) -> None:
+        # Mounts from before a restart need their driver, so the sockets are polled first. Pods are admitted by the
+        # Node's capacity, so the Node is registered first.
+        await self.has_polled.wait()
+        await self.registration.is_registered.wait()
+        self.worker.admission.restore()
+        await self.pod_queue.run()
+
+    async def _register(self, name: str) -> float | None:
+        again_s = await self.registration.reconcile(has_polled=self.has_polled.is_set())
+        if again_s is not None:
+            await self.worker.report_in_use()  # the Node may have been recreated
+        return again_s
+
+    async def _watch_sockets(self) -> None:
+        while True:
+            if not self._context.is_idle:
+                await self.drivers.poll()
+            if not self.has_polled.is_set():
+                self.has_polled.set()
+                self.registration_queue.add(self.name)
+            await self._clock.sleep(self._settings.poll_sockets_s)
+
+    def _driver_changed(self, name: str) -> None:
+        self.limits.sync(name)
+        self.enqueue_all()
+
+    async def _reconcile(self, key: str) -> float | None:
+        """Do one piece of work, or take the result of slow work. Raises TonnageError."""
+        slow = self._slow.get(key)
+        if slow is not None:
+            if slow.done():
+                del self._slow[key]
+                slow.result()
+                return 0.0  # something may have changed since it began
+            return None
+        work = asyncio.create_task(self._work_on(key), name=key)
+        timer = asyncio.ensure_future(self._clock.sleep(_SLOW_S))
+        try:
+            await asyncio.wait((work, timer), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            work.cancel()
+            await asyncio.wait((work,))
+            raise
+        finally:
+            timer.cancel()
+        if work.done():
+            return work.result()
+        self._slow[key] = work
+        work.add_done_callback(lambda _: self.pod_queue.add(key))
+        return None
+
+    async def _work_on(self, key: str) -> float | None:
+        if not key.startswith(STAGED):
+            return await self.worker.sync_pod(key)
+        if not self._context.is_idle:
+            await self.worker.unstage(key.removeprefix(STAGED))
+        return None
+
 
 _BOUND_PODS: Final = "spec.nodeName!="
 _POLL_FAULTS_S: Final = 0.25

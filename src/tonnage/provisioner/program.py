@@ -34,12 +34,10 @@ from tonnage.objects.storage_v1 import (
     VolumeAttachment,
 )
 from tonnage.provisioner.capacity.controller import CapacityController, CapacitySettings
-from tonnage.provisioner.capacity.objects import manager_on
-from tonnage.provisioner.capacity.topology_segments import Segment
-from tonnage.provisioner.context import NoRefresher, ProvisionerCaches, ProvisionerContext
+from tonnage.provisioner.capacity.objects import Segment, manager_on
+from tonnage.provisioner.context import NoRefresher, ProvisionerCaches, ProvisionerContext, ProvisionerOptions
 from tonnage.provisioner.driver_probe import wait_for_driver
 from tonnage.provisioner.metrics import ProvisionerMetrics
-from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.provisioner.volumes.claims import CloningProtectionController
 from tonnage.provisioner.volumes.deletion import DeletionController
 from tonnage.provisioner.volumes.provisioning import ProvisionController

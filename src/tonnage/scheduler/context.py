@@ -5,27 +5,19 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from tonnage.client.http import Client
 from tonnage.client.leadership import Leadership
+from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key
-from tonnage.scheduler.binding_api import BindingApi
 from tonnage.scheduler.bindings_under_way import BindingSlots, PodsInPreBind, PreBindWaits, WaitingPod
 from tonnage.scheduler.metrics import SchedulerMetrics
-from tonnage.scheduler.nominations import StatusWrites
-from tonnage.scheduler.pod_status import Events
 from tonnage.scheduler.pod_traces import PodTraces
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.queue.queued_pod import is_over
-
-
-class PodWrites(StatusWrites, Protocol):
-    """The client calls that change pods, except binding."""
-
-    async def delete(self, kind: type[Pod], key: str, *, uid: str = "") -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +25,8 @@ class SchedulerContext:
     """One live scheduler: its engine, its API client, and the state of its bindings."""
 
     engine: Engine
-    client: PodWrites
-    api: BindingApi
-    events: Events
+    client: Client
+    events: Recorder
     metrics: SchedulerMetrics
     newest: Callable[[Key], Pod | None]
     """The informer's current pod; None if it is gone."""
@@ -44,7 +35,7 @@ class SchedulerContext:
     """The gate NominatedNodeNameForExpectation."""
     leadership: Leadership | None = None
     """None without leader election."""
-    telling: StatusWrites | None = None
+    telling: Client | None = None
     """The client for events and conditions, with its own request limit; None: `client`."""
     slots: BindingSlots = field(default_factory=BindingSlots)
     waiting_pods: dict[str, WaitingPod] = field(default_factory=dict)

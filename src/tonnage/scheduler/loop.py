@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from tonnage import logs
 from tonnage.errors import TonnageError
+from tonnage.objects.core_v1 import Pod
 from tonnage.scheduler import binding_cycle
 from tonnage.scheduler.bindings_under_way import WaitingPod
 from tonnage.scheduler.context import SchedulerContext
@@ -245,7 +246,7 @@ class SchedulingLoop:
         pod, found, was_answered = placement.pod, None, True
         async with self._looking:
             try:
-                found = await self._context.api.pod(pod.key)
+                found = await self._context.client.find(Pod, pod.key)
             except TonnageError as exc:
                 _log.warning("Cannot ask about a bound pod", pod=pod.key, node=placement.node, error=exc.message)
                 was_answered = False
@@ -279,7 +280,7 @@ class SchedulingLoop:
             return
         self._metrics.attempt(scheduler_name, Status(Code.UNSCHEDULABLE), took_s)
         for event in self._engine.events_to_record(attempt):
-            self._context.api.event(event.regarding, event.reason, event.action, event.note)
+            self._context.events.event(event.regarding, "Normal", event.reason, event.action, event.note)
         outcome = self._engine.post_filter(attempt)
         plugins = diagnosis.rejecting_plugins()
         if outcome is None or outcome.plugin is None:

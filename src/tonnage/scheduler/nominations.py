@@ -21,10 +21,11 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final
 
 from tonnage import logs
 from tonnage.backoff import Backoff
+from tonnage.client.http import Client
 from tonnage.client.leadership import NotLeading
 from tonnage.clock import Clock
 from tonnage.errors import ApiError, Conflict, NotFound, Timeout, TonnageError, TooManyRequests, Unauthorized
@@ -41,18 +42,12 @@ _MAX_PAUSE_S: Final = 15.0
 _log = logs.logger("tonnage.scheduler")
 
 
-class StatusWrites(Protocol):
-    """The client call that changes a pod's status."""
-
-    async def patch(self, cls: type[Pod], key: str, patch: Any, *, patch_type: Any, subresource: str) -> Pod: ...
-
-
 @dataclass(slots=True, eq=False)
 class Nominations:
     """Writes nominations. `is_shown`: the gate. `newest`: the informer's pod, None if it is gone. A binding lends its
     slot out between retries; `rng` spreads the retries."""
 
-    client: StatusWrites
+    client: Client
     newest: Callable[[str], Pod | None]
     clock: Clock
     slots: BindingSlots

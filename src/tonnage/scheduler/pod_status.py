@@ -15,15 +15,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from tonnage import logs
+from tonnage.client.http import Client
+from tonnage.client.recorder import Recorder
 from tonnage.client.workqueue import WorkQueue
 from tonnage.clock import Clock, rfc3339
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key
-from tonnage.scheduler.nominations import StatusWrites
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.queue.queued_pod import uid_of
 
@@ -40,12 +41,6 @@ _REPEATS: Final = 12
 _log = logs.logger("tonnage.scheduler")
 
 
-class Events(Protocol):
-    """The event recorder."""
-
-    def event(self, regarding: Any, type: Any, reason: str, action: str, note: str, related: Any = None) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Said:
     key: Key
@@ -58,9 +53,9 @@ class PodStatusWriter:
 
     def __init__(
         self,
-        client: StatusWrites,
-        telling: StatusWrites,
-        events: Events,
+        client: Client,
+        telling: Client,
+        events: Recorder,
         clock: Clock,
         newest: Callable[[Key], Pod | None],
     ) -> None:
@@ -173,7 +168,7 @@ class PodStatusWriter:
         except Conflict as exc:
             _log.warning("Cannot write what became of a pod", pod=said.key, error=exc.message)
 
-    async def _patch(self, client: StatusWrites, key: Key, patch: dict[str, Any]) -> bool:
+    async def _patch(self, client: Client, key: Key, patch: dict[str, Any]) -> bool:
         """Patch a pod's status. True if nothing is left to write. Errors are logged, but a Conflict is raised."""
         try:
             await client.patch(Pod, key, patch, patch_type="strategic", subresource="status")

@@ -21,7 +21,6 @@ from tonnage.client.program import Program, Runtime
 from tonnage.metrics import show_gates
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
-from tonnage.scheduler.binding_api import LiveBindingApi
 from tonnage.scheduler.bindings_under_way import PreBindWaits, WaitingPod, end_wait
 from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduler.debug_pages import DebugPages
@@ -119,7 +118,6 @@ class SchedulerProgram(Program):
         self.context = SchedulerContext(
             engine=self.engine,
             client=client,
-            api=LiveBindingApi(client, self.waits, recorder, newest),
             events=recorder,
             metrics=self.metrics,
             newest=newest,

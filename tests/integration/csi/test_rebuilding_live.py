@@ -22,9 +22,8 @@ from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
 from tonnage.csi.errors import Code, CsiError
 from tonnage.driver.driver import CsiDriverSettings, Driver
-from tonnage.driver.rebuilding import RebuildController
+from tonnage.driver.rebuilding import RebuildController, confined_to
 from tonnage.driver.serving import serve
-from tonnage.driver.volume_affinity import confined_to
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc

@@ -34,8 +34,8 @@ from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.capacity.controller import CapacitySettings
+from tonnage.provisioner.context import ProvisionerOptions
 from tonnage.provisioner.metrics import ProvisionerMetrics
-from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.provisioner.program import Provisioner
 from tonnage.quantity import Quantity
 

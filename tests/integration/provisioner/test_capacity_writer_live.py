@@ -15,8 +15,7 @@ from tonnage.client.throttle import TokenBucket
 from tonnage.clock import VirtualClock
 from tonnage.errors import Conflict
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.provisioner.capacity.objects import ReportedCapacity, WorkItem
-from tonnage.provisioner.capacity.topology_segments import Segment
+from tonnage.provisioner.capacity.objects import ReportedCapacity, Segment, WorkItem
 from tonnage.provisioner.capacity.writer import CapacityWriter, PublishedCapacities
 
 GI = 1 << 30

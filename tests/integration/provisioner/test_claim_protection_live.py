@@ -13,7 +13,7 @@ from tonnage.client.http import Client
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSINode, StorageClass
-from tonnage.provisioner.options import ProvisionerOptions
+from tonnage.provisioner.context import ProvisionerOptions
 from tonnage.provisioner.volumes import claims
 from tonnage.provisioner.volumes.claims import FINALIZER, protect
 

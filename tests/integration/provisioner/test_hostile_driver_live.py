@@ -18,7 +18,7 @@ from support.eventually import eventually_async
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
-from tonnage.provisioner.options import ProvisionerOptions
+from tonnage.provisioner.context import ProvisionerOptions
 
 GI = 1 << 30
 RARELY = ProvisionerOptions(retry_start_s=0.05, retry_max_s=600.0)

@@ -13,7 +13,7 @@ from support.eventually import eventually_async
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import Conflict, NotFound
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
-from tonnage.provisioner.options import ProvisionerOptions
+from tonnage.provisioner.context import ProvisionerOptions
 
 CLAIMS, SIZE_GI, KILLS = 12, 10, 4
 MOODS = (Code.DEADLINE_EXCEEDED, Code.CANCELLED, Code.INTERNAL, Code.UNKNOWN, Code.RESOURCE_EXHAUSTED)

@@ -18,8 +18,8 @@ from tonnage.clock import SystemClock
 from tonnage.csi.client import CsiClient
 from tonnage.metrics import new_registry
 from tonnage.objects.core_v1 import PersistentVolume
+from tonnage.provisioner.context import ProvisionerOptions
 from tonnage.provisioner.metrics import ProvisionerMetrics
-from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.provisioner.program import Provisioner
 
 CHANGES = ("CreateVolume", "DeleteVolume", "ControllerExpandVolume")

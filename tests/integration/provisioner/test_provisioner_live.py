@@ -12,7 +12,7 @@ from provisioner_stage import DRIVER, KEY, Code, ProvisionerStage, stage
 from support.eventually import eventually_async
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import VolumeAttachment
-from tonnage.provisioner.options import NodeDeployment, ProvisionerOptions
+from tonnage.provisioner.context import NodeDeployment, ProvisionerOptions
 from tonnage.provisioner.volumes.create_volume import FINALIZER, IDENTITY
 from tonnage.provisioner.volumes.preparation import CLONE_FINALIZER
 

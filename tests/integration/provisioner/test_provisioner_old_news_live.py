@@ -18,15 +18,19 @@ from tonnage.csi.driver_capabilities import DriverInfo
 from tonnage.metrics import new_registry
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSINode, StorageClass
-from tonnage.provisioner.context import NoRefresher, ProvisionerCaches, ProvisionerContext
+from tonnage.provisioner.context import (
+    NodeDeployment,
+    NoRefresher,
+    ProvisionerCaches,
+    ProvisionerContext,
+    ProvisionerOptions,
+)
 from tonnage.provisioner.driver_probe import wait_for_driver
 from tonnage.provisioner.metrics import ProvisionerMetrics
-from tonnage.provisioner.options import NodeDeployment, ProvisionerOptions
 from tonnage.provisioner.volumes.claims import CloningProtectionController
 from tonnage.provisioner.volumes.deletion import DeletionController
-from tonnage.provisioner.volumes.node_deployment import Ownership
 from tonnage.provisioner.volumes.preparation import CLONE_FINALIZER, Preparation
-from tonnage.provisioner.volumes.provisioning import ProvisionController
+from tonnage.provisioner.volumes.provisioning import Ownership, ProvisionController
 from tonnage.provisioner.volumes.resizer import ExpansionController
 
 GI = 1 << 30

@@ -18,7 +18,7 @@ from tonnage.client.config import kubeconfig
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity
 from tonnage.provisioner.capacity.controller import CapacitySettings
-from tonnage.provisioner.options import ProvisionerOptions
+from tonnage.provisioner.context import ProvisionerOptions
 
 GI = 1 << 30
 

@@ -44,7 +44,7 @@ from tonnage.objects.storage_v1 import (
     VolumeNodeResources,
 )
 from tonnage.provisioner.capacity.controller import CapacitySettings
-from tonnage.provisioner.options import ProvisionerOptions
+from tonnage.provisioner.context import ProvisionerOptions
 from tonnage.quantity import Quantity
 
 GI = 1 << 30

@@ -18,11 +18,9 @@ from support.processes import ApiServerProcess, start_cluster
 from support.programs import RunningProgram, spawn
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
-from tonnage.client.recorder import Recorder
 from tonnage.errors import Conflict
 from tonnage.objects.core_v1 import PersistentVolumeClaim
-from tonnage.scheduler.binding_api import LiveBindingApi
-from tonnage.scheduler.bindings_under_way import PreBindWaits
+from tonnage.scheduler.binding_cycle import send_patch
 
 Doc = dict[str, Any]
 
@@ -221,13 +219,11 @@ def test_a_pod_is_bound_when_its_volume_was_made_where_it_goes(stage):
 async def test_a_write_that_is_based_on_an_old_state_is_a_conflict(stage):
     stage.claim("data")
     async with Client.connect(kubeconfig.load(stage.server.kubeconfig)) as client:
-        waits, events = PreBindWaits(client.clock), Recorder(client, "tests", "tests")
-        world = LiveBindingApi(client, waits, events, lambda _key: None)
         seen = await client.get(PersistentVolumeClaim, "default/data")
-        written = await world.patch(seen, {"metadata": {"annotations": {SELECTED_NODE: "a"}}})
+        written = await send_patch(client, seen, {"metadata": {"annotations": {SELECTED_NODE: "a"}}})
         assert written.selected_node == "a" and written.metadata.resource_version != seen.metadata.resource_version
         with pytest.raises(Conflict, match="the object has been modified"):
-            await world.patch(seen, {"metadata": {"annotations": {SELECTED_NODE: "b"}}})
+            await send_patch(client, seen, {"metadata": {"annotations": {SELECTED_NODE: "b"}}})
     assert stage.selected("data") == "a"
 
 

@@ -33,7 +33,6 @@ from tonnage.objects.document import Doc, decode, encode
 from tonnage.objects.meta import Object
 from tonnage.objects.small_groups import LEASE_HEADER
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduler.binding_api import LiveBindingApi
 from tonnage.scheduler.bindings_under_way import PreBindWaits, WaitingPod, end_wait
 from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduler.loop import SchedulingLoop
@@ -282,13 +281,13 @@ class Machine:
         self.events, self.known = asyncio.Queue(), {}
         self._fetch(engine)
         engine.open()
+        recorder: Any = self
         loop = SchedulingLoop(
             SchedulerContext(
                 engine=engine,
                 client=client,
                 telling=client,
-                api=LiveBindingApi(client, waits, self, self._pod),
-                events=self,
+                events=recorder,
                 metrics=SchedulerMetrics(CollectorRegistry(), self),
                 newest=self._pod,
                 waits=waits,

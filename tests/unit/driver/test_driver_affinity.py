@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.driver.volume_affinity import AffinityChange, VolumeUser, change_for, confined_to
+from tonnage.driver.rebuilding import AffinityChange, VolumeUser, change_for, confined_to
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node, PersistentVolume, is_out_of_use
 from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME

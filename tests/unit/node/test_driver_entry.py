@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tonnage.csi import csi_pb2 as csi
-from tonnage.node.csi_node_writer import belongs_to, entry_of, new_csi_node, with_entry, without_entry
+from tonnage.node.registration import belongs_to, entry_of, new_csi_node, with_entry, without_entry
 from tonnage.objects.document import Doc
 
 

@@ -20,8 +20,7 @@ from tonnage.client.program import Runtime
 from tonnage.clock import VirtualClock
 from tonnage.errors import NotFound
 from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool
-from tonnage.nodescaler.program import NodeScaler
-from tonnage.nodescaler.writes import PoolNodes
+from tonnage.nodescaler.program import NodeScaler, PoolNodes
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event

@@ -18,6 +18,7 @@ from tonnage.provisioner.capacity.objects import (
     Included,
     InvalidCapacity,
     ReportedCapacity,
+    Segment,
     WorkItem,
     capacity_request,
     key_of,
@@ -28,7 +29,6 @@ from tonnage.provisioner.capacity.objects import (
     read_response,
     work_items,
 )
-from tonnage.provisioner.capacity.topology_segments import Segment
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
 from tonnage.testing.storage_builders import capacity, storage_class
 

@@ -10,7 +10,7 @@ import pytest
 from tonnage.cli.provisioner import capacity_of, lease_of, options_of, provisioner
 from tonnage.cli.running import endpoint_of
 from tonnage.provisioner.capacity.controller import CapacitySettings
-from tonnage.provisioner.options import NodeDeployment, ProvisionerOptions
+from tonnage.provisioner.context import NodeDeployment, ProvisionerOptions
 
 
 @pytest.fixture(autouse=True)

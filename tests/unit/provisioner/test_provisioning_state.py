@@ -16,7 +16,7 @@ from tonnage.errors import (
     ServiceUnavailable,
     TonnageError,
 )
-from tonnage.provisioner.options import NodeDeployment
+from tonnage.provisioner.context import NodeDeployment
 from tonnage.provisioner.volumes.claims import is_due, is_for, provisioner_of
 from tonnage.provisioner.volumes.create_volume import (
     NotProvisioned,
@@ -26,7 +26,7 @@ from tonnage.provisioner.volumes.create_volume import (
     is_refused_for_good,
     state_of,
 )
-from tonnage.provisioner.volumes.node_deployment import delay_s
+from tonnage.provisioner.volumes.provisioning import delay_s
 from tonnage.testing.storage_builders import DRIVER, claim, storage_class
 
 METHOD = "/csi.v1.Controller/CreateVolume"

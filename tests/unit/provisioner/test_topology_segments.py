@@ -10,7 +10,7 @@ import pytest
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.storage_v1 import CSINode
-from tonnage.provisioner.capacity.topology_segments import Segment, find_segments, segments_of_volume
+from tonnage.provisioner.capacity.objects import Segment, find_segments, segments_of_volume
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import volume
 

@@ -17,8 +17,8 @@ from tonnage.csi.driver_capabilities import (
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass
+from tonnage.provisioner.context import ProvisionerOptions
 from tonnage.provisioner.driver_probe import missing_capability
-from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.provisioner.volumes.create_volume import InvalidClaim, persistent_volume, prepared, volume_name
 from tonnage.testing.storage_builders import DRIVER, claim, storage_class
 

@@ -22,20 +22,19 @@ from tonnage.gates import Gates
 from tonnage.objects import codec
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
-from tonnage.scheduler.bindings_under_way import BindingSlots, Check, PreBindWaits, Topic, WaitingPod, end_wait
+from tonnage.scheduler.bindings_under_way import BindingSlots, PreBindWaits, WaitingPod, end_wait
 from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduler.debug_pages import DebugPages
 from tonnage.scheduler.loop import SchedulingLoop
 from tonnage.scheduler.metrics import SchedulerMetrics
 from tonnage.scheduler.pod_traces import PodTraces
 from tonnage.scheduler.program import log_considered
-from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
 from tonnage.scheduling.engine.attempt import EngineHooks, EngineSettings
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.framework import Plugin, Status
-from tonnage.scheduling.queue.queued_pod import is_over, uid_of
+from tonnage.scheduling.framework import Plugin
+from tonnage.scheduling.queue.queued_pod import uid_of
 from tonnage.testing.storage_builders import volume
 
 T = TypeVar("T", bound=Object)
@@ -131,12 +130,13 @@ class SchedulerRig:
         metrics.watch(self.pages.reservation_families)
         metrics.watch(self.pages.nomination_families)
         metrics.count_plugins(self.engine.profiles.values())
+        server: Any = _Server(self)
+        recorder: Any = self
         self.loop = SchedulingLoop(
             SchedulerContext(
                 engine=self.engine,
-                client=_Client(self),
-                api=_Api(self),
-                events=self,
+                client=server,
+                events=recorder,
                 metrics=metrics,
                 newest=self.pod,
                 waits=self.waits,
@@ -231,14 +231,32 @@ class SchedulerRig:
         self.events.append((type, reason, note))
 
 
-class _Client:
-    """What is written to pods beside bindings."""
+class _Server:
+    """The calls of a client that the scheduler makes."""
 
     def __init__(self, rig: SchedulerRig) -> None:
         self._rig = rig
 
-    async def patch(self, cls: type[Pod], key: str, patch: Any, *, patch_type: Any, subresource: str) -> Pod:
-        assert (patch_type, subresource) == ("strategic", "status")
+    async def patch(
+        self, cls: type[T], key: str, patch: Any, *, patch_type: str = "merge", subresource: str = ""
+    ) -> T | Pod:
+        if subresource:
+            assert (cls, patch_type, subresource) == (Pod, "strategic", "status")
+            return await self._patch_status(key, patch)
+        rig = self._rig
+        rig.called("patch", key)
+        await asyncio.sleep(0)
+        if rig.refuse:
+            raise rig.refuse.pop(0)
+        stored = rig.objects.get((cls, key))
+        if stored is None:
+            raise NotFound(f'"{key}" not found')
+        if stored.metadata.resource_version != patch["metadata"].pop("resourceVersion"):
+            raise Conflict(f'"{key}" has been modified')
+        rig.writes.append((key, {name: value for name, value in patch.items() if value}))
+        return rig.change(cls, key, patch)
+
+    async def _patch_status(self, key: str, patch: Any) -> Pod:
         rig = self._rig
         rig.called("patch status", key)
         await asyncio.sleep(0)
@@ -275,14 +293,7 @@ class _Client:
         else:
             rig.delete(Pod, key)
 
-
-class _Api:
-    """What bindings do to the server."""
-
-    def __init__(self, rig: SchedulerRig) -> None:
-        self._rig = rig
-
-    async def pod(self, key: str) -> Pod | None:
+    async def find(self, cls: type[Pod], key: str) -> Pod | None:
         rig = self._rig
         rig.called("get", key)
         await asyncio.sleep(0)
@@ -290,9 +301,9 @@ class _Api:
             raise rig.refuse_read.pop(0)
         return rig.unseen.get(key) or rig.pod(key)
 
-    async def bind(self, pod: PodInfo, node_name: str) -> None:
+    async def bind(self, key: str, node: str, *, uid: str) -> None:
         rig = self._rig
-        rig.called("bind", pod.key)
+        rig.called("bind", key)
         if rig.lies:
             rig.lies -= 1
             return
@@ -300,43 +311,20 @@ class _Api:
             await rig.hold.wait()
         if rig.refuse:
             raise rig.refuse.pop(0)
-        assert pod.key not in rig.bound, "placed twice"
-        known = rig.pod(pod.key)
+        assert key not in rig.bound, "placed twice"
+        known = rig.pod(key)
         if known is None:
-            raise NotFound(f'pods "{pod.pod.name}" not found')
-        rig.bound[pod.key] = node_name
-        if rig.unseen.get(pod.key, known).spec.node_name:
-            raise Conflict(f'pod {pod.pod.name} is already assigned to node "{rig.unseen[pod.key].spec.node_name}"')
+            raise NotFound(f'pods "{key}" not found')
+        rig.bound[key] = node
+        if rig.unseen.get(key, known).spec.node_name:
+            raise Conflict(f'pod {key} is already assigned to node "{rig.unseen[key].spec.node_name}"')
         new = msgspec.structs.replace(
             known,
-            spec=msgspec.structs.replace(known.spec, node_name=node_name),
+            spec=msgspec.structs.replace(known.spec, node_name=node),
             status=msgspec.structs.replace(known.status, nominated_node_name=""),
         )
         if rig.is_blind:
-            rig.unseen[pod.key] = new
+            rig.unseen[key] = new
             return
-        rig.objects[Pod, pod.key] = new
+        rig.objects[Pod, key] = new
         rig.engine.update(known, new)
-
-    async def patch(self, current: T, patch: Mapping[str, Any]) -> T:
-        rig = self._rig
-        rig.called("patch", current.key)
-        await asyncio.sleep(0)
-        if rig.refuse:
-            raise rig.refuse.pop(0)
-        stored = rig.objects.get((type(current), current.key))
-        if stored is None:
-            raise NotFound(f'"{current.name}" not found')
-        if stored.metadata.resource_version != current.metadata.resource_version:
-            raise Conflict(f'"{current.name}" has been modified')
-        rig.writes.append((current.key, patch))
-        return rig.change(type(current), current.key, patch)
-
-    async def settled(self, check: Check, timeout_s: float, about: Iterable[Topic] = ()) -> Status:
-        return await self._rig.waits.settled(check, timeout_s, about)
-
-    def is_gone(self, pod: PodInfo) -> bool:
-        return is_over(pod, self._rig.pod(pod.key))
-
-    def event(self, regarding: Object, reason: str, action: str, note: str) -> None:
-        self._rig.event(regarding, "Normal", reason, action, note)

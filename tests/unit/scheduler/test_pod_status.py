@@ -47,7 +47,10 @@ class PodStatusRig:
         self.clock = VirtualClock()
         self.work, self.telling = Server(), Server()
         self.events: list[str] = []
-        self.writer = PodStatusWriter(self.work, self.telling, self, self.clock, self.telling.pods.get)
+        work: Any = self.work
+        telling: Any = self.telling
+        recorder: Any = self
+        self.writer = PodStatusWriter(work, telling, recorder, self.clock, self.telling.pods.get)
 
     def event(self, regarding: Any, type: Any, reason: str, action: str, note: str, related: Any = None) -> None:
         self.events.append(note)

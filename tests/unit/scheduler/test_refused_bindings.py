@@ -8,11 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from tonnage.client.errors import Disconnected
-from tonnage.clock import VirtualClock
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduler.binding_api import LiveBindingApi
-from tonnage.scheduler.bindings_under_way import PreBindWaits
+from tonnage.scheduler.binding_cycle import send_binding
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.binding import PodIsOver
 from tonnage.testing.builders import pod
@@ -32,7 +30,9 @@ class Server:
     async def bind(self, key: str, node: str, *, uid: str = "") -> None:
         raise self._refusal
 
-    async def get(self, cls: type[Pod], key: str) -> Pod:
+    async def find(self, cls: type[Pod], key: str) -> Pod | None:
+        if isinstance(self._found, NotFound):
+            return None
         if isinstance(self._found, TonnageError):
             raise self._found
         return self._found
@@ -40,10 +40,7 @@ class Server:
 
 async def bound(refusal: TonnageError, found: Pod | TonnageError) -> None:
     server: Any = Server(refusal, found)
-    nobody: Any = None
-    # The watch still shows the pod as it was.
-    api = LiveBindingApi(server, PreBindWaits(VirtualClock()), nobody, lambda key: WEB)
-    await api.bind(PodInfo(WEB), "a")
+    await send_binding(server, PodInfo(WEB), "a")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The promise as a property: no volume is sent to a node that cannot hold it, whatever happens to the cluster.
 
 A live scheduling loop runs on virtual time against a server in memory, beside a driver that keeps KEP-5925's contract:
-it makes volumes where claims are sent, frees those of a cordoned node from it (`driver/volume_affinity.py` is its
+it makes volumes where claims are sent, frees those of a cordoned node from it (`driver/rebuilding.py` is its
 rule), and rebuilds them where their pods go next. Nodes are drained and come back, pods share claims, come and go,
 figures are published late, the driver refuses now and then, and the scheduler is restarted in the middle. One pool a
 node, so that room is a matter of bytes alone:
@@ -27,7 +27,7 @@ from scheduler_volume_rig import SchedulerRig
 
 from tonnage.clock import VirtualClock
 from tonnage.driver import TOPOLOGY_KEY
-from tonnage.driver.volume_affinity import VolumeUser, change_for
+from tonnage.driver.rebuilding import VolumeUser, change_for
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIStorageCapacity, VolumeAttachment
 from tonnage.scheduling.engine.attempt import EngineSettings

@@ -31,8 +31,17 @@ from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.meta import Key, OwnerReference
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.provisioner.capacity import objects
-from tonnage.provisioner.capacity.objects import KEPT_S, IncludedClaims, ReportedCapacity, WorkItem, key_of
-from tonnage.provisioner.capacity.topology_segments import Segment, find_segments, segments_of_volume, topology_keys
+from tonnage.provisioner.capacity.objects import (
+    KEPT_S,
+    IncludedClaims,
+    ReportedCapacity,
+    Segment,
+    WorkItem,
+    find_segments,
+    key_of,
+    segments_of_volume,
+    topology_keys,
+)
 from tonnage.provisioner.capacity.writer import CapacityWriter, PublishedCapacities
 from tonnage.provisioner.metrics import Ages, Counts, show_capacity
 

@@ -38,8 +38,7 @@ from tonnage.objects.core_v1 import (
 )
 from tonnage.objects.meta import ObjectMeta
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart
-from tonnage.provisioner.options import ProvisionerOptions
+from tonnage.provisioner.context import ProvisionerContext, ProvisionerOptions, ProvisionerPart
 from tonnage.provisioner.volumes import parameters, topology
 from tonnage.provisioner.volumes.parameters import SecretKind
 from tonnage.quantity import Quantity
