@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tonnage.cli.answers import write_answer
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
 from tonnage.cli.completion import files, workloads
 from tonnage.cli.completion import nodes as node_values
@@ -30,7 +31,7 @@ from tonnage.cli.options import (
     output_option,
     setting,
 )
-from tonnage.cli.output import INTERRUPTED, progress, say, say_all, shown_status, write_answer, written
+from tonnage.cli.output import INTERRUPTED, progress, say, say_all, shown_status, written
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
 from tonnage.printable import printable_lines
